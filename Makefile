@@ -1,0 +1,61 @@
+# Every target installs what it needs by itself; the only thing expected is a Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+# One worker per core; the tests are written to be independent of each other.
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: help demo test lint install bench format clean
+help:
+	@echo "make demo     see it work"
+	@echo "make test     run the tests"
+	@echo "make lint     ruff and mypy --strict"
+	@echo "make bench    time it beside other libraries; results go to benchmarks/results"
+	@echo "make install  everything above, installed into $(VENV)"
+
+demo: $(VENV)/.core
+	$(BIN)/discreet demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/privacy_core.py
+
+install: $(VENV)/.core $(VENV)/.test $(VENV)/.lint
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "discreet needs Python 3.11 or newer; point PYTHON at one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+	  || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; } \
+	  || { rm -rf $(VENV); echo "could not make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	$(PIP) -e '.[test]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.core
+	$(PIP) -e '.[lint]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.core
+	$(PIP) -e '.[bench]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,45 @@
+"""Choose a few things out of many on behalf of people whose preferences are private.
+
+Importing the package is cheap: its parts load when they are first touched.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import constraints, objectives, privacy
+    from .privacy import Budget, BudgetExceeded, Gate
+
+__version__ = "0.1.0"
+
+# Where each public name lives; the submodule is imported when the name is first asked for.
+_HOMES = {
+    "Budget": "privacy",
+    "BudgetExceeded": "privacy",
+    "Gate": "privacy",
+}
+_PARTS = ("constraints", "objectives", "privacy")
+
+__all__ = [
+    "Budget",
+    "BudgetExceeded",
+    "Gate",
+    "__version__",
+    "constraints",
+    "objectives",
+    "privacy",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f".{name}", __name__)
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,82 @@
+"""What bad input looks like, said once: every check names the argument, the value and the fix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def whole(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> int:
+    """``value`` as an int within its range, or an error that names ``name``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    number = int(value)
+    if number < at_least:
+        raise ValueError(f"{name}={number} is too small; it must be at least {at_least}")
+    if at_most is not None and number > at_most:
+        raise ValueError(f"{name}={number} is too large; it must be at most {at_most}")
+    return number
+
+
+def real(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+    infinite: bool = False,
+) -> float:
+    """``value`` as a float within its range; NaN never passes, infinity only where it is meant."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{name} must be a number, got {value!r}") from error
+    if math.isnan(number):
+        raise ValueError(f"{name} is NaN; give a number")
+    if math.isinf(number) and not infinite:
+        raise ValueError(f"{name}={number} must be finite")
+    if above is not None and not number > above:
+        raise ValueError(f"{name}={number} must be greater than {above:g}")
+    if at_least is not None and not number >= at_least:
+        raise ValueError(f"{name}={number} must be at least {at_least:g}")
+    if below is not None and not number < below:
+        raise ValueError(f"{name}={number} must be less than {below:g}")
+    if at_most is not None and not number <= at_most:
+        raise ValueError(f"{name}={number} must be at most {at_most:g}")
+    return number
+
+
+def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArray[np.float64]:
+    """A one-dimensional float64 array without NaN or infinity, of the length that was promised."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a vector of numbers: {error}") from error
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
+    if length is not None and array.shape[0] != length:
+        raise ValueError(f"{name} has {array.shape[0]} entries; {length} expected")
+    finite(name, array)
+    return array
+
+
+def finite(name: str, array: NDArray[np.float64]) -> None:
+    """Refuse NaN and infinity, naming the first place where one stands."""
+    good = np.isfinite(array)
+    if not good.all():
+        where = tuple(int(i) for i in np.argwhere(~good)[0])
+        place = where[0] if len(where) == 1 else where
+        raise ValueError(f"{name}[{place}] is {array[where]}; every entry must be finite")
+
+
+def one_of(name: str, value: Any, allowed: Collection[str]) -> str:
+    """``value`` if it is among the allowed words, or an error that lists them."""
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")
+    return str(value)
