@@ -1,1 +1,47 @@
+"""What may leave: budgets, the gate, its account, and private running sums."""
 
+from __future__ import annotations
+
+from .accounting import Account
+from .budget import Budget, Share
+from .events import (
+    ApproximateRelease,
+    ConcentratedRelease,
+    Event,
+    ExponentialChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    PureRelease,
+    SamplingError,
+    SphericalLaplaceNoise,
+)
+from .gate import BudgetExceeded, Gate, Preview, Remaining, ScoreChange
+from .randomness import Randomness, ReproducibleRandomness, SecureRandomness
+from .sums import FactorizedSum, RunningSum, TreeSum, tree_levels
+
+__all__ = [
+    "Account",
+    "ApproximateRelease",
+    "Budget",
+    "BudgetExceeded",
+    "ConcentratedRelease",
+    "Event",
+    "ExponentialChoice",
+    "FactorizedSum",
+    "Gate",
+    "GaussianNoise",
+    "LaplaceNoise",
+    "Preview",
+    "PureRelease",
+    "Randomness",
+    "Remaining",
+    "ReproducibleRandomness",
+    "RunningSum",
+    "SamplingError",
+    "ScoreChange",
+    "SecureRandomness",
+    "Share",
+    "SphericalLaplaceNoise",
+    "TreeSum",
+    "tree_levels",
+]

@@ -1,0 +1,133 @@
+"""How much may be learned about one person, and how to share it out exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .. import _checks
+from . import conversions
+from .conversions import exact
+
+NEIGHBOURS = ("replace", "add_remove")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The promise: what one person's presence or values may change, at most.
+
+    ``epsilon`` and ``delta`` bound the whole life of whatever holds the budget. ``neighbours`` says
+    between which inputs they hold: ``"replace"`` (one person's data exchanged for any other) or
+    ``"add_remove"`` (one person present or absent). ``max_rounds_per_person`` is the number of rounds
+    (rows, visits) one person may take part in; the promise is about the person, so each round gets
+    the budget divided accordingly: epsilon by that number, rho by its square, mu by that number.
+
+    ``epsilon=inf`` means no privacy at all: the non-private twin of an algorithm.
+
+    >>> budget = Budget(1.0, 1e-6)
+    >>> round(budget.mu, 4), round(budget.rho, 5)
+    (0.2367, 0.02436)
+    >>> Budget(1.0, 1e-6, max_rounds_per_person=2).mu == budget.mu / 2
+    True
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    neighbours: str = "replace"
+    max_rounds_per_person: int = 1
+
+    def __post_init__(self) -> None:
+        epsilon = _checks.real("epsilon", self.epsilon, above=0.0, infinite=True)
+        delta = _checks.real("delta", self.delta, at_least=0.0, below=1.0)
+        rounds = _checks.whole("max_rounds_per_person", self.max_rounds_per_person, at_least=1)
+        _checks.one_of("neighbours", self.neighbours, NEIGHBOURS)
+        for name, value in (("epsilon", epsilon), ("delta", delta), ("max_rounds_per_person", rounds)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def private(self) -> bool:
+        """False for the infinite budget, which promises nothing."""
+        return not math.isinf(self.epsilon)
+
+    @property
+    def rho(self) -> float:
+        """Largest zCDP parameter a round may spend; 0 for a pure budget."""
+        return self.limit_rho()
+
+    @property
+    def mu(self) -> float:
+        """Largest Gaussian-DP parameter a round may spend; 0 for a pure budget."""
+        return self.limit_mu()
+
+    @property
+    def epsilon_per_round(self) -> Fraction | float:
+        """Pure epsilon a round may spend, as an exact fraction."""
+        return exact(self.epsilon) / self.max_rounds_per_person if self.private else math.inf
+
+    def limit_rho(self, delta: float | None = None) -> float:
+        """``rho`` when only ``delta`` of the budget's delta is left for it."""
+        left = self.delta if delta is None else min(delta, self.delta)
+        return conversions.zcdp_rho(self.epsilon, left) / self.max_rounds_per_person**2
+
+    def limit_mu(self, delta: float | None = None) -> float:
+        """``mu`` when only ``delta`` of the budget's delta is left for it."""
+        left = self.delta if delta is None else min(delta, self.delta)
+        return conversions.gdp_mu(self.epsilon, left) / self.max_rounds_per_person
+
+    def share(self, fraction: Fraction | int | float = 1) -> Share:
+        """A part of the budget, e.g. ``budget.share(Fraction(1, 3))``."""
+        return Share(self, exact(fraction))
+
+    def split(self, parts: int | Sequence[float | Fraction]) -> list[Share]:
+        """Equal shares, or shares in proportion to the given weights; exactly the whole together.
+
+        >>> sum(share.fraction for share in Budget(1.0).split(3)) == 1
+        True
+        >>> [str(share.fraction) for share in Budget(1.0).split([1, 3])]
+        ['1/4', '3/4']
+        """
+        if isinstance(parts, int):
+            count = _checks.whole("parts", parts, at_least=1)
+            return [Share(self, Fraction(1, count))] * count
+        for index, weight in enumerate(parts):
+            _checks.real(f"parts[{index}]", weight, above=0.0)
+        weights = [exact(weight) for weight in parts]
+        if not weights:
+            raise ValueError("parts is empty; give a number of shares or at least one weight")
+        return [Share(self, weight / sum(weights)) for weight in weights]
+
+
+@dataclass(frozen=True)
+class Share:
+    """A fraction of a budget, in each currency, exact.
+
+    Shares whose fractions sum to at most 1 fit together as long as they are spent in one currency;
+    the gate checks any other mixture as it comes.
+    """
+
+    budget: Budget
+    fraction: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"fraction={self.fraction} must be above 0 and at most 1")
+
+    @property
+    def epsilon(self) -> Fraction | float:
+        """Pure epsilon per round."""
+        whole = self.budget.epsilon_per_round
+        return whole * self.fraction if isinstance(whole, Fraction) else whole
+
+    @property
+    def rho(self) -> Fraction | float:
+        """zCDP per round."""
+        whole = self.budget.rho
+        return exact(whole) * self.fraction if math.isfinite(whole) else whole
+
+    @property
+    def mu_squared(self) -> Fraction | float:
+        """Square of the Gaussian-DP parameter per round (squares are what adds up)."""
+        whole = self.budget.mu
+        return exact(whole) ** 2 * self.fraction if math.isfinite(whole) else whole

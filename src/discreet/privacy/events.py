@@ -1,0 +1,312 @@
+"""What left, as data: one frozen event per kind of release, each with its own privacy loss.
+
+An event says what one release costs; how often it happened is multiplied in one place only, by
+``Loss.__mul__`` in the account. Events serialise to JSON and back unchanged.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from .. import _checks
+from . import conversions
+from .budget import Share
+from .conversions import exact, rounded_down
+
+Number = float | Fraction
+_ZERO = Fraction(0)
+
+
+def _plus(a: Fraction | None, b: Fraction | None) -> Fraction | None:
+    return None if a is None or b is None else a + b
+
+
+def _larger(a: Fraction | None, b: Fraction | None) -> Fraction | None:
+    return None if a is None or b is None else max(a, b)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Privacy loss in every currency at once; each adds up over adaptively chosen releases.
+
+    ``rho`` and ``mu_squared`` cover everything. ``pure`` covers only the releases that have a pure
+    epsilon; ``rest_rho`` and ``rest_mu_squared`` cover those that have none, so that the two kinds can
+    also be converted separately. None stands for unbounded. ``delta`` is the chance of failure that
+    comes with approximate releases, ``error`` the total variation between what a sampler draws and
+    the ideal it stands for.
+    """
+
+    pure: Fraction | None = _ZERO
+    rho: Fraction | None = _ZERO
+    mu_squared: Fraction | None = _ZERO
+    rest_rho: Fraction | None = _ZERO
+    rest_mu_squared: Fraction | None = _ZERO
+    delta: Fraction = _ZERO
+    error: Fraction = _ZERO
+
+    def __add__(self, other: Loss) -> Loss:
+        return Loss(
+            _plus(self.pure, other.pure),
+            _plus(self.rho, other.rho),
+            _plus(self.mu_squared, other.mu_squared),
+            _plus(self.rest_rho, other.rest_rho),
+            _plus(self.rest_mu_squared, other.rest_mu_squared),
+            self.delta + other.delta,
+            self.error + other.error,
+        )
+
+    def __mul__(self, count: int) -> Loss:
+        if count == 1:
+            return self
+        return Loss(*(None if v is None else v * count for v in self._values()))  # type: ignore[arg-type]
+
+    def worst(self, other: Loss) -> Loss:
+        """The larger of the two in every currency: what holds when only one of them can happen."""
+        return Loss(
+            _larger(self.pure, other.pure),
+            _larger(self.rho, other.rho),
+            _larger(self.mu_squared, other.mu_squared),
+            _larger(self.rest_rho, other.rest_rho),
+            _larger(self.rest_mu_squared, other.rest_mu_squared),
+            max(self.delta, other.delta),
+            max(self.error, other.error),
+        )
+
+    def _values(self) -> tuple[Fraction | None, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    @classmethod
+    def of_pure(cls, epsilon: Fraction) -> Loss:
+        """A step that is ``epsilon``-DP and nothing better is known of it."""
+        return cls(epsilon, conversions.pure_rho(epsilon), conversions.pure_mu_squared(epsilon))
+
+    @classmethod
+    def of_range(cls, width: Fraction) -> Loss:
+        """A step whose privacy loss lies in an interval of length ``width``."""
+        return cls(width, conversions.range_rho(width), conversions.range_mu_squared(width))
+
+    @classmethod
+    def of_gaussian(cls, mu_squared: Fraction) -> Loss:
+        """A step that is mu-Gaussian DP, and so mu^2/2-zCDP."""
+        rho = mu_squared / 2
+        return cls(_ZERO, rho, mu_squared, rho, mu_squared)
+
+    @classmethod
+    def unbounded(cls) -> Loss:
+        """A step without noise."""
+        return cls(None, None, None, None, None)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One release. Subclasses say what it costs (``loss``) and how it shrinks (``scaled``)."""
+
+    numerics: ClassVar[str] = "exact"
+    _kinds: ClassVar[dict[str, type[Event]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Event._kinds[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, Fraction):
+                object.__setattr__(self, field.name, _checks.real(field.name, value, at_least=0.0))
+            elif value < 0:
+                raise ValueError(f"{field.name}={value} must be at least 0")
+
+    def loss(self) -> Loss:
+        """What one such release costs a person who is in it once."""
+        raise NotImplementedError
+
+    def scaled(self, factor: float) -> Self:
+        """The same release with its privacy loss multiplied by ``factor`` (at most 1)."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary of plain values; ``Event.from_json`` gives the equal event back."""
+        values = {k: str(v) if isinstance(v, Fraction) else v for k, v in asdict(self).items()}
+        return {"kind": type(self).__name__, **values}
+
+    @staticmethod
+    def from_json(record: dict[str, Any]) -> Event:
+        """The event that ``to_json`` wrote."""
+        values = dict(record)
+        kind = values.pop("kind", None)
+        if kind not in Event._kinds:
+            raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(sorted(Event._kinds))}")
+        return Event._kinds[kind](**{k: Fraction(v) if isinstance(v, str) else v for k, v in values.items()})
+
+
+def _ratio(sensitivity: Number, scale: Number) -> Fraction | None:
+    """sensitivity / scale, None (unbounded) for no noise on something that can move."""
+    if sensitivity == 0:
+        return _ZERO
+    return None if scale == 0 else exact(sensitivity) / exact(scale)
+
+
+def _largest_root(square: Fraction) -> Fraction:
+    """The largest convenient number whose square is not above ``square``."""
+    number = math.sqrt(square)
+    while exact(number) ** 2 > square:
+        number = math.nextafter(number, 0.0)
+    return exact(number)
+
+
+@dataclass(frozen=True)
+class ExponentialChoice(Event):
+    """One draw of the exponential mechanism: weights ``exp(rate * score)``.
+
+    ``range`` is how far apart two scores can be pushed by one person: the largest minus the smallest
+    change over the candidates. The privacy loss then lies in an interval of length ``rate * range``.
+    """
+
+    rate: float
+    range: float
+
+    @property
+    def width(self) -> Fraction:
+        return exact(self.rate) * exact(self.range)
+
+    def loss(self) -> Loss:
+        return Loss.of_range(self.width)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, rate=rounded_down(exact(self.rate) * exact(factor)))
+
+    @classmethod
+    def within(cls, share: Share, range: float, count: int = 1) -> ExponentialChoice:
+        """The largest rate at which ``count`` choices fit into ``share``.
+
+        The larger of what plain epsilon and what zCDP allows; the latter wins from a few choices on.
+
+        >>> from discreet.privacy import Budget
+        >>> ExponentialChoice.within(Budget(1.0).share(), 2.0, count=5).rate
+        0.1
+        """
+        width = _checks.real("range", range, above=0.0)
+        _checks.whole("count", count, at_least=1)
+        if not share.budget.private:
+            raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
+        assert isinstance(share.epsilon, Fraction)
+        assert isinstance(share.rho, Fraction)
+        each = max(share.epsilon / count, _largest_root(8 * share.rho / count))
+        return cls(rounded_down(each / exact(width)), width)
+
+
+@dataclass(frozen=True)
+class LaplaceNoise(Event):
+    """Laplace noise of ``scale`` on every coordinate; ``sensitivity`` is in L1."""
+
+    sensitivity: Number
+    scale: Number
+
+    def loss(self) -> Loss:
+        epsilon = _ratio(self.sensitivity, self.scale)
+        return Loss.unbounded() if epsilon is None else Loss.of_pure(epsilon)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, scale=exact(self.scale) / exact(factor))
+
+    @classmethod
+    def within(cls, share: Share, sensitivity: Number, count: int = 1) -> Self:
+        """The least noise with which ``count`` releases fit into ``share``.
+
+        By plain epsilon, or by zCDP where that is more (some twenty releases and a delta, or more).
+        """
+        if not isinstance(share.epsilon, Fraction) or not isinstance(share.rho, Fraction):
+            return cls(sensitivity, 0.0)
+        each = max(share.epsilon / count, _largest_root(2 * share.rho / count))
+        return cls(sensitivity, exact(sensitivity) / each)
+
+
+@dataclass(frozen=True)
+class SphericalLaplaceNoise(LaplaceNoise):
+    """Noise with density falling as ``exp(-|z|/scale)`` in the Euclidean norm; ``sensitivity`` is in L2.
+
+    The noise vector of papers 001 and 004. No exact sampler is known, so it is drawn in floating point.
+    """
+
+    numerics: ClassVar[str] = "floating point"
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Event):
+    """Gaussian noise of standard deviation ``sigma`` on every coordinate; ``sensitivity`` is in L2."""
+
+    sensitivity: Number
+    sigma: Number
+
+    def loss(self) -> Loss:
+        mu = _ratio(self.sensitivity, self.sigma)
+        return Loss.unbounded() if mu is None else Loss.of_gaussian(mu * mu)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, sigma=exact(self.sigma) / exact(factor))
+
+    @classmethod
+    def within(cls, share: Share, sensitivity: Number, count: int = 1) -> Self:
+        """The least noise with which ``count`` releases fit into the Gaussian DP of ``share``."""
+        if not isinstance(share.mu_squared, Fraction):
+            return cls(sensitivity, 0.0)
+        if share.mu_squared == 0:
+            raise ValueError("Gaussian noise needs delta > 0; give the budget a delta or use Laplace noise")
+        return cls(sensitivity, exact(sensitivity) / _largest_root(share.mu_squared / count))
+
+
+@dataclass(frozen=True)
+class PureRelease(Event):
+    """Any release that is ``epsilon``-DP by an argument of its own."""
+
+    epsilon: Number
+
+    def loss(self) -> Loss:
+        return Loss.of_pure(exact(self.epsilon))
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, epsilon=exact(self.epsilon) * exact(factor))
+
+
+@dataclass(frozen=True)
+class ConcentratedRelease(Event):
+    """Any release that is ``rho``-zCDP by an argument of its own."""
+
+    rho: Number
+
+    def loss(self) -> Loss:
+        rho = exact(self.rho)
+        return Loss(_ZERO, rho, None, rho, None)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, rho=exact(self.rho) * exact(factor) ** 2)
+
+
+@dataclass(frozen=True)
+class ApproximateRelease(Event):
+    """Any release that is (``epsilon``, ``delta``)-DP by an argument of its own."""
+
+    epsilon: Number
+    delta: Number
+
+    def loss(self) -> Loss:
+        return replace(Loss.of_pure(exact(self.epsilon)), delta=exact(self.delta))
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, epsilon=exact(self.epsilon) * exact(factor))
+
+
+@dataclass(frozen=True)
+class SamplingError(Event):
+    """A stated total-variation distance between a sampler and its ideal; costs no epsilon, only delta."""
+
+    numerics: ClassVar[str] = "stated error"
+    total_variation: Number
+
+    def loss(self) -> Loss:
+        return Loss(error=exact(self.total_variation))
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, total_variation=exact(self.total_variation) * exact(factor))

@@ -1,0 +1,472 @@
+"""The one door through which anything that depends on private data leaves.
+
+A gate holds a budget and a source of randomness. Each release names its mechanism and how far one
+person can move what is released; it is entered into the ledger before the noise is drawn, and refused,
+with nothing changed, when the budget would not hold it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import _checks
+from . import mechanisms
+from . import randomness as sources
+from .accounting import Account, Ledger, event_loss, fits, limits, smallest_epsilon
+from .budget import Budget
+from .conversions import exact, gdp_mu, rounded_down, zcdp_rho
+from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, Loss, SphericalLaplaceNoise
+from .randomness import Randomness
+
+if TYPE_CHECKING:
+    from .sums import RunningSum
+
+
+@dataclass(frozen=True)
+class ScoreChange:
+    """How far one person can move the scores of a choice.
+
+    ``ScoreChange(1.0)``: each score by at most 1 either way, so two scores by 2 against each other.
+    ``ScoreChange(1.0, one_directional=True)``: all up or all down (adding or removing a person who
+    values things non-negatively), so by at most 1 against each other.
+
+    >>> ScoreChange(1.0).range, ScoreChange(1.0, one_directional=True).range
+    (2.0, 1.0)
+    """
+
+    each: float
+    one_directional: bool = False
+
+    def __post_init__(self) -> None:
+        _checks.real("each", self.each, at_least=0.0)
+
+    @property
+    def range(self) -> float:
+        """Largest minus smallest change over the candidates."""
+        return self.each if self.one_directional else 2.0 * self.each
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What a round may still spend, in each currency on its own."""
+
+    epsilon: float
+    rho: float
+    mu: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a release would do, without doing it.
+
+    ``spent`` and ``after`` are epsilons at the budget's delta; ``largest_count`` is how many such
+    releases would fit, ``largest`` the same kind of release at the largest loss that would.
+    """
+
+    asked: Event
+    count: int
+    spent: float
+    after: float
+    limit: float
+    delta: float
+    fits: bool
+    largest_count: int
+    largest: Event | None
+
+    def __str__(self) -> str:
+        at = f" at delta {self.delta:g}" if self.delta else ""
+        times = "" if self.count == 1 else f"{self.count:,} x "
+        text = (
+            f"spent epsilon {self.spent:.6g}, asked {times}{_shown(self.asked)} which makes {self.after:.6g},"
+            f" limit {self.limit:g}{at}"
+        )
+        if self.fits:
+            return text + "; it fits"
+        if self.largest is None:
+            return text + "; nothing of this kind fits any more"
+        also = f", or {self.largest_count:,} of those asked for" if self.largest_count else ""
+        largest = _shown(self.largest)
+        return text + f"; largest that fits: {times}{largest}{also}"
+
+
+def _shown(event: Event) -> str:
+    record = event.to_json()
+    kind = record.pop("kind")
+    return f"{kind}({', '.join(f'{name}={float(Fraction(value)):.6g}' for name, value in record.items())})"
+
+
+class BudgetExceeded(Exception):
+    """A release was refused because the budget does not hold it; nothing was released or spent."""
+
+    def __init__(self, preview: Preview) -> None:
+        super().__init__(f"budget exceeded: {preview}")
+        self.preview = preview
+
+    @property
+    def spent(self) -> float:
+        """Epsilon spent so far, at the budget's delta."""
+        return self.preview.spent
+
+    @property
+    def asked(self) -> Event:
+        """The release that was asked for."""
+        return self.preview.asked
+
+    @property
+    def limit(self) -> float:
+        """The budget's epsilon."""
+        return self.preview.limit
+
+    @property
+    def largest(self) -> Event | None:
+        """The same kind of release at the largest loss that fits, or None."""
+        return self.preview.largest
+
+
+class Gate:
+    """The door, its budget, and the ledger of what went through.
+
+    Guarantee: for any sequence of calls, each chosen after seeing the answers to the earlier ones,
+    everything that was returned is (epsilon, delta)-DP for one person under the budget's neighbouring
+    relation, provided the stated sensitivities are true.
+
+    ``randomness`` is None for the operating system's, a number for a reproducible (not private) run.
+
+    >>> import discreet as dc
+    >>> gate = dc.Gate(dc.Budget(1.0), 0)
+    >>> gate.choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0) in (0, 1, 2)
+    True
+    >>> gate.spent.epsilon(), gate.remaining.epsilon
+    (0.5, 0.5)
+    """
+
+    def __init__(self, budget: Budget, randomness: Randomness | int | None = None) -> None:
+        if not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget, got {budget!r}; e.g. Budget(epsilon=1.0, delta=1e-6)")
+        self._budget = budget
+        self._source = sources.randomness(randomness)
+        self._ledger = Ledger()
+        self._root: Gate = self
+        self._room: list[Any] = [None, None, 0, 1]  # place, event, checked room, how far to check next
+        self._lock = threading.RLock()
+
+    # --- what is known ---------------------------------------------------------------------------
+
+    @property
+    def budget(self) -> Budget:
+        return self._budget
+
+    @property
+    def randomness(self) -> Randomness:
+        """The source of random words, for compiled loops that have reserved their releases."""
+        return self._source
+
+    @property
+    def spent(self) -> Account:
+        """The account so far, over this gate and all its parts."""
+        with self._lock:
+            return Account(self._budget, self._root._ledger.copy(), not self._source.secure)
+
+    @property
+    def remaining(self) -> Remaining:
+        """What a round may still spend in each currency, as seen from this gate."""
+        with self._lock:
+            loss = self._root._ledger.loss
+        if not self._budget.private:
+            return Remaining(math.inf, math.inf, math.inf, self._budget.delta)
+        limit = limits(self._budget, loss.delta, loss.error)
+        if limit is None:
+            return Remaining(0.0, 0.0, 0.0, 0.0)
+        epsilon, rho, mu_squared = [Fraction(0)], [Fraction(0)], [Fraction(0)]
+        if loss.rho is not None:
+            rho.append(limit.rho - loss.rho)
+        if loss.mu_squared is not None:
+            mu_squared.append(limit.mu_squared - loss.mu_squared)
+        rounds = self._budget.max_rounds_per_person
+        if loss.pure is not None and loss.rest_rho is not None:
+            # Pure releases on their own, and the rest converted with what they leave of epsilon.
+            spare = float(limit.pure - loss.pure) * rounds
+            rest = 0.0
+            if loss.rest_rho:
+                alone = replace(loss, pure=Fraction(0), rho=loss.rest_rho, mu_squared=loss.rest_mu_squared)
+                rest = smallest_epsilon(alone, self._budget, self._budget.delta)
+            epsilon.append((exact(spare) - exact(rest) if math.isfinite(rest) else Fraction(0)) / rounds)
+            if spare > 0.0:
+                rho.append(exact(zcdp_rho(spare, limit.delta)) / rounds**2 - loss.rest_rho)
+                if loss.rest_mu_squared is not None:
+                    mu = exact(gdp_mu(spare, limit.delta)) / rounds
+                    mu_squared.append(mu * mu - loss.rest_mu_squared)
+        return Remaining(
+            rounded_down(max(epsilon)),
+            rounded_down(max(rho)),
+            math.sqrt(rounded_down(max(mu_squared))),
+            limit.delta,
+        )
+
+    def preview(self, event: Event, count: int = 1) -> Preview:
+        """What ``count`` such releases would cost and whether they fit; nothing is released."""
+        _checks.whole("count", count, at_least=1)
+        with self._lock:
+            before = self._root._ledger.loss
+            after = self._loss_with(event, count)
+            fit = fits(after, self._budget)
+            factor = 1.0 if fit else self._largest(lambda c: self._fits_scaled(event, count, c))
+            return Preview(
+                asked=event,
+                count=count,
+                spent=smallest_epsilon(before, self._budget, self._budget.delta),
+                after=smallest_epsilon(after, self._budget, self._budget.delta),
+                limit=self._budget.epsilon,
+                delta=self._budget.delta,
+                fits=fit,
+                largest_count=self._largest_count(event, count),
+                largest=event if fit else event.scaled(factor) if factor > 0.0 else None,
+            )
+
+    # --- what leaves -----------------------------------------------------------------------------
+
+    def choose(
+        self,
+        scores: ArrayLike,
+        rate: float,
+        sensitivity: float | ScoreChange,
+        *,
+        label: str = "choice",
+    ) -> int:
+        """Index of one candidate, drawn with probability proportional to ``exp(rate * score)``.
+
+        ``sensitivity`` is the range by which one person can push scores apart (a number), or a
+        `ScoreChange`. The scores are taken as the exact reals they are in floating point: sums over
+        people should be kept in integers or fixed point, where one person's influence is exact.
+
+        Formal guarantee: privacy loss in an interval of length ``rate * range``; the draw itself is
+        exact (see `mechanisms.exponential_choice`).
+        """
+        candidates = _checks.vector("scores", scores)
+        if candidates.size == 0:
+            raise ValueError("scores is empty; there is nothing to choose from")
+        width = sensitivity.range if isinstance(sensitivity, ScoreChange) else sensitivity
+        event = ExponentialChoice(
+            _checks.real("rate", rate, at_least=0.0), _checks.real("sensitivity", width, at_least=0.0)
+        )
+        self._charge(label, event, 1)
+        return mechanisms.exponential_choice(self._source, candidates, event.rate)
+
+    def laplace(
+        self,
+        values: ArrayLike,
+        scale: float | Fraction,
+        sensitivity: float | Fraction,
+        *,
+        changed: int | None = None,
+        label: str = "noisy values",
+    ) -> Any:
+        """``values`` with Laplace noise of ``scale``; ``sensitivity`` in L1. A number gives a number.
+
+        ``changed`` is how many coordinates one person can move at most (all of them, if not given); it
+        only matters for what rounding to the grid costs, which the noise makes up for.
+
+        Formal guarantee: (sensitivity/scale)-DP, exact on the grid.
+        """
+        array, scalar = _values(values)
+        event = LaplaceNoise(_amount("sensitivity", sensitivity), _amount("scale", scale))
+        grid = _grid(event.scale, event.sensitivity, Fraction(_touched(changed, array)))
+        self._charge(label, event, 1)
+        return _returned(self._on_grid(array, grid, gaussian=False), scalar)
+
+    def gaussian(
+        self,
+        values: ArrayLike,
+        sigma: float | Fraction,
+        sensitivity: float | Fraction,
+        *,
+        changed: int | None = None,
+        label: str = "noisy values",
+    ) -> Any:
+        """``values`` with Gaussian noise of standard deviation ``sigma``; ``sensitivity`` in L2.
+
+        Formal guarantee: (sensitivity/sigma)-Gaussian DP, exact on the grid.
+        """
+        array, scalar = _values(values)
+        event = GaussianNoise(_amount("sensitivity", sensitivity), _amount("sigma", sigma))
+        root = math.isqrt(_touched(changed, array) - 1) + 1 if array.size else 0
+        grid = _grid(event.sigma, event.sensitivity, Fraction(root))
+        self._charge(label, event, 1)
+        return _returned(self._on_grid(array, grid, gaussian=True), scalar)
+
+    def spherical_laplace(
+        self,
+        values: ArrayLike,
+        scale: float | Fraction,
+        sensitivity: float | Fraction,
+        *,
+        label: str = "noisy values",
+    ) -> Any:
+        """``values`` plus a vector with density falling as ``exp(-|z|/scale)``; ``sensitivity`` in L2.
+
+        Formal guarantee: (sensitivity/scale)-DP for ideal real numbers; drawn in floating point.
+        """
+        array, scalar = _values(values)
+        event = SphericalLaplaceNoise(_amount("sensitivity", sensitivity), _amount("scale", scale))
+        self._charge(label, event, 1)
+        noise = mechanisms.spherical_laplace_noise(self._source, array.size, float(event.scale))
+        return _returned(array + noise, scalar)
+
+    def running_sum(self, dimension: int, rounds: int, *, method: str = "sqrt", **options: Any) -> RunningSum:
+        """A private running sum of vectors: `TreeSum` for ``method="tree"``, else `FactorizedSum`.
+
+        ``method`` is ``"sqrt"`` (least noise), ``"blt"`` (nearly the same, fewer buffers) or ``"tree"``
+        (the papers' binary tree; the only one with Laplace noise). The whole sum is charged here;
+        see the classes for the options.
+        """
+        from .sums import FactorizedSum, TreeSum
+
+        _checks.one_of("method", method, ("sqrt", "blt", "tree"))
+        if method == "tree":
+            return TreeSum(dimension, rounds, self, **options)
+        return FactorizedSum(dimension, rounds, self, method=method, **options)
+
+    def reserve(self, event: Event, count: int = 1, *, label: str = "reserved") -> Randomness:
+        """Charge for ``count`` releases that a compiled loop will make, and hand it the randomness."""
+        if not isinstance(event, Event):
+            raise TypeError(f"event must be an Event, got {event!r}")
+        self._charge(label, event, _checks.whole("count", count, at_least=1))
+        return self._source
+
+    def part(self, name: str) -> Gate:
+        """A gate for releases about one group of people, when groups are disjoint.
+
+        The account then takes the worst part instead of the sum. Which group a person is in must not
+        depend on their private data (divide by round number, or by something public): under
+        ``"replace"`` a person who could move between groups would be in both.
+        """
+        with self._lock:
+            child = object.__new__(Gate)
+            child._budget, child._source, child._lock = self._budget, self._source, self._lock
+            child._root = self._root
+            child._ledger = self._ledger.parts.setdefault(str(name), Ledger())
+            return child
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """The ledger (and a seeded source's position) as plain values, for `Gate.from_state`."""
+        with self._lock:
+            return {"account": self.spent.to_json(), "randomness": self._source.state()}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Gate:
+        """A gate that has spent what the saved one had; secure randomness starts afresh."""
+        account = Account.from_json(state["account"])
+        gate = cls(account.budget, sources.restored(state["randomness"]))
+        gate._ledger = account.ledger
+        return gate
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a gate is not copied or pickled, or its budget could be spent twice; use state()")
+
+    def __repr__(self) -> str:
+        return f"Gate({self._budget}, spent epsilon {self.spent.epsilon():.6g})"
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _charge(self, label: str, event: Event, count: int) -> None:
+        with self._lock:
+            if not self._known_to_fit(event, count):
+                if not fits(self._loss_with(event, count), self._budget):
+                    raise BudgetExceeded(self.preview(event, count))
+                self._look_ahead(event, count)
+            self._ledger.add(label, event, count)
+
+    def _known_to_fit(self, event: Event, count: int) -> bool:
+        """Whether an earlier check already made room for this release of a repeated event."""
+        place, known, room, _ = self._root._room
+        if place is not self._ledger or known != event or room < count:
+            return False
+        self._root._room[2] -= count
+        return True
+
+    def _look_ahead(self, event: Event, count: int) -> None:
+        """Check more room than was asked for, twice as much each time an event repeats.
+
+        Long streams repeat one event; this way they cost a few exact checks in all, not one a round.
+        """
+        place, known, _, stride = self._root._room
+        stride = 2 * stride if place is self._ledger and known == event else 1
+        room = stride if fits(self._loss_with(event, count + stride), self._budget) else 0
+        self._root._room = [self._ledger, event, room, stride if room else 1]
+
+    def _loss_with(self, event: Event, count: int) -> Loss:
+        """Loss of the whole gate if this part released ``count`` more."""
+        return self._root._ledger.loss_with(self._ledger, event_loss(event) * count)
+
+    def _fits_scaled(self, event: Event, count: int, factor: float) -> bool:
+        return fits(self._loss_with(event.scaled(factor), count), self._budget)
+
+    def _largest_count(self, event: Event, asked: int) -> int:
+        """How many of ``event`` fit, at most 2^62."""
+
+        def fit(count: int) -> bool:
+            return fits(self._loss_with(event, count), self._budget)
+
+        if not fit(1):
+            return 0
+        low, high = 1, max(2, asked)
+        while fit(high):
+            low, high = high, 2 * high
+            if high > 1 << 62:
+                return low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fit(middle) else (low, middle)
+        return low
+
+    @staticmethod
+    def _largest(fit: Any) -> float:
+        """Largest factor in (0, 1) for which a scaled release fits; 0 if none does."""
+        low, high = 0.0, 1.0
+        for _ in range(64):
+            middle = (low + high) / 2.0
+            if not low < middle < high:
+                break
+            low, high = (middle, high) if fit(middle) else (low, middle)
+        return low if low > 1e-4 else 0.0  # below that it is left-over rounding, not a release
+
+    def _on_grid(
+        self, values: NDArray[np.float64], grid: mechanisms.Grid | None, *, gaussian: bool
+    ) -> NDArray[np.float64]:
+        if grid is None:
+            return values.copy()
+        noise = mechanisms.noise_steps(self._source, values.size, gaussian=gaussian)
+        return grid.values(grid.truncate(values) + noise)
+
+
+def _grid(scale: Any, sensitivity: Any, truncation: Fraction) -> mechanisms.Grid | None:
+    return mechanisms.Grid.for_noise(scale, sensitivity, truncation) if scale else None
+
+
+def _values(values: ArrayLike) -> tuple[NDArray[np.float64], bool]:
+    scalar = np.ndim(values) == 0
+    return _checks.vector("values", np.atleast_1d(np.asarray(values))), scalar
+
+
+def _returned(values: NDArray[np.float64], scalar: bool) -> Any:
+    return float(values[0]) if scalar else values
+
+
+def _amount(name: str, value: float | Fraction) -> float | Fraction:
+    return value if isinstance(value, Fraction) else _checks.real(name, value, at_least=0.0)
+
+
+def _touched(changed: int | None, values: NDArray[np.float64]) -> int:
+    if changed is None:
+        return max(values.size, 1)
+    return _checks.whole("changed", changed, at_least=1, at_most=max(values.size, 1))

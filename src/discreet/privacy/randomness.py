@@ -1,0 +1,134 @@
+"""Where random bits come from: the operating system, unless a seed is asked for by name.
+
+Everything random in the library is made from 64-bit words drawn here. The secure source keeps no
+state of its own, so there is nothing a fork, a thread or a copy could duplicate.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _checks
+
+
+@runtime_checkable
+class Randomness(Protocol):
+    """A source of independent uniform 64-bit words."""
+
+    secure: bool
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """``count`` fresh words."""
+        ...
+
+    def state(self) -> dict[str, Any] | None:
+        """What is needed to go on from here after a restart; None where nothing is or may be kept."""
+        ...
+
+
+class SecureRandomness:
+    """Words from OpenSSL's generator, which the operating system seeds.
+
+    The generator reseeds itself after a fork and is safe to use from several threads; nothing is
+    buffered on our side. Copying or pickling makes no sense for it and is refused, so that it cannot
+    travel into another process by accident together with somebody's state.
+    """
+
+    secure = True
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(ssl.RAND_bytes(8 * count), dtype=np.uint64)
+
+    def state(self) -> None:
+        return None
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError("secure randomness is not copied or pickled; make a new one where it is needed")
+
+    __reduce_ex__ = _refuse
+    __copy__ = _refuse
+    __deepcopy__ = _refuse
+
+    def __repr__(self) -> str:
+        return "SecureRandomness()"
+
+
+class ReproducibleRandomness:
+    """Words that anyone who knows the seed can compute: for tests and papers, never for real people.
+
+    Every account of a gate that draws from it says so.
+
+    >>> ReproducibleRandomness(7).words(2).tolist() == ReproducibleRandomness(7).words(2).tolist()
+    True
+    """
+
+    secure = False
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.Philox(_checks.whole("seed", seed, at_least=0))
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.asarray(self._bits.random_raw(count), dtype=np.uint64)
+
+    def state(self) -> dict[str, Any]:
+        inner: dict[str, Any] = dict(self._bits.state)
+        return {
+            "counter": [int(word) for word in inner["state"]["counter"]],
+            "key": [int(word) for word in inner["state"]["key"]],
+            "buffer": [int(word) for word in inner["buffer"]],
+            "buffer_pos": int(inner["buffer_pos"]),
+            "has_uint32": int(inner["has_uint32"]),
+            "uinteger": int(inner["uinteger"]),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> ReproducibleRandomness:
+        """A source that goes on exactly where the one that gave ``state`` stood."""
+        source = cls(0)
+        source._bits.state = {
+            "bit_generator": "Philox",
+            "state": {
+                "counter": np.array(state["counter"], dtype=np.uint64),
+                "key": np.array(state["key"], dtype=np.uint64),
+            },
+            "buffer": np.array(state["buffer"], dtype=np.uint64),
+            "buffer_pos": state["buffer_pos"],
+            "has_uint32": state["has_uint32"],
+            "uinteger": state["uinteger"],
+        }
+        return source
+
+    def __repr__(self) -> str:
+        return "ReproducibleRandomness()"
+
+
+def randomness(seed: int | Randomness | None) -> Randomness:
+    """Secure randomness for None, a reproducible source for a number, a source as it is."""
+    if seed is None:
+        return SecureRandomness()
+    if isinstance(seed, Randomness):
+        return seed
+    return ReproducibleRandomness(seed)
+
+
+def restored(state: dict[str, Any] | None) -> Randomness:
+    """The source that a saved state stands for; fresh secure randomness if none was kept."""
+    return SecureRandomness() if state is None else ReproducibleRandomness.from_state(state)
+
+
+def public_generator(source: Randomness) -> np.random.Generator:
+    """A NumPy generator for coins that do not protect anybody (rounding, exploration, sampled sets).
+
+    It is keyed with fresh words of ``source``, so a seeded source stays reproducible. Never use it
+    for noise on private data: its numbers are floating point and its algorithm is not cryptographic.
+    """
+    return np.random.Generator(np.random.PCG64([int(word) for word in source.words(4)]))
+
+
+def uniforms(source: Randomness, count: int) -> NDArray[np.float64]:
+    """Floating-point uniforms strictly inside (0, 1): the centres of 2^52 equal cells."""
+    return ((source.words(count) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

@@ -1,0 +1,114 @@
+"""Exact audits of the real code: programs are run against a gate, only the coins are scripted.
+
+Choices are enumerated (every transcript, with the probability the code gave it). Running sums are
+linear in their noise, so their noise is probed draw by draw and the exact loss follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+import discreet as dc
+from discreet.privacy import mechanisms
+from discreet.privacy.sums import RunningSum
+
+
+def transcripts(program: Callable[[dc.Gate], object], budget: dc.Budget) -> dict[tuple[int, ...], float]:
+    """Probability of every sequence of choices that ``program`` can make with a fresh gate."""
+    found: dict[tuple[int, ...], float] = {}
+    stack: list[tuple[int, ...]] = [()]
+    while stack:
+        script = stack.pop()
+        path: list[int] = []
+        log_probability = 0.0
+
+        def scripted(_: object, scores: NDArray[np.float64], rate: float, script=script, path=path) -> int:
+            nonlocal log_probability
+            index = script[len(path)] if len(path) < len(script) else 0
+            if len(path) >= len(script):
+                stack.extend((*path, other) for other in range(1, scores.size))
+            log_probability += mechanisms.choice_log_probabilities(scores, rate)[index]
+            path.append(index)
+            return index
+
+        with mock.patch.object(mechanisms, "exponential_choice", scripted):
+            program(dc.Gate(budget, 0))
+        found[tuple(path)] = float(np.exp(log_probability))
+    assert abs(sum(found.values()) - 1.0) < 1e-9
+    return found
+
+
+def hockey_stick(p: dict[tuple[int, ...], float], q: dict[tuple[int, ...], float], epsilon: float) -> float:
+    """Smallest delta of (epsilon, delta) between two enumerated distributions, in the worse direction."""
+    outcomes = p.keys() | q.keys()
+    there = sum(max(0.0, p.get(o, 0.0) - np.exp(epsilon) * q.get(o, 0.0)) for o in outcomes)
+    back = sum(max(0.0, q.get(o, 0.0) - np.exp(epsilon) * p.get(o, 0.0)) for o in outcomes)
+    return float(max(there, back))
+
+
+def loss_range(p: dict[tuple[int, ...], float], q: dict[tuple[int, ...], float]) -> float:
+    """Largest minus smallest log-ratio."""
+    losses = [np.log(p[o] / q[o]) for o in p]
+    return float(max(losses) - min(losses))
+
+
+def _run(
+    make: Callable[[], RunningSum], vectors: Sequence[NDArray[np.float64]], bump: tuple[int, int] | None
+) -> tuple[NDArray[np.float64], int]:
+    """All answers of a sum when its noise is 0 except for one coordinate of one draw; number of draws."""
+    draws = 0
+
+    def scripted(_: object, count: int, *, gaussian: bool) -> NDArray[np.int64]:  # noqa: ARG001
+        nonlocal draws
+        noise = np.zeros(count, dtype=np.int64)
+        if bump is not None and bump[0] == draws:
+            noise[bump[1]] = 1 << mechanisms.STEPS_BITS
+        draws += 1
+        return noise
+
+    with mock.patch.object(mechanisms, "noise_steps", scripted):
+        total = make()
+        answers = np.concatenate([total.add(vector) for vector in vectors])
+    return answers, draws
+
+
+def noise_map(make: Callable[[], RunningSum], vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Matrix B with answers = exact part + B @ (standard noise, one entry per drawn coordinate)."""
+    quiet, draws = _run(make, vectors, None)
+    columns = [
+        _run(make, vectors, (draw, coordinate))[0] - quiet
+        for draw in range(draws)
+        for coordinate in range(vectors[0].size)
+    ]
+    return np.array(columns).T
+
+
+def exact_sum_loss(
+    make: Callable[[], RunningSum],
+    here: Sequence[NDArray[np.float64]],
+    there: Sequence[NDArray[np.float64]],
+    *,
+    norm: int,
+) -> float:
+    """Exact privacy loss between two streams, from what the code does with its noise.
+
+    ``norm=2``: mu of the Gaussian mechanism that the answers are. ``norm=1``: epsilon for Laplace noise
+    (smallest total shift of the draws that explains the difference). Infinite when no shift of the
+    noise explains the difference: then some combination of answers carries no noise at all.
+    """
+    noise = noise_map(make, here)
+    moved = _run(make, here, None)[0] - _run(make, there, None)[0]
+    shift, *_ = np.linalg.lstsq(noise, moved, rcond=1e-9)
+    if np.abs(noise @ shift - moved).max() > 1e-6 * np.abs(moved).max():
+        return float("inf")
+    if norm == 2:
+        return float(np.linalg.norm(shift))
+    from scipy.optimize import linprog
+
+    size = noise.shape[1]
+    answer = linprog(np.ones(2 * size), A_eq=np.hstack([noise, -noise]), b_eq=moved, bounds=(0, None))
+    return float(answer.fun)

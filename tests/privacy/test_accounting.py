@@ -1,0 +1,262 @@
+"""The account: counts, currencies, parts, groups, reports; and two independent accountants beside it."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import pld, rdp
+
+import discreet as dc
+from discreet import privacy as pv
+from discreet.privacy.accounting import Ledger
+from discreet.privacy.events import Event, Loss
+
+EVENTS = [
+    pv.ExponentialChoice(0.03, 2.0),
+    pv.LaplaceNoise(1.0, 25.0),
+    pv.LaplaceNoise(Fraction(1, 3), Fraction(25, 7)),
+    pv.SphericalLaplaceNoise(1.0, 25.0),
+    pv.GaussianNoise(1.0, 40.0),
+    pv.PureRelease(0.04),
+    pv.ConcentratedRelease(1e-4),
+    pv.ApproximateRelease(0.01, 1e-9),
+    pv.SamplingError(1e-12),
+]
+
+
+def test_every_kind_of_event_is_exercised_here():
+    assert {type(event) for event in EVENTS} == set(Event._kinds.values())
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_count_equals_loop(event):
+    together, one_by_one = Ledger(), Ledger()
+    together.add("x", event, 137)
+    for _ in range(137):
+        one_by_one.add("x", event, 1)
+    assert together.loss == one_by_one.loss
+    assert together.loss != event.loss()  # a count that is ignored would pass the line above too
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_events_survive_json(event):
+    assert Event.from_json(json.loads(json.dumps(event.to_json()))) == event
+
+
+def test_unknown_event_kind_is_named():
+    with pytest.raises(ValueError, match="unknown event kind 'Magic'; known: ApproximateRelease"):
+        Event.from_json({"kind": "Magic"})
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_scaled_down_event_costs_less_in_every_currency(event):
+    smaller = event.scaled(0.5).loss()
+    for name in ("pure", "rho", "mu_squared", "error"):
+        before, after = getattr(event.loss(), name), getattr(smaller, name)
+        if before:
+            assert after <= before / 2 + Fraction(1, 10**12)
+
+
+def _account(*releases, budget=None):
+    gate = dc.Gate(budget or dc.Budget(math.inf, 0.5), 0)
+    for event, count in releases:
+        gate.reserve(event, count)
+    return gate.spent
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("count", [1, 10, 1000])
+def test_gaussian_histories_match_dp_accounting(count, delta):
+    ours = _account((pv.GaussianNoise(1.0, 40.0), count)).epsilon(delta)
+    oracle = dp_accounting.get_epsilon_gaussian(40.0 / math.sqrt(count), delta)
+    assert ours == pytest.approx(oracle, rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 30, 1000])
+def test_choices_match_a_dense_rdp_accountant(count):
+    width = 0.06
+    account = _account((pv.ExponentialChoice(0.03, 2.0), count))
+    accountant = rdp.RdpAccountant(1 + np.geomspace(1e-2, 1e5, 20_001))
+    for _ in range(1):  # one zCDP event of the summed rho; never its randomised-response count
+        accountant.compose(dp_accounting.ZCDpEvent(count * width**2 / 8))
+    oracle = min(accountant.get_epsilon(1e-6), count * width)
+    assert account.epsilon(1e-6) == pytest.approx(oracle, rel=1e-4)
+    assert account.epsilon(1e-6) <= oracle * (1 + 1e-9)
+
+
+def test_mixture_of_laplace_and_gaussian_is_never_below_the_exact_loss_distribution():
+    # The loss distributions of dp-accounting are exact up to their grid: a lower bound on any honest account.
+    exact = pld.privacy_loss_distribution.from_laplace_mechanism(25.0, value_discretization_interval=1e-4)
+    exact = exact.self_compose(20)
+    gaussian = pld.privacy_loss_distribution.from_gaussian_mechanism(40.0, value_discretization_interval=1e-4)
+    exact = exact.compose(gaussian.self_compose(20))
+    account = _account((pv.LaplaceNoise(1.0, 25.0), 20), (pv.GaussianNoise(1.0, 40.0), 20))
+    for delta in (1e-3, 1e-6, 1e-9):
+        # optimistic value: the pessimistic grid can add at most one step per composed release
+        assert exact.get_epsilon_for_delta(delta) - 40 * 1e-4 <= account.epsilon(delta)
+        assert account.epsilon(delta) <= 1.5 * exact.get_epsilon_for_delta(delta)
+
+
+def test_choices_are_at_most_the_prv_accountant_of_their_worst_pair():
+    # Second independent accountant: Gaussian histories through prv_accountant's error bars.
+    from prv_accountant import PRVAccountant
+    from prv_accountant.privacy_random_variables import GaussianMechanism
+
+    oracle = PRVAccountant(
+        prvs=[GaussianMechanism(noise_multiplier=40.0)],
+        max_self_compositions=[1000],
+        eps_error=1e-3,
+        delta_error=1e-10,
+    )
+    low, _, high = oracle.compute_epsilon(delta=1e-6, num_self_compositions=[1000])
+    assert low <= _account((pv.GaussianNoise(1.0, 40.0), 1000)).epsilon(1e-6) <= high
+
+
+def test_pure_history_stays_pure():
+    account = _account((pv.ExponentialChoice(0.03, 2.0), 3), (pv.LaplaceNoise(1.0, 25.0), 2))
+    assert account.epsilon(0.0) == account.pure == pytest.approx(0.26)
+    assert account.delta(0.26) == 0.0
+    mixed = _account((pv.LaplaceNoise(1.0, 25.0), 2), (pv.GaussianNoise(1.0, 40.0), 1))
+    assert mixed.epsilon(0.0) == mixed.pure == math.inf
+
+
+def test_choice_is_charged_by_its_range_not_as_generic_epsilon():
+    choice, generic = pv.ExponentialChoice(0.03, 2.0).loss(), pv.PureRelease(0.06).loss()
+    assert choice.rho == Fraction(6, 100) ** 2 / 8
+    assert choice.pure == generic.pure == Fraction(6, 100)
+    assert generic.rho > 3.9 * choice.rho
+    assert choice.mu_squared < 0.26 * generic.mu_squared
+
+
+def test_best_currency_is_reported():
+    assert _account((pv.LaplaceNoise(1.0, 2.0), 1)).notion(1e-6) == "pure epsilon"
+    assert _account((pv.ExponentialChoice(0.002, 2.0), 10_000)).notion(1e-6) == "zCDP"
+    assert _account((pv.GaussianNoise(1.0, 4.0), 1)).notion(1e-6) == "Gaussian DP"
+    mixed = _account((pv.LaplaceNoise(1.0, 2.0), 1), (pv.GaussianNoise(1.0, 20.0), 1))
+    assert mixed.notion(1e-6).startswith("pure epsilon + ")
+    assert mixed.epsilon(1e-6) == pytest.approx(
+        0.5 + dp_accounting.get_epsilon_gaussian(20.0, 1e-6), rel=1e-5
+    )
+
+
+def test_epsilon_and_delta_are_inverse_to_each_other():
+    for releases in ([(pv.GaussianNoise(1.0, 4.0), 3)], [(pv.ExponentialChoice(0.02, 2.0), 500)]):
+        account = _account(*releases)
+        for delta in (1e-3, 1e-6):
+            assert account.delta(account.epsilon(delta)) == pytest.approx(delta, rel=1e-6)
+
+
+def test_parts_cost_the_worst_of_them_and_own_releases_add():
+    budget = dc.Budget(1.0)
+    gate = dc.Gate(budget, 0)
+    gate.reserve(pv.PureRelease(0.2))
+    for name in "abcdef":
+        gate.part(name).reserve(pv.PureRelease(0.5))
+    assert gate.spent.epsilon() == 0.7
+    gate.part("a").reserve(pv.PureRelease(0.3))  # the same name is the same part
+    assert gate.spent.epsilon() == 1.0
+    with pytest.raises(dc.BudgetExceeded):
+        gate.part("a").reserve(pv.PureRelease(0.01))
+    gate.part("b").reserve(pv.PureRelease(0.3))
+    with pytest.raises(dc.BudgetExceeded):
+        gate.reserve(pv.PureRelease(0.01))
+    assert gate.spent.epsilon() == 1.0
+
+
+def test_nested_parts():
+    gate = dc.Gate(dc.Budget(1.0), 0)
+    north = gate.part("north")
+    north.part("young").reserve(pv.PureRelease(0.4))
+    north.part("old").reserve(pv.PureRelease(0.1))
+    north.reserve(pv.PureRelease(0.2))
+    gate.part("south").reserve(pv.PureRelease(0.5))
+    assert gate.spent.epsilon() == 0.6
+
+
+def test_sampling_error_goes_to_delta_for_both_sides():
+    account = _account((pv.PureRelease(0.5), 1), (pv.SamplingError(1e-9), 10))
+    assert account.epsilon(0.0) == math.inf
+    assert account.delta(0.5) == pytest.approx((1 + math.exp(0.5)) * 1e-8)
+    assert account.epsilon(1e-7) == 0.5
+    gaussian = _account((pv.GaussianNoise(1.0, 4.0), 1), (pv.SamplingError(1e-9), 10))
+    epsilon = gaussian.epsilon(1e-6)
+    assert gaussian.delta(epsilon) <= 1e-6 * (1 + 1e-9)
+    assert epsilon > _account((pv.GaussianNoise(1.0, 4.0), 1)).epsilon(1e-6)
+
+
+def test_approximate_releases_use_up_delta():
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    gate.reserve(pv.ApproximateRelease(0.1, 6e-7))
+    with pytest.raises(dc.BudgetExceeded):
+        gate.reserve(pv.ApproximateRelease(0.1, 6e-7))
+    gate.reserve(pv.ApproximateRelease(0.1, 4e-7))
+    assert gate.spent.delta(0.2) == 1e-6
+
+
+def test_group_privacy_of_approximate_releases():
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=3)
+    gate = dc.Gate(budget, 0)
+    gate.reserve(pv.ApproximateRelease(0.1, 1e-7))
+    # three steps of (0.1, d) make (0.3, d (1 + e^.1 + e^.2)); ours bounds the sum by its largest term
+    assert gate.spent.epsilon() == 0.3
+    assert 3.3e-7 < gate.spent.delta(0.3) < 3.7e-7
+
+
+def test_losses_with_no_noise_are_unbounded():
+    assert Loss.unbounded().pure is None
+    assert pv.GaussianNoise(0.0, 0.0).loss() == Loss.of_gaussian(Fraction(0))
+    with pytest.raises(dc.BudgetExceeded) as refused:
+        dc.Gate(dc.Budget(1.0, 1e-6), 0).gaussian([1.0], sigma=0.0, sensitivity=1.0)
+    assert refused.value.largest is None
+
+
+def test_account_survives_json():
+    gate = dc.Gate(dc.Budget(3.0, 1e-6, "add_remove", 2), 5)
+    for event in EVENTS[:5]:
+        gate.reserve(event, 3)
+    gate.part("a").reserve(EVENTS[0], 2)
+    saved = json.loads(json.dumps(gate.spent.to_json()))
+    again = pv.Account.from_json(saved)
+    assert again.loss == gate.spent.loss
+    assert str(again) == str(gate.spent)
+
+
+def test_report_says_what_a_reviewer_needs():
+    gate = dc.Gate(dc.Budget(3.0, 1e-6, "add_remove"), 5)
+    gate.choose([0.0, 1.0], 0.1, pv.ScoreChange(1.0, one_directional=True), label="first pick")
+    gate.spherical_laplace([0.0, 1.0], scale=10.0, sensitivity=2.0)
+    report = str(gate.spent)
+    for words in (
+        "one person added or removed, 1 round each",
+        "first pick",
+        "range 1",
+        "rate 0.1",
+        "spherical noise is drawn in floating point",
+        "reproducible randomness: not private",
+    ):
+        assert words in report
+    assert "not private" not in str(dc.Gate(dc.Budget(1.0)).spent)
+
+
+def test_tight_account_of_ten_thousand_choices():
+    """The published rate, 10,000 releases: the tight report is within 2 % of the Gaussian limit .1794."""
+    rate = 1 / math.sqrt(32 * 10_000 * math.log(1e6))
+    account = _account((pv.ExponentialChoice(rate, 2.0), 10_000))
+    assert 0.1794 <= account.epsilon(1e-6, tight=True) <= 0.1794 * 1.02
+    assert account.epsilon(1e-6) == pytest.approx(0.195, abs=5e-4)
+    assert account.delta(0.18, tight=True) < account.delta(0.18)
+
+
+def test_rate_for_ten_thousand_choices_is_4_64_times_the_published_one():
+    published = 1 / math.sqrt(32 * 10_000 * math.log(1e6))
+    event = pv.ExponentialChoice.within(dc.Budget(1.0, 1e-6).share(), 2.0, 10_000)
+    assert event.rate / published >= 4.5
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    gate.reserve(event, 10_000)
+    assert gate.spent.epsilon() <= 1.0
+    assert gate.spent.epsilon(tight=True) <= 0.95

@@ -1,0 +1,201 @@
+"""The gate: what leaves has the right distribution, is charged before it leaves, and can be refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import discreet as dc
+from discreet import privacy as pv
+from discreet.privacy import mechanisms
+
+RELEASES = {
+    "choose": lambda gate: gate.choose([0.0, 1.0], 0.3, 2.0),
+    "laplace": lambda gate: gate.laplace([0.0, 1.0], scale=1.0, sensitivity=0.6),
+    "gaussian": lambda gate: gate.gaussian([0.0, 1.0], sigma=1.0, sensitivity=0.2),
+    "spherical_laplace": lambda gate: gate.spherical_laplace([0.0, 1.0], scale=1.0, sensitivity=0.6),
+    "running_sum": lambda gate: gate.running_sum(2, 8, norm_bound=1.0, share=Fraction(2, 3)),
+    "tree": lambda gate: gate.running_sum(2, 8, method="tree", noise="laplace", norm_bound=1.0, share=0.6),
+    "reserve": lambda gate: gate.reserve(pv.PureRelease(0.6)),
+    "part": lambda gate: gate.part("a").reserve(pv.PureRelease(0.6)),
+}
+
+
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES.keys())
+def test_second_release_is_refused_and_nothing_changes(release):
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    release(gate)
+    before = (gate.spent.to_json(), gate.randomness.state())
+    assert gate.spent.epsilon() > 0.5
+    with pytest.raises(dc.BudgetExceeded):
+        release(gate)
+    assert (gate.spent.to_json(), gate.randomness.state()) == before
+
+
+def test_refusal_tells_spent_asked_limit_and_largest():
+    gate = dc.Gate(dc.Budget(1.0), 0)
+    gate.laplace(0.0, scale=1.0, sensitivity=0.7)
+    with pytest.raises(dc.BudgetExceeded) as refused:
+        gate.laplace(0.0, scale=2.0, sensitivity=1.0)
+    error = refused.value
+    assert (error.spent, error.limit) == (0.7, 1.0)
+    assert error.asked == pv.LaplaceNoise(1.0, 2.0)
+    assert float(error.largest.scale) == pytest.approx(1 / 0.3, rel=1e-9)
+    for words in (
+        "spent epsilon 0.7",
+        "LaplaceNoise(sensitivity=1, scale=2)",
+        "limit 1",
+        "largest that fits",
+    ):
+        assert words in str(error)
+    gate.laplace(0.0, scale=error.largest.scale, sensitivity=1.0)  # and that one does fit
+    assert gate.spent.epsilon() <= 1.0
+
+
+def test_preview_changes_nothing_and_counts_what_fits():
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    event = pv.ExponentialChoice.within(gate.budget.share(), 2.0, 1000)
+    preview = gate.preview(event, 400)
+    assert preview.fits
+    assert preview.largest_count == 1000
+    assert preview.after < 1.0
+    assert gate.spent.ledger.counts == {}
+    assert not gate.preview(event, 1001).fits
+    assert "it fits" in str(preview)
+
+
+def test_remaining_is_what_can_still_be_released():
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    gate.gaussian(0.0, sigma=8.0, sensitivity=1.0)
+    left = gate.remaining
+    gate.gaussian(0.0, sigma=1.0 / left.mu * (1 + 1e-9), sensitivity=1.0)
+    assert gate.spent.epsilon() == pytest.approx(1.0, rel=1e-6)
+    assert gate.remaining.mu < 1e-4
+    pure = dc.Gate(dc.Budget(1.0), 0)
+    pure.laplace(0.0, scale=4.0, sensitivity=1.0)
+    assert pure.remaining.epsilon == 0.75
+    mixed = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    mixed.gaussian(0.0, sigma=10.0, sensitivity=1.0)
+    mixed.laplace(0.0, scale=4.0, sensitivity=1.0)
+    mixed.reserve(pv.PureRelease(mixed.remaining.epsilon * (1 - 1e-9)))
+    assert mixed.spent.epsilon() == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.parametrize("size", [1, 40])
+def test_released_values_have_the_stated_noise(kind, size):
+    gate = dc.Gate(dc.Budget(math.inf), 3)
+    ideal = {"laplace": stats.laplace(scale=2.5), "gaussian": stats.norm(scale=2.5)}[kind]
+    values = np.linspace(-1000.0, 1000.0, size)
+    release = getattr(gate, kind)
+    errors = np.concatenate([release(values, 2.5, 1.0) - values for _ in range(20_000 // size)])
+    assert stats.kstest(errors, ideal.cdf).pvalue > 1e-6
+    assert stats.kstest(errors * 1.1, ideal.cdf).pvalue < 1e-6
+
+
+def test_scalars_come_back_as_numbers():
+    gate = dc.Gate(dc.Budget(100.0, 1e-6), 0)
+    for name in ("laplace", "gaussian", "spherical_laplace"):
+        assert isinstance(getattr(gate, name)(1.5, 10.0, 1.0), float)
+        assert getattr(gate, name)([1.5], 10.0, 1.0).shape == (1,)
+
+
+def test_released_values_lie_on_the_public_grid():
+    """Whatever the value, the answer is a multiple of the step: low-order bits carry nothing."""
+    grid = mechanisms.Grid.for_noise(2.0, 1.0, 1)
+    gate = dc.Gate(dc.Budget(math.inf), 3)
+    for value in (0.1, math.pi * 10, -1e-7):
+        answer = gate.laplace(value, 2.0, 1.0)
+        assert answer == round(Fraction(answer) / grid.step) * float(grid.step)
+
+
+def _binned(kind, value, edges, scale):
+    """Exact probabilities of the bins of one release of ``value``, from the code's own grid."""
+    grid = mechanisms.Grid.for_noise(scale, 1.0, 1)
+    start = float(grid.truncate(np.array([value]))[0] * grid.step)
+    ideal = {"laplace": stats.laplace, "gaussian": stats.norm}[kind](loc=start, scale=grid.noise_scale)
+    return np.diff(ideal.cdf(np.concatenate([[-np.inf], edges, [np.inf]])))
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.parametrize("planted", [False, True])
+def test_divergence_of_released_values_is_within_the_account(kind, planted):
+    """Neighbours 0 and 1: binned divergences against the account; a halved sensitivity goes over it."""
+    scale = 0.9
+    gate = dc.Gate(dc.Budget(math.inf), 0)
+    getattr(gate, kind)(0.0, scale, 0.5 if planted else 1.0)
+    edges = np.arange(-12.0, 13.0, 0.125)
+    p, q = _binned(kind, 0.0, edges, scale), _binned(kind, 1.0, edges, scale)
+    over = []
+    for epsilon in (0.0, 0.3, 0.6, 1.0):
+        delta = max(
+            np.maximum(p - math.exp(epsilon) * q, 0).sum(), np.maximum(q - math.exp(epsilon) * p, 0).sum()
+        )
+        over.append(delta > gate.spent.delta(epsilon) * (1 + 1e-9) + 1e-12)
+    assert any(over) == planted
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_sampler_follows_the_audited_bins(kind):
+    """Ties the enumerated bins above to the released numbers."""
+    edges = np.arange(-4.0, 5.0, 0.25)
+    gate = dc.Gate(dc.Budget(math.inf), 12)
+    draws = np.concatenate([getattr(gate, kind)(np.full(1000, 0.3), 0.9, 1.0) for _ in range(50)])
+    counts = np.bincount(np.searchsorted(edges, draws), minlength=edges.size + 1)
+    assert stats.chisquare(counts, _binned(kind, 0.3, edges, 0.9) * draws.size).pvalue > 1e-6
+
+
+def test_bad_values_are_refused_and_nothing_is_spent():
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    for call, message in (
+        (lambda: gate.laplace([1.0, math.nan], 1.0, 1.0), r"values\[1\] is nan"),
+        (lambda: gate.gaussian(math.inf, 1.0, 1.0), r"values\[0\] is inf"),
+        (lambda: gate.laplace(1.0, -1.0, 1.0), "scale=-1.0 must be at least 0"),
+        (lambda: gate.gaussian(1.0, math.nan, 1.0), "sigma is NaN"),
+        (lambda: gate.spherical_laplace([[1.0]], 1.0, 1.0), "must be one-dimensional"),
+        (lambda: gate.laplace([1.0, 2.0], 1.0, 1.0, changed=3), "changed=3 is too large"),
+        (lambda: gate.reserve(pv.PureRelease(0.1), 0), "count=0 is too small"),
+        (lambda: gate.reserve("noise"), "event must be an Event"),
+        (lambda: gate.running_sum(3, 5, method="magic", norm_bound=1.0), "method='magic' is not one of"),
+        (lambda: gate.running_sum(3, 5), "say how large a vector can be"),
+        (lambda: dc.Gate(1.0), "budget must be a Budget"),
+        (lambda: pv.ScoreChange(-1.0), "each=-1.0 must be at least 0"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
+    assert gate.spent.ledger.counts == {}
+
+
+def test_gate_survives_a_restart():
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 4)
+    gate.laplace([1.0, 2.0], scale=4.0, sensitivity=1.0)
+    gate.part("x").choose([1.0, 2.0], 0.1, 1.0)
+    again = dc.Gate.from_state(json.loads(json.dumps(gate.state())))
+    assert again.spent.to_json() == gate.spent.to_json()
+    assert again.laplace(0.0, scale=10.0, sensitivity=1.0) == gate.laplace(0.0, scale=10.0, sensitivity=1.0)
+    assert again.spent.epsilon() == gate.spent.epsilon()
+
+
+def test_secure_gate_does_not_repeat_itself_after_a_restart():
+    gate = dc.Gate(dc.Budget(1.0))
+    state = gate.state()
+    assert state["randomness"] is None
+    first, second = (dc.Gate.from_state(state).laplace(0.0, scale=4.0, sensitivity=1.0) for _ in range(2))
+    assert first != second
+
+
+def test_import_is_light():
+    """The package imports without numba or the accounting library; both load when first needed."""
+    code = (
+        "import sys, discreet; discreet.Budget; discreet.Gate;"
+        "print([m for m in ('numba', 'dp_accounting', 'scipy', 'pandas') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert result.stdout.strip() == "[]"

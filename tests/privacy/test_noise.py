@@ -1,0 +1,246 @@
+"""Grid noise: the compiled sampler against its exact twin, the ideal distribution, and exact truncation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from discreet.kernels.noise import DONE, REJECTED, UNDECIDED, attempt_noise
+from discreet.privacy import ReproducibleRandomness, mechanisms
+from discreet.privacy.mechanisms import Grid
+
+SCALE = 2.0**mechanisms.STEPS_BITS
+IDEAL = {False: stats.laplace, True: stats.norm}
+
+
+class Scripted:
+    """Words from a list, then from a seeded source."""
+
+    secure = False
+
+    def __init__(self, words, seed=0):
+        self._words, self._rest = list(words), ReproducibleRandomness(seed)
+        self.taken = 0
+
+    def words(self, count):
+        self.taken += count
+        ready, self._words = self._words[:count], self._words[count:]
+        return np.concatenate([np.array(ready, dtype=np.uint64), self._rest.words(count - len(ready))])
+
+    def state(self):
+        return None
+
+
+def _attempt(words, gaussian):
+    words = np.asarray(words, dtype=np.uint64)
+    out, status = np.zeros(words.size // 2, dtype=np.int64), np.zeros(words.size // 2, dtype=np.uint8)
+    attempt_noise(words, *mechanisms.noise_table(gaussian), gaussian, out, status)
+    return out, status
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_table_holds_the_distribution_function(gaussian):
+    cells, guide = mechanisms.noise_table(gaussian)
+    with mpmath.workprec(300):
+        for cell in [*range(8), *range(8, cells.size - 1, 997)]:
+            end = mpmath.mpf(cell + 1) / 1024
+            below = mpmath.erf(end / mpmath.sqrt(2)) if gaussian else 1 - mpmath.exp(-end)
+            assert int(cells[cell]) == int(mpmath.floor(below * 2**64))
+    assert int(cells[-1]) == 2**64 - 1
+    assert (np.diff(cells.astype(object)) >= 0).all()
+    for prefix in (0, 1, 1000, 65535):
+        assert guide[prefix] == np.searchsorted(cells, np.uint64(prefix << 48), side="left")
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_compiled_attempt_equals_the_exact_twin(gaussian):
+    words = ReproducibleRandomness(11).words(2 * 1500)
+    words[1::20] |= np.uint64(0xFFFFFF0000000000)  # push the test bits up so that many are rejected
+    out, status = _attempt(words, gaussian)
+    assert (status == REJECTED).sum() >= 10
+    for index in range(out.size):
+        exact = mechanisms._settle(int(words[2 * index]), int(words[2 * index + 1]), Scripted([]), gaussian)
+        if status[index] == DONE:
+            assert exact == out[index]
+        elif status[index] == REJECTED:
+            assert exact is None
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_undecided_words_are_settled_by_more_bits(gaussian):
+    cells, _ = mechanisms.noise_table(gaussian)
+    border = int(cells[700])  # exactly on a table entry: 64 bits cannot tell the cell
+    keep = 5  # low test bits: the place is kept
+    _, status = _attempt([border, keep], gaussian)
+    assert status[0] == UNDECIDED
+    with mpmath.workprec(300):
+        end = mpmath.mpf(701) / 1024
+        below = (mpmath.erf(end / mpmath.sqrt(2)) if gaussian else 1 - mpmath.exp(-end)) * 2**64
+        next_word = int((below - border) * 2**64)
+    lower = mechanisms._settle(border, keep, Scripted([max(0, next_word - 10)]), gaussian)
+    upper = mechanisms._settle(border, keep, Scripted([min(2**64 - 1, next_word + 10)]), gaussian)
+    assert lower >> mechanisms.CELL_BITS == 700
+    assert upper >> mechanisms.CELL_BITS == 701
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_undecided_tests_are_settled_by_more_bits(gaussian):
+    # A place at the end of cell 0 with test bits at its threshold.
+    place = (1 << 23) - 1
+    rise = mpmath.mpf(place) / 2**33
+    with mpmath.workprec(200):
+        threshold = mpmath.exp(-(rise * rise / 2 if gaussian else rise)) * 2**40
+    word = (int(threshold) << 24) | place
+    assert _attempt([1, word], gaussian)[1][0] == UNDECIDED
+    assert mechanisms._settle(1, word, Scripted([0] * 4), gaussian) == 1 << 22
+    assert mechanisms._settle(1, word, Scripted([2**64 - 1] * 4), gaussian) is None
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_draws_follow_the_ideal_distribution(gaussian):
+    """Chi-square over 400 equally likely bins; threshold p < 1e-6, and a 2 % wrong scale is seen."""
+    draws = mechanisms.noise_steps(ReproducibleRandomness(5), 400_000, gaussian=gaussian) / SCALE
+    edges = IDEAL[gaussian].ppf(np.linspace(0, 1, 401)[1:-1])
+
+    def p_value(sample):
+        return stats.chisquare(np.bincount(np.searchsorted(edges, sample), minlength=400)).pvalue
+
+    assert p_value(draws) > 1e-6
+    assert p_value(draws * 1.02) < 1e-6
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_low_bits_and_sign_are_uniform(gaussian):
+    draws = mechanisms.noise_steps(ReproducibleRandomness(6), 200_000, gaussian=gaussian)
+    assert stats.chisquare(np.bincount(np.abs(draws) % 64, minlength=64)).pvalue > 1e-6
+    assert stats.binomtest(int((draws > 0).sum()), draws.size).pvalue > 1e-6
+
+
+def test_tail_of_the_gaussian_is_there():
+    draws = mechanisms.noise_steps(ReproducibleRandomness(7), 2_000_000, gaussian=True) / SCALE
+    seen = int((np.abs(draws) > 4.0).sum())
+    assert stats.binomtest(seen, draws.size, 2 * stats.norm.sf(4.0)).pvalue > 1e-6
+    # the last table cell reaches past nine standard deviations, so nothing is cut off before 2^-64
+    assert mechanisms.noise_table(True)[0].size > 9 * 1024
+
+
+def test_rejected_places_are_drawn_again():
+    rejected = [1 << 63, (2**40 - 1) << 24 | ((1 << 22) - 1)]
+    assert _attempt(rejected, False)[1][0] == REJECTED
+    source = Scripted(rejected)
+    assert mechanisms.noise_steps(source, 1, gaussian=False).size == 1
+    assert source.taken == 4
+
+
+def _rounded_pmf(gaussian, scale, reach):
+    points = np.arange(-reach, reach + 1)
+    ideal = IDEAL[gaussian](scale=scale)
+    return np.diff(ideal.cdf(np.append(points - 0.5, reach + 0.5)))
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3])
+def test_rounded_laplace_on_a_coarse_grid_is_pure(shift):
+    """The argument of the module, enumerated: integers plus round(Laplace) lose exactly shift/scale."""
+    pmf = _rounded_pmf(False, 4.0, 40)
+    p, q = pmf[shift:], pmf[:-shift]
+    assert np.abs(np.log(p / q)).max() == pytest.approx(shift / 4.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("shift", [1, 3])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_rounded_gaussian_on_a_coarse_grid_is_gaussian_private(shift, epsilon):
+    from discreet.privacy.conversions import gdp_delta
+
+    pmf = _rounded_pmf(True, 4.0, 60)
+    p, q = np.append(pmf, np.zeros(shift)), np.append(np.zeros(shift), pmf)
+    delta = np.maximum(p - math.exp(epsilon) * q, 0.0).sum()
+    assert delta <= gdp_delta(shift / 4.0, epsilon)
+    assert delta > gdp_delta(shift / 5.0, epsilon)  # a scale that is 25 % off would be caught
+
+
+# --- the grid -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "step", [Fraction(1, 3), Fraction(10**12), Fraction(1, 10**12), Fraction(1), Fraction(7, 8)]
+)
+def test_grid_is_the_finest_that_is_not_finer(step):
+    grid = Grid.at_least(step)
+    assert 1 << 31 <= grid.mantissa < 1 << 32
+    assert step <= grid.step <= step * (1 + Fraction(1, 1 << 31))
+
+
+@pytest.mark.parametrize("size", [5, 400])
+def test_truncation_is_exact_and_towards_zero(size):
+    rng = np.random.default_rng(3)
+    grid = Grid.at_least(Fraction(1, 3) / 2**20)
+    values = rng.standard_normal(size) * 10.0 ** rng.integers(-12, 12, size)
+    values[:3] = [0.0, float(grid.step), -float(grid.step)]
+    steps = grid.truncate(values)
+    for value, step in zip(values, steps, strict=True):
+        assert int(step) == math.trunc(Fraction(float(value)) / grid.step)
+
+
+@pytest.mark.parametrize("size", [3, 30])
+def test_truncation_saturates_instead_of_wrapping(size):
+    grid = Grid.at_least(Fraction(1))
+    steps = grid.truncate(np.array([1e30, -1e30, 2.0**62] + [0.0] * (size - 3)))
+    assert steps[:3].tolist() == [1 << 62, -(1 << 62), 1 << 62]
+
+
+def test_truncation_boundaries_at_multiples_of_the_step():
+    grid = Grid(3 << 30, -30)  # step 3
+    values = np.array([n * 3.0 + d for n in range(-20, 21) for d in (-0.5, 0.0, 0.5)])
+    assert grid.truncate(values).tolist() == [math.trunc(Fraction(float(v)) / 3) for v in values]
+
+
+@pytest.mark.parametrize(
+    ("scale", "sensitivity", "truncation"), [(1.0, 1.0, 1), (10.0, 1.0, 100_000), (0.3, 7.0, 300)]
+)
+def test_noise_makes_up_for_truncation(scale, sensitivity, truncation):
+    grid = Grid.for_noise(scale, sensitivity, truncation)
+    moved = Fraction(repr(sensitivity)) / grid.step + truncation  # in steps, truncation included
+    assert moved / 2**32 <= Fraction(repr(sensitivity)) / Fraction(repr(scale))
+    assert grid.noise_scale >= scale
+    assert grid.noise_scale <= scale * (1 + 2e-3)
+
+
+def test_hopeless_grids_are_refused():
+    with pytest.raises(ValueError, match="rounding would dominate"):
+        Grid.for_noise(1e10, 1.0, 1)
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+def test_truncated_neighbours_stay_within_the_charge(size):
+    """Just across a grid line, truncation adds to a difference, by at most one step."""
+    rng = np.random.default_rng(size)
+    grid = Grid.at_least(Fraction(1, 7))
+    here = rng.uniform(-5, 5, size)
+    there = here + rng.uniform(-0.5, 0.5, size)
+    moved = np.abs(grid.truncate(here) - grid.truncate(there))
+    assert (moved <= np.abs(here - there) * 7 + 1).all()
+    assert (moved > np.abs(here - there) * 7).any()
+
+
+# --- spherical ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_spherical_laplace_has_gamma_length_and_uniform_direction(dimension):
+    source = ReproducibleRandomness(9)
+    draws = np.array([mechanisms.spherical_laplace_noise(source, dimension, 2.0) for _ in range(20_000)])
+    lengths = np.linalg.norm(draws, axis=1)
+    assert stats.kstest(lengths, stats.gamma(dimension, scale=2.0).cdf).pvalue > 1e-6
+    assert stats.kstest(lengths * 1.05, stats.gamma(dimension, scale=2.0).cdf).pvalue < 1e-6
+    for axis, sign in itertools.product(range(dimension), (1,)):
+        positive = int((sign * draws[:, axis] > 0).sum())
+        assert stats.binomtest(positive, len(draws)).pvalue > 1e-6
+    if dimension == 2:
+        angles = np.arctan2(draws[:, 1], draws[:, 0])
+        assert stats.kstest(angles, stats.uniform(-np.pi, 2 * np.pi).cdf).pvalue > 1e-6
