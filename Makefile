@@ -31,6 +31,7 @@ format: $(VENV)/.lint
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/privacy_core.py
+	$(BIN)/python benchmarks/objectives.py
 
 install: $(VENV)/.core $(VENV)/.test $(VENV)/.lint
 

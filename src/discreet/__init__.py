@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import constraints, objectives, privacy
+    from . import constraints, data, objectives, privacy
     from .privacy import Budget, BudgetExceeded, Gate
 
 __version__ = "0.1.0"
@@ -20,7 +20,7 @@ _HOMES = {
     "BudgetExceeded": "privacy",
     "Gate": "privacy",
 }
-_PARTS = ("constraints", "objectives", "privacy")
+_PARTS = ("constraints", "data", "objectives", "privacy")
 
 __all__ = [
     "Budget",
@@ -28,6 +28,7 @@ __all__ = [
     "Gate",
     "__version__",
     "constraints",
+    "data",
     "objectives",
     "privacy",
 ]

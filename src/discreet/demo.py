@@ -19,9 +19,9 @@ def show(epsilon: float, delta: float, seed: int | None) -> None:
     visits = _visits()
     budget = Budget(epsilon, delta)
     print(
-        f"{VISITORS:,} made-up visitors, each opening some of {len(PAGES)} pages. Every job below promises each\n"
-        f"visitor epsilon {epsilon:g} and delta {delta:g}: exchanging them for anybody else changes what is\n"
-        "shown by no more than that."
+        f"{VISITORS:,} made-up visitors, each opening some of {len(PAGES)} pages. Every job below promises\n"
+        f"each visitor epsilon {epsilon:g} and delta {delta:g}: exchanging them for anybody else changes what\n"
+        "is shown by no more than that."
     )
     _choice(visits, budget, seed)
     _running_sum(visits, budget, seed)
@@ -67,8 +67,7 @@ def _running_sum(visits: NDArray[np.float64], budget: Budget, seed: int | None) 
         rows.append([name, f"{np.abs(answers - truth).mean():,.0f}", f"{total.noise_std(VISITORS):,.0f}"])
     header = ["how", "mean error of a count", "its standard deviation at the end"]
     print(table(header, rows, indent="  "))
-    print(f"\n  true counts at the end, for comparison (made-up data): {truth[-1].astype(int).tolist()}")
-    print(
-        f"  released by the last one:                              {answers[-1].round().astype(int).tolist()}"
-    )
+    last = answers[-1].round().astype(int).tolist()
+    print(f"\n  true counts at the end (made-up data): {truth[-1].astype(int).tolist()}")
+    print(f"  released by the last way above:        {last}")
     print(f"\n{total.gate.spent}")

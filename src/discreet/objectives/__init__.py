@@ -1,1 +1,30 @@
+"""What people value: populations of set functions over one ground set."""
 
+from .base import Population, State
+from .concave import ConcaveOverModular, SaturatedCoverage
+from .coverage import Coverage, ProbabilisticCoverage
+from .cut import GraphCut
+from .facility_location import FacilityLocation
+from .greedy import greedy
+from .log_determinant import LogDeterminant
+from .mixture import Mixture
+from .mutual_information import MutualInformation
+from .set_function import SetFunction
+from .topics import WeightedTopics
+
+__all__ = [
+    "ConcaveOverModular",
+    "Coverage",
+    "FacilityLocation",
+    "GraphCut",
+    "LogDeterminant",
+    "Mixture",
+    "MutualInformation",
+    "Population",
+    "ProbabilisticCoverage",
+    "SaturatedCoverage",
+    "SetFunction",
+    "State",
+    "WeightedTopics",
+    "greedy",
+]

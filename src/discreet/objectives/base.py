@@ -1,0 +1,411 @@
+"""What every objective answers, whatever its family: one ground set, many people, averages over them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._checks import one_of, real, vector, whole
+from .sampling import random_sets, with_error
+
+if TYPE_CHECKING:
+    from .mixture import Mixture
+
+Floats = NDArray[np.float64]
+Items = NDArray[np.int64]
+
+# Values of one person on every set lie in [0, 1] unless another bound is declared.
+FAMILY_BOUND = 1.0
+# With this many items a sum over all sets is as cheap as the usual sample.
+_ENUMERABLE = 10
+NORMS = ("value", "coordinate", "l1", "l2", "range")
+
+
+class Population(ABC):
+    """Many people's set functions over items 0..n_items-1.
+
+    ``value`` and ``gains`` are averages over the people; ``people[i]`` is one person's function, slices and
+    index arrays are smaller populations, ``len(people)`` counts everybody, also those whom no item touches.
+
+    ``bound`` is a public number that no person's function exceeds in absolute value. It is declared or it is
+    the family's own (1); it is never read off the data, because a bound that depends on a person is not
+    public. People are held to it: a declared bound is checked when the population is built, an undeclared one
+    when it is first asked for.
+    """
+
+    n_items: int
+    monotone: bool = True
+    labels: tuple[Any, ...] | None = None
+    items_per_person: int | None = None
+    _declared: float | None = None
+
+    # -- what a family supplies ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def _value(self, items: Items) -> float:
+        """The average value of a checked set."""
+
+    @abstractmethod
+    def _gains(self, items: Items) -> Floats:
+        """The average gain of every item on top of a checked set; entries of the set itself are ignored."""
+
+    @abstractmethod
+    def _take(self, rows: Items) -> Self:
+        """The named people, in that order."""
+
+    @abstractmethod
+    def _largest(self) -> Floats:
+        """For each person, a number that the absolute value of their function nowhere exceeds."""
+
+    def _chain(self, order: Items) -> Floats:
+        """What each item adds when they are chosen in this order."""
+        values = [self._value(order[:t]) for t in range(order.size + 1)]
+        return np.diff(values)
+
+    def _contributions(self, items: Items) -> Floats:
+        """f(S) - f(S without j), for each j of S."""
+        whole_value = self._value(items)
+        return np.array([whole_value - self._value(np.delete(items, t)) for t in range(items.size)])
+
+    def _extension(self, x: Floats) -> tuple[float, Floats] | None:
+        """The multilinear extension and its gradient without sampling, or None where that is out of reach.
+
+        With few items every set can be asked; families with a closed form of their own do better.
+        """
+        if self.n_items > _ENUMERABLE:
+            return None
+        values = np.zeros((2,) * self.n_items)
+        for corner in np.ndindex(values.shape):
+            values[corner] = self._value(np.flatnonzero(corner))
+        gradient = np.zeros(self.n_items)
+        for j in range(self.n_items):
+            left = np.moveaxis(values, j, 0)
+            slope = left[1] - left[0]
+            for chance in np.delete(x, j):
+                slope = (1.0 - chance) * slope[0] + chance * slope[1]
+            gradient[j] = slope
+        for chance in x:
+            values = (1.0 - chance) * values[0] + chance * values[1]
+        return float(values), gradient
+
+    def _most_items(self) -> int:
+        """The most items one of these people touches."""
+        return self.n_items
+
+    # -- sets ------------------------------------------------------------------------------------------------
+
+    def value(self, items: Iterable[int]) -> float:
+        """The average over people of f(S)."""
+        return self._value(self._checked(items))
+
+    def gains(self, items: Iterable[int]) -> Floats:
+        """The average over people of f(S + j) - f(S), for all items j; 0 for the items of S."""
+        chosen = self._checked(items)
+        gains = self._gains(chosen)
+        gains[chosen] = 0.0
+        return gains
+
+    def start(self) -> State:
+        """An empty set that can grow: exact gains of all items after every addition."""
+        return State(self)
+
+    def total_curvature(self) -> float:
+        """1 - min_j (f(V) - f(V without j)) / f({j}), over the items that add anything alone.
+
+        0 for a modular function, 1 where some item becomes worthless next to the others (Sviridenko, Vondrak
+        and Ward 2017). It is a fact about these people's data: releasing it, or tuning by it, needs privacy
+        of its own.
+        """
+        if not self.monotone:
+            raise ValueError("total curvature is defined for monotone functions only")
+        everything = np.arange(self.n_items)
+        alone = self._gains(everything[:0])
+        last = self._contributions(everything)
+        useful = alone > 0
+        if not useful.any():
+            return 0.0
+        return float(np.clip(1.0 - (last[useful] / alone[useful]).min(), 0.0, 1.0))
+
+    # -- extensions ------------------------------------------------------------------------------------------
+
+    @overload
+    def multilinear(
+        self, x: ArrayLike, *, rng: np.random.Generator | None = ..., samples: int = ...
+    ) -> float: ...
+    @overload
+    def multilinear(
+        self, x: ArrayLike, *, rng: np.random.Generator | None = ..., samples: int = ..., return_error: bool
+    ) -> Any: ...
+    def multilinear(
+        self,
+        x: ArrayLike,
+        *,
+        rng: np.random.Generator | None = None,
+        samples: int = 1000,
+        return_error: bool = False,
+    ) -> Any:
+        """E f(R), where R holds each item j independently with probability x[j].
+
+        Exact where the family has a closed form, or there are no more than ten items; otherwise the mean over
+        ``samples`` random sets. Those come from ``rng`` (a fresh generator if none is given) and never from
+        the data, and are the same for everybody, so one person moves the result by no more than they can move
+        f. ``return_error=True`` returns (value, standard error); 0 when exact.
+        """
+        point = self._point(x)
+        closed = self._extension(point)
+        if closed is not None:
+            return (closed[0], 0.0) if return_error else closed[0]
+        sets = random_sets(point, rng, samples)
+        mean, error = with_error(np.array([self._value(s) for s in sets]))
+        return (float(mean), float(error)) if return_error else float(mean)
+
+    @overload
+    def multilinear_gradient(
+        self, x: ArrayLike, *, rng: np.random.Generator | None = ..., samples: int = ...
+    ) -> Floats: ...
+    @overload
+    def multilinear_gradient(
+        self, x: ArrayLike, *, rng: np.random.Generator | None = ..., samples: int = ..., return_error: bool
+    ) -> Any: ...
+    def multilinear_gradient(
+        self,
+        x: ArrayLike,
+        *,
+        rng: np.random.Generator | None = None,
+        samples: int = 1000,
+        return_error: bool = False,
+    ) -> Any:
+        """E[f(R + j) - f(R without j)] for every item j; exact or sampled as in :meth:`multilinear`."""
+        point = self._point(x)
+        closed = self._extension(point)
+        if closed is not None:
+            return (closed[1], np.zeros(self.n_items)) if return_error else closed[1]
+        sets = random_sets(point, rng, samples)
+        marginals = np.empty((len(sets), self.n_items))
+        for row, items in zip(marginals, sets, strict=True):
+            row[:] = self._gains(items)
+            row[items] = self._contributions(items)
+        mean, error = with_error(marginals)
+        return (mean, error) if return_error else mean
+
+    def lovasz(self, x: ArrayLike) -> float:
+        """The Lovasz extension: linear between the sets {j : x[j] > t}, convex because f is submodular."""
+        point = vector("x", x, length=self.n_items)
+        return self._value(np.arange(0)) + float(self.lovasz_gradient(point) @ point)
+
+    def lovasz_gradient(self, x: ArrayLike) -> Floats:
+        """A subgradient of the Lovasz extension: what each item adds in order of falling x."""
+        point = vector("x", x, length=self.n_items)
+        order = np.argsort(-point, kind="stable").astype(np.int64)
+        gradient = np.empty(self.n_items)
+        gradient[order] = self._chain(order)
+        return gradient
+
+    # -- what one person can change --------------------------------------------------------------------------
+
+    @property
+    def bound(self) -> float:
+        """The public bound of one person's function."""
+        if self._declared is None:
+            self._hold_to(FAMILY_BOUND, "the family's bound of 1; declare a public bound= or rescale")
+            self._declared = FAMILY_BOUND
+        return self._declared
+
+    def sensitivity(
+        self, neighbours: str = "replace", norm: str = "coordinate", items_per_person: int | None = None
+    ) -> float:
+        """How far one person can move the average value or the vector of average gains, whatever the set.
+
+        ``neighbours="replace"``: one person is exchanged for another. ``"add_remove"``: one person comes or
+        goes while the divisor stays len(self): the released thing is the *sum* over people divided by a
+        public number, not an average whose own divisor would move.
+
+        ``norm``: ``"value"`` for f(S); for the gains ``"coordinate"`` (largest change of one entry),
+        ``"l1"``, ``"l2"``, and ``"range"`` (largest minus smallest change, which is what the exponential
+        mechanism pays for).
+
+        ``items_per_person``: a cap m on the items a person touches (see ``cap_items``), which leaves at most
+        m entries (2 m under replacement) that can move. People who touch more are an error.
+
+        Monotone functions with f(empty set) = 0 have gains in [0, bound], so a replacement moves an entry by
+        at most bound / N, not twice that. Otherwise a gain may be negative, but the negative gains of one
+        person add up to no less than the drop from the highest to the lowest value, because f is submodular.
+        """
+        one_of("neighbours", neighbours, ("replace", "add_remove"))
+        one_of("norm", norm, NORMS)
+        touched = self._cap(items_per_person)
+        low, high, up, down = self._ranges()
+        replace = neighbours == "replace"
+        if norm == "value":
+            moved = high - low if replace else max(high, -low)
+        elif norm == "coordinate":
+            moved = up + down if replace else max(up, down)
+        elif norm == "range":
+            # The entries are f(S + j) - f(S), and 0: they lie as far apart as two values of f can.
+            moved = (2 if replace else 1) * (high - low)
+        else:
+            # At most `wide` entries meet one person's rise and the other's whole fall; the others rise only.
+            entries = min(2 * touched if replace else touched, self.n_items)
+            wide = min(2 if replace else 1, entries) if down else 0
+            largest = up + down if replace else max(up, down)
+            if norm == "l1":
+                moved = wide * largest + (entries - wide) * up
+            else:
+                moved = math.sqrt(wide * largest**2 + (entries - wide) * up**2)
+        return moved / len(self)
+
+    def _ranges(self) -> tuple[float, float, float, float]:
+        """One person's lowest and highest value, the most an item can add, and all can take away."""
+        bound = self.bound
+        if self.monotone:
+            return 0.0, bound, bound, 0.0
+        # f(empty set) = 0, so by submodularity no item ever adds more than it adds alone: at most the bound.
+        return -bound, bound, bound, 2.0 * bound
+
+    def _cap(self, items_per_person: int | None) -> int:
+        if items_per_person is None:
+            return self.n_items if self.items_per_person is None else self.items_per_person
+        cap = whole("items_per_person", items_per_person, at_least=1)
+        if self.items_per_person is not None and self.items_per_person <= cap:
+            return cap
+        most = self._most_items()
+        if most > cap:
+            raise ValueError(
+                f"items_per_person={cap}, but somebody touches {most} items; call cap_items({cap}, rng) first"
+            )
+        return cap
+
+    def _hold_to(self, bound: float, said: str) -> None:
+        largest = self._largest()
+        worst = int(np.argmax(largest))
+        if largest[worst] > bound:
+            raise ValueError(f"person {worst} can reach a value of {largest[worst]:g}, above {said}")
+
+    def _declare(self, bound: float | None) -> None:
+        if bound is not None:
+            self._declared = real("bound", bound, above=0)
+            self._hold_to(self._declared, f"bound={self._declared:g}; rescale or declare a larger one")
+
+    # -- people ----------------------------------------------------------------------------------------------
+
+    def __getitem__(self, which: int | slice | Sequence[int] | NDArray[Any]) -> Self:
+        count = len(self)
+        if isinstance(which, int | np.integer):
+            index = int(which)
+            if not -count <= index < count:
+                raise IndexError(f"person {index} is out of range; there are {count} people")
+            return self._one(index % count)
+        rows = np.arange(count)[which]
+        if rows.size == 0:
+            raise IndexError(f"{which!r} names none of the {count} people; a population needs at least one")
+        return self._take(rows)
+
+    def _one(self, i: int) -> Self:
+        return self._take(np.array([i]))
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self._one(i) for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} people, {self.n_items} items)"
+
+    # -- mixtures --------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Population) -> Mixture:
+        from .mixture import Mixture
+
+        return Mixture([(1.0, self), (1.0, other)]) if isinstance(other, Population) else NotImplemented
+
+    def __mul__(self, factor: float) -> Mixture:
+        from .mixture import Mixture
+
+        return Mixture([(real("factor", factor, at_least=0), self)])
+
+    __rmul__ = __mul__
+
+    # -- checks ----------------------------------------------------------------------------------------------
+
+    def _checked(self, items: Iterable[int]) -> Items:
+        given = np.asarray(items if isinstance(items, np.ndarray | list | tuple) else list(items))
+        if given.size == 0:
+            return np.zeros(0, dtype=np.int64)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise TypeError(f"items must be whole numbers between 0 and {self.n_items - 1}, got {items!r}")
+        chosen = given.astype(np.int64)
+        outside = (chosen < 0) | (chosen >= self.n_items)
+        if outside.any():
+            wrong = chosen[outside][0]
+            raise ValueError(f"item {wrong} is out of range; items are 0 to {self.n_items - 1}")
+        if chosen.size > 1:
+            ordered = np.sort(chosen)
+            twice = ordered[1:][ordered[1:] == ordered[:-1]]
+            if twice.size:
+                raise ValueError(f"item {twice[0]} appears more than once; a set holds an item once")
+        return chosen
+
+    def _point(self, x: ArrayLike) -> Floats:
+        point = vector("x", x, length=self.n_items)
+        outside = (point < 0) | (point > 1)
+        if outside.any():
+            j = int(np.argmax(outside))
+            raise ValueError(f"x[{j}]={point[j]:g} is not a probability; entries must lie in [0, 1]")
+        return point
+
+    def _name_items(self, labels: Iterable[Any] | None) -> None:
+        if labels is None:
+            return
+        names = tuple(labels)
+        if len(names) != self.n_items:
+            raise ValueError(f"labels has {len(names)} entries; there are {self.n_items} items")
+        if len(set(names)) != len(names):
+            raise ValueError("labels must be distinct; two items share one")
+        self.labels = names
+
+    def _like(self) -> Self:
+        """A copy that shares everything; the caller replaces what differs."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+
+class State:
+    """A growing set: ``gains()`` of all items, ``add(item)``, ``items`` and ``value`` so far.
+
+    This one asks the population again after each addition; families that can, keep the gains up to date
+    instead.
+    """
+
+    def __init__(self, people: Population) -> None:
+        self._people = people
+        self.items: list[int] = []
+        self.value = people.value([])
+        self._now = people.gains([])
+
+    def gains(self) -> Floats:
+        """The average gain of every item on top of the set; 0 for the items in it."""
+        now = self._now.copy()
+        now[self.items] = 0.0
+        return now
+
+    def add(self, item: int) -> float:
+        """Put ``item`` into the set; what it added is returned."""
+        chosen = whole("item", item, at_least=0, at_most=self._people.n_items - 1)
+        if chosen in self.items:
+            raise ValueError(f"item {chosen} is already in the set")
+        added = self._grow(chosen)
+        self.items.append(chosen)
+        self.value += added
+        return added
+
+    def _grow(self, item: int) -> float:
+        added = float(self._now[item])
+        self._now = self._people.gains([*self.items, item])
+        return added

@@ -1,0 +1,66 @@
+"""People who are served, surely or with some probability, by any chosen item that they like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .base import FAMILY_BOUND, Floats
+from .matrices import as_sparse, checked
+from .people import RowPopulation
+from .rows import COVER, SURVIVE, Kind
+
+
+class Coverage(RowPopulation):
+    """f(S) = 1 if S holds any of the person's items, else 0: on average, the share of people served.
+
+    ``matrix``: people x items; any entry but 0 makes the item one of theirs, and negative entries are
+    refused. In ``from_events`` a weight therefore only says whether an event counts (above 0) or not (0).
+
+    >>> people = Coverage([[1, 0, 1], [0, 1, 0], [0, 0, 0]])
+    >>> round(people.value([0]), 3), round(people.value([0, 1]), 3)
+    (0.333, 0.667)
+    >>> people[1].gains([0])
+    array([0., 1., 0.])
+    """
+
+    _dense = False
+
+    def __init__(self, matrix: Any, *, labels: Iterable[Any] | None = None) -> None:
+        found = as_sparse(checked("matrix", matrix, dense=False))
+        ones = type(found)(found.indptr, found.indices, np.ones(found.data.size), found.n_columns)
+        self._setup(ones, FAMILY_BOUND, labels)
+
+    def _kind(self) -> Kind:
+        return COVER
+
+    def _largest(self) -> Floats:
+        return np.ones(len(self))
+
+
+class ProbabilisticCoverage(RowPopulation):
+    """f(S) = 1 - product over S of (1 - p_j): the chance that the person takes any of the items shown.
+
+    ``matrix``: people x items with probabilities in [0, 1]; this is the product display that opens paper 000.
+    Several events of one person with one item count as independent chances.
+
+    >>> people = ProbabilisticCoverage([[0.5, 0.5, 0.0]])
+    >>> people.value([0, 1])
+    0.75
+    >>> people.multilinear([1.0, 0.5, 0.0])
+    0.625
+    """
+
+    _highest = 1.0
+    _repeats = "noisy_or"
+
+    def __init__(self, matrix: Any, *, labels: Iterable[Any] | None = None) -> None:
+        super().__init__(matrix, bound=FAMILY_BOUND, labels=labels)
+
+    def _kind(self) -> Kind:
+        return SURVIVE
+
+    def _largest(self) -> Floats:
+        return np.ones(len(self))

@@ -1,0 +1,218 @@
+"""Cuts of graphs, with a modular part: the standard submodular function to minimise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .base import Floats, Items, Population, State
+from .matrices import SparseMatrix, as_sparse, checked
+
+
+class GraphCut(Population):
+    """f(S) = weight of the arcs that leave S + the sum of the modular part over S.
+
+    ``adjacency``: items x items for one person, or a sequence of such matrices (or a 3-d array) for many;
+    weights nonnegative, ``[u, v]`` the arc from u to v. Undirected graphs, the default, must be symmetric,
+    and an edge that is cut counts once. Loops never leave a set and are ignored. ``modular``: one number per
+    item, for everybody or one row per person; of either sign. ``bound``: a public bound M of |f|, 1 unless
+    declared; people are held to it by the total weight of their edges, since the largest cut itself is hard
+    to find.
+
+    Submodular but not monotone: values may be negative, and adding an item may cost.
+
+    >>> triangle = [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+    >>> cut = GraphCut(triangle, modular=[-1.0, 0.0, 0.0], bound=4)
+    >>> cut.value([0]), cut.value([0, 1]), cut.value([0, 1, 2])
+    (1.0, 1.0, -1.0)
+    >>> cut.multilinear([0.5, 0.5, 0.0])
+    1.0
+    """
+
+    monotone = False
+
+    def __init__(
+        self,
+        adjacency: Any,
+        *,
+        modular: ArrayLike | None = None,
+        directed: bool = False,
+        bound: float | None = None,
+        labels: Iterable[Any] | None = None,
+    ) -> None:
+        graphs = _graphs(adjacency)
+        self.n_items = graphs[0].n_rows
+        self.directed = bool(directed)
+        for i, graph in enumerate(graphs):
+            if graph.shape != (self.n_items, self.n_items):
+                raise ValueError(
+                    f"adjacency[{i}] has shape {graph.shape}; ({self.n_items}, {self.n_items}) expected"
+                )
+            if not directed:
+                _symmetric(i, graph)
+        keys = [g.row_of * self.n_items + g.indices for g in graphs]
+        loops = [g.row_of != g.indices for g in graphs]
+        kept = [k[m] for k, m in zip(keys, loops, strict=True)]
+        # One list of arcs for everybody; a person is a sparse row of weights over it.
+        arcs, where = np.unique(np.concatenate(kept), return_inverse=True)
+        self._tail, self._head = np.divmod(arcs, self.n_items)
+        self._weights = SparseMatrix(
+            np.concatenate(([0], np.cumsum([k.size for k in kept]))),
+            where.astype(np.int32),
+            np.concatenate([g.data[m] for g, m in zip(graphs, loops, strict=True)]),
+            arcs.size,
+        )
+        self._modular = _modular_part(modular, len(graphs), self.n_items)
+        self._name_items(labels)
+        self._declare(bound)
+
+    def __len__(self) -> int:
+        return self._weights.n_rows
+
+    def start(self) -> State:
+        return _CutState(self)
+
+    @cached_property
+    def _average(self) -> tuple[SparseMatrix, SparseMatrix, Floats]:
+        """The average graph, the same with every arc in both directions, and what each item adds alone."""
+        import scipy.sparse as sp
+
+        weights = np.bincount(self._weights.indices, self._weights.data, minlength=self._weights.n_columns)
+        arcs = sp.csr_array(
+            (weights / len(self), (self._tail, self._head)), shape=(self.n_items, self.n_items)
+        )
+        graph, both = (_from_scipy(m) for m in (arcs, arcs + arcs.T))
+        leaving = np.bincount(graph.row_of, graph.data, minlength=self.n_items)
+        return graph, both, leaving + self._modular.mean(axis=0)
+
+    def _value(self, items: Items) -> float:
+        return float(self._chain(items).sum())
+
+    def _gains(self, items: Items) -> Floats:
+        _, both, alone = self._average
+        gains = alone.copy()
+        for j in items:
+            _meet(both, int(j), gains)
+        return gains
+
+    def _chain(self, order: Items) -> Floats:
+        _, both, alone = self._average
+        gains = alone.copy()
+        out = np.empty(order.size)
+        for t, j in enumerate(order):
+            out[t] = gains[j]
+            _meet(both, int(j), gains)
+        return out
+
+    def _contributions(self, items: Items) -> Floats:
+        # Taking j out again gives back what its neighbours in S cost it: the gain on top of S, which no loop
+        # moves.
+        return self._gains(items)[items]
+
+    def _extension(self, x: Floats) -> tuple[float, Floats]:
+        graph, both, alone = self._average
+        out = x[graph.row_of] * graph.data * (1.0 - x[graph.indices])
+        met = np.bincount(both.row_of, both.data * x[both.indices], minlength=self.n_items)
+        return float(out.sum() + self._modular.mean(axis=0) @ x), alone - met
+
+    def _take(self, rows: Items) -> Self:
+        taken = self._like()
+        taken.__dict__.pop("_average", None)
+        taken._weights = self._weights.take(rows)
+        taken._modular = self._modular[rows if self._modular.shape[0] > 1 else slice(None)]
+        return taken
+
+    def _largest(self) -> Floats:
+        w = self._weights
+        low, high = np.minimum(self._tail, self._head), np.maximum(self._tail, self._head)
+        # Of an arc and its reverse at most one is cut: a person's cut is at most the sum of the larger of the
+        # two.
+        _, pair = np.unique(low * self.n_items + high, return_inverse=True)
+        cells, where = np.unique(w.row_of * max(pair.size, 1) + pair[w.indices], return_inverse=True)
+        larger = np.zeros(cells.size)
+        np.maximum.at(larger, where, w.data)
+        edges = np.bincount(cells // max(pair.size, 1), larger, minlength=len(self))
+        rises = np.maximum(self._modular, 0).sum(axis=1)
+        falls = np.maximum(-self._modular, 0).sum(axis=1)
+        return np.asarray(np.maximum(edges + rises, falls), dtype=np.float64)
+
+    def _most_items(self) -> int:
+        w = self._weights
+        touched = np.zeros((len(self), self.n_items), dtype=np.bool_)
+        touched |= self._modular != 0
+        touched[w.row_of, self._tail[w.indices]] = True
+        touched[w.row_of, self._head[w.indices]] = True
+        return int(touched.sum(axis=1).max())
+
+
+class _CutState(State):
+    """A growing set on the average graph: an addition moves the gains of the item's neighbours."""
+
+    def __init__(self, people: GraphCut) -> None:
+        self._people = people
+        _, self._both, alone = people._average
+        self.items = []
+        self.value = 0.0
+        self._now = alone.copy()
+
+    def _grow(self, item: int) -> float:
+        added = float(self._now[item])
+        _meet(self._both, item, self._now)
+        return added
+
+
+def _meet(both: SparseMatrix, item: int, gains: Floats) -> None:
+    inside = slice(int(both.indptr[item]), int(both.indptr[item + 1]))
+    gains[both.indices[inside]] -= both.data[inside]
+
+
+def _from_scipy(matrix: Any) -> SparseMatrix:
+    rows = matrix.tocsr()
+    return SparseMatrix(
+        rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, int(rows.shape[1])
+    )
+
+
+def _graphs(adjacency: Any) -> list[SparseMatrix]:
+    import scipy.sparse as sp
+
+    several = not sp.issparse(adjacency) and (
+        any(sp.issparse(a) for a in adjacency) if isinstance(adjacency, list | tuple) else False
+    )
+    if not several and not sp.issparse(adjacency):
+        several = np.ndim(adjacency) == 3
+    given = list(adjacency) if several else [adjacency]
+    if not given:
+        raise ValueError("adjacency is empty; a population needs at least one person")
+    names = [f"adjacency[{i}]" if several else "adjacency" for i in range(len(given))]
+    return [as_sparse(checked(name, g, dense=False)) for name, g in zip(names, given, strict=True)]
+
+
+def _symmetric(person: int, graph: SparseMatrix) -> None:
+    turned = graph.by_column
+    same = np.array_equal(graph.indptr, turned.indptr) and np.array_equal(graph.indices, turned.indices)
+    if not same or not np.allclose(graph.data, turned.data, rtol=1e-12, atol=0):
+        raise ValueError(
+            f"adjacency of person {person} is not symmetric; "
+            "give a symmetric matrix, or directed=True for arcs"
+        )
+
+
+def _modular_part(modular: ArrayLike | None, people: int, n_items: int) -> NDArray[np.float64]:
+    if modular is None:
+        return np.zeros((1, n_items))
+    part = np.atleast_2d(np.asarray(modular, dtype=np.float64))
+    if part.shape not in ((1, n_items), (people, n_items)):
+        raise ValueError(
+            f"modular has shape {np.shape(modular)}; ({n_items},) or ({people}, {n_items}) expected"
+        )
+    if not np.isfinite(part).all():
+        row, column = (int(v) for v in np.argwhere(~np.isfinite(part))[0])
+        raise ValueError(
+            f"modular[row {row}, column {column}] is {part[row, column]}; entries must be finite"
+        )
+    return part

@@ -1,0 +1,109 @@
+"""Nonnegative combinations of objectives about the same people and items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import numpy as np
+
+from .base import Floats, Items, Population, State
+
+
+class Mixture(Population):
+    """f(S) = sum of factor x part(S); made by ``+`` and ``*``.
+
+    All parts speak of the same items and, person by person, of the same people. The bound is the same
+    combination of the parts' bounds, and so is the sensitivity.
+
+    >>> from discreet.objectives import Coverage, FacilityLocation
+    >>> both = 0.5 * Coverage([[1, 0], [0, 1]]) + 0.5 * FacilityLocation([[0.2, 0.4], [1.0, 0.0]])
+    >>> both.value([0]), both.bound
+    (0.55, 1.0)
+    """
+
+    def __init__(self, parts: Sequence[tuple[float, Population]]) -> None:
+        flat: list[tuple[float, Population]] = []
+        for factor, part in parts:
+            inner: list[tuple[float, Population]] = [(1.0, part)]
+            if isinstance(part, Mixture):
+                inner = part._parts
+            flat += [(factor * f, p) for f, p in inner]
+        first = flat[0][1]
+        for _, part in flat[1:]:
+            if part.n_items != first.n_items or len(part) != len(first):
+                raise ValueError(
+                    f"a mixture needs the same people and items: {len(first)} people, {first.n_items} items "
+                    f"against {len(part)} people, {part.n_items} items"
+                )
+        self._parts: list[tuple[float, Population]] = flat
+        self.n_items = first.n_items
+        self.monotone = all(part.monotone for _, part in flat)
+        self.labels = first.labels
+
+    @property
+    def bound(self) -> float:
+        """The combination of the parts' bounds."""
+        return sum(factor * part.bound for factor, part in self._parts)
+
+    def sensitivity(
+        self, neighbours: str = "replace", norm: str = "coordinate", items_per_person: int | None = None
+    ) -> float:
+        """The combination of the parts' sensitivities: norms of a sum are at most the sum of norms."""
+        return sum(f * part.sensitivity(neighbours, norm, items_per_person) for f, part in self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts[0][1])
+
+    def start(self) -> State:
+        return _MixedState(self, [(factor, part.start()) for factor, part in self._parts])
+
+    def _value(self, items: Items) -> float:
+        return sum(factor * part._value(items) for factor, part in self._parts)
+
+    def _gains(self, items: Items) -> Floats:
+        return _sum(factor * part._gains(items) for factor, part in self._parts)
+
+    def _chain(self, order: Items) -> Floats:
+        return _sum(factor * part._chain(order) for factor, part in self._parts)
+
+    def _contributions(self, items: Items) -> Floats:
+        return _sum(factor * part._contributions(items) for factor, part in self._parts)
+
+    def _extension(self, x: Floats) -> tuple[float, Floats] | None:
+        total, gradient = 0.0, np.zeros(self.n_items)
+        for factor, part in self._parts:
+            closed = part._extension(x)
+            if closed is None:
+                return super()._extension(x)
+            total += factor * closed[0]
+            gradient += factor * closed[1]
+        return total, gradient
+
+    def _take(self, rows: Items) -> Self:
+        taken = self._like()
+        taken._parts = [(factor, part._take(rows)) for factor, part in self._parts]
+        return taken
+
+    def _largest(self) -> Floats:
+        return _sum(factor * part._largest() for factor, part in self._parts)
+
+
+class _MixedState(State):
+    """One growing set in every part."""
+
+    def __init__(self, people: Mixture, states: list[tuple[float, State]]) -> None:
+        self._people = people
+        self._states = states
+        self.items = []
+        self.value = sum(factor * state.value for factor, state in states)
+
+    def gains(self) -> Floats:
+        return _sum(factor * state.gains() for factor, state in self._states)
+
+    def _grow(self, item: int) -> float:
+        return sum(factor * state.add(item) for factor, state in self._states)
+
+
+def _sum(terms: Iterable[Floats]) -> Floats:
+    return np.asarray(np.sum(list(terms), axis=0), dtype=np.float64)

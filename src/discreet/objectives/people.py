@@ -1,0 +1,209 @@
+"""Families with one row per person: people x items in one array, dense or sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._checks import whole
+from .base import Floats, Items, Population, State
+from .matrices import SparseMatrix, checked, column_sums
+from .rows import CAP, LOG, SQRT, Kind, Rows
+
+
+class RowPopulation(Population):
+    """One row of a people x items matrix per person.
+
+    ``indptr``, ``indices`` and ``data`` are the matrix in compressed sparse rows: person i touches the items
+    ``indices[indptr[i]:indptr[i+1]]``, sorted, with the weights in ``data``. Compiled loops read them
+    directly.
+    """
+
+    # How several events of one person with one item become one weight.
+    _repeats: ClassVar[str] = "max"
+    # The largest entry that the family can make sense of.
+    _highest: ClassVar[float] = np.inf
+    _dense: ClassVar[bool] = True
+
+    def __init__(
+        self, matrix: Any, *, bound: float | None = None, labels: Iterable[Any] | None = None
+    ) -> None:
+        self._setup(checked("matrix", matrix, high=self._highest, dense=self._dense), bound, labels)
+
+    def _setup(
+        self, matrix: SparseMatrix | Floats, bound: float | None, labels: Iterable[Any] | None
+    ) -> None:
+        self.n_items = int(matrix.shape[1])
+        count = int(matrix.shape[0])
+        self._rows = Rows(self._kind(), matrix, np.ones(count), self._caps(matrix))
+        self._name_items(labels)
+        self._declare(bound)
+
+    def _kind(self) -> Kind:
+        raise NotImplementedError
+
+    def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
+        return np.full(int(matrix.shape[0]), np.inf)
+
+    @classmethod
+    def from_matrix(cls, matrix: Any, labels: Iterable[Any] | None = None, **options: Any) -> Self:
+        """From people x items, a dense array or a scipy sparse matrix; ``options`` as in the constructor."""
+        return cls(matrix, labels=labels, **options)
+
+    @classmethod
+    def from_events(
+        cls,
+        events: Any,
+        *,
+        person: str,
+        item: str,
+        weight: str | None = None,
+        items: Iterable[Any] | None = None,
+        people: Iterable[Any] | None = None,
+        unknown_items: str = "error",
+        **options: Any,
+    ) -> Self:
+        """From a table of events, one row per (person, item), with an optional weight.
+
+        ``events``: a pandas or polars frame, an Arrow table, a dict of columns, or the path of a CSV (also
+        ``.csv.gz``) or Parquet file. People stand in the order of their first event. ``labels`` holds the
+        items: the catalogue ``items`` in its own order, or else the items that occur, sorted.
+
+        Give the catalogue where the result is to be private: which items occur at all is a fact about the
+        people, and a catalogue is public. ``unknown_items`` says whether an event outside it is an
+        ``"error"`` or is left out (``"drop"``). ``people`` lists everybody, in order, so that those without
+        events count as well.
+        """
+        from ..data import read_events
+
+        found = read_events(
+            events,
+            person=person,
+            item=item,
+            weight=weight,
+            items=items,
+            people=people,
+            unknown_items=unknown_items,
+            repeats=cls._repeats,
+        )
+        return cls(found.matrix, labels=found.items, **options)
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        return self._rows.sparse.indptr
+
+    @property
+    def indices(self) -> NDArray[np.int32]:
+        return self._rows.sparse.indices
+
+    @property
+    def data(self) -> Floats:
+        return self._rows.sparse.data
+
+    def cap_items(self, m: int, rng: np.random.Generator) -> Self:
+        """The same people, each with at most ``m`` of their items, chosen uniformly at random.
+
+        Everybody's draw is independent of everybody else's, so exchanging one person changes one person only,
+        and at most 2 m entries of the gains. ``items_per_person`` remembers the cap.
+        """
+        cap = whole("m", m, at_least=1)
+        if not isinstance(rng, np.random.Generator):
+            raise TypeError(f"rng must be a numpy.random.Generator, got {type(rng).__name__}")
+        full = self._rows.sparse
+        # Random keys order the items within each person; the first m stay.
+        order = np.lexsort((rng.random(full.data.size), full.row_of))
+        place = np.arange(full.data.size) - full.indptr[full.row_of]
+        mask = np.zeros(full.data.size, dtype=np.bool_)
+        mask[order[place < cap]] = True
+        capped = self._like()
+        capped._rows = Rows(self._rows.kind, full.keep(mask), self._rows.share, self._rows.cap)
+        capped.items_per_person = min(cap, self.n_items)
+        return capped
+
+    def __len__(self) -> int:
+        return self._rows.n_rows
+
+    def start(self) -> State:
+        return RowState(self, self._rows, len(self))
+
+    def _value(self, items: Items) -> float:
+        return float(self._rows.chain(items, self._rows.fresh()).sum()) / len(self)
+
+    def _gains(self, items: Items) -> Floats:
+        state = self._rows.fresh()
+        self._rows.chain(items, state)
+        return self._rows.gains(state) / len(self)
+
+    def _chain(self, order: Items) -> Floats:
+        return self._rows.chain(order, self._rows.fresh()) / len(self)
+
+    def _contributions(self, items: Items) -> Floats:
+        if self._rows.kind.code in (SQRT.code, LOG.code, CAP.code, -1):
+            state = self._rows.fresh()
+            self._rows.chain(items, state)
+            return self._rows.contributions(items, state) / len(self)
+        # f(S) - f(S without j) is the slope of the multilinear extension at the corner S.
+        corner = np.zeros(self.n_items)
+        corner[items] = 1.0
+        return self._rows.multilinear(corner)[1][items] / len(self)
+
+    def _extension(self, x: Floats) -> tuple[float, Floats] | None:
+        if not self._rows.exact_extension:
+            return super()._extension(x)
+        value, gradient = self._rows.multilinear(x)
+        return value / len(self), gradient / len(self)
+
+    def _most_items(self) -> int:
+        return int(np.diff(self.indptr).max())
+
+    def _take(self, rows: Items) -> Self:
+        taken = self._like()
+        taken._rows = self._rows.take(rows)
+        return taken
+
+    def _one(self, i: int) -> Self:
+        one = self._like()
+        one._rows = self._rows.row(i)
+        return one
+
+
+class RowState(State):
+    """A growing set over rows: an addition touches only the rows that hold the item."""
+
+    def __init__(self, people: Population, rows: Rows, divisor: int) -> None:
+        self._people = people
+        self._rows = rows
+        self._divisor = divisor
+        self.items = []
+        self.value = 0.0
+        self._state = rows.fresh()
+        self._sums = rows.gains(self._state)
+
+    def gains(self) -> Floats:
+        # Differences of sums may leave a rounding error below zero; every family here is monotone.
+        now = np.maximum(self._sums, 0.0)
+        now[self.items] = 0.0
+        now /= self._divisor
+        return now
+
+    def _grow(self, item: int) -> float:
+        return self._rows.add(item, self._state, self._sums) / self._divisor
+
+
+def row_totals(matrix: SparseMatrix | Floats) -> Floats:
+    """The sum of each row."""
+    if isinstance(matrix, SparseMatrix):
+        return column_sums(matrix.row_of, matrix.data, matrix.n_rows)
+    return np.asarray(matrix.sum(axis=1), dtype=np.float64)
+
+
+def row_maxima(matrix: SparseMatrix | Floats) -> Floats:
+    """The largest entry of each row; 0 for a row without entries."""
+    if not isinstance(matrix, SparseMatrix):
+        return np.asarray(matrix.max(axis=1), dtype=np.float64)
+    best = np.zeros(matrix.n_rows)
+    np.maximum.at(best, matrix.row_of, matrix.data)
+    return best

@@ -1,0 +1,93 @@
+"""Any set function, as a plain Python callable: welcome, and slower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from .._checks import real, whole
+from .base import Floats, Items, Population
+
+# Sums of a few dozen terms come out this much above a bound that they meet exactly.
+_ROUNDING = 1e-9
+
+
+class SetFunction(Population):
+    """One callable per person: f(S) for a frozenset S of item numbers.
+
+    ``functions``: one callable, or a list with one per person. ``bound``: a public bound of |f|; every value
+    that is seen is held to it, and an error names the person and the set. ``monotone=True`` promises that f
+    never falls and is never negative, which makes one person's influence smaller; the values seen are held to
+    that as well. Submodularity is taken on trust.
+
+    >>> f = SetFunction(lambda chosen: min(len(chosen), 2) / 2, n_items=4, bound=1, monotone=True)
+    >>> f.value([3]), f.gains([3, 0])
+    (0.5, array([0., 0., 0., 0.]))
+    """
+
+    def __init__(
+        self,
+        functions: Callable[[frozenset[int]], float] | Sequence[Callable[[frozenset[int]], float]],
+        n_items: int,
+        bound: float,
+        *,
+        monotone: bool = False,
+        labels: Iterable[Any] | None = None,
+    ) -> None:
+        self._functions = [functions] if callable(functions) else list(functions)
+        if not self._functions or not all(callable(f) for f in self._functions):
+            raise TypeError("functions must be a callable or a non-empty list of callables, one per person")
+        self.n_items = whole("n_items", n_items, at_least=1)
+        self.monotone = bool(monotone)
+        self._declared = real("bound", bound, above=0)
+        self._name_items(labels)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def _all(self, items: Items) -> Floats:
+        chosen = frozenset(int(j) for j in items)
+        values = np.array([float(f(chosen)) for f in self._functions])
+        lowest = 0.0 if self.monotone else -self.bound
+        slack = _ROUNDING * self.bound
+        wrong = ~((values >= lowest - slack) & (values <= self.bound + slack))
+        if wrong.any():
+            person = int(np.argmax(wrong))
+            raise ValueError(
+                f"person {person} values {sorted(chosen)} at {values[person]:g}, outside "
+                f"[{lowest:g}, {self.bound:g}]; correct the function or declare another bound"
+            )
+        return values
+
+    def _value(self, items: Items) -> float:
+        return float(self._all(items).mean())
+
+    def _gains(self, items: Items) -> Floats:
+        before = self._all(items)
+        gains = np.zeros(self.n_items)
+        for j in np.setdiff1d(np.arange(self.n_items), items):
+            rises = self._all(np.append(items, j)) - before
+            if self.monotone and rises.min() < -_ROUNDING * self.bound:
+                person = int(np.argmin(rises))
+                raise ValueError(
+                    f"person {person} loses {-rises[person]:g} when item {j} joins "
+                    f"{sorted(map(int, items))}; the function is not monotone"
+                )
+            gains[j] = rises.mean()
+        return gains
+
+    def _take(self, rows: Items) -> Self:
+        taken = self._like()
+        taken._functions = [self._functions[i] for i in rows]
+        return taken
+
+    def _largest(self) -> Floats:
+        return np.full(len(self), self.bound)
+
+    def _ranges(self) -> tuple[float, float, float, float]:
+        if self.monotone:
+            return super()._ranges()
+        # f(empty set) need not be 0 here, so an item may take f from the lowest value to the highest.
+        return -self.bound, self.bound, 2.0 * self.bound, 2.0 * self.bound

@@ -1,0 +1,242 @@
+"""Tables, files and streams of events: the same people whichever way they come in."""
+
+from __future__ import annotations
+
+import builtins
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from discreet.data import EventReader, read_events
+from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, ProbabilisticCoverage
+
+COLUMNS = {
+    "who": ["ann", "bob", "ann", "cy", "ann"],
+    "what": ["tea", "milk", "milk", "tea", "tea"],
+    "much": [0.5, 0.25, 1.0, 0.75, 0.5],
+}
+CSV = "extra,who,what,much\n" + "".join(f"x,{w},{t},{m}\n" for w, t, m in zip(*COLUMNS.values(), strict=True))
+MATRIX = [[1.0, 0.5], [0.25, 0.0], [0.0, 0.75]]  # people by first event, items sorted: milk, tea
+
+
+def as_pandas(_: Path) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(COLUMNS)
+
+
+def as_categories(_: Path) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(COLUMNS).astype({"who": "category", "what": "category"})
+
+
+def as_polars(_: Path) -> Any:
+    import polars as pl
+
+    return pl.DataFrame(COLUMNS)
+
+
+def as_lazy_polars(_: Path) -> Any:
+    import polars as pl
+
+    return pl.DataFrame(COLUMNS).lazy()
+
+
+def as_arrow(_: Path) -> Any:
+    import pyarrow as pa
+
+    return pa.table(COLUMNS)
+
+
+def as_csv(folder: Path) -> Any:
+    path = folder / "events.csv"
+    path.write_text(CSV)
+    return str(path)
+
+
+def as_csv_gz(folder: Path) -> Any:
+    path = folder / "events.csv.gz"
+    path.write_bytes(gzip.compress(CSV.encode("utf-8-sig")))
+    return path
+
+
+def as_parquet(folder: Path) -> Any:
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(as_arrow(folder), folder / "events.parquet")
+    return folder / "events.parquet"
+
+
+SOURCES = [
+    lambda _: COLUMNS,
+    as_pandas,
+    as_categories,
+    as_polars,
+    as_lazy_polars,
+    as_arrow,
+    as_csv,
+    as_csv_gz,
+    as_parquet,
+]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_gives_the_same_people(source: Any, tmp_path: Path) -> None:
+    people = FacilityLocation.from_events(source(tmp_path), person="who", item="what", weight="much")
+    assert people.labels == ("milk", "tea")
+    assert len(people) == 3
+    np.testing.assert_array_equal(people.indptr, [0, 2, 3, 4])
+    dense = np.array([p.gains([]) for p in people])
+    np.testing.assert_allclose(dense, MATRIX)
+
+
+def test_row_by_row_gives_the_same_people() -> None:
+    reader = EventReader()
+    for who, what, much in zip(*COLUMNS.values(), strict=True):
+        reader.add(who, what, much)
+    people = reader.population(FacilityLocation, bound=2)
+    assert people.labels == ("milk", "tea")
+    assert people.bound == 2.0
+    assert len(reader) == 5
+    np.testing.assert_allclose([p.gains([]) for p in people], MATRIX)
+
+
+def test_repeated_events_follow_the_family() -> None:
+    twice = {"p": [1, 1], "i": [7, 7], "w": [0.5, 0.25]}
+    columns = {"person": "p", "item": "i", "weight": "w"}
+    assert FacilityLocation.from_events(twice, **columns).value([0]) == 0.5
+    assert ProbabilisticCoverage.from_events(twice, **columns).value([0]) == 0.625
+    assert ConcaveOverModular.from_events(twice, **columns, concave="capped", cap=9).value([0]) == 0.75
+    assert Coverage.from_events(twice, **columns).value([0]) == 1.0
+    assert Coverage.from_events({"p": [1, 2], "i": [7, 7], "w": [0, 1]}, **columns).value([0]) == 0.5
+
+
+def test_a_public_catalogue_fixes_the_items_and_a_list_of_people_counts_everybody() -> None:
+    people = Coverage.from_events(
+        COLUMNS, person="who", item="what", items=["juice", "tea", "milk"], people=["dee", "cy", "bob", "ann"]
+    )
+    assert people.labels == ("juice", "tea", "milk")
+    assert len(people) == 4
+    assert people[0].value([0, 1, 2]) == 0.0
+    assert people.value([1]) == 0.5
+    assert people[1].indices.tolist() == [1]
+    dropped = Coverage.from_events(COLUMNS, person="who", item="what", items=["tea"], unknown_items="drop")
+    assert len(dropped) == 3  # bob's only item is gone; bob is not
+    assert dropped.n_items == 1
+
+
+def test_numbers_stay_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.csv"
+    path.write_text("p,i\n10,2\n9,10\n10,1\n\n")
+    people = Coverage.from_events(path, person="p", item="i")
+    assert people.labels == (1, 2, 10)
+    assert [type(label) for label in people.labels] == [int] * 3
+    assert people[0].indices.tolist() == [0, 1]
+    path.write_text("p,i\n1,007\n2,7\n")
+    assert Coverage.from_events(path, person="p", item="i").labels == ("007", "7")
+    mixed = {"p": [1, 2], "i": np.array(["b", 3], dtype=object)}
+    assert Coverage.from_events(mixed, person="p", item="i").labels == (3, "b")
+
+
+def test_what_was_read_names_its_people() -> None:
+    found = read_events(COLUMNS, person="who", item="what")
+    assert found.people == ("ann", "bob", "cy")
+    assert found.items == ("milk", "tea")
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "words"),
+    [
+        ({}, {"item": "thing"}, r"item='thing' is not a column of the table; it has 'who', 'what', 'much'"),
+        (
+            {"who": ["a", None, "b", "c", "d"]},
+            {},
+            "row 1 of column 'who' is missing; every event needs its person",
+        ),
+        ({"what": [1.0, 2.0, np.nan, 1.0, 1.0]}, {}, "row 2 of column 'what' is missing"),
+        ({"much": [1, 2, 3, -4, 5]}, {"weight": "much"}, "row 3 of column 'much' is -4"),
+        ({"much": [1, np.nan, 3, 4, 5]}, {"weight": "much"}, "row 1 of column 'much' is nan"),
+        ({"much": [1, 2]}, {"weight": "much"}, "differ in length"),
+        ({}, {"items": ["tea"]}, r"row 1 has the item 'milk', which items= does not list.*unknown_items"),
+        ({}, {"people": ["ann", "bob"]}, "row 3 has the person 'cy', which people= does not list"),
+        ({}, {"items": ["tea", "milk", "tea"]}, "items lists 'tea' twice"),
+        ({}, {"unknown_items": "ignore"}, "unknown_items='ignore' is not one of"),
+        ({"who": [], "what": [], "much": []}, {}, "ground set is empty"),
+        ({"who": [], "what": [], "much": []}, {"items": ["tea"]}, "no people"),
+    ],
+)
+def test_bad_tables_are_blamed(change: dict, arguments: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Coverage.from_events({**COLUMNS, **change}, **{"person": "who", "item": "what", **arguments})
+
+
+def test_missing_values_of_pandas_are_missing() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"p": pd.array([1, None], dtype="Int64"), "i": [1, 2]})
+    with pytest.raises(ValueError, match="row 1 of column 'p' is missing"):
+        Coverage.from_events(frame, person="p", item="i")
+
+
+def test_words_are_no_weights() -> None:
+    with pytest.raises(TypeError, match="weight='w' must be a column of numbers"):
+        Coverage.from_events({"p": [1], "i": [1], "w": ["much"]}, person="p", item="i", weight="w")
+    with pytest.raises(ValueError, match="not a probability"):
+        ProbabilisticCoverage.from_events(
+            {"p": [1, 1], "i": [1, 1], "w": [3, 0.5]}, person="p", item="i", weight="w"
+        )
+
+
+def test_bad_files_are_blamed(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.csv"):
+        Coverage.from_events(tmp_path / "none.csv", person="p", item="i")
+    (tmp_path / "events.txt").write_text("p,i\n")
+    with pytest.raises(ValueError, match="cannot tell what this is"):
+        Coverage.from_events(tmp_path / "events.txt", person="p", item="i")
+    (tmp_path / "short.csv").write_text("p,i\n1,2\n3\n")
+    with pytest.raises(ValueError, match=r"short\.csv, line 3: 1 fields; the header has 2"):
+        Coverage.from_events(tmp_path / "short.csv", person="p", item="i")
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(ValueError, match="the first line must name the columns"):
+        Coverage.from_events(tmp_path / "empty.csv", person="p", item="i")
+    (tmp_path / "gap.csv").write_text("p,i\nann,\n")
+    with pytest.raises(ValueError, match="row 0 of column 'i' is missing"):
+        Coverage.from_events(tmp_path / "gap.csv", person="p", item="i")
+    with pytest.raises(TypeError, match="data frame"):
+        Coverage.from_events(7, person="p", item="i")
+    with pytest.raises(ValueError, match="item='j' is not a column"):
+        Coverage.from_events(as_parquet(tmp_path), person="who", item="j")
+
+
+def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = as_parquet(tmp_path)
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"pip install discreet\[tables\]"):
+        Coverage.from_events(path, person="who", item="what")
+
+
+def test_a_refused_event_changes_nothing() -> None:
+    reader = EventReader(items=["tea", "milk"])
+    reader.add("ann", "milk")
+    for arguments, words in (
+        (("bob", "wine"), "'wine' is not in the catalogue"),
+        (("bob", "tea", -1.0), "weight=-1"),
+        ((None, "tea"), "person is missing"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            reader.add(*arguments)
+    people = reader.population(Coverage)
+    assert len(people) == 1
+    assert people.labels == ("tea", "milk")
+    assert people.value([1]) == 1.0

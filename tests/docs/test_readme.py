@@ -1,0 +1,80 @@
+"""The README's code runs, its tables are generated, and docstring examples are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import discreet
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_code_blocks_run(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert "one person replaced" in capsys.readouterr().out
+
+
+def test_tables_are_what_the_command_prints():
+    spec = importlib.util.spec_from_file_location("accounting", ROOT / "benchmarks" / "accounting.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    stored = (ROOT / "README.md").read_text().split(module.START)[1].split(module.END)[0]
+    assert stored.strip() == module.text().strip()
+
+
+MODULES = [module.name for module in pkgutil.walk_packages(discreet.__path__, "discreet.")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name):
+    results = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert results.failed == 0
+
+
+def test_demo_shows_both_jobs_and_their_accounts():
+    run = subprocess.run(
+        [sys.executable, "-m", "discreet", "demo", "--seed", "1"], capture_output=True, text=True, check=True
+    )
+    for words in (
+        "A private choice",
+        "A private running sum",
+        "square-root factorisation",
+        "limit 1",
+        "not private",
+    ):
+        assert words in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--epsilon", "-1"], "epsilon=-1.0 must be"), (["--delta", "2"], "delta=2.0 must")],
+)
+def test_demo_says_what_is_wrong_without_a_traceback(arguments, message):
+    run = subprocess.run(
+        [sys.executable, "-m", "discreet", "demo", *arguments], capture_output=True, text=True
+    )
+    assert run.returncode == 2
+    assert message in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_nothing_that_should_stay_outside_is_in_the_tree():
+    """No index hosts and no machine paths in tracked text."""
+    banned = re.compile(r"https?://[^\s)>\"']*(pypi|simple)|/work/|/root/|/tmp/")
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [ROOT / name for name in files.splitlines() if not name.startswith("tests/docs/")]
+    assert len(paths) > 20
+    for path in paths:
+        assert not banned.search(path.read_text()), path

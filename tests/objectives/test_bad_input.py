@@ -1,0 +1,219 @@
+"""Bad input is refused in words that say where it stands and what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from discreet.objectives import (
+    ConcaveOverModular,
+    Coverage,
+    FacilityLocation,
+    GraphCut,
+    LogDeterminant,
+    MutualInformation,
+    ProbabilisticCoverage,
+    SaturatedCoverage,
+    SetFunction,
+    WeightedTopics,
+    greedy,
+)
+
+GOOD = [[0.5, 0.0, 0.2], [0.0, 1.0, 0.0]]
+FORMS = [np.array, sp.csr_array, sp.csc_array]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("family", "entry", "words"),
+    [
+        (ProbabilisticCoverage, 1.5, r"matrix\[row 1, column 2\] is 1.5; entries must lie in \[0, 1\]"),
+        (ProbabilisticCoverage, -0.1, r"row 1, column 2"),
+        (Coverage, -1.0, r"row 1, column 2.*at least 0"),
+        (FacilityLocation, np.nan, r"row 1, column 2\] is nan; every entry must be a finite number"),
+        (FacilityLocation, -2.0, r"row 1, column 2.*at least 0"),
+        (ConcaveOverModular, np.inf, r"row 1, column 2\] is inf"),
+        (SaturatedCoverage, -1e-9, r"row 1, column 2"),
+    ],
+)
+def test_entries_are_blamed_by_row_and_column(form, family, entry, words) -> None:
+    matrix = np.array(GOOD)
+    matrix[1, 2] = entry
+    with pytest.raises(ValueError, match=words):
+        family(form(matrix))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        (np.zeros((3, 0)), "no columns: the ground set is empty"),
+        (np.zeros((0, 3)), "no rows"),
+        (np.zeros(3), "two dimensions"),
+        (sp.csr_array((2, 0)), "ground set is empty"),
+    ],
+)
+def test_shapes(matrix, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        Coverage(matrix)
+
+
+def test_words_are_not_numbers() -> None:
+    with pytest.raises(TypeError, match="people x items array of numbers"):
+        FacilityLocation([["a", "b"]])
+
+
+@pytest.mark.parametrize(
+    ("items", "error", "words"),
+    [
+        ([3], ValueError, "item 3 is out of range; items are 0 to 2"),
+        ([0, -1], ValueError, "item -1 is out of range"),
+        ([1, 0, 1], ValueError, "item 1 appears more than once"),
+        ([0.5], TypeError, "whole numbers"),
+        (["a"], TypeError, "whole numbers"),
+    ],
+)
+def test_sets(items, error, words) -> None:
+    people = FacilityLocation(GOOD)
+    for ask in (people.value, people.gains):
+        with pytest.raises(error, match=words):
+            ask(items)
+
+
+def test_a_refused_addition_changes_nothing() -> None:
+    state = FacilityLocation(GOOD).start()
+    state.add(1)
+    before = (list(state.items), state.value, state.gains())
+    for item, words in ((1, "already"), (7, "item=7"), (-1, "item=-1")):
+        with pytest.raises(ValueError, match=words):
+            state.add(item)
+    assert (state.items, state.value) == before[:2]
+    np.testing.assert_array_equal(state.gains(), before[2])
+
+
+def test_points_must_be_probabilities() -> None:
+    people = Coverage(GOOD)
+    with pytest.raises(ValueError, match=r"x\[1\]=1.1 is not a probability"):
+        people.multilinear([0.5, 1.1, 0.0])
+    with pytest.raises(ValueError, match="x has 2 entries; 3 expected"):
+        people.multilinear_gradient([0.5, 1.0])
+    with pytest.raises(ValueError, match=r"x\[0\] is nan"):
+        people.lovasz([np.nan, 0, 0])
+
+
+def test_k_larger_than_the_ground_set() -> None:
+    with pytest.raises(ValueError, match="k=4 exceeds n_items=3; choose k <= 3"):
+        greedy(Coverage(GOOD), 4)
+
+
+def test_people_are_held_to_the_bound() -> None:
+    with pytest.raises(ValueError, match=r"person 1 can reach a value of 1, above bound=0.9"):
+        FacilityLocation(GOOD, bound=0.9)
+    large = FacilityLocation([[0.1, 3.0]])
+    assert large.value([1]) == 3.0  # nothing private is asked, so nothing need be declared
+    with pytest.raises(ValueError, match="declare a public bound="):
+        large.bound  # noqa: B018
+    with pytest.raises(ValueError, match="declare a public bound="):
+        large.sensitivity()
+    assert FacilityLocation([[0.1, 3.0]], bound=4).bound == 4.0
+    assert FacilityLocation(GOOD).bound == 1.0
+    with pytest.raises(ValueError, match="person 0"):
+        GraphCut([[0, 1], [1, 0]], modular=[0.5, 0], bound=1.4)
+    assert GraphCut([[0, 1], [1, 0]], modular=[0.5, 0], bound=1.5).bound == 1.5
+    with pytest.raises(ValueError, match="person 0"):
+        GraphCut([[0, 0], [0, 0]], modular=[-3, 0], bound=2)
+
+
+def test_labels() -> None:
+    with pytest.raises(ValueError, match="labels has 2 entries; there are 3 items"):
+        Coverage(GOOD, labels=["a", "b"])
+    with pytest.raises(ValueError, match="distinct"):
+        Coverage(GOOD, labels=["a", "b", "a"])
+    assert Coverage(GOOD, labels="abc").labels == ("a", "b", "c")
+    assert Coverage.from_matrix(GOOD, labels="abc")[1].labels == ("a", "b", "c")
+
+
+def test_people_out_of_range() -> None:
+    people = Coverage(GOOD)
+    with pytest.raises(IndexError, match="person 2 is out of range; there are 2 people"):
+        people[2]
+    with pytest.raises(IndexError, match="at least one"):
+        people[2:]
+
+
+def test_concave_functions() -> None:
+    with pytest.raises(ValueError, match="'sqrt', 'log', 'capped'"):
+        ConcaveOverModular(GOOD, concave="cube")
+    with pytest.raises(ValueError, match="not concave near"):
+        ConcaveOverModular(GOOD, concave=lambda t: t**2)
+    with pytest.raises(ValueError, match="must not fall"):
+        ConcaveOverModular(GOOD, concave=lambda t: -t)
+    with pytest.raises(ValueError, match="cap="):
+        ConcaveOverModular(GOOD, concave="capped")
+    with pytest.raises(ValueError, match=r"cap\[1\]=-1"):
+        ConcaveOverModular(GOOD, concave="capped", cap=[1, -1])
+    with pytest.raises(ValueError, match=r"saturation=1\.5"):
+        SaturatedCoverage(GOOD, saturation=1.5)
+
+
+def test_graphs() -> None:
+    with pytest.raises(ValueError, match="person 0 is not symmetric"):
+        GraphCut([[0, 1], [0, 0]])
+    with pytest.raises(ValueError, match=r"adjacency\[1\] has shape"):
+        GraphCut([sp.eye_array(2), sp.eye_array(3)])
+    with pytest.raises(ValueError, match=r"modular has shape \(3,\)"):
+        GraphCut([[0, 1], [1, 0]], modular=[1, 2, 3])
+    with pytest.raises(ValueError, match=r"modular\[row 0, column 1\] is nan"):
+        GraphCut([[0, 1], [1, 0]], modular=[1, np.nan])
+    with pytest.raises(ValueError, match=r"adjacency\[row 0, column 1\] is -1"):
+        GraphCut([[0, -1], [-1, 0]])
+
+
+def test_kernels() -> None:
+    with pytest.raises(ValueError, match=r"row 0, column 1.*symmetric"):
+        LogDeterminant([[1, 2], [0, 1]])
+    with pytest.raises(ValueError, match="positive semidefinite"):
+        LogDeterminant([[1, 2], [2, 1]])
+    with pytest.raises(ValueError, match="quality has 3 columns"):
+        LogDeterminant(np.eye(2), np.ones((1, 3)))
+
+
+def test_topics() -> None:
+    with pytest.raises(ValueError, match="covers has 3 topics"):
+        WeightedTopics([[1, 1]], [[1, 1, 1]])
+    with pytest.raises(ValueError, match=r"covers\[row 0, column 1\] is 2"):
+        WeightedTopics([[1, 1]], [[1, 2]])
+
+
+def test_tables_of_categories() -> None:
+    with pytest.raises(ValueError, match=r"classes\[2\]=2 is not below n_classes=2"):
+        MutualInformation([[0], [1], [1]], [0, 1, 2])
+    with pytest.raises(ValueError, match=r"features\[1, 0\] is -1"):
+        MutualInformation([[0], [-1]], [0, 1])
+    with pytest.raises(TypeError, match="group other values first"):
+        MutualInformation([[0.5], [1]], [0, 1])
+    with pytest.raises(ValueError, match="classes has 1 entries; features has 2 rows"):
+        MutualInformation([[0], [1]], [0])
+    many = MutualInformation(np.arange(300)[:, None] + np.zeros(4, dtype=int), np.arange(300) % 2)
+    with pytest.raises(ValueError, match="cells"):
+        many.value([0, 1, 2, 3])
+
+
+def test_callables_are_held_to_their_word() -> None:
+    too_high = SetFunction(lambda s: len(s), n_items=3, bound=2)
+    with pytest.raises(ValueError, match=r"person 0 values \[0, 1, 2\] at 3, outside \[-2, 2\]"):
+        too_high.value([0, 1, 2])
+    falling = SetFunction([lambda _: 0.0, lambda s: 1 - len(s) / 2], n_items=2, bound=1, monotone=True)
+    with pytest.raises(ValueError, match=r"person 1 loses 0.5 when item 0 joins \[\]"):
+        falling.gains([])
+    with pytest.raises(TypeError, match="list of callables"):
+        SetFunction([], n_items=2, bound=1)
+
+
+def test_mixtures() -> None:
+    with pytest.raises(ValueError, match="same people and items"):
+        Coverage(GOOD) + Coverage([[1, 0, 0]])
+    with pytest.raises(ValueError, match="factor=-1"):
+        -1 * Coverage(GOOD)
+    with pytest.raises(TypeError):
+        Coverage(GOOD) + 1
