@@ -252,6 +252,14 @@ def test_tight_account_of_ten_thousand_choices():
     assert account.delta(0.18, tight=True) < account.delta(0.18)
 
 
+def test_tight_account_gives_way_where_it_is_not_meant_for():
+    huge = _account((pv.ExponentialChoice(500.0, 2.0), 2))
+    assert huge.epsilon(1e-6, tight=True) == huge.epsilon(1e-6) <= 2000.0
+    assert huge.delta(1.0, tight=True) == huge.delta(1.0) == 1.0
+    tiny = _account((pv.ExponentialChoice(0.01, 2.0), 200))
+    assert tiny.epsilon(1e-15, tight=True) == tiny.epsilon(1e-15)
+
+
 def test_rate_for_ten_thousand_choices_is_4_64_times_the_published_one():
     published = 1 / math.sqrt(32 * 10_000 * math.log(1e6))
     event = pv.ExponentialChoice.within(dc.Budget(1.0, 1e-6).share(), 2.0, 10_000)

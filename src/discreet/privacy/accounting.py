@@ -8,7 +8,7 @@ adaptively chosen releases, the sums are valid at every moment, not only at the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -421,12 +421,19 @@ class _ExactCurve:
     def epsilon(self, delta: float) -> float:
         from .composition import adaptive_choices_epsilon
 
-        return max(adaptive_choices_epsilon(delta, r, mu=mu, pure=p) for r, mu, p in self.groups)
+        return self._worst(adaptive_choices_epsilon, delta)
 
     def delta(self, epsilon: float) -> float:
         from .composition import adaptive_choices_delta
 
-        return max(adaptive_choices_delta(epsilon, r, mu=mu, pure=p) for r, mu, p in self.groups)
+        return self._worst(adaptive_choices_delta, epsilon)
+
+    def _worst(self, curve: Callable[..., float], at: float) -> float:
+        """The worst group's value; infinite (so that another currency is taken) where the curve gives up."""
+        try:
+            return max(curve(at, ranges, mu=mu, pure=pure) for ranges, mu, pure in self.groups)
+        except ValueError:  # losses so large that the recursion is not meant for them
+            return math.inf
 
 
 __all__ = [

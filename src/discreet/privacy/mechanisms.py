@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,6 @@ from .randomness import Randomness, uniforms
 STEPS_BITS = 32
 CELL_BITS = 22
 _TEST_BITS = 40
-_SMALL = 16
 
 
 # --- the grid -----------------------------------------------------------------------------------
@@ -49,7 +48,7 @@ class Grid:
     mantissa: int
     exponent: int
 
-    @property
+    @cached_property
     def step(self) -> Fraction:
         return Fraction(self.mantissa) * Fraction(2) ** self.exponent
 
@@ -93,15 +92,10 @@ class Grid:
 
     def truncate(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Whole steps in each value, towards zero, exactly; saturated at 2^62 steps."""
-        out = np.empty(values.shape, dtype=np.int64)
-        if values.size <= _SMALL:
-            limit = 1 << 62
-            for index, value in enumerate(values):
-                out[index] = max(-limit, min(limit, math.trunc(Fraction(float(value)) / self.step)))
-        else:
-            from ..kernels.noise import to_grid
+        from ..kernels.noise import to_grid
 
-            to_grid(values, self.mantissa, self.exponent, out)
+        out = np.empty(values.shape, dtype=np.int64)
+        to_grid(values, self.mantissa, self.exponent, out)
         return out
 
     def values(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
