@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import stats
 
 from discreet.objectives import (
     ConcaveOverModular,
@@ -117,3 +118,26 @@ def test_importing_objectives_loads_no_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_capping_one_person_never_touches_another():
+    """With the same coins: whoever stands in row 0, everybody else keeps the same items."""
+    rng = np.random.default_rng(5)
+    rest = (rng.random((30, 12)) < 0.5).astype(float)
+    kept = [
+        Coverage(np.vstack([first, rest]))
+        .cap_items(2, np.random.default_rng(9))[1:]
+        .as_rows()
+        .sparse.toarray()
+        for first in (np.zeros(12), np.ones(12), rest[3])
+    ]
+    assert (kept[0] == kept[1]).all()
+    assert (kept[0] == kept[2]).all()
+
+
+def test_capping_keeps_every_pair_of_items_equally_often():
+    people = Coverage(np.ones((20_000, 5))).cap_items(2, np.random.default_rng(10))
+    rows = people.as_rows().sparse.toarray()
+    pairs = [int((rows[:, a] * rows[:, b]).sum()) for a in range(5) for b in range(a)]
+    assert sum(pairs) == 20_000
+    assert stats.chisquare(pairs).pvalue > 1e-6

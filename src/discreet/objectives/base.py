@@ -15,6 +15,7 @@ from .sampling import random_sets, with_error
 
 if TYPE_CHECKING:
     from .mixture import Mixture
+    from .rows import Rows
 
 Floats = NDArray[np.float64]
 Items = NDArray[np.int64]
@@ -99,6 +100,10 @@ class Population(ABC):
     def _most_items(self) -> int:
         """The most items one of these people touches."""
         return self.n_items
+
+    def as_rows(self) -> Rows | None:
+        """One sparse row per person, for compiled loops over streams; None for families without rows."""
+        return None
 
     # -- sets ------------------------------------------------------------------------------------------------
 

@@ -106,15 +106,16 @@ class RowPopulation(Population):
     def cap_items(self, m: int, rng: np.random.Generator) -> Self:
         """The same people, each with at most ``m`` of their items, chosen uniformly at random.
 
-        Everybody's draw is independent of everybody else's, so exchanging one person changes one person only,
-        and at most 2 m entries of the gains. ``items_per_person`` remembers the cap.
+        Each person gets one number of ``rng``, whatever their data, and keeps the items that it hashes
+        lowest: exchanging one person changes one person only even when the coins are known, and at most
+        2 m entries of the gains. ``items_per_person`` remembers the cap.
         """
         cap = whole("m", m, at_least=1)
         if not isinstance(rng, np.random.Generator):
             raise TypeError(f"rng must be a numpy.random.Generator, got {type(rng).__name__}")
         full = self._rows.sparse
-        # Random keys order the items within each person; the first m stay.
-        order = np.lexsort((rng.random(full.data.size), full.row_of))
+        coins = rng.integers(0, 1 << 64, size=len(self), dtype=np.uint64)
+        order = np.lexsort((_hashed(coins[full.row_of], full.indices), full.row_of))
         place = np.arange(full.data.size) - full.indptr[full.row_of]
         mask = np.zeros(full.data.size, dtype=np.bool_)
         mask[order[place < cap]] = True
@@ -122,6 +123,9 @@ class RowPopulation(Population):
         capped._rows = Rows(self._rows.kind, full.keep(mask), self._rows.share, self._rows.cap)
         capped.items_per_person = min(cap, self.n_items)
         return capped
+
+    def as_rows(self) -> Rows | None:
+        return self._rows if self._rows.kind.code >= 0 else None
 
     def __len__(self) -> int:
         return self._rows.n_rows
@@ -191,6 +195,14 @@ class RowState(State):
 
     def _grow(self, item: int) -> float:
         return self._rows.add(item, self._state, self._sums) / self._divisor
+
+
+def _hashed(coins: NDArray[np.uint64], items: NDArray[np.int32]) -> NDArray[np.uint64]:
+    """A well-mixed 64-bit number for each (coin, item): the finaliser of SplitMix64 (Steele et al. 2014)."""
+    mixed = coins + (items.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
 
 
 def row_totals(matrix: SparseMatrix | Floats) -> Floats:

@@ -47,6 +47,8 @@ class Inputs:
 
     ``norm_bound`` is in L1 for Laplace noise and in L2 otherwise. ``box`` bounds every coordinate,
     ``nonzeros`` the number of coordinates that are not 0. Every promise is checked when a vector comes.
+    With ``people`` above 1 each vector is itself a sum of up to that many people's vectors; the promises
+    are about each person's, and whoever adds them up has to see to that.
     """
 
     dimension: int
@@ -54,6 +56,7 @@ class Inputs:
     norm_bound: float | None = None
     box: tuple[float, float] | None = None
     nonzeros: int | None = None
+    people: int = 1
 
     def __post_init__(self) -> None:
         _checks.whole("dimension", self.dimension, at_least=1)
@@ -68,14 +71,15 @@ class Inputs:
                 raise ValueError("box=(0, 0) leaves nothing to sum; give low <= 0 <= high with low < high")
         if self.nonzeros is not None:
             _checks.whole("nonzeros", self.nonzeros, at_least=1, at_most=self.dimension)
+        _checks.whole("people", self.people, at_least=1)
 
     @property
     def largest(self) -> float:
-        """No coordinate exceeds this in absolute value."""
+        """No coordinate of a vector that is added exceeds this in absolute value."""
         bounds = [] if self.norm_bound is None else [self.norm_bound]
         if self.box is not None:
             bounds.append(max(-self.box[0], self.box[1]))
-        return min(bounds)
+        return min(bounds) * self.people
 
     def changed(self, neighbours: str) -> int:
         """How many coordinates can differ between neighbours."""
@@ -108,12 +112,15 @@ class Inputs:
     def checked(self, values: ArrayLike, *, clip: bool) -> NDArray[np.float64]:
         """The vector as a float array if it keeps every promise; made to keep them if ``clip``."""
         vector = _checks.vector("vector", values, length=self.dimension)
-        if self.nonzeros is not None and (count := int(np.count_nonzero(vector))) > self.nonzeros:
+        if (
+            self.nonzeros is not None
+            and (count := int(np.count_nonzero(vector))) > self.nonzeros * self.people
+        ):
             raise ValueError(
                 f"vector has {count} entries that are not 0; nonzeros={self.nonzeros} were promised"
             )
         if self.box is not None:
-            low, high = self.box
+            low, high = self.box[0] * self.people, self.box[1] * self.people
             if vector.min() < low or vector.max() > high:
                 if not clip:
                     where = int(np.flatnonzero((vector < low) | (vector > high))[0])
@@ -123,13 +130,14 @@ class Inputs:
                 vector = np.clip(vector, low, high)
         if self.norm_bound is not None:
             length = float(np.linalg.norm(vector, self.norm))
-            if length > self.norm_bound:
-                if not clip and length > self.norm_bound * (1 + 1e-12):
+            longest = self.norm_bound * self.people
+            if length > longest:
+                if not clip and length > longest * (1 + 1e-12):
                     raise ValueError(
                         f"vector has L{self.norm} norm {length:.17g} above norm_bound={self.norm_bound};"
                         " pass clip=True to shorten it"
                     )
-                vector = vector * (self.norm_bound / length)
+                vector = vector * (longest / length)
         return vector
 
 
@@ -152,6 +160,7 @@ class RunningSum(ABC):
         norm_bound: float | None = None,
         box: tuple[float, float] | None = None,
         nonzeros: int | None = None,
+        people: int = 1,
         noise: str = "gaussian",
         share: Fraction | float = 1,
         clip: bool = False,
@@ -163,7 +172,7 @@ class RunningSum(ABC):
             raise ValueError("seed belongs to the gate; make the gate with it")
         gate = budget if isinstance(budget, Gate) else Gate(budget, seed)
         self.rounds = _checks.whole("rounds", rounds, at_least=1)
-        self.inputs = Inputs(dimension, 1 if noise == "laplace" else 2, norm_bound, box, nonzeros)
+        self.inputs = Inputs(dimension, 1 if noise == "laplace" else 2, norm_bound, box, nonzeros, people)
         self.noise, self.clip, self.label = noise, bool(clip), label
         self._gate = gate
         self._event, releases = self._calibrated(share)
@@ -225,6 +234,7 @@ class RunningSum(ABC):
             settings["norm_bound"],
             None if box is None else (float(box[0]), float(box[1])),
             settings["nonzeros"],
+            settings["people"],
         )
         total.rounds, total.noise = settings["rounds"], settings["noise"]
         total.clip, total.label = settings["clip"], settings["label"]
@@ -374,8 +384,13 @@ class TreeSum(RunningSum):
             return None
         if self.noise == "spherical":  # only the sums are on the grid, and they can be as fine as they like
             return mechanisms.Grid.at_least(exact(self.inputs.largest) / (1 << 32))
-        # Truncation towards zero keeps every promise about the vectors, so it costs nothing here.
-        grid = mechanisms.Grid.for_noise(scale, event.sensitivity, _norm_slack(event.sensitivity, scale))
+        truncation = _norm_slack(event.sensitivity, scale)
+        if self.inputs.people > 1:
+            # Truncation towards zero keeps every promise about one person's vector, so it costs nothing; a
+            # sum of several is truncated as a whole, which can add a step to each coordinate that moves.
+            changed = self.inputs.changed(self._gate.budget.neighbours)
+            truncation += changed if self.inputs.norm == 1 else Fraction(math.isqrt(changed - 1) + 1)
+        grid = mechanisms.Grid.for_noise(scale, event.sensitivity, truncation)
         if exact(self.inputs.largest) * self.rounds / grid.step >= 1 << 61:
             raise ValueError(
                 f"rounds={self.rounds} vectors of size {self.inputs.largest:g} do not fit the noise's grid"

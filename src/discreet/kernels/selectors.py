@@ -1,0 +1,106 @@
+"""Compiled steps that learners of sets share: what a person of a row family gains, and drawing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from .objectives import _gain, _step
+
+FRACTION_BITS = 32
+_UNIT = float(1 << FRACTION_BITS)
+
+
+@njit(cache=True, nogil=True)
+def _weight_of(item, start, stop, indices, data):  # type: ignore[no-untyped-def]
+    """The row's weight for ``item``, 0 if it does not hold it; the row is sorted."""
+    low, high = start, stop
+    while low < high:
+        middle = (low + high) >> 1
+        if indices[middle] < item:
+            low = middle + 1
+        else:
+            high = middle
+    return data[low] if low < stop and indices[low] == item else 0.0
+
+
+@njit(cache=True, nogil=True)
+def row_values(kind, fresh, indptr, indices, data, cap, first, shown, out):  # type: ignore[no-untyped-def]
+    """``out[j]`` = value of the set ``shown`` to the person of row ``first + j``."""
+    for j in range(out.size):
+        row = first + j
+        start, stop = indptr[row], indptr[row + 1]
+        state = fresh
+        value = 0.0
+        for item in shown:
+            weight = _weight_of(item, start, stop, indices, data)
+            if weight != 0.0:
+                value += _gain(kind, state, weight, cap[row])
+                state = _step(kind, state, weight)
+        out[j] = value
+
+
+@njit(cache=True, nogil=True)
+def add_row_gains(  # type: ignore[no-untyped-def]
+    kind, fresh, indptr, indices, data, cap, first, admitted, shown, bound, totals
+):
+    """Add to ``totals[i, a]`` what item a adds on top of the first i shown, for each admitted person.
+
+    Gains are floored to multiples of 2^-32 and kept within [0, bound], so that sums of them are whole
+    numbers and one person's share in them is exact.
+    """
+    most = np.int64(math.floor(bound * _UNIT))
+    for j in range(admitted.size):
+        if not admitted[j]:
+            continue
+        row = first + j
+        start, stop = indptr[row], indptr[row + 1]
+        state = fresh
+        for i in range(shown.size):
+            for p in range(start, stop):
+                item = indices[p]
+                again = False
+                for e in range(i):
+                    again = again or shown[e] == item
+                if not again:
+                    gain = np.int64(math.floor(_gain(kind, state, data[p], cap[row]) * _UNIT))
+                    totals[i, item] += max(np.int64(0), min(gain, most))
+            weight = _weight_of(shown[i], start, stop, indices, data)
+            if weight != 0.0:
+                state = _step(kind, state, weight)
+
+
+@njit(cache=True, nogil=True)
+def draw_ordered(scores, rate, coins, out):  # type: ignore[no-untyped-def]
+    """One item per row of ``scores``, with weights exp(rate * score), never one that is already in the set.
+
+    Ordinary floating point: for scores that have already left through the gate.
+    """
+    count, items = scores.shape
+    weights = np.empty(items)
+    for i in range(count):
+        top = -np.inf
+        for a in range(items):
+            taken = False
+            for e in range(i):
+                taken = taken or out[e] == a
+            if not taken and scores[i, a] > top:
+                top = scores[i, a]
+        total = 0.0
+        for a in range(items):
+            weights[a] = math.exp(rate * (scores[i, a] - top)) if scores[i, a] <= top else 0.0
+        for e in range(i):
+            weights[out[e]] = 0.0
+        for a in range(items):
+            total += weights[a]
+        left = coins[i] * total
+        pick = -1
+        for a in range(items):
+            if weights[a] > 0.0:
+                pick = a
+                left -= weights[a]
+                if left < 0.0:
+                    break
+        out[i] = pick

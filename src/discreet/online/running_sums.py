@@ -1,0 +1,376 @@
+"""Ordered experts that follow the regularised leader on private running sums of gains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _checks
+from .._progress import track
+from ..objectives import Population
+from ..privacy import Account, Budget, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
+from ..privacy.factorizations import buffered, square_root
+from ..privacy.randomness import public_generator
+from ..privacy.sums import Inputs
+from . import bounds
+from .protocol import OnlineSelector
+
+SUMS = ("sqrt", "blt", "tree")
+
+
+class RunningSumSelector(OnlineSelector):
+    """k ordered experts, each choosing by a softmax of privately summed gains.
+
+    Expert i keeps the sum, over people, of what each item would have added on top of the first i - 1 items
+    shown. The k sums leave through one private running sum of k n_items coordinates, so the noise of a
+    round hardly grows with the number of rounds (with its logarithm for ``sums="sqrt"`` and ``"blt"``),
+    while drawing each set by the exponential mechanism pays for every draw. Any private experts will do,
+    paper 000 remarks; these are the experts of Smith and Thakurta's kind with better sums.
+
+    ``items_per_person=m`` counts at most m of each person's items (chosen by public coins): noise then
+    grows with sqrt(m) instead of sqrt(n_items), and the learner sees a little less of each person.
+    ``resample_every=B`` draws a new set every B rounds, at the same learning ``rate`` as without; it is
+    faster and, on streams that do not turn against it within a batch, better. ``"auto"`` takes the B and
+    the rate of the smallest certified regret. ``noise="laplace"`` with ``sums="tree"`` is pure epsilon.
+
+    Formal guarantee: one person's gains move the stacked vector by at most bound sqrt(min(k n, 2 k m)) in L2
+    (replace), bound min(k n, 2 k m) in L1; everything after the running sum is post-processing. Holds for
+    people chosen with knowledge of all earlier sets. Sets are drawn with public coins.
+
+    >>> import discreet as dc
+    >>> people = dc.objectives.Coverage([[1, 0, 0], [0, 1, 0]] * 50)
+    >>> learner = RunningSumSelector(3, 2, len(people), dc.Budget(1.0, 1e-6), seed=0)
+    >>> len(learner.run(people))
+    100
+    """
+
+    def __init__(
+        self,
+        n_items: int,
+        k: int,
+        rounds: int,
+        budget: Budget,
+        *,
+        sums: str = "sqrt",
+        noise: str = "gaussian",
+        items_per_person: int | None = None,
+        resample_every: int | str = 1,
+        rate: float | None = None,
+        bound: float = 1.0,
+        calibration: str = "tight",
+        labels: Sequence[Any] | None = None,
+        seed: Randomness | int | None = None,
+    ) -> None:
+        super().__init__(
+            n_items, k, rounds, budget, bound=bound, calibration=calibration, labels=labels, seed=seed
+        )
+        if self.calibration == "published":
+            raise ValueError('no constants were published for this learner; use calibration="tight"')
+        assert self.rounds is not None
+        self.sums = _checks.one_of("sums", sums, SUMS)
+        self.noise = _checks.one_of("noise", noise, ("gaussian", "laplace"))
+        if self.noise == "laplace" and self.sums != "tree":
+            raise ValueError('noise="laplace" needs sums="tree"')
+        self.items_per_person = (
+            None
+            if items_per_person is None
+            else _checks.whole("items_per_person", items_per_person, at_least=1, at_most=self.n_items)
+        )
+        batch = resample_every
+        if batch == "auto":
+            question = (self.n_items, self.k, self.rounds, budget)
+            batch = self._best_batch(*question, self.sums, self.noise, self.items_per_person, self.bound)
+        self.resample_every = _checks.whole("resample_every", batch, at_least=1)
+        if rate is None:
+            # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
+            # That is certified only for batches up to 1 / (rate bound); "auto" keeps to what is certified.
+            cautious = self.resample_every if resample_every == "auto" else 1
+            rate = bounds.best_rate(self.n_items, self.k, self.rounds, cautious, self.bound)
+        self.rate = _checks.real("rate", rate, above=0.0)
+        self._coins = public_generator(self._gate.randomness)
+        self._cap_coins = public_generator(self._gate.randomness)
+        self._sum: RunningSum | None = None
+        if self._releases:
+            self._sum = self._made_sum()
+        self._gathered = np.zeros((self.k, self.n_items), dtype=np.int64)
+        self._known = np.zeros((self.k, self.n_items))
+        self._topped_up = 0.0
+
+    # --- what is certified -----------------------------------------------------------------------
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`)."""
+        assert self.rounds is not None
+        pull = self.noise_pull(
+            self.n_items,
+            self.k,
+            self.rounds,
+            self.budget,
+            self.sums,
+            self.noise,
+            self.items_per_person,
+            self.resample_every,
+            self.bound,
+        )
+        # With a cap the learner's gains are those of the capped people; the certificate is about them.
+        return bounds.noisy_leader(
+            self.n_items, self.k, self.rounds, self.rate, pull, self.resample_every, self.bound
+        )
+
+    @staticmethod
+    def noise_pull(
+        n_items: int,
+        k: int,
+        rounds: int,
+        budget: Budget,
+        sums: str = "sqrt",
+        noise: str = "gaussian",
+        items_per_person: int | None = None,
+        batch: int = 1,
+        bound: float = 1.0,
+    ) -> float:
+        """Expected largest coordinate of one expert's noise at the end: what the noise can cost an expert."""
+        releases = _releases(rounds, batch)
+        if not budget.private or releases == 0:
+            return 0.0
+        inputs = _inputs(n_items, k, items_per_person, bound, noise)
+        moves = inputs.difference(budget.neighbours)
+        levels = tree_levels(releases)
+        if noise == "laplace":
+            scale = moves * levels / float(budget.share().epsilon)
+            return bounds.laplace_pull(n_items, scale, _most_nodes(releases))
+        if budget.mu == 0.0:
+            return math.inf
+        if sums == "tree":
+            halves = 2.0 * _honaker(levels - 1)  # the two blocks that a full tree's sum is made of
+            error = math.sqrt(levels * max(halves, sum(_honaker(level) for level in range(levels))))
+        else:
+            error = (square_root if sums == "sqrt" else buffered)(releases).worst_error
+        return bounds.gaussian_pull(n_items, moves * error / budget.mu)
+
+    @classmethod
+    def _best_batch(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int,
+        budget: Budget,
+        sums: str,
+        noise: str,
+        items_per_person: int | None,
+        bound: float,
+    ) -> int:
+        def certified(batch: int) -> float:
+            rate = bounds.best_rate(n_items, k, rounds, batch, bound)
+            pull = cls.noise_pull(n_items, k, rounds, budget, sums, noise, items_per_person, batch, bound)
+            return bounds.hedge(n_items, k, rounds, rate, batch, bound) + k * pull
+
+        grid = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * rounds.bit_length())})
+        return int(min((batch for batch in grid if batch <= rounds), key=certified))
+
+    # --- the protocol ----------------------------------------------------------------------------
+
+    @property
+    def _releases(self) -> int:
+        assert self.rounds is not None
+        return _releases(self.rounds, self.resample_every)
+
+    def _made_sum(self) -> RunningSum:
+        inputs = _inputs(self.n_items, self.k, self.items_per_person, self.bound, self.noise)
+        options: dict[str, Any] = {
+            "box": inputs.box,
+            "nonzeros": inputs.nonzeros,
+            "people": self.resample_every,
+            "label": "gains",
+        }
+        shape = (inputs.dimension, self._releases, self._gate)
+        if self.sums == "tree":
+            return TreeSum(*shape, noise=self.noise, honaker=self.noise == "gaussian", **options)
+        return FactorizedSum(*shape, method=self.sums, **options)
+
+    def _due(self) -> bool:
+        return self._round % self.resample_every == 0
+
+    def _draw(self) -> NDArray[np.int32]:
+        from ..kernels.selectors import FRACTION_BITS, draw_ordered
+
+        if self._round and self._sum is not None and self._sum.taken < self._releases:
+            gains = self._gathered.ravel() * 2.0**-FRACTION_BITS
+            self._known = self._sum.add(gains).reshape(self.k, self.n_items)
+            self._gathered[:] = 0
+            self._known = self._known + self._top_up(self._sum)
+        shown = np.empty(self.k, dtype=np.int32)
+        draw_ordered(self._known, self.rate, self._coins.random(self.k), shown)
+        return shown
+
+    def _top_up(self, total: RunningSum) -> NDArray[np.float64] | float:
+        """Extra public noise that keeps a tree's noise from ever falling, as its certificate needs.
+
+        A tree's sums are less noisy right after a power of two. The factorised sums' noise only grows.
+        """
+        if not isinstance(total, TreeSum) or not self.budget.private:
+            return 0.0
+        shape = (self.k, self.n_items)
+        if self.noise == "laplace":
+            # the same number of draws in every sum
+            used = 2 if total.taken == 1 << total.levels else int(total.taken).bit_count()
+            scale = total.noise_std(1) / math.sqrt(2.0)
+            extra = self._coins.laplace(0.0, scale, (_most_nodes(self._releases) - used, *shape))
+            return np.asarray(extra.sum(axis=0))
+        now = total.noise_std(total.taken)
+        self._topped_up = max(self._topped_up, now)
+        return self._coins.normal(0.0, math.sqrt(self._topped_up**2 - now**2), shape)
+
+    def _prepared(self, person: Any) -> Population:
+        checked: Population = super()._prepared(person)
+        return self._capped(checked)
+
+    def _capped(self, people: Population) -> Population:
+        """The people as the learner counts them: at most ``items_per_person`` items each."""
+        cap = self.items_per_person
+        if cap is None or (people.items_per_person is not None and people.items_per_person <= cap):
+            return people
+        if not hasattr(people, "cap_items"):
+            raise ValueError(
+                f"items_per_person={cap}, but {type(people).__name__} has no items to cap; leave it out"
+            )
+        capped: Population = people.cap_items(cap, self._cap_coins)
+        return capped
+
+    def _absorb(self, person: Population) -> None:
+        assert self._shown is not None
+        rows = person.as_rows()
+        if rows is not None:
+            self._add_rows(person, np.ones(1, dtype=np.bool_), 0)
+            return
+        from ..kernels.selectors import FRACTION_BITS
+
+        state = person.start()
+        most = math.floor(self.bound * 2.0**FRACTION_BITS)
+        for i, item in enumerate(self._shown):
+            gains = np.floor(state.gains() * 2.0**FRACTION_BITS)
+            self._gathered[i] += np.clip(gains, 0, most).astype(np.int64)
+            state.add(int(item))
+
+    def _add_rows(self, people: Population, admitted: NDArray[np.bool_], first: int) -> None:
+        from ..kernels.selectors import add_row_gains
+
+        rows = people.as_rows()
+        assert rows is not None
+        table = rows.sparse
+        add_row_gains(
+            rows.kind.code,
+            rows.kind.fresh,
+            table.indptr,
+            table.indices,
+            table.data,
+            rows.cap,
+            first,
+            admitted,
+            self._shown,
+            self.bound,
+            self._gathered,
+        )
+
+    def _run(
+        self,
+        people: Population,
+        admitted: NDArray[np.bool_],
+        rewards: NDArray[np.float64],
+        selections: NDArray[np.int32],
+        progress: bool,
+    ) -> int:
+        full = people.as_rows()
+        if full is None:
+            return super()._run(people, admitted, rewards, selections, progress)
+        from ..kernels.selectors import row_values
+
+        count = rewards.size
+        counted = self._capped(people if len(people) == count else people[:count])
+        table = full.sparse
+        values = (full.kind.code, full.kind.fresh, table.indptr, table.indices, table.data, full.cap)
+        starts = [
+            0,
+            *range(self.resample_every - self._round % self.resample_every, count, self.resample_every),
+        ]
+        for batch in track(range(len(starts)), "batches", progress):
+            start = starts[batch]
+            stop = starts[batch + 1] if batch + 1 < len(starts) else count
+            self.choose()
+            row_values(*values, start, self._shown, rewards[start:stop])
+            assert self._shown is not None
+            selections[start:stop] = self._shown
+            self._add_rows(counted, admitted[start:stop], start)
+            self._round += stop - start
+            self._open = False
+        return count
+
+    def _spent(self) -> Account:
+        whole = self._gate.spent
+        return whole if self._sum is not None and self._sum.taken else self._account()
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, Any]:
+        settings = super()._settings() | {
+            "sums": self.sums,
+            "noise": self.noise,
+            "items_per_person": self.items_per_person,
+            "resample_every": self.resample_every,
+            "rate": self.rate,
+            "topped_up": self._topped_up,
+            "coins": self._coins.bit_generator.state,
+            "cap_coins": self._cap_coins.bit_generator.state,
+        }
+        if self._sum is not None:
+            settings["sum"] = self._sum.state()[0]
+        return settings
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {"gathered": self._gathered, "known": self._known}
+        if self._sum is not None:
+            arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
+        return arrays
+
+    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.sums, self.noise = settings["sums"], settings["noise"]
+        self.items_per_person, self.resample_every = settings["items_per_person"], settings["resample_every"]
+        self.rate, self._topped_up = settings["rate"], settings["topped_up"]
+        self._coins, self._cap_coins = np.random.default_rng(), np.random.default_rng()
+        self._coins.bit_generator.state = settings["coins"]
+        self._cap_coins.bit_generator.state = settings["cap_coins"]
+        self._gathered, self._known = arrays["gathered"].copy(), arrays["known"].copy()
+        self._sum = None
+        if "sum" in settings:
+            kind = TreeSum if self.sums == "tree" else FactorizedSum
+            inner = {name[4:]: array for name, array in arrays.items() if name.startswith("sum_")}
+            self._sum = kind.from_state(settings["sum"], inner, self._gate)
+
+
+def _releases(rounds: int, batch: int) -> int:
+    """Sums that a draw can look at: one per batch but the last."""
+    return -(-rounds // batch) - 1
+
+
+def _most_nodes(releases: int) -> int:
+    """Blocks that a tree's sum can be made of: one per level, or the two halves of a full tree."""
+    return max(2 if releases == 2 else 1, tree_levels(releases))
+
+
+def _inputs(n_items: int, k: int, items_per_person: int | None, bound: float, noise: str) -> Inputs:
+    """One person's gains, stacked over the experts."""
+    nonzeros = None if items_per_person is None else k * items_per_person
+    return Inputs(k * n_items, 1 if noise == "laplace" else 2, None, (0.0, bound), nonzeros)
+
+
+def _honaker(level: int) -> float:
+    """Variance of a block of 2^level rounds after combining it with its halves, in units of one draw's."""
+    variance = 1.0
+    for _ in range(level):
+        variance = 2.0 * variance / (2.0 * variance + 1.0)
+    return variance

@@ -1,0 +1,218 @@
+"""What every online learner of sets keeps to, whatever it does inside."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.objectives import Coverage, GraphCut
+from discreet.online.protocol import OnlineSelector
+from tests.online.learners import K, LEARNERS, N_ITEMS, ROUNDS, people
+
+FAMILIES = ("coverage", "chances", "facility", "functions")
+
+
+@pytest.fixture(params=LEARNERS, ids=LEARNERS.keys())
+def make(request):
+    return LEARNERS[request.param]
+
+
+def _families(make):
+    """Capping needs rows."""
+    capped = getattr(make(), "items_per_person", None) is not None
+    return FAMILIES[:3] if capped else FAMILIES
+
+
+def _one_by_one(learner, stream, count=None, ids=None):
+    shown, rewards = [], []
+    for t in range(len(stream) if count is None else count):
+        items = learner.choose().items
+        shown.append(items)
+        rewards.append(stream[t].value(items))
+        learner.learn(stream[t], person_id=None if ids is None else ids[t])
+    return np.array(shown), np.array(rewards)
+
+
+def test_sets_are_distinct_and_in_range(make):
+    trace = make().run(people())
+    assert trace.selections.shape == (ROUNDS, K)
+    for items in trace.selections:
+        assert len(set(items.tolist())) == K
+        assert items.min() >= 0
+        assert items.max() < N_ITEMS
+
+
+def test_run_equals_one_by_one(make):
+    for kind in _families(make):
+        stream = people(kind)
+        trace = make().run(stream)
+        shown, rewards = _one_by_one(make(), stream)
+        assert (trace.selections == shown).all()
+        assert np.allclose(trace.rewards, rewards)
+        assert trace.average == pytest.approx(rewards.mean())
+
+
+def test_row_families_and_plain_functions_agree(make):
+    if "functions" not in _families(make):
+        pytest.skip("a cap needs rows")
+    a, b = make().run(people("coverage")), make().run(people("functions"))
+    assert (a.selections == b.selections).all()
+
+
+def test_run_in_pieces_equals_run_at_once(make):
+    stream = people()
+    whole = make().run(stream)
+    learner = make()
+    parts = [learner.run(stream[a:b]) for a, b in ((0, 5), (5, 6), (6, 19), (19, ROUNDS))]
+    assert (np.concatenate([p.selections for p in parts]) == whole.selections).all()
+
+
+@pytest.mark.parametrize("stop", [0, 1, 4, 13, 29])
+@pytest.mark.parametrize("asked", [False, True])
+def test_resumes_identically_at_any_point(make, stop, asked, tmp_path):
+    stream = people()
+    whole = make().run(stream)
+    learner = make()
+    _one_by_one(learner, stream, stop)
+    if asked:
+        learner.choose()
+    learner.save(tmp_path / "state.discreet")
+    again = OnlineSelector.load(tmp_path / "state.discreet")
+    assert type(again) is type(learner)
+    assert again.privacy.to_json() == learner.privacy.to_json()
+    assert again.privacy.spent.to_json() == learner.privacy.spent.to_json()
+    rest = again.run(stream[stop:]) if stop < ROUNDS else None
+    assert (rest.selections == whole.selections[stop:]).all()
+
+
+def test_choosing_twice_is_choosing_once(make):
+    learner = make()
+    first = learner.choose()
+    assert learner.choose() == first
+    assert first.round == 0
+
+
+def test_order_of_calls_is_kept(make):
+    learner, stream = make(), people()
+    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
+        learner.learn(stream[0])
+    learner.choose()
+    learner.learn(stream[0])
+    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
+        learner.learn(stream[1])
+    assert learner.round == 1
+
+
+def test_bad_people_are_refused_and_the_round_stays_open(make):
+    stream = people()
+    learner, twin = make(), make()
+    learner.choose()
+    twin.choose()
+    high = Coverage(np.ones((1, N_ITEMS))) * 3.0
+    for person, message in (
+        (people(n_items=5)[0], "the function is over 5 items; this learner chooses among 7"),
+        (stream[:2], "takes one person, got 2"),
+        ("somebody", "expected a person's function"),
+        (math.nan, "expected a person's function"),
+        (high, "may reach 3, above the learner's bound=1"),
+        (GraphCut(np.zeros((N_ITEMS, N_ITEMS)), bound=1.0), "monotone"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            learner.learn(person)
+    assert learner.round == 0
+    for t in range(3):
+        learner.learn(stream[t])
+        twin.learn(stream[t])
+        assert learner.choose() == twin.choose()
+
+
+def test_horizon(make):
+    learner, stream = make(), people(count=ROUNDS + 5)
+    if learner.rounds is None:
+        pytest.skip("no horizon to reach")
+    trace = learner.run(stream)
+    assert (trace.selections[ROUNDS:] == trace.selections[ROUNDS - 1]).all()
+    assert learner.over
+    last = learner.choose()
+    assert last.items == tuple(trace.selections[-1])
+    with pytest.raises(RuntimeError, match="horizon of rounds=30 is over"):
+        learner.learn(stream[0])
+    assert learner.choose() == last
+
+
+def test_whole_guarantee_is_known_before_and_never_exceeded(make):
+    learner = make()
+    before = learner.privacy
+    budget = learner.budget
+    if budget.private:
+        assert before.epsilon(budget.delta) <= budget.epsilon
+        assert before.delta(budget.epsilon) <= budget.delta
+    assert learner.privacy.spent.epsilon(budget.delta) == 0.0
+    stream = people()
+    last = 0.0
+    for t in range(ROUNDS):
+        learner.choose()
+        learner.learn(stream[t])
+        spent = learner.privacy.spent.epsilon(budget.delta)
+        assert last <= spent <= before.epsilon(budget.delta)
+        last = spent
+    if before.loss.rho or before.loss.rho is None:
+        assert last > 0.0
+    if learner.rounds is not None:
+        assert learner.privacy.to_json() == before.to_json()
+    assert "not private" in str(learner.privacy)
+
+
+def test_further_rounds_of_a_person_are_served_but_not_learned(make):
+    learner = make()
+    limit = learner.budget.max_rounds_per_person
+    stream = people()
+    ids = ["ann"] * ROUNDS
+    once = make()
+    shown, _ = _one_by_one(learner, stream, ids=ids)
+    # the same as if everybody after the limit had no wishes at all
+    nobody = Coverage(np.zeros((1, N_ITEMS)))
+    expected = []
+    for t in range(ROUNDS):
+        expected.append(once.choose().items)
+        once.learn(stream[t] if t < limit else nobody)
+    if getattr(learner, "items_per_person", None) is None:  # the cap draws coins for people it counts
+        assert (shown == np.array(expected)).all()
+    traced = make().run(stream, person_ids=ids)
+    assert (traced.selections == shown).all()
+    with pytest.raises(ValueError, match="person_ids has 1 entries"):
+        make().run(stream, person_ids=["ann"])
+
+
+def test_identities_are_not_kept(make, tmp_path):
+    learner = make()
+    learner.run(people(), person_ids=[f"person-{t}-unforgettable" for t in range(ROUNDS)])
+    learner.save(tmp_path / "s")
+    assert b"unforgettable" not in (tmp_path / "s").read_bytes()
+
+
+def test_labels_come_back(make):
+    names = [f"page {i}" for i in range(N_ITEMS)]
+    choice = make(labels=names).choose()
+    assert choice.labels == tuple(names[i] for i in choice.items)
+    with pytest.raises(ValueError, match="labels has 2 entries; there are 7 items"):
+        make(labels=["a", "b"])
+
+
+def test_secure_by_default_and_not_copied(make):
+    learner = make(seed=None)
+    learner.run(people())
+    assert "not private (anyone" not in str(learner.privacy)
+    with pytest.raises(TypeError, match="not copied or pickled"):
+        pickle.dumps(learner)
+
+
+def test_loading_something_else_is_refused(tmp_path):
+    total = dc.privacy.TreeSum(3, 12, dc.Budget(1.0), noise="laplace", norm_bound=1.0)
+    total.save(tmp_path / "sum")
+    with pytest.raises(ValueError, match="holds a TreeSum, not a OnlineSelector"):
+        OnlineSelector.load(tmp_path / "sum")
