@@ -34,6 +34,8 @@ def real(
 ) -> float:
     """``value`` as a float within its range; NaN never passes, infinity only where it is meant."""
     try:
+        if isinstance(value, str | bytes):
+            raise TypeError("text")
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} must be a number, got {value!r}") from error
@@ -55,9 +57,14 @@ def real(
 def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArray[np.float64]:
     """A one-dimensional float64 array without NaN or infinity, of the length that was promised."""
     try:
-        array = np.asarray(values, dtype=np.float64)
+        given = np.asarray(values)
+        if given.dtype.kind in "USV":
+            raise TypeError(f"got {given.dtype.name}")
+        array = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be a vector of numbers: {error}") from error
+    if given.dtype.kind in "iu" and given.size and max(int(given.max()), -int(given.min())) > 1 << 53:
+        raise ValueError(f"{name} holds whole numbers beyond 2^53, which are not exact as floats; rescale")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
     if length is not None and array.shape[0] != length:

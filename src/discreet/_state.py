@@ -6,6 +6,7 @@ import io
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ def write_state(path: str | os.PathLike[str], header: Mapping[str, Any], arrays:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name, too, survives a crash
+        finally:
+            os.close(folder)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -44,14 +50,17 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     content = Path(path).read_bytes()
     line, _, payload = content.partition(b"\n")
     try:
-        header: dict[str, Any] = json.loads(line)
+        header = json.loads(line)
     except (UnicodeDecodeError, json.JSONDecodeError):
-        header = {}
-    if header.get("format") != _MAGIC:
+        header = None
+    if not isinstance(header, dict) or header.get("format") != _MAGIC:
         raise ValueError(f"{path} is not a state file of discreet")
-    if header["version"] != _VERSION:
+    if header.get("version") != _VERSION:
         raise ValueError(
-            f"{path} has format version {header['version']}; this release of discreet reads {_VERSION}"
+            f"{path} has format version {header.get('version')}; this release of discreet reads {_VERSION}"
         )
-    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-        return header, {name: arrays[name] for name in arrays.files}
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+            return header, {name: arrays[name] for name in arrays.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"{path} is damaged: its arrays cannot be read ({error})") from error

@@ -62,6 +62,16 @@ def test_extreme_scores_and_words():
     assert mechanisms.exponential_choice(Scripted([2**64 - 1]), np.zeros(3), 1.0) == 2
 
 
+def test_scores_too_far_apart_for_floats_are_chosen_exactly():
+    """The difference overflows, the weights do not: exp(-1e-308 * 1.82e308) is about .16."""
+    scores = np.array([9.1e307, -9.1e307])
+    source = ReproducibleRandomness(4)
+    picks = [mechanisms.exponential_choice(source, scores, 1e-308) for _ in range(400)]
+    expected = 1 / (1 + math.exp(-1.82))
+    assert stats.binomtest(picks.count(0), 400, expected).pvalue > 1e-6
+    assert picks.count(1) > 0
+
+
 def test_error_bound_covers_the_floating_point_borders():
     """Computed borders against 200-bit ones; the margin of the docstring must cover them."""
     rng = np.random.default_rng(8)

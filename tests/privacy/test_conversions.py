@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import rdp
@@ -117,6 +118,45 @@ def test_range_mu_is_the_worst_over_all_two_point_pairs(width):
     claimed = math.sqrt(cv.range_mu_squared(Fraction(repr(width))))
     assert max(found) <= claimed * (1 + 1e-9)
     assert max(found) >= claimed * (1 - 1e-5)
+
+
+def _zcdp_epsilon_exact(rho, delta):
+    """The minimum over orders in 60 digits, by golden section from a fine grid."""
+    with mpmath.workdps(60):
+        rho, delta = mpmath.mpf(repr(rho)), mpmath.mpf(repr(delta))
+
+        def at(log_excess):
+            x = mpmath.exp(log_excess)
+            return rho * (1 + x) - mpmath.log1p(1 / x) - (mpmath.log(delta) + mpmath.log1p(x)) / x
+
+        centre = mpmath.log(mpmath.sqrt(-mpmath.log(delta) / rho))
+        grid = [centre + mpmath.mpf(i) / 8 for i in range(-160, 161)]
+        best = min(range(1, len(grid) - 1), key=lambda i: at(grid[i]))
+        low, high = grid[best - 1], grid[best + 1]
+        for _ in range(200):
+            a, b = low + (high - low) * 0.382, low + (high - low) * 0.618
+            low, high = (low, b) if at(a) < at(b) else (a, high)
+        return at((low + high) / 2)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-4, 1e-2, 1.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-3])
+def test_conversion_is_on_the_safe_side_at_extremes(epsilon, delta):
+    rho = cv.zcdp_rho(epsilon, delta)
+    exact = _zcdp_epsilon_exact(rho, delta)
+    assert cv.zcdp_epsilon(rho, delta) >= exact
+    assert cv.zcdp_epsilon(rho, delta) <= float(exact) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-17, 1e-12, 1e-4, 0.01, 1.0, 10.0])
+def test_pure_mu_is_never_below_the_corner(epsilon):
+    with mpmath.workdps(60):
+        # Phi^-1(1/2 + y) by the inverse error function
+        y = mpmath.tanh(mpmath.mpf(repr(epsilon)) / 2) / 2
+        corner = 2 * mpmath.sqrt(2) * mpmath.erfinv(2 * y)
+        claimed = cv.pure_mu_squared(cv.exact(epsilon))
+        assert mpmath.mpf(claimed.numerator) / claimed.denominator >= corner**2
+        assert mpmath.mpf(claimed.numerator) / claimed.denominator <= corner**2 * (1 + mpmath.mpf(10) ** -6)
 
 
 def test_exact_reads_decimals():

@@ -160,6 +160,14 @@ def test_bad_values_are_refused_and_nothing_is_spent():
         (lambda: gate.laplace(1.0, -1.0, 1.0), "scale=-1.0 must be at least 0"),
         (lambda: gate.gaussian(1.0, math.nan, 1.0), "sigma is NaN"),
         (lambda: gate.spherical_laplace([[1.0]], 1.0, 1.0), "must be one-dimensional"),
+        (lambda: gate.spherical_laplace([], 1.0, 1.0), "values is empty"),
+        (lambda: gate.laplace(["1.0"], 1.0, 1.0), "must be a vector of numbers"),
+        (lambda: gate.laplace(0.0, Fraction(10) ** 400, Fraction(10) ** 400), "sensitivity must be a number"),
+        (lambda: gate.choose([2**53 + 1, 0], 0.1, 1.0), r"whole numbers beyond 2\^53"),
+        (lambda: dc.Gate(dc.Budget(1.0)).gaussian(1.0, 1.0, 1.0), "Gaussian noise needs delta > 0"),
+        (lambda: dc.Budget("1.0"), "epsilon must be a number"),
+        (lambda: dc.Budget(1.0).share(math.nan), "fraction is NaN"),
+        (lambda: pv.LaplaceNoise.within(dc.Budget(1.0).share(), 1.0, 0), "count=0 is too small"),
         (lambda: gate.laplace([1.0, 2.0], 1.0, 1.0, changed=3), "changed=3 is too large"),
         (lambda: gate.reserve(pv.PureRelease(0.1), 0), "count=0 is too small"),
         (lambda: gate.reserve("noise"), "event must be an Event"),
@@ -171,6 +179,33 @@ def test_bad_values_are_refused_and_nothing_is_spent():
         with pytest.raises((ValueError, TypeError), match=message):
             call()
     assert gate.spent.ledger.counts == {}
+
+
+def test_remaining_of_a_part_is_its_own():
+    gate = dc.Gate(dc.Budget(1.0), 0)
+    gate.reserve(pv.PureRelease(0.1))
+    gate.part("a").reserve(pv.PureRelease(0.8))
+    assert gate.part("a").remaining.epsilon == 0.1
+    assert gate.part("b").remaining.epsilon == 0.9
+    gate.part("b").reserve(pv.PureRelease(0.9))
+
+
+def test_one_directional_scores_need_add_remove():
+    with pytest.raises(ValueError, match="one goes and another comes"):
+        dc.Gate(dc.Budget(1.0)).choose([0.0, 1.0], 0.1, pv.ScoreChange(1.0, one_directional=True))
+
+
+def test_known_noise_does_not_become_unknown_by_a_restart():
+    class Stateless:
+        secure = False
+
+        def words(self, count):
+            return np.zeros(count, dtype=np.uint64)
+
+        def state(self):
+            return None
+
+    assert dc.Gate.from_state(dc.Gate(dc.Budget(1.0), Stateless()).state()).spent.reproducible
 
 
 def test_gate_survives_a_restart():

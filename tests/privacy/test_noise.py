@@ -65,11 +65,13 @@ def test_compiled_attempt_equals_the_exact_twin(gaussian):
     out, status = _attempt(words, gaussian)
     assert (status == REJECTED).sum() >= 10
     for index in range(out.size):
-        exact = mechanisms._settle(int(words[2 * index]), int(words[2 * index + 1]), Scripted([]), gaussian)
+        source = Scripted([])
+        exact = mechanisms._settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
         if status[index] == DONE:
             assert exact == out[index]
+            assert source.taken == 0
         elif status[index] == REJECTED:
-            assert exact is None
+            assert source.taken > 0
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
@@ -99,7 +101,8 @@ def test_undecided_tests_are_settled_by_more_bits(gaussian):
     word = (int(threshold) << 24) | place
     assert _attempt([1, word], gaussian)[1][0] == UNDECIDED
     assert mechanisms._settle(1, word, Scripted([0] * 4), gaussian) == 1 << 22
-    assert mechanisms._settle(1, word, Scripted([2**64 - 1] * 4), gaussian) is None
+    kept = 7  # a place that is surely kept, for the next try in the same cell
+    assert mechanisms._settle(1, word, Scripted([2**64 - 1] * 2 + [kept]), gaussian) == 7
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
@@ -130,12 +133,19 @@ def test_tail_of_the_gaussian_is_there():
     assert mechanisms.noise_table(True)[0].size > 9 * 1024
 
 
-def test_rejected_places_are_drawn_again():
-    rejected = [1 << 63, (2**40 - 1) << 24 | ((1 << 22) - 1)]
-    assert _attempt(rejected, False)[1][0] == REJECTED
-    source = Scripted(rejected)
-    assert mechanisms.noise_steps(source, 1, gaussian=False).size == 1
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_rejected_places_are_drawn_again_in_the_same_cell(gaussian):
+    """Redrawing the cell as well would favour cells with few rejections (4e-4 of the variance)."""
+    cell = 2500
+    first = int(mechanisms.noise_table(gaussian)[0][cell]) - 1000
+    rejected, kept = (2**40 - 1) << 24 | ((1 << 22) - 1), 12345
+    assert _attempt([first, rejected], gaussian)[1][0] == REJECTED
+    source = Scripted([first, rejected, rejected, kept])
+    assert mechanisms.noise_steps(source, 1, gaussian=gaussian).tolist() == [(cell << 22) + kept]
     assert source.taken == 4
+    mixed = Scripted([first, rejected, first, kept, first, rejected, kept + 1, kept + 2])
+    draws = mechanisms.noise_steps(mixed, 3, gaussian=gaussian)
+    assert (draws - (cell << 22)).tolist() == [kept + 1, kept, kept + 2]
 
 
 def _rounded_pmf(gaussian, scale, reach):

@@ -41,16 +41,24 @@ def test_forked_child_draws_other_words():
     assert theirs.size == 4
 
 
-def test_forked_gate_releases_other_noise():
-    gate = dc.Gate(dc.Budget(100.0))
-    gate.laplace(0.0, scale=1.0, sensitivity=1.0)
+@pytest.mark.parametrize("what", ["gate", "sum"])
+def test_forked_child_cannot_spend_the_parents_budget(what):
+    """Parent and child would each spend it, and neither account would know of the other."""
+    gate = dc.Gate(dc.Budget(1.0))
+    total = gate.running_sum(1, 4, method="tree", noise="laplace", norm_bound=1.0, share=0.5)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(write, np.float64(gate.laplace(0.0, scale=1.0, sensitivity=1.0)).tobytes())
+        try:
+            gate.choose([0.0, 1.0], 0.1, 1.0) if what == "gate" else total.add([0.0])
+        except RuntimeError as error:
+            os.write(write, str(error).encode())
         os._exit(0)
     os.waitpid(child, 0)
-    assert np.frombuffer(os.read(read, 8))[0] != gate.laplace(0.0, scale=1.0, sensitivity=1.0)
+    os.close(write)
+    assert b"made in another process" in os.read(read, 500)
+    gate.choose([0.0, 1.0], 0.1, 1.0)
+    total.add([0.0])
 
 
 def test_threads_draw_different_words_and_a_gate_counts_them_all():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -24,14 +24,16 @@ from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, Loss,
 _NOTHING = Loss()
 
 
-@dataclass
 class Ledger:
     """Releases in the order they first happened, and the ledgers of disjoint groups of people."""
 
-    counts: dict[tuple[str, Event], int] = field(default_factory=dict)
-    parts: dict[str, Ledger] = field(default_factory=dict)
-    _settled: Loss = _NOTHING
-    _running: tuple[Event, int] | None = None  # the latest event, while it repeats, is added up lazily
+    def __init__(self, above: Ledger | None = None) -> None:
+        self.counts: dict[tuple[str, Event], int] = {}
+        self.parts: dict[str, Ledger] = {}
+        self._above = above
+        self._settled = _NOTHING
+        self._running: tuple[Event, int] | None = None  # the latest event, while it repeats, is added lazily
+        self._worst = _NOTHING  # largest loss of any part; losses only grow, so a maximum can be kept
 
     def add(self, label: str, event: Event, count: int) -> None:
         """Record ``count`` releases. This, `own` and ``Loss.__mul__`` are all there is to composition."""
@@ -42,6 +44,16 @@ class Ledger:
         else:
             self._settled = self.own
             self._running = (event, count)
+        place = self
+        while place._above is not None:
+            place._above._worst = place._above._worst.worst(place.loss)
+            place = place._above
+
+    def part(self, name: str) -> Ledger:
+        """The ledger of one group of people."""
+        if name not in self.parts:
+            self.parts[name] = Ledger(self)
+        return self.parts[name]
 
     @property
     def own(self) -> Loss:
@@ -54,20 +66,29 @@ class Ledger:
     @property
     def loss(self) -> Loss:
         """Own releases, plus the worst of the parts: nobody is in more than one of them."""
-        return self.loss_with(None, _NOTHING)
+        return self.own + self._worst if self.parts else self.own
 
-    def loss_with(self, place: Ledger | None, more: Loss) -> Loss:
-        """The loss if ``place`` (this ledger or one inside it) had released ``more``."""
-        total = self.own + more if place is self else self.own
-        if self.parts:
-            worst = _NOTHING
-            for part in self.parts.values():
-                worst = worst.worst(part.loss_with(place, more))
-            total += worst
+    def loss_with(self, more: Loss) -> Loss:
+        """The loss of the whole, from the top, if this ledger had released ``more``."""
+        total, place = self.loss + more, self
+        while place._above is not None:
+            place = place._above
+            total = place.own + place._worst.worst(total)
         return total
 
-    def copy(self) -> Ledger:
-        return Ledger(dict(self.counts), {name: part.copy() for name, part in self.parts.items()}, self.own)
+    def loss_seen(self) -> Loss:
+        """The loss of the people of this ledger: what is here and in the ledgers above, not beside."""
+        total, place = self.loss, self
+        while place._above is not None:
+            place = place._above
+            total += place.own
+        return total
+
+    def copy(self, above: Ledger | None = None) -> Ledger:
+        twin = Ledger(above)
+        twin.counts, twin._settled, twin._worst = dict(self.counts), self.own, self._worst
+        twin.parts = {name: part.copy(twin) for name, part in self.parts.items()}
+        return twin
 
     def paths(self) -> Iterator[list[tuple[Event, int]]]:
         """For each group of people, every release that concerns it."""
@@ -95,11 +116,15 @@ class Ledger:
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Ledger:
         ledger = cls()
+        ledger._read(record)
+        return ledger
+
+    def _read(self, record: dict[str, Any]) -> None:
         for row in record["releases"]:
             count = _checks.whole("count", row["count"], at_least=1)
-            ledger.add(str(row["label"]), Event.from_json(row["event"]), count)
-        ledger.parts = {name: cls.from_json(part) for name, part in record["parts"].items()}
-        return ledger
+            self.add(str(row["label"]), Event.from_json(row["event"]), count)
+        for name, part in record["parts"].items():
+            self.part(name)._read(part)
 
 
 @lru_cache(maxsize=1024)
@@ -129,16 +154,17 @@ class Account:
     @property
     def pure(self) -> float:
         """Pure epsilon of a person; infinite once anything without one has left."""
-        return _person_pure(self.loss, self.budget.max_rounds_per_person)
+        loss = self.loss
+        return math.inf if loss.delta or loss.error else _person_pure(loss, self.budget.max_rounds_per_person)
 
     @property
     def rho(self) -> float:
-        """zCDP parameter of a person."""
+        """zCDP parameter of a person (beside what approximate releases add to delta)."""
         return _squared(self.loss.rho, self.budget.max_rounds_per_person)
 
     @property
     def mu(self) -> float:
-        """Gaussian-DP parameter of a person."""
+        """Gaussian-DP parameter of a person (beside what approximate releases add to delta)."""
         return math.sqrt(_squared(self.loss.mu_squared, self.budget.max_rounds_per_person)) * (1 + 1e-15)
 
     def epsilon(self, delta: float | None = None, *, tight: bool = False) -> float:
@@ -270,9 +296,12 @@ def _failure(loss: Loss, rounds: int) -> Fraction:
     return min(Fraction(1), loss.delta * rounds * Fraction(growth))
 
 
-def _error_delta(loss_error: Fraction, epsilon: float) -> Fraction:
-    """Delta that a total variation of ``loss_error`` on each of the two neighbours adds."""
-    return loss_error * Fraction((1.0 + math.exp(min(epsilon, 700.0))) * (1 + 1e-12))
+def _error_delta(loss: Loss, rounds: int, epsilon: float) -> Fraction:
+    """Delta that samplers within a total variation of their ideals add, on each of two neighbouring inputs.
+
+    Only the parts a person is in can differ between the two, and a person may be in ``rounds`` of them.
+    """
+    return loss.error * rounds * Fraction((1.0 + math.exp(min(epsilon, 700.0))) * (1 + 1e-12))
 
 
 def _epsilons(loss: Loss, budget: Budget, delta: float) -> list[tuple[str, float]]:
@@ -307,16 +336,21 @@ def smallest_epsilon(loss: Loss, budget: Budget, delta: float) -> float:
     def at(left: float) -> float:
         return min(value for _, value in _epsilons(loss, budget, left))
 
-    epsilon = at(delta)
-    if not loss.error:
-        return epsilon
-    for _ in range(64):
-        left = rounded_down(exact(delta) - _error_delta(loss.error, epsilon))
-        needed = at(left) if left >= 0.0 else math.inf
-        if needed <= epsilon:
-            return epsilon
-        epsilon = needed * (1.0 + 1e-9)
-    return math.inf
+    low = at(delta)
+    if not loss.error or math.isinf(low):
+        return low
+    # The error's share of delta grows with epsilon while the rest falls: find the first epsilon that works.
+    high, step = low, max(low, 1e-6) * 1e-9
+    while smallest_delta(loss, budget, high) > delta:
+        low, high, step = high, high + step, 2.0 * step
+        if high > 1e6:
+            return math.inf
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if smallest_delta(loss, budget, middle) <= delta else (middle, high)
+    return high
 
 
 def smallest_delta(loss: Loss, budget: Budget, epsilon: float) -> float:
@@ -332,7 +366,8 @@ def smallest_delta(loss: Loss, budget: Budget, epsilon: float) -> float:
             best = min(best, conversions.zcdp_delta(_squared(loss.rest_rho, rounds), spare))
             mu = math.sqrt(_squared(loss.rest_mu_squared, rounds))
             best = min(best, conversions.gdp_delta(mu, spare))
-    return min(1.0, rounded_up(exact(best) + _failure(loss, rounds) + _error_delta(loss.error, epsilon)))
+    error = _error_delta(loss, rounds, epsilon)
+    return min(1.0, rounded_up(exact(best) + _failure(loss, rounds) + error))
 
 
 @dataclass(frozen=True)
@@ -345,10 +380,15 @@ class Limits:
     delta: float
 
 
+def limits(budget: Budget, loss: Loss) -> Limits | None:
+    """Limits per round once the failures and errors of ``loss`` are off delta; None if too much was."""
+    rounds = budget.max_rounds_per_person
+    return _limits(budget, _failure(loss, rounds), _error_delta(loss, rounds, budget.epsilon))
+
+
 @lru_cache(maxsize=256)
-def limits(budget: Budget, failure: Fraction, error: Fraction) -> Limits | None:
-    """Limits per round once ``failure`` and ``error`` have been taken off delta; None if too much was."""
-    left = rounded_down(exact(budget.delta) - failure - _error_delta(error, budget.epsilon))
+def _limits(budget: Budget, failure: Fraction, error: Fraction) -> Limits | None:
+    left = rounded_down(exact(budget.delta) - failure - error)
     if left < 0.0:
         return None
     pure = budget.epsilon_per_round
@@ -361,7 +401,7 @@ def fits(loss: Loss, budget: Budget) -> bool:
     if not budget.private:
         return True
     rounds = budget.max_rounds_per_person
-    limit = limits(budget, _failure(loss, rounds), loss.error)
+    limit = limits(budget, loss)
     if limit is None:
         return False
     if loss.pure is not None and loss.rest_rho == 0 and loss.pure <= limit.pure:

@@ -78,6 +78,8 @@ class Budget:
 
     def share(self, fraction: Fraction | int | float = 1) -> Share:
         """A part of the budget, e.g. ``budget.share(Fraction(1, 3))``."""
+        if not isinstance(fraction, Fraction):
+            _checks.real("fraction", fraction, above=0.0, at_most=1.0)
         return Share(self, exact(fraction))
 
     def split(self, parts: int | Sequence[float | Fraction]) -> list[Share]:
@@ -88,7 +90,7 @@ class Budget:
         >>> [str(share.fraction) for share in Budget(1.0).split([1, 3])]
         ['1/4', '3/4']
         """
-        if isinstance(parts, int):
+        if not isinstance(parts, Sequence):
             count = _checks.whole("parts", parts, at_least=1)
             return [Share(self, Fraction(1, count))] * count
         for index, weight in enumerate(parts):

@@ -17,6 +17,13 @@ from functools import lru_cache
 
 # Relative slack that covers the rounding errors of the few dozen float operations in each formula.
 _SLACK = 1e-12
+# A delta that underflows is still not 0.
+_TINY = 5e-324
+
+
+def _sum_up(terms: tuple[float, ...]) -> float:
+    """The sum of a few computed terms, raised by more than their rounding errors and its own."""
+    return sum(terms) + 4e-15 * sum(map(abs, terms))
 
 
 def exact(value: float | int | Fraction) -> Fraction:
@@ -46,6 +53,14 @@ def rounded_down(value: Fraction) -> float:
     while exact(number) > value:
         number = math.nextafter(number, -math.inf)
     return number
+
+
+def root_below(square: Fraction) -> Fraction:
+    """A number next to the square root of ``square`` whose square is not above it."""
+    number = math.sqrt(square)
+    while exact(number) ** 2 > square:
+        number = math.nextafter(number, 0.0)
+    return exact(number)
 
 
 def _lowest(function: Callable[[float], float], start: float) -> float:
@@ -103,11 +118,15 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return 0.0
 
     def at(excess: float) -> float:
-        order = 1.0 + excess
-        log_shrink = math.log(excess) - math.log1p(excess)
-        return rho * order + log_shrink - (math.log(delta) + math.log1p(excess)) / excess
+        terms = (
+            rho * (1.0 + excess),
+            -math.log1p(1.0 / excess),
+            -math.log(delta) / excess,
+            -math.log1p(excess) / excess,
+        )
+        return _sum_up(terms)
 
-    return max(0.0, _lowest(at, math.sqrt(math.log(1.0 / delta) / rho) + 1e-3) * (1.0 + _SLACK))
+    return max(0.0, _lowest(at, math.sqrt(math.log(1.0 / delta) / rho) + 1e-3))
 
 
 @lru_cache(maxsize=4096)
@@ -124,11 +143,16 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
     def log_at(excess: float) -> float:
         order = 1.0 + excess
-        log_shrink = order * (math.log(excess) - math.log1p(excess)) - math.log(excess)
-        return excess * (order * rho - epsilon) + log_shrink
+        terms = (
+            excess * order * rho,
+            -excess * epsilon,
+            -order * math.log1p(1.0 / excess),
+            -math.log(excess),
+        )
+        return _sum_up(terms)
 
     log_delta = _lowest(log_at, max(epsilon / (2.0 * rho), 1e-3))
-    return min(1.0, math.exp(min(0.0, log_delta)) * (1.0 + _SLACK * (1.0 + abs(log_delta))))
+    return min(1.0, max(math.exp(min(0.0, log_delta)) * (1.0 + _SLACK), _TINY))
 
 
 @lru_cache(maxsize=4096)
@@ -164,7 +188,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     # The difference of the logarithms carries an absolute error of a few units of |first|.
     gap = min(0.0, second - first)
     error = 8e-16 * (2.0 + abs(first) + epsilon)
-    return min(1.0, math.exp(first) * (-math.expm1(gap) + error) * (1.0 + _SLACK))
+    return min(1.0, max(math.exp(first) * (-math.expm1(gap) + error) * (1.0 + _SLACK), _TINY))
 
 
 @lru_cache(maxsize=4096)
@@ -199,6 +223,9 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return high
 
 
+_HALF_PI = Fraction(1570796326794897, 10**15)  # rounded up
+
+
 def pure_rho(epsilon: Fraction) -> Fraction:
     """zCDP of an ``epsilon``-DP step: ``epsilon tanh(epsilon/2)``, never above ``epsilon^2/2``.
 
@@ -224,13 +251,17 @@ def pure_mu_squared(epsilon: Fraction) -> Fraction:
     """Square of the Gaussian-DP parameter of an ``epsilon``-DP step.
 
     The trade-off curve of randomised response touches the Gaussian one at its corner, where both
-    errors are ``1/(1 + e^epsilon)``.
+    errors are ``1/(1 + e^epsilon)``. That is at most ``pi/2 epsilon^2``, which it approaches for small
+    epsilon, where the corner itself would be lost in rounding.
     """
     from scipy.special import log_expit, ndtri_exp
 
+    simple = _HALF_PI * epsilon * epsilon
+    if epsilon < Fraction(1, 1000):
+        return simple
     number = rounded_up(epsilon)
     corner = -2.0 * float(ndtri_exp(float(log_expit(-number))))
-    return Fraction((corner * (1.0 + _SLACK)) ** 2)
+    return min(simple, Fraction((corner * (1.0 + _SLACK)) ** 2))
 
 
 def range_mu_squared(width: Fraction) -> Fraction:

@@ -6,7 +6,6 @@ An event says what one release costs; how often it happened is multiplied in one
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -14,14 +13,25 @@ from typing import Any, ClassVar, Self
 from .. import _checks
 from . import conversions
 from .budget import Share
-from .conversions import exact, rounded_down
+from .conversions import exact, root_below, rounded_down
 
 Number = float | Fraction
 _ZERO = Fraction(0)
 
 
+# Sums of many different losses would drag ever longer denominators along; beyond this many bits they are
+# rounded up to a multiple of 2^-_BITS.
+_BITS = 600
+
+
 def _plus(a: Fraction | None, b: Fraction | None) -> Fraction | None:
-    return None if a is None or b is None else a + b
+    return None if a is None or b is None else _tidy(a + b)
+
+
+def _tidy(value: Fraction) -> Fraction:
+    if value.denominator.bit_length() <= _BITS:
+        return value
+    return Fraction(-((-value.numerator << _BITS) // value.denominator), 1 << _BITS)
 
 
 def _larger(a: Fraction | None, b: Fraction | None) -> Fraction | None:
@@ -54,8 +64,8 @@ class Loss:
             _plus(self.mu_squared, other.mu_squared),
             _plus(self.rest_rho, other.rest_rho),
             _plus(self.rest_mu_squared, other.rest_mu_squared),
-            self.delta + other.delta,
-            self.error + other.error,
+            _tidy(self.delta + other.delta),
+            _tidy(self.error + other.error),
         )
 
     def __mul__(self, count: int) -> Loss:
@@ -113,10 +123,9 @@ class Event:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            number = _checks.real(field.name, value, at_least=0.0)
             if not isinstance(value, Fraction):
-                object.__setattr__(self, field.name, _checks.real(field.name, value, at_least=0.0))
-            elif value < 0:
-                raise ValueError(f"{field.name}={value} must be at least 0")
+                object.__setattr__(self, field.name, number)
 
     def loss(self) -> Loss:
         """What one such release costs a person who is in it once."""
@@ -146,14 +155,6 @@ def _ratio(sensitivity: Number, scale: Number) -> Fraction | None:
     if sensitivity == 0:
         return _ZERO
     return None if scale == 0 else exact(sensitivity) / exact(scale)
-
-
-def _largest_root(square: Fraction) -> Fraction:
-    """The largest convenient number whose square is not above ``square``."""
-    number = math.sqrt(square)
-    while exact(number) ** 2 > square:
-        number = math.nextafter(number, 0.0)
-    return exact(number)
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class ExponentialChoice(Event):
             raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
         assert isinstance(share.epsilon, Fraction)
         assert isinstance(share.rho, Fraction)
-        each = max(share.epsilon / count, _largest_root(8 * share.rho / count))
+        each = max(share.epsilon / count, root_below(8 * share.rho / count))
         return cls(rounded_down(each / exact(width)), width)
 
 
@@ -217,9 +218,10 @@ class LaplaceNoise(Event):
 
         By plain epsilon, or by zCDP where that is more (some twenty releases and a delta, or more).
         """
+        _checks.whole("count", count, at_least=1)
         if not isinstance(share.epsilon, Fraction) or not isinstance(share.rho, Fraction):
             return cls(sensitivity, 0.0)
-        each = max(share.epsilon / count, _largest_root(2 * share.rho / count))
+        each = max(share.epsilon / count, root_below(2 * share.rho / count))
         return cls(sensitivity, exact(sensitivity) / each)
 
 
@@ -250,11 +252,12 @@ class GaussianNoise(Event):
     @classmethod
     def within(cls, share: Share, sensitivity: Number, count: int = 1) -> Self:
         """The least noise with which ``count`` releases fit into the Gaussian DP of ``share``."""
+        _checks.whole("count", count, at_least=1)
         if not isinstance(share.mu_squared, Fraction):
             return cls(sensitivity, 0.0)
         if share.mu_squared == 0:
             raise ValueError("Gaussian noise needs delta > 0; give the budget a delta or use Laplace noise")
-        return cls(sensitivity, exact(sensitivity) / _largest_root(share.mu_squared / count))
+        return cls(sensitivity, exact(sensitivity) / root_below(share.mu_squared / count))
 
 
 @dataclass(frozen=True)

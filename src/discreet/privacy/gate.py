@@ -8,7 +8,9 @@ with nothing changed, when the budget would not hold it.
 from __future__ import annotations
 
 import math
+import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,8 +23,8 @@ from . import mechanisms
 from . import randomness as sources
 from .accounting import Account, Ledger, event_loss, fits, limits, smallest_epsilon
 from .budget import Budget
-from .conversions import exact, gdp_mu, rounded_down, zcdp_rho
-from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, Loss, SphericalLaplaceNoise
+from .conversions import exact, gdp_mu, root_below, rounded_down, zcdp_rho
+from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, SphericalLaplaceNoise
 from .randomness import Randomness
 
 if TYPE_CHECKING:
@@ -155,6 +157,8 @@ class Gate:
         self._source = sources.randomness(randomness)
         self._ledger = Ledger()
         self._root: Gate = self
+        self._reproducible = not self._source.secure
+        self._process = os.getpid()
         self._room: list[Any] = [None, None, 0, 1]  # place, event, checked room, how far to check next
         self._lock = threading.RLock()
 
@@ -173,16 +177,16 @@ class Gate:
     def spent(self) -> Account:
         """The account so far, over this gate and all its parts."""
         with self._lock:
-            return Account(self._budget, self._root._ledger.copy(), not self._source.secure)
+            return Account(self._budget, self._root._ledger.copy(), self._root._reproducible)
 
     @property
     def remaining(self) -> Remaining:
-        """What a round may still spend in each currency, as seen from this gate."""
+        """What a round of the people seen through this gate may still spend, in each currency."""
         with self._lock:
-            loss = self._root._ledger.loss
+            loss = self._ledger.loss_seen()
         if not self._budget.private:
             return Remaining(math.inf, math.inf, math.inf, self._budget.delta)
-        limit = limits(self._budget, loss.delta, loss.error)
+        limit = limits(self._budget, loss)
         if limit is None:
             return Remaining(0.0, 0.0, 0.0, 0.0)
         epsilon, rho, mu_squared = [Fraction(0)], [Fraction(0)], [Fraction(0)]
@@ -207,7 +211,7 @@ class Gate:
         return Remaining(
             rounded_down(max(epsilon)),
             rounded_down(max(rho)),
-            math.sqrt(rounded_down(max(mu_squared))),
+            float(root_below(max(mu_squared))),
             limit.delta,
         )
 
@@ -216,9 +220,9 @@ class Gate:
         _checks.whole("count", count, at_least=1)
         with self._lock:
             before = self._root._ledger.loss
-            after = self._loss_with(event, count)
+            after = self._ledger.loss_with(event_loss(event) * count)
             fit = fits(after, self._budget)
-            factor = 1.0 if fit else self._largest(lambda c: self._fits_scaled(event, count, c))
+            factor = 1.0 if fit else self._largest(lambda c: self._fits(event.scaled(c), count))
             return Preview(
                 asked=event,
                 count=count,
@@ -253,6 +257,11 @@ class Gate:
         candidates = _checks.vector("scores", scores)
         if candidates.size == 0:
             raise ValueError("scores is empty; there is nothing to choose from")
+        if isinstance(sensitivity, ScoreChange) and sensitivity.one_directional and not self._one_way:
+            raise ValueError(
+                'one_directional holds when people are added or removed; under neighbours="replace" one goes'
+                " and another comes: use ScoreChange(each)"
+            )
         width = sensitivity.range if isinstance(sensitivity, ScoreChange) else sensitivity
         event = ExponentialChoice(
             _checks.real("rate", rate, at_least=0.0), _checks.real("sensitivity", width, at_least=0.0)
@@ -296,8 +305,10 @@ class Gate:
         Formal guarantee: (sensitivity/sigma)-Gaussian DP, exact on the grid.
         """
         array, scalar = _values(values)
+        if self._budget.private and not self._budget.delta:
+            raise ValueError("Gaussian noise needs delta > 0; give the budget a delta or use laplace()")
         event = GaussianNoise(_amount("sensitivity", sensitivity), _amount("sigma", sigma))
-        root = math.isqrt(_touched(changed, array) - 1) + 1 if array.size else 0
+        root = math.isqrt(_touched(changed, array) - 1) + 1
         grid = _grid(event.sigma, event.sensitivity, Fraction(root))
         self._charge(label, event, 1)
         return _returned(self._on_grid(array, grid, gaussian=True), scalar)
@@ -352,7 +363,7 @@ class Gate:
             child = object.__new__(Gate)
             child._budget, child._source, child._lock = self._budget, self._source, self._lock
             child._root = self._root
-            child._ledger = self._ledger.parts.setdefault(str(name), Ledger())
+            child._ledger = self._ledger.part(str(name))
             return child
 
     # --- saving ----------------------------------------------------------------------------------
@@ -368,6 +379,7 @@ class Gate:
         account = Account.from_json(state["account"])
         gate = cls(account.budget, sources.restored(state["randomness"]))
         gate._ledger = account.ledger
+        gate._reproducible |= account.reproducible  # noise that somebody may know does not become unknown
         return gate
 
     def __reduce__(self) -> NoReturn:
@@ -378,10 +390,23 @@ class Gate:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    @property
+    def _one_way(self) -> bool:
+        return self._budget.neighbours == "add_remove"
+
+    def check_process(self) -> None:
+        """Refuse to go on in a forked child: parent and child would each spend the same budget."""
+        if os.getpid() != self._root._process:
+            raise RuntimeError(
+                "this gate was made in another process, which may go on spending the same budget; make a gate"
+                " with a share of the budget in each process"
+            )
+
     def _charge(self, label: str, event: Event, count: int) -> None:
+        self.check_process()
         with self._lock:
             if not self._known_to_fit(event, count):
-                if not fits(self._loss_with(event, count), self._budget):
+                if not self._fits(event, count):
                     raise BudgetExceeded(self.preview(event, count))
                 self._look_ahead(event, count)
             self._ledger.add(label, event, count)
@@ -401,36 +426,29 @@ class Gate:
         """
         place, known, _, stride = self._root._room
         stride = 2 * stride if place is self._ledger and known == event else 1
-        room = stride if fits(self._loss_with(event, count + stride), self._budget) else 0
+        room = stride if self._fits(event, count + stride) else 0
         self._root._room = [self._ledger, event, room, stride if room else 1]
 
-    def _loss_with(self, event: Event, count: int) -> Loss:
-        """Loss of the whole gate if this part released ``count`` more."""
-        return self._root._ledger.loss_with(self._ledger, event_loss(event) * count)
-
-    def _fits_scaled(self, event: Event, count: int, factor: float) -> bool:
-        return fits(self._loss_with(event.scaled(factor), count), self._budget)
+    def _fits(self, event: Event, count: int) -> bool:
+        """Whether this part could release ``count`` more."""
+        return fits(self._ledger.loss_with(event_loss(event) * count), self._budget)
 
     def _largest_count(self, event: Event, asked: int) -> int:
         """How many of ``event`` fit, at most 2^62."""
-
-        def fit(count: int) -> bool:
-            return fits(self._loss_with(event, count), self._budget)
-
-        if not fit(1):
+        if not self._fits(event, 1):
             return 0
         low, high = 1, max(2, asked)
-        while fit(high):
+        while self._fits(event, high):
             low, high = high, 2 * high
             if high > 1 << 62:
                 return low
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if fit(middle) else (low, middle)
+            low, high = (middle, high) if self._fits(event, middle) else (low, middle)
         return low
 
     @staticmethod
-    def _largest(fit: Any) -> float:
+    def _largest(fit: Callable[[float], bool]) -> float:
         """Largest factor in (0, 1) for which a scaled release fits; 0 if none does."""
         low, high = 0.0, 1.0
         for _ in range(64):
@@ -455,7 +473,10 @@ def _grid(scale: Any, sensitivity: Any, truncation: Fraction) -> mechanisms.Grid
 
 def _values(values: ArrayLike) -> tuple[NDArray[np.float64], bool]:
     scalar = np.ndim(values) == 0
-    return _checks.vector("values", np.atleast_1d(np.asarray(values))), scalar
+    array = _checks.vector("values", np.atleast_1d(np.asarray(values)))
+    if array.size == 0:
+        raise ValueError("values is empty; there is nothing to release")
+    return array, scalar
 
 
 def _returned(values: NDArray[np.float64], scalar: bool) -> Any:
@@ -463,10 +484,11 @@ def _returned(values: NDArray[np.float64], scalar: bool) -> Any:
 
 
 def _amount(name: str, value: float | Fraction) -> float | Fraction:
-    return value if isinstance(value, Fraction) else _checks.real(name, value, at_least=0.0)
+    number = _checks.real(name, value, at_least=0.0)
+    return value if isinstance(value, Fraction) else number
 
 
 def _touched(changed: int | None, values: NDArray[np.float64]) -> int:
-    if changed is None:
-        return max(values.size, 1)
-    return _checks.whole("changed", changed, at_least=1, at_most=max(values.size, 1))
+    return (
+        values.size if changed is None else _checks.whole("changed", changed, at_least=1, at_most=values.size)
+    )

@@ -10,8 +10,9 @@ the sensitivity is paid for by noise that is larger by the same factor.
 ``round(Y)`` is drawn exactly. |Y| is split into cells 2^22 steps wide. A first word picks the cell from
 a table of the distribution function; a second one gives a uniform place in the cell, a sign, and a
 test that keeps the place with probability ``density(place) / density(start of the cell)`` (at least
-.99). Both comparisons are made on truncated numbers; whenever the truncated bits cannot decide, about
-once in 2^30 draws, more bits and more digits are taken until they can (`_settle`).
+.99); a place that is not kept is drawn again in the same cell. Both comparisons are made on truncated
+numbers; whenever the truncated bits cannot decide, about once in 2^30 draws, more bits and more digits
+are taken until they can (`_settle`).
 
 Choice. Weights of the exponential mechanism are computed in floating point with a proven error bound;
 one uniform word picks a candidate. If the word is closer to a border than the bound, the weights are
@@ -161,69 +162,66 @@ def _tails(gaussian: bool, precision: int) -> Iterator[int]:
 
 def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np.int64]:
     """``count`` independent draws of ``round(Y)``, Y of scale 2^32."""
-    from ..kernels.noise import DONE, attempt_noise
+    from ..kernels.noise import REJECTED, UNDECIDED, attempt_noise
 
     cells, guide = noise_table(gaussian)
     out = np.empty(count, dtype=np.int64)
     status = np.empty(count, dtype=np.uint8)
     words = source.words(2 * count)
-    open_places: NDArray[np.int64] | None = None
-    while True:
-        drawn = out if open_places is None else np.empty(open_places.size, dtype=np.int64)
-        marks = status if open_places is None else np.empty(open_places.size, dtype=np.uint8)
-        failed = attempt_noise(words, cells, guide, gaussian, drawn, marks)
-        if failed:
-            for index in np.flatnonzero(marks == 2):
-                settled = _settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
-                if settled is not None:
-                    drawn[index], marks[index] = settled, DONE
-        if open_places is not None:
-            out[open_places] = drawn
-            open_places = open_places[marks != DONE]
-        else:
-            open_places = np.flatnonzero(marks != DONE) if failed else np.empty(0, dtype=np.int64)
-        if open_places.size == 0:
-            return out
-        words = source.words(2 * open_places.size)
+    failed = attempt_noise(words, cells, guide, gaussian, out, status)
+    places, drawn = np.arange(count) if failed else None, out  # where in `out` the attempts belong
+    while failed and places is not None:
+        for index in np.flatnonzero(status == UNDECIDED):
+            drawn[index] = _settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
+        out[places] = drawn
+        again = np.flatnonzero(status == REJECTED)
+        # The cell was right; only the place in it is drawn again. Drawing the cell again as well would favour
+        # cells in which places are rarely rejected.
+        retry = np.empty(2 * again.size, dtype=np.uint64)
+        retry[0::2], retry[1::2] = words[2 * again], source.words(again.size)
+        words, places = retry, places[again]
+        drawn, status = np.empty(again.size, dtype=np.int64), np.empty(again.size, dtype=np.uint8)
+        failed = attempt_noise(words, cells, guide, gaussian, drawn, status)
+        out[places] = drawn
+    return out
 
 
-def _settle(first: int, second: int, source: Randomness, gaussian: bool) -> int | None:
-    """The attempt of the compiled loop, decided with as many bits and digits as it takes.
+def _settle(first: int, second: int, source: Randomness, gaussian: bool) -> int:
+    """The draw of the compiled loop for these words, decided with as many bits and digits as it takes.
 
-    Returns the draw, or None when the place is rejected. It is also the slow twin that the tests hold
-    against the compiled loop.
+    It is also the slow twin that the tests hold against the compiled loop.
     """
     import mpmath
 
     def more() -> int:
         return int(source.words(1)[0])
 
-    cell_word = _LazyBits(first, 64, more)
-    cell = 0
-    low, half = second & ((1 << CELL_BITS) - 1), (second >> CELL_BITS) & 1
-    negative = (second >> (CELL_BITS + 1)) & 1
     with mpmath.workprec(256):
         width = mpmath.mpf(2) ** (CELL_BITS - STEPS_BITS)
-        guess = int(np.searchsorted(noise_table(gaussian)[0], np.uint64(first), side="left"))
-        cell = max(0, guess - 1)
-        while not cell_word.below(lambda c=cell: 1 - _tail(gaussian, (c + 1) * width)):  # type: ignore[misc]
+        word = _LazyBits(first, 64, more)
+        cell = max(0, int(np.searchsorted(noise_table(gaussian)[0], np.uint64(first), side="left")) - 1)
+        while not word.below(lambda c=cell: 1 - _tail(gaussian, (c + 1) * width)):  # type: ignore[misc]
             cell += 1
-        test = _LazyBits(second >> (64 - _TEST_BITS), _TEST_BITS, more)
-        place = _LazyBits(2 * low + half, CELL_BITS + 1, more)
+
+        def keep(place: Any) -> Any:
+            rise = place * width
+            return mpmath.exp(-(cell * width * rise + rise * rise / 2 if gaussian else rise))
+
         while True:
-            start, end = place.interval()
-
-            def keep(x: Any) -> Any:
-                rise = x * width
-                return mpmath.exp(-(cell * width * rise + rise * rise / 2 if gaussian else rise))
-
-            if test.surely_below(keep(end)):
-                size = (cell << CELL_BITS) + low + half
-                return -size if negative else size
-            if test.surely_above(keep(start)):
-                return None
-            test.extend()
-            place.extend()
+            low, half = second & ((1 << CELL_BITS) - 1), (second >> CELL_BITS) & 1
+            negative = (second >> (CELL_BITS + 1)) & 1
+            test = _LazyBits(second >> (64 - _TEST_BITS), _TEST_BITS, more)
+            place = _LazyBits(2 * low + half, CELL_BITS + 1, more)
+            while True:
+                start, end = place.interval()
+                if test.surely_below(keep(end)):
+                    size = (cell << CELL_BITS) + low + half
+                    return -size if negative else size
+                if test.surely_above(keep(start)):
+                    break
+                test.extend()
+                place.extend()
+            second = more()
 
 
 class _LazyBits:
@@ -294,10 +292,12 @@ def exponential_choice(source: Randomness, scores: NDArray[np.float64], rate: fl
     product and the truncated word. ``(24 n + 64) u W`` covers the sum of both.
     """
     top = scores.max()
+    word = int(source.words(1)[0])
+    if not math.isfinite(float(top) - float(scores.min())):
+        return _exact_choice(source, scores, rate, word)
     weights = np.exp(rate * (scores - top))
     borders = np.cumsum(weights)
     total = borders[-1]
-    word = int(source.words(1)[0])
     target = word * 2.0**-64 * total
     margin = (24 * scores.size + 64) * 2.0**-53 * total
     index = int(np.searchsorted(borders, target, side="right"))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -28,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import _checks
 from .._state import read_state, write_state
 from . import mechanisms
-from .budget import Budget
+from .budget import Budget, Share
 from .conversions import exact
 from .events import Event, GaussianNoise, LaplaceNoise, Number, SphericalLaplaceNoise
 from .factorizations import Factorization, buffered, square_root
@@ -59,19 +60,26 @@ class Inputs:
     people: int = 1
 
     def __post_init__(self) -> None:
-        _checks.whole("dimension", self.dimension, at_least=1)
+        plain: dict[str, Any] = {
+            "dimension": _checks.whole("dimension", self.dimension, at_least=1),
+            "people": _checks.whole("people", self.people, at_least=1),
+        }
         if self.norm_bound is None and self.box is None:
             raise ValueError("say how large a vector can be: norm_bound=..., or box=(low, high)")
         if self.norm_bound is not None:
-            _checks.real("norm_bound", self.norm_bound, above=0.0)
+            plain["norm_bound"] = _checks.real("norm_bound", self.norm_bound, above=0.0)
         if self.box is not None:
             low = _checks.real("box[0]", self.box[0], at_most=0.0)
             high = _checks.real("box[1]", self.box[1], at_least=0.0)
             if low == high:
                 raise ValueError("box=(0, 0) leaves nothing to sum; give low <= 0 <= high with low < high")
+            plain["box"] = (low, high)
         if self.nonzeros is not None:
-            _checks.whole("nonzeros", self.nonzeros, at_least=1, at_most=self.dimension)
-        _checks.whole("people", self.people, at_least=1)
+            plain["nonzeros"] = _checks.whole(
+                "nonzeros", self.nonzeros, at_least=1, at_most=plain["dimension"]
+            )
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     @property
     def largest(self) -> float:
@@ -104,10 +112,9 @@ class Inputs:
             bounds.append(self.norm_bound * ((math.sqrt(2.0) if right_angle else 2.0) if replaced else 1.0))
         if self.box is not None:
             width, size = self.box[1] - self.box[0], max(-self.box[0], self.box[1])
-            both = min(d * width**p, m * max(width**p, 2 * size**p))
-            powers = both if replaced else m * size**p
-            bounds.append(powers ** (1 / p))
-        return math.nextafter(min(bounds), math.inf) if replaced or p == 2 else min(bounds)
+            met = max(width, size * 2.0 ** (1 / p)) * m ** (1 / p)
+            bounds.append(min(width * d ** (1 / p), met) if replaced else size * m ** (1 / p))
+        return min(bounds) * (1.0 + 2.0**-50)
 
     def checked(self, values: ArrayLike, *, clip: bool) -> NDArray[np.float64]:
         """The vector as a float array if it keeps every promise; made to keep them if ``clip``."""
@@ -129,7 +136,7 @@ class Inputs:
                     )
                 vector = np.clip(vector, low, high)
         if self.norm_bound is not None:
-            length = float(np.linalg.norm(vector, self.norm))
+            length = _length(vector, self.norm)
             longest = self.norm_bound * self.people
             if length > longest:
                 if not clip and length > longest * (1 + 1e-12):
@@ -141,12 +148,20 @@ class Inputs:
         return vector
 
 
+def _length(vector: NDArray[np.float64], norm: int) -> float:
+    """The norm, also where squares would leave the range of floats."""
+    largest = float(np.abs(vector).max())
+    if largest == 0.0:
+        return 0.0
+    return largest * float(np.linalg.norm(vector / largest, norm))
+
+
 class RunningSum(ABC):
     """Common ground: the promise about inputs, the charge at the gate, counting, saving.
 
     The whole sum is charged when it is made, for every round it may take, so that adding never fails
-    for lack of budget. ``share`` is the part of the budget it may use. ``budget`` may be a gate that
-    other releases go through as well.
+    for lack of budget. ``share`` is the part of the whole budget it may use; by default all that is left
+    at the gate. ``budget`` may be a gate that other releases go through as well. Threads may share a sum.
     """
 
     _noises: ClassVar[tuple[str, ...]]
@@ -162,7 +177,7 @@ class RunningSum(ABC):
         nonzeros: int | None = None,
         people: int = 1,
         noise: str = "gaussian",
-        share: Fraction | float = 1,
+        share: Fraction | float | None = None,
         clip: bool = False,
         seed: Randomness | int | None = None,
         label: str = "running sum",
@@ -175,10 +190,11 @@ class RunningSum(ABC):
         self.inputs = Inputs(dimension, 1 if noise == "laplace" else 2, norm_bound, box, nonzeros, people)
         self.noise, self.clip, self.label = noise, bool(clip), label
         self._gate = gate
-        self._event, releases = self._calibrated(share)
+        self._event, releases = self._calibrated(self._part(share))
         self._grid = self._grid_for(self._event)
-        gate._charge(f"{label} ({self._name})", self._event, releases)
+        gate.reserve(self._event, releases, label=f"{label} ({self._name})")
         self._taken = 0
+        self._lock, self._interrupted = threading.Lock(), False
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -197,12 +213,18 @@ class RunningSum(ABC):
 
     def add(self, vector: ArrayLike) -> NDArray[np.float64]:
         """Add one round's vector and return the private sum of all so far."""
-        if self._taken >= self.rounds:
-            raise RuntimeError(f"the sum was made for rounds={self.rounds} and has taken them all")
-        checked = self.inputs.checked(vector, clip=self.clip)
-        answer = self._add(checked)
-        self._taken += 1
-        return answer
+        self._gate.check_process()
+        with self._lock:
+            if self._interrupted:
+                raise RuntimeError("an addition was interrupted half-way; go on from the last saved state")
+            if self._taken >= self.rounds:
+                raise RuntimeError(f"the sum was made for rounds={self.rounds} and has taken them all")
+            checked = self.inputs.checked(vector, clip=self.clip)
+            self._interrupted = True
+            answer = self._add(checked)
+            self._taken += 1
+            self._interrupted = False
+            return answer
 
     def noise_std(self, step: int) -> float:
         """Standard deviation of every coordinate's error after ``step`` vectors."""
@@ -240,6 +262,7 @@ class RunningSum(ABC):
         total.clip, total.label = settings["clip"], settings["label"]
         total._gate, total._taken = gate, settings["taken"]
         total._event = Event.from_json(settings["event"])
+        total._lock, total._interrupted = threading.Lock(), False
         total._restore(settings, arrays)
         total._grid = total._grid_for(total._event)
         return total
@@ -249,6 +272,11 @@ class RunningSum(ABC):
 
         The file holds true sums of private data; only its owner may read it.
         """
+        if len(self._gate.spent.ledger.counts) + len(self._gate.spent.ledger.parts) > 1:
+            raise ValueError(
+                "other releases went through this sum's gate; save the gate's state() and the sum's state()"
+                " together, or the gate would come back once for each of them"
+            )
         settings, arrays = self.state()
         header = {"class": type(self).__name__, "settings": settings, "gate": self._gate.state()}
         write_state(path, header, arrays)
@@ -289,8 +317,23 @@ class RunningSum(ABC):
     @abstractmethod
     def _name(self) -> str: ...
 
+    def _part(self, share: Fraction | float | None) -> Share:
+        """The share of the budget that was asked for, or what is left of it in the noise's currency."""
+        budget = self._gate.budget
+        if share is not None or not budget.private:
+            return budget.share(1 if share is None else share)
+        left = self._gate.remaining
+        if self.noise == "gaussian":
+            fraction = exact(left.mu) ** 2 / exact(budget.mu) ** 2 if budget.mu else Fraction(1)
+        else:
+            assert isinstance(budget.epsilon_per_round, Fraction)
+            fraction = exact(left.epsilon) / budget.epsilon_per_round
+        if fraction < Fraction(1, 10**6):  # what is left is rounding
+            raise ValueError(f"nothing is left at the gate for a running sum with {self.noise} noise")
+        return budget.share(min(fraction, Fraction(1)))
+
     @abstractmethod
-    def _calibrated(self, share: Fraction | float) -> tuple[Event, int]:
+    def _calibrated(self, part: Share) -> tuple[Event, int]:
         """One release's event and how many of them one person's vector enters."""
 
     @abstractmethod
@@ -367,8 +410,7 @@ class TreeSum(RunningSum):
     def _name(self) -> str:
         return f"tree of {self.levels} levels"
 
-    def _calibrated(self, share: Fraction | float) -> tuple[Event, int]:
-        part = self._gate.budget.share(share)
+    def _calibrated(self, part: Share) -> tuple[Event, int]:
         kind: dict[str, type[GaussianNoise] | type[LaplaceNoise]] = {
             "gaussian": GaussianNoise,
             "laplace": LaplaceNoise,
@@ -382,6 +424,8 @@ class TreeSum(RunningSum):
         scale = event.sigma if isinstance(event, GaussianNoise) else event.scale
         if not scale:
             return None
+        if self.noise == "spherical" and self.inputs.people > 1:
+            raise ValueError('noise="spherical" sums one person\'s vector at a time; leave people=1')
         if self.noise == "spherical":  # only the sums are on the grid, and they can be as fine as they like
             return mechanisms.Grid.at_least(exact(self.inputs.largest) / (1 << 32))
         truncation = _norm_slack(event.sensitivity, scale)
@@ -509,8 +553,7 @@ class FactorizedSum(RunningSum):
     def _name(self) -> str:
         return f"{self.method} factorisation"
 
-    def _calibrated(self, share: Fraction | float) -> tuple[Event, int]:
-        part = self._gate.budget.share(share)
+    def _calibrated(self, part: Share) -> tuple[Event, int]:
         moves = self.inputs.difference(self._gate.budget.neighbours) * self.factorization.column_norm
         return GaussianNoise.within(part, moves), 1
 
@@ -540,9 +583,10 @@ class FactorizedSum(RunningSum):
             self._prefix += vector
             return self._prefix.copy()
         decays, weights = self._decays, self.factorization.weights
+        noise = self._noise_steps()
         filtered = np.empty(self.dimension)
         encode(self._encoder, decays, weights, vector, filtered)
-        released = self._grid.values(self._grid.truncate(filtered) + self._noise_steps())
+        released = self._grid.values(self._grid.truncate(filtered) + noise)
         decode(self._decoder, decays, weights, released, self._prefix, filtered)
         return self._prefix.copy()
 
@@ -553,10 +597,16 @@ class FactorizedSum(RunningSum):
         return {"method": self.method}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"encoder": self._encoder, "decoder": self._decoder, "prefix": self._prefix}
+        return {
+            "decays": self.factorization.decays,
+            "weights": self.factorization.weights,
+            "encoder": self._encoder,
+            "decoder": self._decoder,
+            "prefix": self._prefix,
+        }
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self.method = settings["method"]
-        self.factorization = self._factorization(self.rounds)
+        self.factorization = Factorization(arrays["decays"], arrays["weights"], self.rounds, self.method)
         self._encoder, self._decoder = arrays["encoder"].copy(), arrays["decoder"].copy()
         self._prefix = arrays["prefix"].copy()
