@@ -1,0 +1,238 @@
+"""Choose items whose costs fit into a budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._checks import real, vector
+from .constraint import POLYTOPE_TOLERANCE, Constraint, generator, log_weights
+from .items import item_set
+from .nearest_point import nearest_point
+from .results import Decomposition, ProjectedPoint, decomposition, projected
+from .rounding import settle_knapsack
+from .thresholds import last_at_most
+
+Items = NDArray[np.intp]
+Vector = NDArray[np.float64]
+
+# Costs are summed in floating point: 0.1 + 0.2 must fit into 0.3.
+_RELATIVE_SLACK = 1e-12
+_MOST_NEWTON_STEPS = 200
+
+
+class Knapsack(Constraint):
+    """Sets whose costs sum to at most ``capacity`` (up to a relative 1e-12 for rounding).
+
+    ``costs`` are zero or more. The polytope is {0 <= x <= 1 : <costs, x> <= capacity}, with x[i] = 0 for an
+    item that costs more than the whole capacity, since no feasible set holds it. Unlike a matroid's, it has
+    fractional vertices, and the best set can be worth little more than half of the best point: with two
+    items of cost 0.6, capacity 1 and f = |S|, the point (1, 2/3) has F = 5/3 and no set has more than 1. No
+    rounding closes that gap, so guarantees for the fractional point carry over to sets only up to the loss
+    that ``round`` states.
+
+    >>> bag = Knapsack([0.6, 0.6, 0.2], capacity=1.0)
+    >>> bag.rank, bag.contains([0, 2]), bag.contains([0, 1])
+    (2, True, False)
+    >>> bag.maximize([3.0, 2.0, 2.0]).round(3).tolist()
+    [1.0, 0.333, 1.0]
+    """
+
+    def __init__(self, costs: ArrayLike, capacity: float) -> None:
+        self.costs = vector("costs", costs)
+        if self.costs.size == 0:
+            raise ValueError("costs is empty, so the ground set is empty; give at least one cost")
+        if self.costs.min() < 0.0:
+            where = int(np.argmin(self.costs))
+            raise ValueError(f"costs[{where}]={self.costs[where]} is negative; costs must be zero or more")
+        self.capacity = real("capacity", capacity, at_least=0.0)
+        self._limit = self.capacity * (1.0 + _RELATIVE_SLACK)
+        self._affordable = self.costs <= self._limit
+        if not self._affordable.any():
+            raise ValueError(
+                f"no item can be chosen: the least cost {self.costs.min()} exceeds capacity={self.capacity}"
+            )
+        self._upper = self._affordable.astype(np.float64)
+
+    def __repr__(self) -> str:
+        return f"Knapsack({self.costs.size} items, capacity={self.capacity:g})"
+
+    @property
+    def n_items(self) -> int | None:
+        """The size of the ground set."""
+        return int(self.costs.size)
+
+    @property
+    def rank(self) -> int:
+        """How many of the cheapest items fit together: the size of the largest feasible set."""
+        return int(np.searchsorted(np.cumsum(np.sort(self.costs)), self._limit, side="right"))
+
+    def contains(self, S: Iterable[int]) -> bool:
+        """Whether the costs of S sum to at most the capacity."""
+        return math.fsum(self.costs[item_set("S", S, self.n_items)]) <= self._limit
+
+    def addable(self, S: Iterable[int]) -> NDArray[np.bool_]:
+        """A mask over all items: True where the item is outside S and still fits."""
+        items = item_set("S", S, self.n_items)
+        spent = math.fsum(self.costs[items])
+        if spent > self._limit:
+            raise ValueError(
+                f"S costs {spent}, more than capacity={self.capacity}; give a set that contains() accepts"
+            )
+        mask = self.costs + spent <= self._limit
+        mask[items] = False
+        return mask
+
+    def maximize(self, w: ArrayLike) -> Vector:
+        """A vertex with the largest <w, x>: items by value per cost, the last one as far as it fits.
+
+        Items with weight 0 or less are never taken; ties go to the smaller item. At most one entry is
+        fractional.
+        """
+        weights = vector("w", w, length=self.n_items)
+        useful = np.flatnonzero(self._affordable & (weights > 0.0))
+        with np.errstate(divide="ignore", over="ignore"):
+            density = weights[useful] / self.costs[useful]
+        order = useful[np.argsort(-density, kind="stable")]
+        x = np.zeros(weights.size)
+        before = np.cumsum(self.costs[order]) - self.costs[order]
+        paid = self.costs[order] > 0.0
+        share = np.ones(order.size)
+        share[paid] = np.clip((self.capacity - before[paid]) / self.costs[order][paid], 0.0, 1.0)
+        # A remainder that is only rounding of the running sum is none.
+        share[share < _RELATIVE_SLACK] = 0.0
+        share[share > 1.0 - _RELATIVE_SLACK] = 1.0
+        x[order] = share
+        return x
+
+    def project_euclidean(self, x: ArrayLike) -> ProjectedPoint:
+        """The point of the polytope nearest to ``x``: clip(x - t costs, 0, 1), t in closed form."""
+        z = vector("x", x, length=self.n_items)
+
+        def at(price: float) -> Vector:
+            return np.clip(z - price * self.costs, 0.0, self._upper)
+
+        point = at(0.0)
+        if float(self.costs @ point) <= self.capacity:
+            return projected(point)
+        open_items = self._affordable & (self.costs > 0.0)
+        cost, start = self.costs[open_items], z[open_items]
+        bends = np.unique(np.concatenate([[0.0], (start - 1.0) / cost, start / cost]))
+        bends = bends[bends >= 0.0]
+        # Spending falls with the price; the last bend where it is still above the capacity starts the right
+        # piece.
+        left = last_at_most(bends, lambda price: -float(self.costs @ at(price)), -self.capacity)
+        price = float(bends[left])
+        inside = 0.5 * (price + float(bends[min(left + 1, bends.size - 1)]))
+        moving = (start - inside * cost > 0.0) & (start - inside * cost < 1.0)
+        slope = float(cost[moving] @ cost[moving])
+        if slope > 0.0:
+            # The second pass only removes the rounding of the first.
+            for _ in range(2):
+                price += (float(self.costs @ at(price)) - self.capacity) / slope
+        return projected(at(price))
+
+    def project_entropy(self, w: ArrayLike, *, log: bool = False) -> ProjectedPoint:
+        """The point of the polytope with the least sum of x ln(x/w) - x + w: min(1, w exp(-t costs)).
+
+        ``w`` is positive, or its logarithm with ``log=True``. The price is found by Newton's method on the
+        logarithm of the spending, which is convex and falls, so that the steps approach it from one side.
+        ``gap`` bounds the distance of the divergence from its minimum.
+        """
+        logs = log_weights(w, log=log, length=self.n_items)
+
+        def log_point(price: float) -> Vector:
+            return np.where(self._affordable, np.minimum(0.0, logs - price * self.costs), -np.inf)
+
+        def spending(price: float) -> float:
+            return float(self.costs @ np.exp(log_point(price)))
+
+        price, steps = 0.0, 0
+        if spending(0.0) > self.capacity:
+            price, steps = self._entropic_price(logs, spending)
+        log_x = log_point(price)
+        x = np.exp(log_x)
+        gradient = np.where(self._affordable, log_x - logs, 0.0)
+        gap = float(gradient @ x) + float(-gradient @ self.maximize(-gradient))
+        return projected(x, abs(gap), steps)
+
+    def _entropic_price(self, logs: Vector, spending: Callable[[float], float]) -> tuple[float, int]:
+        """The price at which min(1, w exp(-price costs)) spends the capacity, and Newton's steps to it."""
+        paid = self._affordable & (self.costs > 0.0)
+        cost, log_w = self.costs[paid], logs[paid]
+        # Item i leaves 1 at the price log_w / cost: between two such prices the spending is a sum of
+        # exponentials.
+        leaves = np.maximum(0.0, log_w / cost)
+        bends = np.unique(np.append(leaves, 0.0))
+        left = last_at_most(bends, lambda price: -spending(price), -self.capacity)
+        price = float(bends[left])
+        end = float(bends[left + 1]) if left + 1 < bends.size else np.inf
+        full = leaves > price
+        remaining = self.capacity - float(cost[full].sum())
+        if remaining <= 0.0 or full.all():
+            return end, 0
+        cost, log_spend = cost[~full], log_w[~full] + np.log(cost[~full])
+        steps = 0
+        while steps < _MOST_NEWTON_STEPS:
+            steps += 1
+            terms = log_spend - price * cost
+            top = float(terms.max())
+            shares = np.exp(terms - top)
+            excess = top + math.log(float(shares.sum())) - math.log(remaining)
+            move = excess * float(shares.sum()) / float(shares @ cost)
+            if price + move <= price:
+                break
+            price = min(price + move, end)
+        return price, steps
+
+    def in_polytope(self, x: ArrayLike, tol: float = POLYTOPE_TOLERANCE) -> bool:
+        """Whether entries lie in [0, 1] (0 if above the capacity) and the costs fit, each up to ``tol``.
+
+        The tolerance on the costs is relative to the capacity where that is above 1.
+        """
+        point = vector("x", x, length=self.n_items)
+        slack = real("tol", tol, at_least=0.0)
+        if (point < -slack).any() or (point > self._upper + slack).any():
+            return False
+        return float(self.costs @ point) <= self._limit + slack * max(1.0, self.capacity)
+
+    def decompose(self, x: ArrayLike) -> Decomposition:
+        """Feasible sets whose convex combination lies below ``x``, and what is missing in ``residual``.
+
+        ``x`` is written as a combination of vertices of the polytope, each of which has at most one
+        fractional item; that item is dropped. ``residual`` (zero or more up to rounding) is the weight of
+        the dropped fractions.
+        """
+        point = self._point(x)
+        inside = self._scaled(point)
+        near = nearest_point(inside, lambda cost: self.maximize(-cost))
+        return decomposition(point, [np.flatnonzero(v >= 1.0) for v in near.vertices], near.shares)
+
+    def _scaled(self, point: Vector) -> Vector:
+        """The point with a tolerated excess of its costs taken off, and 0 for items above the capacity."""
+        point = np.minimum(point, self._upper)
+        spent = float(self.costs @ point)
+        return point * (self.capacity / spent) if spent > self.capacity else point
+
+    def round(self, x: ArrayLike, rng: np.random.Generator) -> Items:
+        """A random feasible set, by pairwise rounding along e_i / c_i - e_j / c_j.
+
+        Every pair step keeps <costs, x> and the expectation of x, and F (the multilinear extension of a
+        submodular f) is convex along it, so that before the last step E F(point) >= F(x). At most one item
+        j is then fractional. If it fits it is taken with its probability; if not, it is dropped, which
+        loses at most x_j f({j}). Hence for monotone submodular f with f(empty) = 0: E f(set) >= F(x) - max
+        over items of f({j}), and item i is chosen with probability at most x[i]. The loss is real: the best
+        set can be worth little more than half of F (see the class). It is small when every single item is.
+        """
+        point = self._scaled(self._point(x))
+        generator(rng)
+        settle_knapsack(point, self.costs, rng)
+        coins = rng.random(point.size)
+        chosen = np.flatnonzero((point >= 1.0) | ((self.costs == 0.0) & (coins < point)))
+        last = np.flatnonzero((point > 0.0) & (point < 1.0) & (self.costs > 0.0))
+        if last.size and coins[last[0]] < point[last[0]] and self.contains(np.append(chosen, last[0])):
+            chosen = np.sort(np.append(chosen, last[0]))
+        return chosen

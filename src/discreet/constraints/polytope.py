@@ -1,0 +1,150 @@
+"""Polytope operations for any matroid, from its greedy algorithm alone.
+
+The independence polytope is {x >= 0 : x(A) <= rank(A) for every set A}; its vertices are the independent
+sets. The base polytope is the face where all of x sums to the rank. The greedy algorithm minimises linear
+functions over both, which is all that the nearest-point method asks for; entropic projections are split
+into pieces that are solved in closed form, with the nearest-point method finding where to split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .nearest_point import NearestPoint, nearest_point
+from .thresholds import scale_to_total
+
+Vector = NDArray[np.float64]
+Items = NDArray[np.intp]
+Greedy = Callable[[Items], Items]
+Addable = Callable[[Items], NDArray[np.bool_]]
+
+# A rank constraint that is violated by less than this counts as kept.
+_VIOLATION = 1e-11
+
+
+def greedy_vertex(greedy: Greedy, w: Vector, *, base: bool) -> Vector:
+    """The indicator of the heaviest independent set (or base); ties go to the smaller item."""
+    order = np.argsort(-w, kind="stable")
+    if not base:
+        order = order[w[order] > 0.0]
+    x = np.zeros(w.size)
+    x[greedy(order)] = 1.0
+    return x
+
+
+def nearest_in_polytope(greedy: Greedy, z: Vector, *, base: bool) -> NearestPoint:
+    """The Euclidean projection onto the independence polytope or the base polytope."""
+    return nearest_point(z, lambda cost: greedy_vertex(greedy, -cost, base=base))
+
+
+def euclidean(greedy: Greedy, z: Vector, *, base: bool) -> tuple[Vector, float, int]:
+    """Projection, duality gap at the vector as given, iterations."""
+    found = nearest_in_polytope(greedy, _close_gaps(z, base=base), base=base)
+    gradient = found.x - z
+    best = greedy_vertex(greedy, -gradient, base=base)
+    return found.x, max(0.0, float(gradient @ (found.x - best))), found.iterations
+
+
+def _close_gaps(z: Vector, *, base: bool) -> Vector:
+    """A vector with the same projection and without large numbers, which would cost precision.
+
+    Coordinates of the projection lie in [0, 1]. If two neighbours in sorted order are more than 1 apart,
+    everything above is served before everything below, however far apart they are. Without ``base``, 0
+    counts as a neighbour (items at or below it get nothing).
+    """
+    anchored = np.append(z if base else np.maximum(z, 0.0), 0.0)
+    order = np.argsort(anchored, kind="stable")
+    steps = np.minimum(np.diff(anchored[order]), 2.0)
+    closed = np.empty_like(anchored)
+    closed[order] = np.concatenate([[0.0], np.cumsum(steps)])
+    compressed: Vector = closed[:-1] - closed[-1]
+    return compressed
+
+
+def entropic(greedy: Greedy, addable: Addable, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
+    """Least sum of x ln(x/w) - x + w over the polytope; answers the point, its duality gap, iterations.
+
+    Decomposition (Groenevelt 1991): solve the problem with only the box and the total rank. If some set A
+    of items then gets more than its rank, the set where the excess x(A) - rank(A) is largest is tight in
+    the solution, and the problem falls apart into one inside A and one outside of it (with A contracted).
+    Without ``base``, the first solution is min(1, w), which is left as it is outside the tight set.
+    """
+    splitter = _EntropicSplit(greedy, addable, log_w)
+    # An item that is dependent by itself is 0 at every point of the polytope.
+    loops = ~addable(np.zeros(0, dtype=np.intp))
+    items = np.flatnonzero(~loops)
+    if base:
+        splitter.solve(items, np.zeros(0, dtype=np.intp))
+    else:
+        splitter.log_factor[items] = np.minimum(0.0, -log_w[items])
+        tight = splitter.most_violated(items, np.zeros(0, dtype=np.intp))
+        splitter.solve(tight, np.zeros(0, dtype=np.intp))
+    x = np.zeros_like(log_w)
+    x[items] = np.exp(log_w[items] + splitter.log_factor[items])
+    gradient = np.where(loops, 0.0, splitter.log_factor)
+    best = greedy_vertex(greedy, -gradient, base=base)
+    # A violation within tolerance can make the difference negative; its size bounds the error either way.
+    return x, abs(float(gradient @ (x - best))), splitter.iterations
+
+
+class _EntropicSplit:
+    def __init__(self, greedy: Greedy, addable: Addable, log_w: Vector) -> None:
+        self.greedy = greedy
+        self.addable = addable
+        self.log_w = log_w
+        self.log_factor = np.zeros_like(log_w)
+        self.iterations = 0
+
+    def solve(self, items: Items, below: Items) -> None:
+        """Fill ``log_factor`` on ``items``, with the independent set ``below`` contracted."""
+        pending = [(items, below)]
+        while pending:
+            items, below = pending.pop()
+            if items.size == 0:
+                continue
+            rank = self._chosen(items, below).sum()
+            caps = -self.log_w[items]
+            self.log_factor[items] = (
+                scale_to_total(self.log_w[items], caps, float(rank)) if rank < items.size else caps
+            )
+            tight = self.most_violated(items, below)
+            if tight.size in (0, items.size):
+                continue
+            rest = np.setdiff1d(items, tight, assume_unique=True)
+            spanning = tight[self._chosen(tight, below)]
+            pending.append((tight, below))
+            pending.append((rest, np.concatenate([below, spanning])))
+
+    def most_violated(self, items: Items, below: Items) -> Items:
+        """The set among ``items`` whose current sum exceeds its rank the most; empty if none does.
+
+        Minimising rank(A) - x(A) is a nearest-point problem: sort the items by how far the base nearest to
+        x falls short of x; a minimiser is among the prefixes, whose ranks one greedy pass tells.
+        """
+        x = np.exp(self.log_w[items] + self.log_factor[items])
+
+        def cheapest(cost: Vector) -> Vector:
+            order = np.argsort(cost, kind="stable")
+            vertex = np.zeros(items.size)
+            vertex[order] = self._chosen(items[order], below)
+            return vertex
+
+        found = nearest_point(x, cheapest)
+        self.iterations += found.iterations
+        order = np.argsort(found.x - x, kind="stable")
+        slack: Vector = np.cumsum(self._chosen(items[order], below) - x[order])
+        if slack.min() >= -_VIOLATION:
+            return items[:0]
+        # Of several such sets the largest, with all it spans: items whose x is next to nothing belong with
+        # those that crowd them out, or they would be left with nothing at all.
+        violated = items[order[: np.flatnonzero(slack <= slack.min() + 0.1 * _VIOLATION)[-1] + 1]]
+        free = self.addable(self.greedy(np.concatenate([below, violated])))
+        return items[~free[items]]
+
+    def _chosen(self, order: Items, below: Items) -> NDArray[np.bool_]:
+        """Which items of ``order`` greedy takes after all of ``below``."""
+        taken = self.greedy(np.concatenate([below, order]))
+        return np.isin(order, taken, assume_unique=True)

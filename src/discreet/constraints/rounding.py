@@ -1,0 +1,154 @@
+"""From a point of the polytope to a set, without ever asking what the set is worth.
+
+Rounding that queries a private objective is a release; none of the procedures here takes an objective, so
+each is post-processing of the point it rounds. Each moves the point at random, keeps its expectation, and
+only ever moves along directions with at most one positive and one negative entry. The multilinear extension
+F of a submodular function f is convex along those, so E F never falls: E f(rounded set) >= F(x) wherever
+nothing is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Items = NDArray[np.intp]
+
+
+def settle_groups(x: Vector, group: Items, rng: np.random.Generator) -> None:
+    """Pivotal rounding in place: leave at most one fractional entry in each group (group -1 is left alone).
+
+    Fractional entries of a group meet in pairs; a pair (a, b) with a+b <= 1 becomes (a+b, 0) or (0, a+b),
+    one with a+b > 1 becomes (1, a+b-1) or (a+b-1, 1), with the probabilities that keep both expectations.
+    Pairs are independent of each other, so all pairs of one sweep are drawn together, and every sweep
+    settles one of each. Sums of groups are kept, and entries end up negatively correlated (Deville and
+    Tille 1998; Srinivasan 2001).
+    """
+    open_items = np.flatnonzero((x > 0.0) & (x < 1.0) & (group >= 0))
+    open_items = open_items[np.argsort(group[open_items], kind="stable")]
+    while True:
+        first, second = _pairs(open_items, group)
+        if first.size == 0:
+            return
+        a, b = x[first], x[second]
+        total = a + b
+        heavy = total > 1.0
+        high = np.where(heavy, 1.0, total)
+        low = np.where(heavy, total - 1.0, 0.0)
+        to_first = np.where(heavy, (1.0 - b) / np.where(heavy, 2.0 - total, 1.0), a / total)
+        first_high = rng.random(first.size) < to_first
+        x[first] = np.where(first_high, high, low)
+        x[second] = np.where(first_high, low, high)
+        open_items = open_items[(x[open_items] > 0.0) & (x[open_items] < 1.0)]
+
+
+def _pairs(items: Items, group: Items) -> tuple[Items, Items]:
+    """Neighbours in the list that share a group: 1st with 2nd, 3rd with 4th, ... of each group."""
+    of = group[items]
+    place = np.arange(items.size) - np.searchsorted(of, of)
+    first = np.flatnonzero((place[:-1] % 2 == 0) & (of[:-1] == of[1:]))
+    return items[first], items[first + 1]
+
+
+def settle_knapsack(x: Vector, costs: Vector, rng: np.random.Generator) -> None:
+    """Pairwise rounding in place: keep <costs, x>, leave at most one fractional entry of positive cost.
+
+    A pair (i, j) moves along e_i / c_i - e_j / c_j, up or down until one of the two is 0 or 1, with the
+    probabilities that keep both expectations.
+    """
+    open_items = np.flatnonzero((x > 0.0) & (x < 1.0) & (costs > 0.0))
+    while open_items.size > 1:
+        even = open_items.size - open_items.size % 2
+        first, second = open_items[:even:2], open_items[1:even:2]
+        a, b = x[first] * costs[first], x[second] * costs[second]
+        # In units of cost: how far the first can rise, and how far it can fall.
+        rise = np.minimum(costs[first] - a, b)
+        fall = np.minimum(a, costs[second] - b)
+        up = rng.random(first.size) * (rise + fall) < fall
+        move = np.where(up, rise, -fall)
+        x[first], x[second] = (a + move) / costs[first], (b - move) / costs[second]
+        # The entry that met its bound is set to it exactly, so that no pair stays fractional through
+        # rounding.
+        x[first[up & (rise < b)]] = 1.0
+        x[second[up & (rise >= b)]] = 0.0
+        x[first[~up & (fall >= a)]] = 0.0
+        x[second[~up & (fall < a)]] = 1.0
+        np.clip(x, 0.0, 1.0, out=x)
+        open_items = open_items[(x[open_items] > 0.0) & (x[open_items] < 1.0)]
+
+
+class Exchanges(Protocol):
+    """What swap rounding asks of a matroid."""
+
+    def _fits(self, items: Items) -> bool: ...
+
+    def _circuit(self, items: Items, item: int) -> Items: ...
+
+
+def swap_round(
+    matroid: Exchanges, sets: Sequence[Items], weights: Vector, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Merge the independent sets of a decomposition into one, by random exchanges.
+
+    Randomised swap rounding (Chekuri, Vondrak and Zenklusen 2010), sets merged one after the other as
+    published. Every item is chosen with its probability in the decomposition, items are negatively
+    correlated, and for monotone submodular f with gains in [0, 1] the published lower Chernoff tail of
+    f(set) around F(x) applies. ``sets`` and ``weights`` may be any convex combination of independent sets:
+    the steps of a continuous greedy algorithm as they are, or the parts of ``decompose(x)``.
+    """
+    if len(sets) == 0:
+        raise ValueError("sets is empty; a decomposition has at least one set")
+    merged, share = set(sets[0].tolist()), float(weights[0])
+    for items, weight in zip(sets[1:], weights[1:], strict=True):
+        merged = _merge(matroid, merged, share, set(items.tolist()), float(weight), rng)
+        share += float(weight)
+    return np.array(sorted(merged), dtype=np.intp)
+
+
+def _merge(
+    matroid: Exchanges,
+    one: set[int],
+    one_share: float,
+    two: set[int],
+    two_share: float,
+    rng: np.random.Generator,
+) -> set[int]:
+    """Exchange until the two sets are equal.
+
+    Sets of different sizes are treated as bases padded with interchangeable free elements: in the padded
+    matroid (any independent set plus padding, at most rank many together) they are bases, and an exchange
+    with a padding element is a plain addition to the smaller set or removal from the larger one.
+    """
+    while one != two:
+        if len(one) < len(two):
+            one, two, one_share, two_share = two, one, two_share, one_share
+        item = min(one - two)
+        partner = _partner(matroid, one, two, item)
+        traded = set() if partner is None else {partner}
+        if rng.random() * (one_share + two_share) < one_share:
+            two = (two - traded) | {item}
+        else:
+            one = (one - {item}) | traded
+    return one
+
+
+def _partner(matroid: Exchanges, larger: set[int], smaller: set[int], item: int) -> int | None:
+    """An item of ``smaller`` that may trade places with ``item`` of ``larger``; None stands for padding."""
+    small = np.array(sorted(smaller), dtype=np.intp)
+    if not matroid._fits(np.append(small, item)):
+        small = matroid._circuit(small, item)
+    elif len(larger) > len(smaller):
+        return None
+    without = np.array(sorted(larger - {item}), dtype=np.intp)
+    for candidate in small.tolist():
+        if candidate not in larger and matroid._fits(np.append(without, candidate)):
+            return int(candidate)
+    # The strong exchange property of bases promises a partner.
+    raise ValueError(
+        f"no item can trade places with item {item} between {sorted(larger)} and {sorted(smaller)}: "
+        "the independence oracle is not that of a matroid"
+    )

@@ -1,0 +1,71 @@
+"""Every matroid is one, and answers as its definition says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet.constraints import LinearMatroid
+
+from .matroid_zoo import CLASSES, subsets
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data())
+def test_independent_sets_are_those_of_the_definition_and_satisfy_the_axioms(name, data):
+    case = data.draw(CLASSES[name])
+    independent = {s for s in subsets(case.n) if case.matroid.contains(s)}
+    assert independent == case.independent
+    assert frozenset() in independent
+    for s in independent:
+        assert all(s - {i} in independent for i in s)
+    for small in independent:
+        for large in independent:
+            if len(small) < len(large):
+                assert any(small | {i} in independent for i in large - small)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.data(), st.randoms(use_true_random=False))
+def test_rank_span_and_exchanges(name, data, random):
+    case = data.draw(CLASSES[name])
+    matroid, n = case.matroid, case.n
+    assert matroid.rank == case.rank
+    for s in random.sample(subsets(n), min(8, 2**n)):
+        listed = random.sample(sorted(s), len(s))
+        assert matroid.rank_of(listed) == case.rank_of(s)
+        closure = [i for i in range(n) if case.rank_of(s | {i}) == case.rank_of(s)]
+        assert matroid.span(listed).tolist() == closure
+        if s not in case.independent:
+            continue
+        fits = [i for i in range(n) if i not in s and s | {i} in case.independent]
+        assert np.flatnonzero(matroid.addable(listed)).tolist() == fits
+        for i in set(range(n)) - s:
+            assert matroid.can_add(listed, i) == (i in fits)
+            rooms = [j for j in sorted(s) if (s - {j}) | {i} in case.independent]
+            assert matroid.circuit(listed, i).tolist() == rooms
+            for j in s:
+                assert matroid.can_swap(listed, j, i) == (j in rooms)
+
+
+def test_linear_independence_does_not_trust_one_prime():
+    """A determinant that the first prime divides: dependent modulo it, independent over the rationals."""
+    prime = 2**31 - 1
+    matroid = LinearMatroid([[prime, 1, 0], [0, prime, prime]])
+    assert matroid.contains([0, 1])
+    assert matroid.rank == 2
+    assert not matroid.contains([0, 1, 2])
+    assert matroid.addable([0]).tolist() == [False, True, True]
+    assert matroid.circuit([0, 1], 2).tolist() == [0, 1]
+    assert LinearMatroid([[prime, 1, 0], [0, prime, prime]], modulus=prime).rank == 1
+
+
+def test_linear_independence_takes_floats_at_their_exact_value():
+    assert LinearMatroid([[0.1 + 0.2, 0.3], [1.0, 1.0]]).contains([0, 1])
+    assert not LinearMatroid([[0.5, 1.5], [0.25, 0.75]]).contains([0, 1])
+    tiny = LinearMatroid([[1.0, 1.0], [0.0, 1e-200]])
+    assert tiny.contains([0, 1])

@@ -1,0 +1,243 @@
+"""Rounded sets are feasible, right on average, and lose nothing (a knapsack: what it says)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet.constraints import (
+    Cardinality,
+    GraphicMatroid,
+    Knapsack,
+    LaminarMatroid,
+    LinearMatroid,
+    Matroid,
+    PartitionMatroid,
+    TransversalMatroid,
+    swap_round,
+)
+
+from .matroid_zoo import CLASSES
+
+# Each comparison below may fail by chance with probability at most this (Hoeffding's inequality).
+CHANCE = 1e-8
+
+
+class LowestCoins(np.random.Generator):
+    """Every coin falls on its least likely side: what has any chance happens."""
+
+    def random(self, size=None):
+        return 0.0 if size is None else np.zeros(size)
+
+
+def margin(draws: int) -> float:
+    """How far the mean of independent draws in [0, 1] strays from its expectation, except with CHANCE."""
+    return float(np.sqrt(np.log(1.0 / CHANCE) / (2.0 * draws)))
+
+
+def coverage(n: int, seed: int):
+    """A monotone submodular function in [0, 1]: how much weight the chosen items' areas cover."""
+    rng = np.random.default_rng(seed)
+    covers = rng.random((n, 12)) < 0.35
+    weights = rng.dirichlet(np.ones(12))
+
+    def value(items) -> float:
+        return float(weights[covers[np.asarray(items, dtype=int)].any(axis=0)].sum())
+
+    def multilinear(x) -> float:
+        return float(weights @ (1.0 - np.prod(1.0 - x[:, None] * covers, axis=0)))
+
+    return value, multilinear
+
+
+K5 = [(a, b) for a in range(5) for b in range(a)]
+MATROIDS = {
+    "cardinality": Cardinality(3, 10),
+    "partition": PartitionMatroid([0, 0, 0, 1, 1, 1, 1, 2, 2, -1], [1, 2, 1]),
+    "laminar": LaminarMatroid([[0, 1, 2], [0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [8, 9]], [1, 2, 2, 1]),
+    "graphic": GraphicMatroid(K5),
+    "transversal": TransversalMatroid([[0, 1, 2, 3], [2, 3, 4, 5, 6], [6, 7, 8, 9], [0, 9]]),
+    "linear": LinearMatroid(np.random.default_rng(1).integers(-1, 2, size=(4, 10))),
+    "oracle": Matroid.from_oracle(lambda s: len(s) <= 4 and len(s & {0, 1, 2, 3}) <= 1, 10),
+}
+
+
+def interior_point(matroid, seed: int, *, base: bool) -> np.ndarray:
+    z = np.random.default_rng(seed).normal(0.0, 1.0, 10)
+    if base:
+        return matroid.project_entropy(z, log=True, base=True).x
+    return 0.8 * matroid.project_euclidean(0.6 + 0.3 * z).x
+
+
+@pytest.mark.parametrize("base", [False, True])
+@pytest.mark.parametrize("name", MATROIDS)
+def test_rounding_keeps_expectations_and_loses_nothing(name, base):
+    matroid = MATROIDS[name]
+    x = interior_point(matroid, 11, base=base)
+    assert 0.05 < x.max() < 1.0 or base
+    rng = np.random.default_rng(12)
+    general = name in ("graphic", "transversal", "linear", "oracle")
+    draws = {"linear": 400, "graphic": 2_000, "transversal": 2_000, "oracle": 2_000}.get(name, 6_000)
+    # The same decomposition for every draw: round() would compute it anew each time.
+    parts = matroid.decompose(x)
+    value, multilinear = coverage(10, 13)
+    counts, worth = np.zeros(10), 0.0
+    for _ in range(draws):
+        chosen = swap_round(matroid, parts.sets, parts.weights, rng) if general else matroid.round(x, rng)
+        assert matroid.contains(chosen)
+        counts[chosen] += 1.0
+        worth += value(chosen)
+        if base:
+            assert chosen.size == matroid.rank
+    assert np.abs(counts / draws - x).max() <= margin(draws)
+    assert worth / draws >= multilinear(x) - margin(draws)
+
+
+@pytest.mark.parametrize("name", ["partition", "laminar", "cardinality"])
+def test_swap_rounding_is_right_on_nested_matroids_too(name):
+    matroid = MATROIDS[name]
+    x = interior_point(matroid, 21, base=False)
+    parts = matroid.decompose(x)
+    rng = np.random.default_rng(22)
+    counts = np.zeros(10)
+    for _ in range(2_500):
+        chosen = swap_round(matroid, parts.sets, parts.weights, rng)
+        assert matroid.contains(chosen)
+        counts[chosen] += 1.0
+    assert np.abs(counts / 2_500 - x).max() <= margin(2_500)
+
+
+@pytest.mark.parametrize("name", ["cardinality", "graphic"])
+def test_pairs_are_chosen_together_no_more_often_than_independently(name):
+    matroid = MATROIDS[name]
+    x = matroid.project_euclidean(np.full(10, 0.9), base=True).x
+    parts = matroid.decompose(x)
+    rng = np.random.default_rng(31)
+    together = np.zeros((10, 10))
+    draws = 4_000
+    for _ in range(draws):
+        chosen = (
+            matroid.round(x, rng)
+            if name == "cardinality"
+            else swap_round(matroid, parts.sets, parts.weights, rng)
+        )
+        together[np.ix_(chosen, chosen)] += 1.0
+    excess = together / draws - np.outer(x, x)
+    np.fill_diagonal(excess, 0.0)
+    assert excess.max() <= margin(draws)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data(), st.integers(0, 2**32 - 1))
+def test_rounding_is_feasible_at_and_just_beyond_the_boundary(name, data, seed):
+    case = data.draw(CLASSES[name])
+    """Entries within 1e-12 of 0 and 1, sums above a limit by 1e-10: still a feasible set, never an error."""
+    rng = np.random.default_rng(seed)
+    vertices = case.vertices()
+    x = rng.dirichlet(np.ones(3)) @ vertices[rng.integers(len(vertices), size=3)]
+    x = np.where(
+        rng.random(case.n) < 0.5, np.clip(x + rng.choice([-1e-12, 1e-12, 1e-16], case.n), 0.0, 1.0), x
+    )
+    x = x + rng.choice([0.0, 1e-10 / case.n])
+    for coins in (rng, rng, rng, LowestCoins(rng.bit_generator)):
+        assert frozenset(case.matroid.round(x, coins).tolist()) in case.independent
+    parts = case.matroid.decompose(x)
+    assert all(frozenset(s.tolist()) in case.independent for s in parts.sets)
+    assert np.abs(parts.residual).max() <= 1e-9
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.data())
+def test_a_vertex_rounds_to_its_own_set(name, data):
+    case = data.draw(CLASSES[name])
+    rng = np.random.default_rng(0)
+    for vertex in case.vertices()[:10]:
+        assert case.matroid.round(vertex, rng).tolist() == np.flatnonzero(vertex).tolist()
+
+
+COSTS = np.array([0.5, 0.35, 0.3, 0.25, 0.2, 0.15, 0.1, 0.1, 0.0, 2.0])
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_knapsack_rounding_loses_at_most_the_dropped_item(scale):
+    bag = Knapsack(COSTS, 1.0)
+    x = scale * bag.project_euclidean(np.full(10, 0.7)).x
+    rng = np.random.default_rng(41)
+    value, multilinear = coverage(10, 42)
+    draws = 10_000
+    counts, worth = np.zeros(10), 0.0
+    for _ in range(draws):
+        chosen = bag.round(x, rng)
+        assert bag.contains(chosen)
+        counts[chosen] += 1.0
+        worth += value(chosen)
+    assert (counts / draws <= x + margin(draws)).all()
+    # Never more than one item is dropped, and its share of an item's value is lost.
+    assert (x - counts / draws).sum() <= 1.0 + 10 * margin(draws)
+    loss = max(value([i]) for i in range(10))
+    assert worth / draws >= multilinear(x) - loss - margin(draws)
+    # A free item is never dropped.
+    assert counts[8] / draws == pytest.approx(x[8], abs=margin(draws))
+
+
+def test_knapsack_rounding_keeps_expectations_when_nothing_needs_dropping():
+    """Equal costs that divide the capacity: the last fraction always fits, so every expectation is kept."""
+    bag = Knapsack(np.full(8, 0.25), 1.0)
+    x = np.array([0.9, 0.1, 0.35, 0.6, 0.2, 0.7, 0.45, 0.5])
+    rng = np.random.default_rng(43)
+    counts = np.zeros(8)
+    for _ in range(10_000):
+        chosen = bag.round(x, rng)
+        assert chosen.size in (3, 4)
+        counts[chosen] += 1.0
+    assert np.abs(counts / 10_000 - x).max() <= margin(10_000)
+
+
+def test_knapsack_rounding_drops_an_item_when_the_point_is_only_tolerated():
+    bag = Knapsack([0.5 + 5e-11, 0.5], 1.0)
+    assert bag.in_polytope([1.0, 1.0])
+    assert not bag.contains([0, 1])
+    rng = np.random.default_rng(0)
+    assert all(bag.round([1.0, 1.0], rng).size == 1 for _ in range(20))
+    assert all(bag.contains(s) for s in bag.decompose([1.0, 1.0]).sets)
+
+
+def test_knapsack_rounding_meets_the_integrality_gap():
+    """Two items of cost 0.6: the fractional point is worth 5/3 of what any set is."""
+    bag = Knapsack([0.6, 0.6], 1.0)
+    x = bag.maximize([2.0, 1.0])
+    assert x == pytest.approx([1.0, 2.0 / 3.0])
+    assert bag.round(x, np.random.default_rng(0)).tolist() == [0]
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1))
+def test_knapsack_rounding_is_feasible_at_and_just_beyond_the_boundary(seed):
+    rng = np.random.default_rng(seed)
+    costs = rng.choice([0.1, 0.2, 0.3, 1.0 / 3.0, 0.7, 1e-9, 0.0, 5.0], 8)
+    bag = Knapsack(np.append(costs, 0.1), 1.0)
+    x = bag.project_euclidean(rng.normal(0.5, 0.7, 9)).x
+    x = np.clip(x + rng.choice([0.0, 1e-10, 1e-12], 9) * (bag.costs <= 1.0), 0.0, 1.0)
+    for _ in range(10):
+        assert bag.contains(bag.round(x, rng))
+    assert all(bag.contains(s) for s in bag.decompose(x).sets)
+
+
+def test_an_oracle_that_is_no_matroid_is_found_out():
+    """Two maximal sets of different sizes with nothing to exchange."""
+    liar = Matroid.from_oracle(lambda s: s <= {0, 1} or s <= {2, 3, 4}, 5)
+    sets = [np.array([0, 1]), np.array([2, 3, 4])]
+    with pytest.raises(ValueError, match="not that of a matroid"):
+        swap_round(liar, sets, np.array([0.5, 0.5]), np.random.default_rng(0))
+
+
+def test_the_same_generator_state_gives_the_same_set():
+    x = np.full(10, 0.3)
+    for matroid in MATROIDS.values():
+        if matroid.in_polytope(x):
+            one, two = (matroid.round(x, np.random.default_rng(5)).tolist() for _ in range(2))
+            assert one == two
