@@ -25,7 +25,8 @@ def published_rate(releases: int) -> float:
 
 def choices_table() -> str:
     lines = [
-        "| private choices in a row | published rate | rate in `discreet` | ratio | epsilon really spent by the published rate |",
+        "| private choices in a row | published rate | rate in `discreet` | ratio"
+        " | epsilon really spent by the published rate |",
         "|---|---|---|---|---|",
     ]
     for releases in (100, 10_000, 1_000_000):

@@ -20,8 +20,8 @@ def show(epsilon: float, delta: float, seed: int | None) -> None:
     budget = Budget(epsilon, delta)
     print(
         f"{VISITORS:,} made-up visitors, each opening some of {len(PAGES)} pages. Every job below promises\n"
-        f"each visitor epsilon {epsilon:g} and delta {delta:g}: exchanging them for anybody else changes what\n"
-        "is shown by no more than that."
+        f"each visitor epsilon {epsilon:g} and delta {delta:g}: exchanging them for anybody else changes\n"
+        "what is shown by no more than that."
     )
     _choice(visits, budget, seed)
     _running_sum(visits, budget, seed)

@@ -11,7 +11,7 @@ import pytest
 import discreet as dc
 from discreet.objectives import Coverage, GraphCut
 from discreet.online.protocol import OnlineSelector
-from tests.online.learners import K, LEARNERS, N_ITEMS, ROUNDS, people
+from tests.online.learners import LEARNERS, N_ITEMS, ROUNDS, K, people
 
 FAMILIES = ("coverage", "chances", "facility", "functions")
 
