@@ -1,0 +1,250 @@
+"""Regret: what the best fixed set, chosen in hindsight, would have brought beyond what was served.
+
+Everything here reads people's values in the clear and spends no budget: use it on data that you may look
+at (a simulation, a public benchmark), and publish nothing of it otherwise.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _checks
+from ..objectives.each import value_to_each
+from ..objectives.greedy import greedy
+
+if TYPE_CHECKING:
+    from ..objectives import Population
+    from ..results import Trace
+
+ALPHA = 1.0 - 1.0 / math.e
+# Up to this many sets of k items are gone through to the end; with more the search may stop early.
+_FEW_SETS = 50_000
+_MOST_OPENED = 5_000
+# Sets opened times people: some seconds of work.
+_MOST_ANSWERS = 200_000_000
+METHODS = ("normal", "percentile")
+
+
+@dataclass(frozen=True)
+class Regret:
+    """Regret of one stream against one fixed set.
+
+    ``comparator`` is the set, ``best`` its average value over the stream. ``exact`` says that no set of that
+    size has a higher one; otherwise it is the best that was found (greedy in hindsight or better), and
+    ``best_upper`` is what no set exceeds. ``total`` is ``alpha * best * rounds - rewards``, ``upper`` the
+    same with ``best_upper``, and ``curve`` the running total, round by round, against the same comparator.
+
+    With ``alpha`` below 1 a good learner's regret is negative: it collects more than that part of the best
+    set's value. A learner that follows a drift can also beat every fixed set. ``curve`` says so; ``positive``
+    is the curve with those stretches at 0, for log-log plots.
+    """
+
+    comparator: tuple[int, ...]
+    exact: bool
+    best: float
+    best_upper: float
+    total: float
+    upper: float
+    curve: NDArray[np.float64]
+    alpha: float = ALPHA
+
+    @property
+    def positive(self) -> NDArray[np.float64]:
+        """``curve``, clipped at 0."""
+        return np.maximum(self.curve, 0.0)
+
+    def __len__(self) -> int:
+        return int(self.curve.size)
+
+    def __repr__(self) -> str:
+        known = "the best set" if self.exact else f"the best set found (none exceeds {self.best_upper:.4f})"
+        return (
+            f"Regret({self.total:,.1f} over {len(self):,} rounds at alpha {self.alpha:.4g}; {known} averages"
+            f" {self.best:.4f})"
+        )
+
+
+def regret(trace: Trace, people: Population, *, alpha: float | None = None) -> Regret:
+    """Regret of ``trace`` against the best fixed set of the size that was served.
+
+    ``people`` are those of the stream, in its order. ``alpha`` is the part of the best set's value that
+    counts, 1 - 1/e unless given. How the best set is found: `best_fixed_set`.
+
+    >>> from discreet.objectives import Coverage
+    >>> from discreet.results import Trace
+    >>> people = Coverage([[1, 0], [1, 0], [0, 1]])
+    >>> served = Trace(np.array([0.0, 1.0, 0.0]), np.array([[1], [0], [0]]))
+    >>> found = regret(served, people, alpha=1.0)
+    >>> found.comparator, found.exact, found.total, found.curve
+    ((0,), True, 1.0, array([1., 1., 1.]))
+    """
+    part = ALPHA if alpha is None else _checks.real("alpha", alpha, above=0.0, at_most=1.0)
+    if len(people) != len(trace):
+        raise ValueError(
+            f"people holds {len(people)} people, the trace {len(trace)} rounds; give those of the stream"
+        )
+    if trace.selections.ndim != 2 or (trace.selections.size and trace.selections.max() >= people.n_items):
+        raise ValueError("the trace serves items that these people do not know; give those of the stream")
+    comparator, exact, upper = best_fixed_set(people, int(trace.selections.shape[1]))
+    best = people.value(comparator)
+    values = value_to_each(people, comparator)
+    curve = np.cumsum(part * values - trace.rewards)
+    rounds = len(trace)
+    return Regret(
+        comparator,
+        exact,
+        best,
+        max(best, upper),
+        part * best * rounds - trace.total,
+        part * max(best, upper) * rounds - trace.total,
+        curve,
+        part,
+    )
+
+
+def best_fixed_set(people: Population, k: int) -> tuple[tuple[int, ...], bool, float]:
+    """The k items of the highest average value: (items, whether that is certain, what no set exceeds).
+
+    Every set is considered, but those that cannot be best are left out unseen: a set S with r items to come
+    is worth at most f(S) and the r largest gains on top of it, because the functions are submodular. The most
+    promising set is opened first, starting from greedy's, and equal sets end the search; what has not been
+    opened after a while bounds the best value. That bound is never above greedy's own, the least over prefixes
+    P of greedy's choice of f(P) and the k largest gains on top of P, which is at most greedy / (1 - 1/e).
+
+    >>> from discreet.objectives import Coverage
+    >>> best_fixed_set(Coverage([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1], [0, 1, 0], [0, 0, 1]]), 2)
+    ((1, 2), True, 1.0)
+    """
+    slots = _checks.whole("k", k, at_least=1, at_most=people.n_items)
+    if not people.monotone:
+        raise ValueError("the best fixed set is searched for functions that never fall (monotone)")
+    items, added = greedy(people, slots)
+    best, chosen = float(added.sum()), tuple(items)
+    slack = 1e-12 * best  # what rounding can do to sums of gains
+    opened = 0
+    wanted = _FEW_SETS if math.comb(people.n_items, slots) <= _FEW_SETS else _MOST_OPENED
+    allowed = min(wanted, max(slots + 1, _MOST_ANSWERS // len(people)))
+    waiting: list[_Branch] = []
+
+    def open_set(prefix: tuple[int, ...], value: float, left: NDArray[np.int64]) -> None:
+        nonlocal best, chosen, opened
+        opened += 1
+        gains = people.gains(prefix)[left]
+        order = np.argsort(-gains, kind="stable")
+        left, gains = left[order], gains[order]
+        missing = slots - len(prefix)
+        if missing == 1:
+            if value + gains[0] > best + slack:
+                best, chosen = value + float(gains[0]), (*prefix, int(left[0]))
+            return
+        sums = np.concatenate(([0.0], np.cumsum(gains)))
+        ceilings = value + sums[missing:] - sums[:-missing]
+        branch = _Branch(-float(ceilings[0]), opened, prefix, value, left, gains, ceilings, 0)
+        heapq.heappush(waiting, branch)
+
+    open_set((), 0.0, np.arange(people.n_items))
+    while waiting and -waiting[0].order > best + slack and opened < allowed:
+        branch = heapq.heappop(waiting)
+        at = branch.next
+        item = int(branch.left[at])
+        if at + 1 < branch.ceilings.size:
+            heapq.heappush(waiting, branch.following())
+        open_set((*branch.prefix, item), branch.value + float(branch.gains[at]), branch.left[at + 1 :])
+    if not waiting or -waiting[0].order <= best + slack:
+        return chosen, True, people.value(chosen)
+    upper = min(-waiting[0].order, _prefix_ceiling(people, items, added))
+    return chosen, False, max(upper, best)
+
+
+@dataclass(order=True, frozen=True)
+class _Branch:
+    """A set that has been opened, and which of its items, by falling gain, is to be put in next.
+
+    ``ceilings[i]`` bounds every completion that takes item i of ``left`` and only later ones besides; it
+    falls with i, so one entry on the heap stands for all the rest.
+    """
+
+    order: float  # minus the ceiling: the heap gives the smallest first
+    number: int
+    prefix: tuple[int, ...]
+    value: float
+    left: NDArray[np.int64]
+    gains: NDArray[np.float64]
+    ceilings: NDArray[np.float64]
+    next: int
+
+    def following(self) -> _Branch:
+        at = self.next + 1
+        return _Branch(
+            -float(self.ceilings[at]),
+            self.number,
+            self.prefix,
+            self.value,
+            self.left,
+            self.gains,
+            self.ceilings,
+            at,
+        )
+
+
+def _prefix_ceiling(people: Population, items: Sequence[int], added: NDArray[np.float64]) -> float:
+    """The least, over prefixes of greedy's choice, of its value and the k largest gains on top of it."""
+    k, state, value, least = len(items), people.start(), 0.0, math.inf
+    for item, gain in zip(items, added, strict=True):
+        least = min(least, value + float(np.sort(state.gains())[-k:].sum()))
+        state.add(item)
+        value += float(gain)
+    return min(least, value + float(np.sort(state.gains())[-k:].sum()))
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Regret over repeats, round by round: ``mean``, and where it lies with confidence ``level``."""
+
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    level: float
+    repeats: int
+
+
+def regret_bands(
+    regrets: Sequence[Regret], *, level: float = 0.95, method: str = "normal", clip: bool = False
+) -> Bands:
+    """Mean regret curve over repeated runs, with a band at every round.
+
+    ``method="normal"``: a confidence interval of the mean, by Student's t with one degree of freedom less
+    than there are repeats. ``"percentile"``: the middle ``level`` of the repeats themselves, which says how
+    far single runs spread. Each band holds for one round at a time.
+
+    ``clip=True`` puts negative stretches (see `Regret`) of every run to 0 before anything is averaged, so
+    that all three curves can be drawn on a logarithmic axis. The mean of clipped runs is never below the
+    clipped mean: a plot of it understates a good learner.
+    """
+    _checks.real("level", level, above=0.0, below=1.0)
+    _checks.one_of("method", method, METHODS)
+    if len(regrets) < 2:
+        raise ValueError(f"{len(regrets)} repeats make no band; give at least 2")
+    if len({len(one) for one in regrets}) > 1 or len({one.alpha for one in regrets}) > 1:
+        raise ValueError("the repeats differ in length or alpha; bands need runs of the same kind")
+    curves = np.array([one.positive if clip else one.curve for one in regrets])
+    mean = curves.mean(axis=0)
+    if method == "percentile":
+        low, high = np.quantile(curves, [0.5 - level / 2.0, 0.5 + level / 2.0], axis=0)
+    else:
+        from scipy import stats
+
+        repeats = len(regrets)
+        reach = stats.t.ppf(0.5 + level / 2.0, repeats - 1) / math.sqrt(repeats)
+        spread = reach * curves.std(axis=0, ddof=1)
+        low, high = mean - spread, mean + spread
+        if clip:
+            low = np.maximum(low, 0.0)
+    return Bands(mean, low, high, level, len(regrets))

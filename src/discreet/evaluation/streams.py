@@ -1,0 +1,75 @@
+"""Made-up streams of people: stationary, drifting, alternating, and one that is as hard as it gets.
+
+All are fixed before the first round (oblivious), which is what the certified regrets are about.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _checks
+from ..objectives import Coverage, ProbabilisticCoverage
+
+
+def product_display(
+    people: int, items: int, rng: np.random.Generator, *, clusters: int = 4, taken: int = 6
+) -> ProbabilisticCoverage:
+    """Shoppers in clusters of taste, each taking any of ``taken`` products with some probability.
+
+    The product display of paper 000, with clusters of falling size: the most popular products all please the
+    largest cluster, so choosing by popularity alone serves the others badly.
+    """
+    _checks.whole("taken", taken, at_least=1, at_most=items)
+    sizes = 1.0 / np.arange(1.0, clusters + 1.0)
+    home = rng.choice(clusters, size=people, p=sizes / sizes.sum())
+    affinity = rng.dirichlet(np.full(items, 0.15), size=clusters) + 1e-6
+    keys = np.log(affinity)[home] + rng.gumbel(size=(people, items))
+    liked = np.argpartition(-keys, taken - 1, axis=1)[:, :taken]
+    matrix = np.zeros((people, items))
+    np.put_along_axis(matrix, liked, rng.uniform(0.2, 0.9, size=(people, taken)), axis=1)
+    return ProbabilisticCoverage(matrix)
+
+
+def near_tie(people: int, items: int, rng: np.random.Generator, *, best: int = 2) -> Coverage:
+    """Each person likes one item at random; ``best`` of them are likelier, by a hair (1 over sqrt(people)).
+
+    No learner can tell them apart before the end: the regret of any is of the order sqrt(people).
+    """
+    _checks.whole("best", best, at_least=1, at_most=items)
+    chances = np.full(items, 1.0 / items)
+    chances[rng.permutation(items)[:best]] += 1.0 / np.sqrt(people * items)
+    return _one_item_each(rng.choice(items, size=people, p=chances / chances.sum()), items)
+
+
+def drifting(people: int, items: int, rng: np.random.Generator, *, turns: int = 2) -> Coverage:
+    """Each person likes one item; the favourite wanders once over all items in each of ``turns``."""
+    place = np.arange(people) / people * turns * items
+    liked = np.where(
+        rng.random(people) < 0.6, place.astype(np.int64) % items, rng.integers(items, size=people)
+    )
+    return _one_item_each(liked, items)
+
+
+def alternating(people: int, items: int, rng: np.random.Generator, *, block: int = 1) -> Coverage:
+    """Two crowds that take turns every ``block`` rounds and like different halves of the items."""
+    _checks.whole("items", items, at_least=2)
+    crowd = (np.arange(people) // block) % 2
+    half = items // 2
+    liked = rng.integers(half, size=people) * (rng.random(people) < 0.5)
+    return _one_item_each(liked + crowd * half, items)
+
+
+STREAMS = {
+    "product display": product_display,
+    "near tie": near_tie,
+    "drifting": drifting,
+    "alternating": alternating,
+}
+
+
+def _one_item_each(liked: NDArray[np.int64], items: int) -> Coverage:
+    import scipy.sparse as sp
+
+    count = liked.size
+    return Coverage(sp.csr_array((np.ones(count), (np.arange(count), liked)), shape=(count, items)))
