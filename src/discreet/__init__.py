@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import constraints, data, objectives, privacy
+    from . import constraints, data, evaluation, objectives, online, privacy
+    from .online.protocol import load
+    from .planning import plan
     from .privacy import Budget, BudgetExceeded, Gate
 
 __version__ = "0.1.0"
@@ -19,8 +21,10 @@ _HOMES = {
     "Budget": "privacy",
     "BudgetExceeded": "privacy",
     "Gate": "privacy",
+    "load": "online.protocol",
+    "plan": "planning",
 }
-_PARTS = ("constraints", "data", "objectives", "privacy")
+_PARTS = ("constraints", "data", "evaluation", "objectives", "online", "privacy")
 
 __all__ = [
     "Budget",
@@ -29,7 +33,11 @@ __all__ = [
     "__version__",
     "constraints",
     "data",
+    "evaluation",
+    "load",
     "objectives",
+    "online",
+    "plan",
     "privacy",
 ]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import discreet as dc
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction
-from discreet.online.running_sums import RunningSumSelector
+from discreet.online import HedgeSelector, PhasedSelector, RunningSumSelector
 
 N_ITEMS, K, ROUNDS = 7, 3, 30
 APPROXIMATE = dc.Budget(1.0, 1e-6)
@@ -20,7 +20,28 @@ def _running(**options):
     return lambda seed=1, **more: RunningSumSelector(N_ITEMS, K, ROUNDS, budget, seed=seed, **options, **more)
 
 
+def _hedge(**options):
+    budget = options.pop("budget", APPROXIMATE)
+    return lambda seed=1, **more: HedgeSelector(N_ITEMS, K, ROUNDS, budget, seed=seed, **options, **more)
+
+
+def _phased(**options):
+    budget = options.pop("budget", APPROXIMATE)
+    return lambda seed=1, **more: PhasedSelector(N_ITEMS, K, budget, seed=seed, **options, **more)
+
+
 LEARNERS = {
+    "hedge, tight": _hedge(),
+    "hedge, published": _hedge(calibration="published"),
+    "hedge, batches": _hedge(resample_every=4),
+    "hedge, automatic batch": _hedge(resample_every="auto"),
+    "hedge, pure, two rounds each": _hedge(budget=dc.Budget(1.0, 0.0, "add_remove", 2)),
+    "hedge, not private": _hedge(budget=dc.Budget(math.inf)),
+    "phased, doubling": _phased(first_window=2),
+    "phased, fixed windows": _phased(window=7),
+    "phased, pure, two rounds each": _phased(window=5, budget=dc.Budget(1.0, 0.0, "add_remove", 2)),
+    "phased, drift": _phased(first_window=3, restart_on_drift=True),
+    "phased, not private": _phased(window=6, budget=dc.Budget(math.inf)),
     "running sum, sqrt": _running(),
     "running sum, capped, batches": _running(items_per_person=2, resample_every=4),
     "running sum, blt": _running(sums="blt", resample_every=7),

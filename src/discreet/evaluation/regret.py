@@ -115,8 +115,8 @@ def best_fixed_set(people: Population, k: int) -> tuple[tuple[int, ...], bool, f
     Every set is considered, but those that cannot be best are left out unseen: a set S with r items to come
     is worth at most f(S) and the r largest gains on top of it, because the functions are submodular. The most
     promising set is opened first, starting from greedy's, and equal sets end the search; what has not been
-    opened after a while bounds the best value. That bound is never above greedy's own, the least over prefixes
-    P of greedy's choice of f(P) and the k largest gains on top of P, which is at most greedy / (1 - 1/e).
+    opened after a while bounds the best value. That bound is never above greedy's own, the least over its
+    prefixes P of f(P) and the k largest gains on top of P, which is at most greedy / (1 - 1/e).
 
     >>> from discreet.objectives import Coverage
     >>> best_fixed_set(Coverage([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1], [0, 1, 0], [0, 0, 1]]), 2)

@@ -78,3 +78,80 @@ def laplace_pull(n_items: int, scale: float, draws: int) -> float:
         return 0.0
     logs = math.log(n_items)
     return min((logs - draws * math.log1p(-s * s)) * scale / s for s in (i / 400.0 for i in range(1, 400)))
+
+
+def phased(
+    n_items: int,
+    k: int,
+    rounds: int,
+    rate: float,
+    first_window: int,
+    *,
+    growth: int = 2,
+    bound: float = 1.0,
+    clipped: bool = True,
+) -> float:
+    """Private greedy on disjoint windows, each ``growth`` times the last, served during the next one.
+
+    For exchangeable streams: any order of the people is as likely as any other. Proof sketch. Let S be
+    learned from a window of w people with average function F, and G the average over all others of the
+    ``rounds`` people.
+    (1) S depends on the window and coins only, and given those the people whom S is served to are others in
+    random order: their average reward is G(S) in expectation.
+    (2) F(S) - G(S) is at most the largest such difference over all sets of k items. A random w of T people
+    average within a sub-Gaussian error of proxy variance bound^2 (T - w + 1) / (4 w T) of all T (Serfling
+    1974), and F - G is T / (T - w) times that error; the expected largest of N such errors is the proxy
+    deviation times sqrt(2 ln N), N = n choose k (`sampling_error`).
+    (3) F(S) >= (1 - 1/e) max F - `picks_loss` / w in expectation (and the rounding step, k times).
+    (4) max F is at least the whole stream's best average in expectation: that average is the mean of F
+    over all orders, and a maximum is convex.
+    During the first window, and never more than, (1 - 1/e) bound is lost a round (``clipped``).
+    """
+    from .window import step
+
+    trivial_loss = ALPHA * bound
+    total = trivial_loss * min(first_window, rounds)
+    window, done = first_window, first_window
+    while done < rounds:
+        loss = sampling_error(n_items, k, window, rounds, bound)
+        loss += picks_loss(n_items, k, rate) / window + k * step(bound, window)
+        served = growth * window if growth > 1 else rounds - done
+        served = min(served, rounds - done)
+        total += served * (min(trivial_loss, loss) if clipped else loss)
+        done += served
+        window *= growth
+    return total
+
+
+def sampling_error(n_items: int, k: int, window: int, rounds: int, bound: float = 1.0) -> float:
+    """Expected largest excess, over sets of k items, of a window's average over that of all other people."""
+    if window >= rounds:
+        return bound
+    spread = bound**2 * (rounds - window + 1) / (4.0 * window * rounds)
+    sets = math.lgamma(n_items + 1) - math.lgamma(k + 1) - math.lgamma(n_items - k + 1)
+    return rounds / (rounds - window) * math.sqrt(spread * 2.0 * max(sets, 0.0))
+
+
+def picks_loss(n_items: int, k: int, rate: float) -> float:
+    """What k exponential picks lose beside greedy ones, in expected sums of gains.
+
+    A pick among m candidates falls short of the best by at most ln(m) / rate: the entropy of the choice makes
+    up for the rest. What pick i loses has (1 - 1/k)^(k - i) of its effect left at the end, because later
+    picks close part of every gap.
+    """
+    return sum((1.0 - 1.0 / k) ** (k - i) * math.log(n_items - i + 1) / rate for i in range(1, k + 1))
+
+
+def unclipped_hedge(
+    n_items: int, k: int, rounds: int, rate: float, batch: int = 1, bound: float = 1.0
+) -> float:
+    """`hedge` without its cut at the trivial bound, to compare settings none of which beats it.
+
+    Infinite where the inequality behind it does not hold.
+    """
+    if n_items == 1:
+        return 0.0
+    unit = rate * bound
+    if unit <= 0.0 or unit * batch > 1.0 + 1e-12:
+        return math.inf
+    return bound * (unit * batch * rounds + k * math.log(n_items) / unit)

@@ -291,3 +291,10 @@ class OnlineSelector(ABC):
             if count:
                 ledger.add(label, event, count)
         return Account(self.budget, ledger, not self._gate.randomness.secure)
+
+
+def load(path: str | os.PathLike[str]) -> OnlineSelector:
+    """Go on with a saved learner, whatever its kind; what was spent stays spent."""
+    from . import hedge, phased, running_sums  # noqa: F401  (so that every kind is known)
+
+    return OnlineSelector.load(path)

@@ -1,0 +1,119 @@
+"""How regret grows with the number of rounds: fitted exponents, and certificates beside measurements.
+
+For each learner and T from 10^3 to 10^6 the plain regret (against the best fixed set itself, not 1 - 1/e of
+it) on the near-tie stream, where every learner must lose about sqrt(T); the slope of a straight line through
+the points on a log-log scale is the exponent. Also the certified (1 - 1/e)-regret and the measured one on
+drifting, alternating and near-tie streams. Stores benchmarks/results/regret_growth.json and, with matplotlib,
+docs/images/regret_growth.svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+
+import discreet as dc
+from discreet._table import table
+from discreet.evaluation.streams import STREAMS, near_tie
+from discreet.online import HedgeSelector, RunningSumSelector
+
+ITEMS, K = 10, 2
+BUDGET = dc.Budget(4.0, 1e-6)
+FREE = dc.Budget(math.inf)
+ROOT = Path(__file__).parent
+
+LEARNERS = {
+    "Hedge, not private": lambda t, s: HedgeSelector(ITEMS, K, t, FREE, seed=s),
+    "Hedge, tight account": lambda t, s: HedgeSelector(ITEMS, K, t, BUDGET, seed=s),
+    "Hedge, published constants": lambda t, s: HedgeSelector(
+        ITEMS, K, t, BUDGET, calibration="published", seed=s
+    ),
+    "running sums, sqrt": lambda t, s: RunningSumSelector(ITEMS, K, t, BUDGET, seed=s),
+}
+
+
+def growth(horizons: list[int], runs: int) -> dict[str, dict[str, list[float]]]:
+    found: dict[str, dict[str, list[float]]] = {name: {"rounds": [], "regret": []} for name in LEARNERS}
+    for rounds in horizons:
+        for name, make in LEARNERS.items():
+            start = time.perf_counter()
+            totals = []
+            for seed in range(runs):
+                people = near_tie(rounds, ITEMS, np.random.default_rng(seed))
+                totals.append(make(rounds, seed).run(people).regret(people, alpha=1.0).total)
+            found[name]["rounds"].append(rounds)
+            found[name]["regret"].append(float(np.mean(totals)))
+            print(
+                f"  {name}, T={rounds:,}: {np.mean(totals):,.1f} ({time.perf_counter() - start:.1f} s)",
+                flush=True,
+            )
+    return found
+
+
+def exponent(rounds: list[float], values: list[float]) -> float:
+    return float(np.polyfit(np.log(rounds), np.log(values), 1)[0])
+
+
+def certificates(rounds: int) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for stream, make_people in STREAMS.items():
+        people = make_people(rounds, ITEMS, np.random.default_rng(5))
+        for name, make in LEARNERS.items():
+            learner = make(rounds, 0)
+            certified = learner.certified_regret
+            measured = learner.run(people).regret(people)
+            rows.append(
+                {"stream": stream, "learner": name, "certified": certified, "measured": measured.upper}
+            )
+    return rows
+
+
+def plot(found: dict[str, dict[str, list[float]]]) -> None:
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        print("matplotlib is not installed: no plot")
+        return
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5))
+    for (name, curve), mark in zip(found.items(), "osD^", strict=True):
+        slope = exponent(curve["rounds"], curve["regret"])
+        axes.loglog(curve["rounds"], curve["regret"], marker=mark, label=f"{name} (exponent {slope:.2f})")
+    axes.set(
+        xlabel="rounds", ylabel="regret against the best fixed set", title="Regret on a near tie, epsilon 4"
+    )
+    axes.grid(alpha=0.3, which="both")
+    axes.legend()
+    target = ROOT.parent / "docs" / "images" / "regret_growth.svg"
+    target.parent.mkdir(exist_ok=True)
+    figure.savefig(target, bbox_inches="tight", metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--most", type=int, default=1_000_000, help="largest number of rounds")
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    horizons = [t for t in (1_000, 3_162, 10_000, 31_623, 100_000, 316_228, 1_000_000) if t <= options.most]
+    found = growth(horizons, options.runs)
+    slopes = {name: exponent(curve["rounds"], curve["regret"]) for name, curve in found.items()}
+    print(table(["learner", "exponent"], [[name, f"{slope:.3f}"] for name, slope in slopes.items()]))
+    rows = certificates(20_000)
+    shown = [[r["stream"], r["learner"], f"{r['certified']:,.0f}", f"{r['measured']:,.0f}"] for r in rows]
+    print(table(["stream (20,000 rounds)", "learner", "certified", "measured"], shown))
+    results = ROOT / "results" / "regret_growth.json"
+    results.write_text(
+        json.dumps({"growth": found, "exponents": slopes, "certificates": rows}, indent=1) + "\n"
+    )
+    plot(found)
+
+
+if __name__ == "__main__":
+    main()

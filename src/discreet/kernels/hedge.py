@@ -1,0 +1,451 @@
+"""Compiled Hedge experts: weights in sum trees, draws that are certain or say that they are not.
+
+Layout. ``gains`` holds the k experts of item 0, then those of item 1, and so on, in whole fixed-point units.
+``tree`` holds, level after level, blocks of eight numbers, the k experts' blocks of one node side by side:
+level 0 the weights ``exp(unit * (gain - ref))`` of eight neighbouring items, every higher level the sums of
+eight blocks below. A parent is always recomputed as the sum of its block, never added to, so the tree is a
+function of ``gains`` and ``refs`` alone. ``starts`` says where the levels begin.
+
+What changed since the last draw is kept in ``touched`` (items, in the order they came, repeats allowed) and
+``book``: how many are listed, how many of the first experts they concern, and whether to forget the list and
+recompute everything. `settle` brings the tree up to date.
+
+Words. A draw owns `WORDS` words. The first is a uniform number for all items; if that item is already in the
+set, the third is one for the items that are not. Both together draw exactly from the items that are not: the
+chance of item a is w/W + (W_taken/W) w/(W - W_taken) = w/(W - W_taken). The second and fourth word are
+further bits of the first and third, for the caller, who decides where a draw here is too close to call.
+
+How close is too close. Let u = 2^-53, W the total weight, n the number of items, L the number of levels.
+
+- A weight. The argument x is a difference of integers, rounded once to a float, times a rate that stands for
+  the decimal it prints: off by at most 3u|x|. With the exponential itself good to 4 units in the last place
+  (it is twice as good, see `_exponentials`), a weight w is off by at most (3|x| + 8) u w. Weights below
+  e^-708 count as 0, which does not matter beside totals above 10^-200.
+- All weights together. Say they are off by (3X + 8) u W, where X W >= sum of |x| w. Everything that is not 0
+  has x > -709, so X = 709 will do if W < 1. If W >= 1: x <= ln W where x > 0; where -l <= x <= 0 with
+  l = max(1, ln n) the sum is at most l W; and below, where |x| e^x falls, at most n l e^-l <= l <= l W.
+  So X = ln W + 2 l.
+- A node is a sum of eight numbers added in three steps, so it is off by at most 3u per level below it.
+- The target is (word / 2^64) W: 3u W for reading the word as a float, for the bits it lacks and for the
+  product, and the error of W, (3X + 8) u W + 3L u W.
+- On the way down the sums to the left are subtracted: their own errors, in all at most those of W; four
+  additions and one subtraction a level, 5L u W.
+- The weight that is arrived at is off by (3X + 8) u W at most.
+
+Together (9X + 11 L + 27) u W, up to terms of order u^2. The margin is (9X + 16 L + 64) u W: an item is
+returned only if the target is farther than that from both of its borders.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .objectives import COVER, _gain, _step
+
+DONE, ASK = 0, 1
+WORDS = 4
+
+# Places in `place`, where a stream stopped: person, expert, the item decided outside, draw.
+PERSON, EXPERT, DECIDED, DRAW = range(4)
+# Places in `book`.
+LISTED, REACH, ALL = range(3)
+
+_U0, _U1, _U2, _U3, _U4, _U5, _U6, _U7, _U8 = (np.uint64(v) for v in range(9))
+_HIGHEST = 1e100  # a total above it moves the expert's reference; margins grow with its logarithm
+_LOWEST = 1e-200
+_UNIT = 2.0**-53
+
+
+def _block_sum(typing_context, tree, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The sum of the block at ``at``: both halves added, then both halves of that, then the last two.
+
+    Most of a round goes into these sums. Numba leaves eight loads and seven additions as they are written,
+    so the vector instructions are asked for by name: half the time, at every size.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        proxy: Any = cgutils.create_struct_proxy
+        array = proxy(signature.args[0])(context, builder, arguments[0])
+        double, place = ir.DoubleType(), ir.IntType(32)
+        block = builder.gep(array.data, [arguments[1]])
+        size = 8
+        numbers = builder.load(builder.bitcast(block, ir.VectorType(double, size).as_pointer()))
+        numbers.align = 8
+        while size > 1:
+            nothing = ir.Constant(ir.VectorType(double, size), ir.Undefined)
+            half = ir.VectorType(place, size // 2)
+            lower = builder.shuffle_vector(numbers, nothing, ir.Constant(half, list(range(size // 2))))
+            upper = builder.shuffle_vector(numbers, nothing, ir.Constant(half, list(range(size // 2, size))))
+            numbers = builder.fadd(lower, upper)
+            size //= 2
+        return builder.extract_element(numbers, ir.Constant(place, 0))
+
+    return types.float64(tree, at), generate
+
+
+_sum8: Any = intrinsic(_block_sum)
+
+
+@njit(cache=True, nogil=True)
+def _exponentials(count, arguments, results):  # type: ignore[no-untyped-def]
+    """``exp`` of each argument to 2 units in the last place; 0 below -708, and no more than exp(700).
+
+    x = m ln 2 + r with a whole m, and exp(r) by its power series: the thirteenth power is the last that
+    matters for |r| <= ln(2)/2. ln 2 is subtracted in two parts, the first of which has so few digits that its
+    multiples are exact. Adding 1.5 * 2^52 rounds to a whole number and leaves it in the lowest bits, from
+    where it is shifted into the exponent of a float. No step depends on another argument, so that the
+    compiler can take several at a time.
+    """
+    for j in range(count):
+        x = min(max(arguments[j], -708.0), 700.0)
+        shifted = x * 1.4426950408889634 + 6755399441055744.0
+        whole = shifted - 6755399441055744.0
+        r = (x - whole * 0.6931471803691238) - whole * 1.9082149292705877e-10
+        series = 1.0 / 6227020800.0
+        series = series * r + 1.0 / 479001600.0
+        series = series * r + 1.0 / 39916800.0
+        series = series * r + 1.0 / 3628800.0
+        series = series * r + 1.0 / 362880.0
+        series = series * r + 1.0 / 40320.0
+        series = series * r + 1.0 / 5040.0
+        series = series * r + 1.0 / 720.0
+        series = series * r + 1.0 / 120.0
+        series = series * r + 1.0 / 24.0
+        series = series * r + 1.0 / 6.0
+        series = series * r + 0.5
+        series = series * r + 1.0
+        series = series * r + 1.0
+        results[j] = series if arguments[j] >= -708.0 else 0.0
+        arguments[j] = shifted
+    powers = arguments.view(np.int64)
+    for j in range(count):
+        powers[j] = (powers[j] + 1023) << 52
+    for j in range(count):
+        results[j] *= arguments[j]
+
+
+@njit(cache=True, nogil=True)
+def _weigh(gains, refs, tree, items, count, k, first, last, unit, scratch):  # type: ignore[no-untyped-def]
+    """The weights of the first ``count`` items listed, for the experts first..last-1."""
+    arguments, results = scratch[0], scratch[1]
+    wide = last - first
+    for c in range(count):
+        row = np.uint64(items[c]) * k + first
+        for i in range(wide):
+            arguments[c * wide + i] = unit * np.float64(gains[row + i] - refs[first + i])
+    _exponentials(count * wide, arguments, results)
+    for c in range(count):
+        item = np.uint64(items[c])
+        leaf = ((item >> _U3) * k + first) * _U8 + (item & _U7)
+        for i in range(wide):
+            tree[leaf + i * _U8] = results[c * wide + i]
+
+
+@njit(cache=True, nogil=True)
+def _lift(tree, starts, level, node, k, first, last):  # type: ignore[no-untyped-def]
+    """The sum of block ``node`` of ``level``, written to its place one level up."""
+    below = starts[level] + node * k * _U8
+    above = starts[level + _U1] + (node >> _U3) * k * _U8 + (node & _U7)
+    for i in range(first, last):
+        tree[above + i * _U8] = _sum8(tree, below + i * _U8)
+
+
+@njit(cache=True, nogil=True)
+def _lift_path(tree, starts, item, k, expert):  # type: ignore[no-untyped-def]
+    """The sums above one item of one expert."""
+    node = item
+    for level in range(_U0, np.uint64(starts.size - 2)):
+        node = node >> _U3
+        _lift(tree, starts, level, node, k, expert, expert + _U1)
+
+
+@njit(cache=True, nogil=True)
+def _rebuild(gains, refs, tree, starts, k, first, last, unit, tile, scratch):  # type: ignore[no-untyped-def]
+    """Everything about the experts first..last-1."""
+    nodes = np.uint64(gains.size) // k
+    item = _U0
+    while item < nodes:
+        count = min(np.uint64(tile.size), nodes - item)
+        for c in range(count):
+            tile[c] = item + c
+        _weigh(gains, refs, tree, tile, count, k, first, last, unit, scratch)
+        item += count
+    for level in range(_U0, np.uint64(starts.size - 2)):
+        nodes = (nodes + _U7) >> _U3
+        for node in range(_U0, nodes):
+            _lift(tree, starts, level, node, k, first, last)
+
+
+@njit(cache=True, nogil=True)
+def _total(tree, starts, expert):  # type: ignore[no-untyped-def]
+    return _sum8(tree, starts[starts.size - 2] + expert * _U8)
+
+
+@njit(cache=True, nogil=True)
+def _taken(shown, expert, item):  # type: ignore[no-untyped-def]
+    found = False
+    for e in range(expert):
+        found |= np.uint64(shown[e]) == item
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _largest(gains, k, expert, shown, count):  # type: ignore[no-untyped-def]
+    """An expert's largest gain over the items that are not among the first ``count`` shown."""
+    best = np.int64(-1)
+    for item in range(_U0, np.uint64(gains.size) // k):
+        gain = gains[item * k + expert]
+        if gain > best and not _taken(shown, count, item):
+            best = gain
+    return best
+
+
+@njit(cache=True, nogil=True)
+def settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch):  # type: ignore[no-untyped-def]
+    """Bring the tree up to date with the gains, and move the references of experts that outgrew theirs."""
+    if book[LISTED] == 0 and book[ALL] == 0:
+        return
+    everything = book[ALL] != 0
+    count = np.uint64(book[LISTED])
+    reach = k if everything else np.uint64(book[REACH])
+    if everything:
+        _rebuild(gains, refs, tree, starts, k, _U0, k, unit, tile, scratch)
+    else:
+        done = _U0
+        while done < count:
+            part = min(np.uint64(tile.size), count - done)
+            _weigh(gains, refs, tree, touched[done : done + part], part, k, _U0, reach, unit, scratch)
+            done += part
+        nodes = np.uint64(gains.size) // k
+        for level in range(_U0, np.uint64(starts.size - 2)):
+            nodes = (nodes + _U7) >> _U3
+            if everything or count + count > nodes:
+                everything = True
+                for node in range(_U0, nodes):
+                    _lift(tree, starts, level, node, k, _U0, reach)
+                continue
+            kept = _U0
+            last = nodes
+            for c in range(count):
+                block = np.uint64(touched[c]) >> _U3
+                if block != last:
+                    _lift(tree, starts, level, block, k, _U0, reach)
+                    touched[kept] = block
+                    kept += _U1
+                    last = block
+            count = kept
+    for i in range(reach):
+        if not _total(tree, starts, i) <= _HIGHEST:
+            refs[i] = _largest(gains, k, i, refs, _U0)
+            _rebuild(gains, refs, tree, starts, k, i, i + _U1, unit, tile, scratch)
+    book[LISTED] = 0
+    book[REACH] = 0
+    book[ALL] = 0
+
+
+@njit(cache=True, nogil=True)
+def _descend(tree, starts, k, expert, word, log_items):  # type: ignore[no-untyped-def]
+    """The item in which the word falls, or -1 if the error margin reaches over one of its borders."""
+    levels = np.uint64(starts.size - 1)
+    total = _total(tree, starts, expert)
+    spread = math.log(total) + 2.0 * log_items if total >= 1.0 else 709.0
+    margin = (9.0 * spread + 16.0 * np.float64(levels) + 64.0) * _UNIT * total
+    rest = np.float64(word) * 2.0**-64 * total
+    node = _U0
+    level = levels
+    weight = 0.0
+    while level > _U0:
+        level -= _U1
+        at = starts[level] + (node * k + expert) * _U8
+        # What stands to the left of the second, third, ... child: rising, and at most four additions deep.
+        pair, next_pair = tree[at + _U2] + tree[at + _U3], tree[at + _U4] + tree[at + _U5]
+        two = tree[at] + tree[at + _U1]
+        four = two + pair
+        six = four + next_pair
+        one, three, five, seven = tree[at], two + tree[at + _U2], four + tree[at + _U4], six + tree[at + _U6]
+        lane = (
+            (np.uint64(rest >= one) + np.uint64(rest >= two))
+            + (np.uint64(rest >= three) + np.uint64(rest >= four))
+            + (np.uint64(rest >= five) + np.uint64(rest >= six) + np.uint64(rest >= seven))
+        )
+        low = three if rest >= three else two if rest >= two else one if rest >= one else 0.0
+        high = seven if rest >= seven else six if rest >= six else five if rest >= five else four
+        left = high if rest >= four else low
+        weight = tree[at + lane]
+        # Also keeps the walk away from places beyond the last item: they weigh nothing.
+        if not weight > margin:
+            return np.int64(-1)
+        rest -= left
+        node = node * _U8 + lane
+    if rest > margin and weight - rest > margin:
+        return np.int64(node)
+    return np.int64(-1)
+
+
+@njit(cache=True, nogil=True)
+def _leave_out(tree, starts, k, expert, shown):  # type: ignore[no-untyped-def]
+    """Take the items that are already shown out of the expert's tree."""
+    for e in range(expert):
+        item = np.uint64(shown[e])
+        tree[((item >> _U3) * k + expert) * _U8 + (item & _U7)] = 0.0
+        _lift_path(tree, starts, item, k, expert)
+
+
+@njit(cache=True, nogil=True)
+def _among_others(  # type: ignore[no-untyped-def]
+    gains, refs, tree, starts, k, unit, tile, scratch, expert, shown, word, log_items
+):
+    """A draw from the items that are not shown yet; the tree is afterwards what it was."""
+    _leave_out(tree, starts, k, expert, shown)
+    if _total(tree, starts, expert) >= _LOWEST:
+        item = _descend(tree, starts, k, expert, word, log_items)
+        for e in range(expert):
+            tile[0] = shown[e]
+            _weigh(gains, refs, tree, tile, _U1, k, expert, expert + _U1, unit, scratch)
+            _lift_path(tree, starts, np.uint64(shown[e]), k, expert)
+        return item
+    # What is left is too light beside what was taken out: weigh it against its own best.
+    ref = refs[expert]
+    refs[expert] = _largest(gains, k, expert, shown, expert)
+    _rebuild(gains, refs, tree, starts, k, expert, expert + _U1, unit, tile, scratch)
+    _leave_out(tree, starts, k, expert, shown)
+    item = _descend(tree, starts, k, expert, word, log_items)
+    refs[expert] = ref
+    _rebuild(gains, refs, tree, starts, k, expert, expert + _U1, unit, tile, scratch)
+    return item
+
+
+@njit(cache=True, nogil=True)
+def _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, shown, place):  # type: ignore[no-untyped-def]
+    """Draw the rest of a set into ``shown``; stops with ASK at a draw that somebody else must decide."""
+    log_items = max(1.0, math.log(np.float64(gains.size // k)))
+    expert = np.uint64(place[EXPERT])
+    while expert < k:
+        item = place[DECIDED]
+        if item >= 0:
+            place[DECIDED] = -1
+        else:
+            at = np.uint64(place[DRAW] * WORDS)
+            item = _descend(tree, starts, k, expert, words[at], log_items)
+            if item >= 0 and _taken(shown, expert, np.uint64(item)):
+                word = words[at + _U2]
+                item = _among_others(
+                    gains, refs, tree, starts, k, unit, tile, scratch, expert, shown, word, log_items
+                )
+            if item < 0:
+                place[EXPERT] = np.int64(expert)
+                return ASK
+        shown[expert] = item
+        place[DRAW] += 1
+        expert += _U1
+    place[EXPERT] = 0
+    return DONE
+
+
+@njit(cache=True, nogil=True)
+def draw_set(  # type: ignore[no-untyped-def]
+    gains, refs, tree, starts, touched, book, k, unit, tile, scratch, words, shown, place
+):
+    """A new set; the words of its k draws stand in ``words``."""
+    settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch)
+    return _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, shown, place)
+
+
+@njit(cache=True, nogil=True)
+def _find(indices, start, stop, item):  # type: ignore[no-untyped-def]
+    """Where ``item`` stands in a sorted row; ``stop`` if it does not."""
+    low, high = start, stop
+    while low < high:
+        middle = (low + high) >> _U1
+        if np.uint64(indices[middle]) < item:
+            low = middle + _U1
+        else:
+            high = middle
+    return low if low < stop and np.uint64(indices[low]) == item else stop
+
+
+@njit(cache=True, nogil=True)
+def _units(gain, scale, most):  # type: ignore[no-untyped-def]
+    """A gain in whole units, rounded down, between 0 and ``most``."""
+    amount = gain * scale
+    if not amount > 0.0:
+        return np.int64(0)
+    return most if amount >= np.float64(most) else np.int64(amount)
+
+
+@njit(cache=True, nogil=True)
+def take_person(  # type: ignore[no-untyped-def]
+    gains, touched, book, k, indices, data, start, stop, cap, kind, fresh, shown, keep, scale, most, states
+):
+    """What the shown set is worth to the person of one row; with ``keep``, the experts learn from it."""
+    state = fresh
+    reward = 0.0
+    reach = k
+    for i in range(k):
+        states[i] = state
+        if kind == COVER and state == 1.0 and reach == k:
+            reach = i
+        p = _find(indices, start, stop, np.uint64(shown[i]))
+        if p < stop:
+            reward += _gain(kind, state, data[p], cap)
+            state = _step(kind, state, data[p])
+    if not keep:
+        return reward
+    if kind == COVER:
+        # All or nothing: whoever is not served yet gains the same from each of their items.
+        same = _units(1.0, scale, most)
+        for p in range(start, stop):
+            row = np.uint64(indices[p]) * k
+            for i in range(reach):
+                gains[row + i] += same
+    else:
+        for p in range(start, stop):
+            row = np.uint64(indices[p]) * k
+            for i in range(k):
+                gains[row + i] += _units(_gain(kind, states[i], data[p], cap), scale, most)
+        # An item adds nothing for the experts after the one who chose it.
+        for e in range(k):
+            p = _find(indices, start, stop, np.uint64(shown[e]))
+            if p < stop:
+                row = np.uint64(indices[p]) * k
+                for i in range(e + _U1, k):
+                    gains[row + i] -= _units(_gain(kind, states[i], data[p], cap), scale, most)
+    listed = np.uint64(book[LISTED])
+    if book[ALL] != 0 or listed + (stop - start) > np.uint64(touched.size):
+        book[ALL] = 1
+        return reward
+    for p in range(start, stop):
+        touched[listed + (p - start)] = indices[p]
+    book[LISTED] = np.int64(listed + (stop - start))
+    book[REACH] = max(book[REACH], np.int64(reach))
+    return reward
+
+
+@njit(cache=True, nogil=True)
+def stream(  # type: ignore[no-untyped-def]
+    gains, refs, tree, starts, touched, book, k, unit, tile, scratch, scale, most, states,
+    indptr, indices, data, cap, kind, fresh, first, admitted, due, words, shown, place, rewards, selections,
+):  # fmt: skip
+    """Person after person from ``place`` on: a new set where one is due, the reward, the lesson."""
+    for t in range(np.uint64(place[PERSON]), np.uint64(rewards.size)):
+        if due[t]:
+            settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch)
+            if _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, shown, place) == ASK:
+                place[PERSON] = np.int64(t)
+                return ASK
+        person = first + t
+        start, stop = indptr[person], indptr[person + _U1]
+        rewards[t] = take_person(
+            gains, touched, book, k, indices, data, start, stop, cap[person], kind, fresh, shown, admitted[t],
+            scale, most, states,
+        )  # fmt: skip
+        for i in range(k):
+            selections[t, i] = shown[i]
+    return DONE

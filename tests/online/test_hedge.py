@@ -1,0 +1,800 @@
+"""Hedge experts: the compiled loops beside an obvious twin, the draws beside exact weights, the account
+beside every transcript."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+from unittest import mock
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+import discreet as dc
+from discreet.kernels import hedge as kernels
+from discreet.objectives import (
+    ConcaveOverModular,
+    Coverage,
+    FacilityLocation,
+    ProbabilisticCoverage,
+    SaturatedCoverage,
+    SetFunction,
+)
+from discreet.online import bounds, hedge
+from discreet.online.hedge import HedgeSelector
+from discreet.online.protocol import OnlineSelector
+from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness
+from discreet.privacy.conversions import exact
+
+BUDGET = dc.Budget(1.0, 1e-6)
+FREE = dc.Budget(math.inf)
+
+
+class Script:
+    """A source that says what it is told, and then nothing."""
+
+    secure = False
+
+    def __init__(self, *words):
+        self.left = [0, 0, 0, 0, *words]  # the first four key the hashes of visitors
+
+    def words(self, count):
+        said, self.left = self.left[:count], self.left[count:]
+        assert len(said) == count
+        return np.array(said, dtype=np.uint64)
+
+    def state(self):
+        return None
+
+
+def family(name, rng, count, n_items, density=0.3):
+    likes = rng.random((count, n_items)) < density
+    weights = np.where(likes, rng.uniform(0.05, 1.0, likes.shape), 0.0)
+    light = 0.99 * weights / weights.sum(axis=1, keepdims=True).clip(1.0)
+    return {
+        "coverage": lambda: Coverage(likes),
+        "chances": lambda: ProbabilisticCoverage(weights),
+        "facility": lambda: FacilityLocation(weights),
+        "sqrt": lambda: ConcaveOverModular(light, concave="sqrt"),
+        "log": lambda: ConcaveOverModular(light, concave="log"),
+        "saturated": lambda: SaturatedCoverage(light, saturation=0.4),
+    }[name]()
+
+
+FAMILIES = ("coverage", "chances", "facility", "sqrt", "log", "saturated")
+
+
+# --- the compiled loops -----------------------------------------------------------------------------
+
+
+def twin(people, k, every, rate, seed):
+    """Algorithm 2 with the same words, item by item; extended precision stands in for exactness."""
+    source = ReproducibleRandomness(seed)
+    source.words(4)
+    n_items = people.n_items
+    gains = np.zeros((n_items, k), dtype=np.int64)
+    selections, rewards = [], []
+
+    def pick(expert, allowed, word):
+        weights = np.exp(np.longdouble(rate) * (gains[allowed, expert] - gains[:, expert].max()) / 2**32)
+        borders = np.cumsum(weights)
+        return int(allowed[np.searchsorted(borders / borders[-1], np.longdouble(word) / 2**64, "right")])
+
+    everything = np.arange(n_items)
+    for t, person in enumerate(people):
+        if t % every == 0:
+            shown: list[int] = []
+            for i in range(k):
+                first, _, third, _ = source.words(4).tolist()
+                item = pick(i, everything, first)
+                if item in shown:
+                    item = pick(i, np.setdiff1d(everything, shown), third)
+                shown.append(item)
+        selections.append(shown)
+        rewards.append(person.value(shown))
+        for i in range(k):
+            gains[:, i] += np.floor(person.gains(shown[:i]).clip(0, 1) * 2**32).astype(np.int64)
+    return np.array(selections), np.array(rewards), gains
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    ("n_items", "k", "every", "rate"), [(5, 5, 1, 0.4), (23, 3, 1, 0.8), (70, 4, 7, 0.2), (600, 2, 1, 3.0)]
+)
+def test_kernel_and_twin_agree(name, n_items, k, every, rate):
+    people = family(name, np.random.default_rng(n_items), 120, n_items)
+    selections, rewards, gains = twin(people, k, every, rate, seed=3)
+    learner = HedgeSelector(n_items, k, 120, FREE, resample_every=every, rate=rate, seed=3)
+    trace = learner.run(people)
+    assert (trace.selections == selections).all()
+    assert np.allclose(trace.rewards, rewards, rtol=0, atol=1e-12)
+    # log1p is not the same function everywhere; all other gains are the same to the last bit.
+    assert np.abs(learner._gains - gains).max() <= (120 if name == "log" else 0)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("every", [1, 4])
+def test_run_equals_one_by_one_and_resumes(name, every, tmp_path):
+    people = family(name, np.random.default_rng(5), 60, 40)
+
+    def make():
+        return HedgeSelector(40, 3, 60, dc.Budget(8.0, 1e-3), resample_every=every, seed=9)
+
+    whole = make()
+    trace = whole.run(people)
+    learner = make()
+    for t, person in enumerate(people):
+        if t % 7 == 3:
+            if t % 2:
+                learner.choose()
+            learner.save(tmp_path / "state")
+            learner = OnlineSelector.load(tmp_path / "state")
+        assert learner.choose().items == tuple(trace.selections[t].tolist())
+        if t == 41:
+            break
+        learner.learn(person)
+    rest = learner.run(people[41:])
+    assert (rest.selections == trace.selections[41:]).all()
+    assert (learner._gains == whole._gains).all()
+
+
+@pytest.mark.parametrize("name", ["coverage", "chances", "facility", "sqrt"])
+def test_compiled_and_plain_paths_agree(name):
+    people = family(name, np.random.default_rng(6), 50, 12)
+    compiled = HedgeSelector(12, 4, 50, FREE, rate=1.0, resample_every=3, seed=2)
+    plain = HedgeSelector(12, 4, 50, FREE, rate=1.0, resample_every=3, seed=2)
+    a = compiled.run(people)
+    with mock.patch.object(type(people), "as_rows", return_value=None):
+        b = plain.run(people)
+    assert (a.selections == b.selections).all()
+    assert np.allclose(a.rewards, b.rewards)
+    assert (compiled._gains == plain._gains).all()
+
+
+def test_run_in_chunks_and_with_words_in_blocks():
+    people = family("coverage", np.random.default_rng(7), 300, 30)
+    a = HedgeSelector(30, 3, 300, FREE, seed=4).run(people)
+    with mock.patch.object(hedge, "_CHUNK_WORDS", 40):
+        b = HedgeSelector(30, 3, 300, FREE, seed=4).run(people)
+    assert (a.selections == b.selections).all()
+    assert (a.rewards == b.rewards).all()
+
+
+def test_the_tree_is_a_function_of_the_gains():
+    people = family("chances", np.random.default_rng(8), 400, 200, density=0.05)
+    learner = HedgeSelector(200, 3, 500, FREE, rate=0.9, seed=1)
+    learner.run(people)
+    learner.choose()
+    gains, refs, tree, starts, touched, _, *rest = learner._compiled().tree_arguments
+    again = np.zeros_like(tree)
+    kernels.settle(gains, refs.copy(), again, starts, touched, np.array([0, 0, 1]), *rest)
+    assert (again == tree).all()
+
+
+def test_references_move_when_weights_grow_too_large():
+    people = Coverage(np.tile([1, 1, 0, 0, 0, 0, 0, 0, 0, 0], (3000, 1)))
+    learner = HedgeSelector(10, 2, 3000, FREE, rate=0.5, seed=0)
+    trace = learner.run(people)
+    assert learner._compiled().tree_arguments[1].max() > 0  # at rate * G = 1500 there was no other way
+    assert trace.rewards[200:].mean() == 1.0
+    selections, _, _ = twin(people[:900], 2, 1, 0.5, 0)
+    assert (trace.selections[:900] == selections).all()
+
+
+# --- the draws --------------------------------------------------------------------------------------
+
+
+def sequential(scores, rate):
+    """Exact probability of every ordered set, for scores[item, expert]."""
+    n_items, k = scores.shape
+    chances = {}
+    for items in itertools.permutations(range(n_items), k):
+        log_chance = 0.0
+        for i, item in enumerate(items):
+            allowed = [j for j in range(n_items) if j not in items[:i]]
+            logits = rate * scores[allowed, i]
+            top = logits.max()
+            log_chance += rate * scores[item, i] - top - math.log(np.exp(logits - top).sum())
+        chances[items] = math.exp(log_chance)
+    return chances
+
+
+@pytest.mark.parametrize("spread", [0.0, 2.0, 30.0, 1e4])
+@pytest.mark.parametrize("dominant", [False, True])
+def test_draws_follow_the_exact_weights(spread, dominant):
+    rng = np.random.default_rng(int(spread) + dominant)
+    scores = np.floor(rng.uniform(0, 3.0, (5, 3)) * 2**32) / 2**32
+    scores[3:] += spread
+    if dominant:  # all experts want the same item first, by far: the others are drawn without it
+        scores[0] += 700.0 + 3 * spread
+    learner = HedgeSelector(5, 3, 10, FREE, rate=1.0, seed=17)
+    learner._gains[:] = (scores * 2**32).astype(np.int64)
+    count = 20_000
+    seen = Counter(tuple(learner._draw().tolist()) for _ in range(count))
+    assert all(len(set(items)) == 3 for items in seen)
+    chances = sequential(scores, 1.0)
+    common = [items for items, chance in chances.items() if chance * count >= 10]
+    observed = [seen[items] for items in common]
+    expected = [chances[items] * count for items in common]
+    rest = count - sum(observed), count - sum(expected)
+    if rest[1] >= 10:
+        observed.append(rest[0])
+        expected.append(rest[1])
+    else:
+        assert stats.poisson.sf(rest[0] - 1, max(rest[1], 1e-9)) > 1e-6
+        expected = [e * sum(observed) / sum(expected) for e in expected]
+    if len(expected) > 1:
+        assert stats.chisquare(observed, expected).pvalue > 1e-6
+
+
+def test_a_wrong_rate_would_show():
+    learner = HedgeSelector(4, 1, 10, FREE, rate=1.1, seed=17)
+    learner._gains[:, 0] = np.arange(4) << 32
+    seen = Counter(int(learner._draw()[0]) for _ in range(20_000))
+    chances = sequential(np.arange(4.0)[:, None], 1.0)
+    assert (
+        stats.chisquare([seen[i] for i in range(4)], [chances[i,] * 20_000 for i in range(4)]).pvalue < 1e-6
+    )
+
+
+def settled(gains, rate):
+    learner = HedgeSelector(*gains.shape, 10, FREE, rate=rate, seed=0)
+    learner._gains[:] = gains
+    machine = learner._compiled()
+    kernels.settle(*machine.tree_arguments)
+    return machine.tree_arguments
+
+
+def exact_borders(gains, ref, rate):
+    with mpmath.workprec(400):
+        unit = mpmath.mpf(exact(rate).numerator) / exact(rate).denominator / 2**32
+        weights = [mpmath.exp(unit * (int(g) - int(ref))) for g in gains]
+        return [mpmath.mpf(0), *itertools.accumulate(weights)]
+
+
+@pytest.mark.parametrize(("n_items", "top"), [(3, 0.0), (9, 20.0), (70, 225.0), (700, 40.0), (700, 2e5)])
+@pytest.mark.parametrize("moved", [0.0, 200.0])
+def test_what_the_margin_claims(n_items, top, moved):
+    """Near every border the compiled draw is right or says that it does not know; and seldom the latter."""
+    rng = np.random.default_rng(n_items)
+    rate = 0.1
+    raw = rng.uniform(0, top, (n_items, 1)) if top else np.zeros((n_items, 1))
+    gains = (raw / rate * 2**32).astype(np.int64) + rng.integers(0, 2**30, (n_items, 1))
+    gains, refs, tree, starts, _, _, k, unit, *scratch = settled(gains, rate)
+    # An older reference, as after many rounds: all weights are larger, and so are the errors.
+    refs[0] -= int(moved / rate * 2**32)
+    kernels._rebuild(gains, refs, tree, starts, k, np.uint64(0), k, unit, *scratch)
+    borders = exact_borders(gains, refs[0], rate)
+    total = borders[-1]
+    log_items = max(1.0, math.log(n_items))
+    levels = starts.size - 1
+    margin = (9 * (math.log(total) + 2 * log_items) + 16 * levels + 64) * 2.0**-53
+    assert abs(kernels._total(tree, starts, np.uint64(0)) / total - 1) < margin / 3
+    for level_0, low, high in zip(tree[:n_items], borders, borders[1:], strict=False):
+        assert abs(level_0 - (high - low)) <= margin / 3 * total
+
+    def descend(word):
+        return int(kernels._descend(tree, starts, k, np.uint64(0), np.uint64(word), log_items))
+
+    def true(word):
+        """The item, or None where the bits of the word do not say."""
+        with mpmath.workprec(400):
+            places = [mpmath.mpf(word + end) * total / 2**64 for end in (0, 1)]
+            found = [sum(border <= place for border in borders[1:]) for place in places]
+        return found[0] if found[0] == found[1] else None
+
+    for border in borders[1 : -1 : max(1, n_items // 20)]:
+        with mpmath.workprec(400):
+            word = int(border / total * 2**64)
+        for step in (0, 1, 40, 900, 5000, 30_000, 10**6):
+            for near in (word - step, word + step):
+                if 0 <= near < 2**64:
+                    assert descend(near) in (-1, true(near))
+    unsure = [descend(word) < 0 for word in ReproducibleRandomness(n_items).words(20_000).tolist()]
+    assert sum(unsure) <= 1  # expected: at most 20,000 * 2 * 700 * 10^-12
+
+
+def test_close_calls_are_decided_exactly():
+    quarter = 1 << 62
+    some = 5 << 60
+    cases = [
+        ((quarter, some), 1),  # just above the border between items 0 and 1, in the second word
+        ((quarter - 1, some), 0),
+        ((2 * quarter, some), 2),
+        ((2 * quarter - 1, 2**64 - 1 - (1 << 40)), 1),
+        ((2**64 - 1, some), 3),
+        ((0, 0), 0),
+    ]
+    for (first, second), item in cases:
+        learner = HedgeSelector(4, 1, 10, FREE, seed=Script(first, second, 0, 0, 1 << 60))
+        with mock.patch.object(hedge, "exact_draw", wraps=hedge.exact_draw) as called:
+            assert learner.choose().items == (item,)
+        assert called.call_count == 1
+
+
+def test_more_bits_are_asked_for_when_all_words_lie_on_the_border():
+    source = Script(1 << 62, 0, 0, 0, 0, 7)
+    assert HedgeSelector(4, 1, 10, FREE, seed=source).choose().items == (1,)
+    assert source.left == []
+
+
+def test_close_calls_among_the_items_that_are_left():
+    # Expert 1 takes item 1; expert 2 falls on it too, and then on a border of the three that are left.
+    clear, third = (1 << 62) + (1 << 61), (1 << 64) // 3
+    for word, item in ((third - 1, 0), (third, 2), (2 * third, 2), (2 * third + 1, 3)):
+        words = (clear, 0, 0, 0, clear, 0, word, 1 << 63)
+        learner = HedgeSelector(4, 2, 10, FREE, seed=Script(*words))
+        with mock.patch.object(hedge, "exact_draw", wraps=hedge.exact_draw) as called:
+            assert learner.choose().items == (1, item)
+        assert called.call_count == 2
+
+
+def test_a_stream_goes_on_after_a_close_call():
+    people = family("coverage", np.random.default_rng(1), 40, 8)
+    words = ReproducibleRandomness(5).words(40 * 8).tolist()
+    words[0] = 1 << 61  # the border between items 0 and 1 of the first draw
+    words[4] = 3 << 61
+    with mock.patch.object(hedge, "exact_draw", wraps=hedge.exact_draw) as called:
+        run = HedgeSelector(8, 2, 40, FREE, rate=0.3, seed=Script(*words)).run(people)
+    assert called.call_count == 2
+    learner = HedgeSelector(8, 2, 40, FREE, rate=0.3, seed=Script(*words))
+    for t, person in enumerate(people):
+        assert learner.choose().items == tuple(run.selections[t].tolist())
+        learner.learn(person)
+
+
+def test_always_asking_changes_nothing():
+    """With the margin blown up every draw is decided outside, and the transcript is the same."""
+    people = family("chances", np.random.default_rng(2), 30, 6)
+    a = HedgeSelector(6, 3, 30, FREE, rate=1.5, seed=11).run(people)
+    draws = []
+
+    def always_ask(*given):
+        k, shown, place = given[6], given[-2], given[-1]
+        for i in range(int(place[kernels.EXPERT]), int(k)):
+            if place[kernels.DECIDED] < 0:
+                place[kernels.EXPERT] = i
+                return kernels.ASK
+            shown[i], place[kernels.DECIDED] = place[kernels.DECIDED], -1
+            place[kernels.DRAW] += 1
+            draws.append(i)
+        return kernels.DONE
+
+    learner = HedgeSelector(6, 3, 30, FREE, rate=1.5, seed=11)
+    with mock.patch.object(kernels, "draw_set", always_ask):
+        for t, person in enumerate(people):
+            assert learner.choose().items == tuple(a.selections[t].tolist())
+            learner.learn(person)
+    assert len(draws) == 90
+
+
+def test_exponentials_are_as_good_as_they_say():
+    rng = np.random.default_rng(4)
+    given = np.concatenate(
+        [rng.uniform(-708, 700, 2000), rng.uniform(-2, 2, 2000), [0.0, -708.0, 700.0, -1e-300]]
+    )
+    results = np.empty_like(given)
+    kernels._exponentials(np.uint64(given.size), given.copy(), results)
+    with mpmath.workprec(120):
+        errors = [
+            abs(mpmath.mpf(r) / mpmath.exp(mpmath.mpf(x)) - 1) for x, r in zip(given, results, strict=True)
+        ]
+    assert max(errors) <= 4 * 2.0**-53  # two units in the last place
+    assert results[given == 0.0] == 1.0
+    beyond = np.array([-708.5, -1e9, -math.inf, 701.0, math.inf])
+    kernels._exponentials(np.uint64(5), beyond, results)
+    assert results[:3].tolist() == [0.0, 0.0, 0.0]
+    assert (results[3:5] > 1e300).all()
+
+
+def test_exact_draw_is_the_inverse_of_the_distribution():
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 2**45, 50)
+    unit = Fraction("0.00037") / 2**32
+    source = ReproducibleRandomness(0)
+    with mpmath.workprec(300):
+        weights = [mpmath.exp(mpmath.mpf(unit.numerator) / unit.denominator * int(s)) for s in scores]
+        borders = list(itertools.accumulate(weights))
+    for word in source.words(300).tolist():
+        with mpmath.workprec(300):
+            place = mpmath.mpf(word) / 2**64 * borders[-1]
+            wanted = sum(b <= place for b in borders)
+        assert hedge.exact_draw(scores, unit, [word, 1], source) == wanted
+
+
+def test_fixed_point_weights_are_as_good_as_they_say():
+    drops = np.random.default_rng(1).integers(0, 2**62, 200) >> np.arange(200) % 62
+    unit = Fraction("0.0123") / 2**32
+    for precision in (130, 200):
+        found = hedge._fixed_point_weights(drops, unit, precision)
+        with mpmath.workprec(precision + 100):
+            for drop, weight in zip(drops.tolist(), found, strict=True):
+                true = mpmath.exp(-mpmath.mpf(unit.numerator) / unit.denominator * drop) * 2**precision
+                assert abs(true - weight) < 32
+
+
+# --- the account, by every transcript ---------------------------------------------------------------
+
+
+def transcripts(learner, stream):
+    """Probability of every transcript, from the scores and the rate that the code hands to its draws."""
+    found = {}
+    stack = [()]
+    while stack:
+        script = stack.pop()
+        path = []
+        log_chance = 0.0
+
+        def scripted(*given, script=script, path=path):
+            nonlocal log_chance
+            gains, k, unit, shown = given[0], given[6], given[7], given[-2]
+            scores = gains.reshape(-1, int(k))
+            for i in range(int(k)):
+                allowed = [j for j in range(len(scores)) if j not in shown[:i].tolist()]
+                index = script[len(path)] if len(path) < len(script) else 0
+                if len(path) >= len(script):
+                    stack.extend((*path, other) for other in range(1, len(allowed)))
+                logits = unit * (scores[allowed, i] - scores[:, i].max())
+                log_chance += logits[index] - math.log(np.exp(logits).sum())
+                path.append(index)
+                shown[i] = allowed[index]
+            return kernels.DONE
+
+        learner._gains[:] = 0
+        learner._round, learner._open, learner._shown = 0, False, None
+        with mock.patch.object(kernels, "draw_set", scripted):
+            for person in stream:
+                learner.choose()
+                learner.learn(person)
+        found[tuple(path)] = math.exp(log_chance)
+    assert sum(found.values()) == pytest.approx(1.0, abs=1e-9)
+    return np.array([found[path] for path in sorted(found)])
+
+
+def everybody(n_items):
+    """All 0/1 people: every subset of the items, the empty one first."""
+    rows = np.array(list(itertools.product([0, 1], repeat=n_items)))
+    people = Coverage(rows)
+    return [people[i] for i in range(len(rows))]
+
+
+def worst_excess(learner, where=(0,), contexts=1, epsilons=None):
+    """Largest hockey-stick divergence beyond the claimed delta, over neighbours found by search.
+
+    The people at the rounds ``where`` are exchanged (or taken away, which leaves somebody with no items);
+    the others are those of a few random contexts.
+    """
+    people = everybody(learner.n_items)
+    rng = np.random.default_rng(0)
+    claimed = learner.privacy
+    whole = claimed.pure
+    epsilons = [share * whole for share in (0.0, 0.2, 0.5, 0.8, 1.0)] if epsilons is None else epsilons
+    allowed = [claimed.delta(epsilon) for epsilon in epsilons]
+    worst = -math.inf
+    for context in range(contexts):
+        others = rng.integers(0, len(people), learner.rounds) if context else [1] * learner.rounds
+        base = [people[i] for i in others]
+        found = []
+        for person in people:
+            stream = list(base)
+            for place in where:
+                stream[place] = person
+            found.append(transcripts(learner, stream))
+        pairs = itertools.combinations(range(len(people)), 2)
+        if learner.budget.neighbours == "add_remove":
+            pairs = ((0, i) for i in range(1, len(people)))
+        for a, b in pairs:
+            for epsilon, delta in zip(epsilons, allowed, strict=True):
+                growth = math.exp(epsilon)
+                for p, q in ((found[a], found[b]), (found[b], found[a])):
+                    worst = max(worst, float(np.maximum(p - growth * q, 0.0).sum()) - delta)
+    return worst
+
+
+SMALL = [
+    # n_items, k, rounds, every
+    (2, 1, 4, 1),
+    (3, 1, 4, 2),
+    (4, 1, 3, 1),
+    (3, 2, 3, 1),
+    (3, 2, 4, 2),
+    (3, 3, 2, 1),
+    (4, 2, 2, 1),
+    (4, 3, 2, 1),
+]
+LOOSE = dc.Budget(3.0, 0.05)
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+@pytest.mark.parametrize(("n_items", "k", "rounds", "every"), SMALL)
+def test_no_transcript_tells_more_than_claimed(n_items, k, rounds, every, neighbours):
+    budget = dc.Budget(3.0, 0.05, neighbours)
+    learner = HedgeSelector(n_items, k, rounds, budget, resample_every=every, seed=0)
+    # A rate that uses up the budget says more than the best one for so few rounds.
+    learner = HedgeSelector(n_items, k, rounds, budget, resample_every=every, rate=_largest(learner), seed=0)
+    assert worst_excess(learner, contexts=2) <= 1e-12
+    if rounds > 2:
+        assert worst_excess(learner, where=(1,), contexts=2) <= 1e-12
+
+
+def _largest(learner):
+    sets = -(-learner.rounds // learner.resample_every)
+    return ExponentialChoice.within(learner.budget.share(), learner._range, learner.k * (sets - 1)).rate
+
+
+@pytest.mark.parametrize(("n_items", "k", "rounds"), [(3, 1, 4), (4, 1, 3), (3, 2, 3), (4, 3, 2)])
+def test_published_rates_tell_no_more_than_claimed(n_items, k, rounds):
+    learner = HedgeSelector(n_items, k, rounds, LOOSE, calibration="published", seed=0)
+    assert learner.rate == bounds.published_rate(k, rounds, 3.0, 0.05)
+    assert worst_excess(learner, contexts=2) <= 1e-12
+    assert worst_excess(learner, epsilons=[LOOSE.epsilon]) <= 1e-12
+
+
+@pytest.mark.parametrize(("n_items", "k", "rounds", "every"), [(3, 1, 4, 1), (3, 2, 3, 1), (3, 2, 4, 2)])
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_somebody_who_comes_twice(n_items, k, rounds, every, neighbours):
+    budget = dc.Budget(3.0, 0.05, neighbours, 2)
+    learner = HedgeSelector(n_items, k, rounds, budget, resample_every=every, seed=0)
+    learner = HedgeSelector(n_items, k, rounds, budget, resample_every=every, rate=_largest(learner), seed=0)
+    assert worst_excess(learner, where=(0, 1)) <= 1e-12
+
+
+def test_the_audit_sees_a_rate_doubled_after_reserving():
+    for neighbours in ("replace", "add_remove"):
+        learner = HedgeSelector(4, 1, 3, dc.Budget(3.0, 0.05, neighbours), rate=0.3, seed=0)
+        assert worst_excess(learner) <= 1e-12
+        learner._settle_on(1, 0.6)
+        assert worst_excess(learner) > 1e-3
+
+
+@pytest.mark.parametrize(("k", "rounds", "rate"), [(1, 3, 0.3), (2, 2, 3.0)])
+def test_the_audit_sees_a_forgotten_release(k, rounds, rate):
+    with mock.patch.object(HedgeSelector, "_draws", lambda self, sets: (self.k - 1) * (sets - 1)):
+        learner = HedgeSelector(4, k, rounds, dc.Budget(300.0), rate=rate, seed=0)
+    assert worst_excess(learner, epsilons=[learner.privacy.pure]) > 1e-6
+
+
+def test_the_audit_sees_half_a_range():
+    honest = HedgeSelector._settle_on
+
+    def halved(self, batch, rate):
+        honest(self, batch, rate)
+        self._event = ExponentialChoice(rate, self._range / 2)
+
+    for neighbours in ("replace", "add_remove"):
+        with mock.patch.object(HedgeSelector, "_settle_on", halved):
+            learner = HedgeSelector(4, 1, 3, dc.Budget(3.0, 0.05, neighbours), rate=0.3, seed=0)
+        assert worst_excess(learner) > 1e-3
+
+
+@pytest.mark.parametrize("bound", [1.0, 0.1, 3.7, 1e-9, 1e9])
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_one_person_moves_a_score_by_no_more_than_the_bound(bound, neighbours):
+    learner = HedgeSelector(6, 2, 10, dc.Budget(1.0, 1e-6, neighbours), bound=bound, seed=0)
+    people = FacilityLocation(np.array([[1, 0.5, 0.25, 0, 1, 0.7]]) * bound, bound=bound)
+    learner.choose()
+    learner.learn(people)
+    width = Fraction(int(learner._gains.max())) / learner._scale
+    per_side = exact(learner._event.range) / (2 if neighbours == "replace" else 1)
+    assert width <= exact(bound)
+    assert width <= per_side
+    assert width >= exact(bound) * (1 - Fraction(1, 2**30))
+    assert learner._event.range == (2 * bound if neighbours == "replace" else bound)
+
+
+# --- rates, budgets, horizon ------------------------------------------------------------------------
+
+
+def test_published_rates():
+    assert HedgeSelector(9, 3, 1000, BUDGET, calibration="published").rate == pytest.approx(
+        1.0 / (3 * math.sqrt(32 * 1000 * math.log(3 / 1e-6)))
+    )
+    # One expert: Algorithm 1 at the rate of Proposition 2; another range scales it.
+    assert HedgeSelector(9, 1, 1000, BUDGET, calibration="published", bound=4.0).rate == pytest.approx(
+        0.25 / math.sqrt(32 * 1000 * math.log(1e6))
+    )
+
+
+def test_one_expert_is_algorithm_1():
+    """Hedge: a distribution proportional to exp(rate * sum of values), nothing else."""
+    people = family("chances", np.random.default_rng(3), 20, 5)
+    learner = HedgeSelector(5, 1, 21, BUDGET, calibration="published", seed=0)
+    learner.run(people)
+    values = np.array([[person.value([j]) for j in range(5)] for person in people])
+    assert np.abs(learner._gains[:, 0] / 2**32 - values.sum(axis=0)).max() < 20 / 2**32
+
+
+def test_tight_rates_use_the_budget_or_are_the_best():
+    short = HedgeSelector(50, 5, 1000, BUDGET)
+    assert short.privacy.epsilon() == pytest.approx(1.0, rel=1e-6)
+    assert short.privacy.epsilon() <= 1.0
+    assert short.rate == ExponentialChoice.within(BUDGET.share(), 2.0, 5 * 999).rate
+    assert short.rate > 3 * HedgeSelector(50, 5, 1000, BUDGET, calibration="published").rate
+    rich = HedgeSelector(50, 5, 1000, dc.Budget(100.0, 1e-6))
+    assert rich.rate == bounds.best_rate(50, 5, 1000)
+    assert rich.privacy.epsilon() < 100
+    halved = HedgeSelector(50, 5, 1000, dc.Budget(1.0, 1e-6, "add_remove"))
+    assert halved.rate == pytest.approx(2 * short.rate)
+
+
+def test_only_draws_after_the_first_set_are_paid_for():
+    for every, sets in ((1, 30), (7, 5), (15, 2), (30, 1), (99, 1)):
+        learner = HedgeSelector(9, 3, 30, BUDGET, resample_every=every)
+        assert sum(learner.privacy.ledger.counts.values()) == 3 * (sets - 1)
+        assert learner.privacy.epsilon() <= 1.0
+        people = family("coverage", np.random.default_rng(0), 30, 9)
+        spent = []
+        for person in people:
+            learner.choose()
+            spent.append(sum(learner.privacy.spent.ledger.counts.values()))
+            learner.learn(person)
+        wanted = [3 * (t // learner.resample_every) for t in range(30)]
+        assert spent == wanted
+        assert learner.privacy.spent.to_json() == learner.privacy.to_json()
+
+
+def test_a_rate_of_ones_own_is_used_or_refused():
+    assert HedgeSelector(9, 3, 30, BUDGET, rate=1e-4).rate == 1e-4
+    with pytest.raises(BudgetExceeded, match="largest that fits"):
+        HedgeSelector(9, 3, 30, BUDGET, rate=5.0)
+    assert HedgeSelector(9, 3, 30, FREE, rate=5.0).rate == 5.0
+
+
+def test_no_privacy_is_the_baseline():
+    learner = HedgeSelector(9, 3, 300, FREE, seed=0)
+    assert learner.rate == bounds.best_rate(9, 3, 300)
+    assert learner.privacy.epsilon() > 1.0
+    assert "no privacy" in str(learner.privacy)
+    assert learner.certified_regret == bounds.hedge(9, 3, 300, learner.rate)
+    people = Coverage(np.tile([0, 0, 1, 0, 0, 0, 0, 0, 0], (300, 1)))
+    assert learner.run(people).rewards[150:].mean() > 0.9
+
+
+@pytest.mark.parametrize("budget", [BUDGET, dc.Budget(20.0, 1e-3), dc.Budget(2.0), FREE], ids=str)
+@pytest.mark.parametrize(("n_items", "k", "rounds"), [(2, 1, 1), (5, 2, 60), (100, 5, 997), (50, 3, 3000)])
+def test_auto_takes_the_batch_with_the_smallest_bound(budget, n_items, k, rounds):
+    learner = HedgeSelector(n_items, k, rounds, budget, resample_every="auto")
+    best = min(
+        HedgeSelector(n_items, k, rounds, budget, resample_every=every).certified_regret
+        for every in {*range(1, min(rounds, 120) + 1), *(-(-rounds // sets) for sets in range(1, 60))}
+    )
+    assert learner.certified_regret <= best * (1 + 1e-9)
+    assert isinstance(learner.resample_every, int)
+
+
+def test_auto_with_a_given_rate_takes_the_shortest_batch_that_fits():
+    learner = HedgeSelector(20, 2, 1000, BUDGET, resample_every="auto", rate=0.02)
+    assert learner.rate == 0.02
+    with pytest.raises(BudgetExceeded):
+        HedgeSelector(20, 2, 1000, BUDGET, resample_every=learner.resample_every - 1, rate=0.02)
+
+
+def test_batches_pay_off_when_privacy_is_dear():
+    every = HedgeSelector(100, 5, 1_000_000, BUDGET)
+    auto = HedgeSelector(100, 5, 1_000_000, BUDGET, resample_every="auto")
+    assert auto.resample_every > 1
+    assert auto.certified_regret < every.certified_regret
+
+
+def test_after_the_horizon_the_last_set_is_served():
+    people = family("coverage", np.random.default_rng(1), 12, 9)
+    learner = HedgeSelector(9, 3, 10, BUDGET, seed=0, labels=list("abcdefghi"))
+    trace = learner.run(people)
+    assert (trace.selections[10:] == trace.selections[9]).all()
+    assert trace.rewards[11] == people[11].value(trace.selections[9])
+    assert learner.choose().labels == tuple("abcdefghi"[i] for i in trace.selections[9])
+    with pytest.raises(RuntimeError, match="horizon"):
+        learner.learn(people[0])
+    assert learner.privacy.spent.epsilon() <= 1.0
+
+
+def test_an_interrupted_run_is_paid_for():
+    people = family("coverage", np.random.default_rng(1), 400, 9)
+    learner = HedgeSelector(9, 3, 400, BUDGET, seed=0)
+    calls = []
+
+    def stream(*given):
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return honest(*given)
+
+    honest = kernels.stream
+    with (
+        mock.patch.object(hedge, "_CHUNK_WORDS", 1200),
+        mock.patch.object(kernels, "stream", stream),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        learner.run(people)
+    assert learner.round == 300
+    assert sum(learner.privacy.spent.ledger.counts.values()) == 3 * 299
+    rest = learner.run(people[300:])
+    assert len(rest) == 100
+    assert learner.over
+    assert learner.privacy.spent.epsilon() <= 1.0
+
+
+# --- bad input --------------------------------------------------------------------------------------
+
+
+def snapshot(learner):
+    return learner.round, learner._open, learner._gains.copy().tolist(), learner.privacy.spent.to_json()
+
+
+def test_bad_people_change_nothing():
+    def nan(_):
+        return math.nan
+
+    learner = HedgeSelector(5, 2, 10, BUDGET, seed=0)
+    good = Coverage([[1, 0, 0, 1, 0]])
+    with pytest.raises(RuntimeError, match="comes after choose"):
+        learner.learn(good)
+    shown = learner.choose()
+    before = snapshot(learner)
+    bad = [
+        (Coverage([[1, 0]]), "over 2 items"),
+        (SetFunction(nan, 5, 1.0, monotone=True), "nan"),
+        (SetFunction(lambda s: 2.0 * bool(s), 5, 2.0, monotone=True), "above the learner's bound"),
+        (SetFunction(lambda s: 2.0 * bool(s), 5, 1.0, monotone=True), "outside"),
+        (FacilityLocation([[0, 3.0, 0, 0, 0]], bound=3.0), "above the learner's bound"),
+        (Coverage([[1, 0, 0, 1, 0]] * 2), "one person"),
+    ]
+    for person, message in bad:
+        with pytest.raises(ValueError, match=message):
+            learner.learn(person)
+        assert snapshot(learner) == before
+    with pytest.raises(TypeError):
+        learner.learn([1, 0, 0, 1, 0])
+    assert learner.choose() == shown
+    learner.learn(good)
+    with pytest.raises(RuntimeError, match="comes after choose"):
+        learner.learn(good)
+    assert learner.round == 1
+
+
+def test_gains_beyond_the_bound_are_an_error():
+    class Liar(SetFunction):
+        def _gains(self, items):
+            return np.full(self.n_items, 5.0 if items.size else 0.0)
+
+    learner = HedgeSelector(5, 2, 10, BUDGET, seed=0)
+    learner.choose()
+    before = snapshot(learner)
+    with pytest.raises(ValueError, match="gains must lie"):
+        learner.learn(Liar(lambda _: 0.0, 5, 1.0, monotone=True))
+    assert snapshot(learner) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"resample_every": 0}, "resample_every=0"),
+        ({"resample_every": "often"}, "resample_every='often'"),
+        ({"rate": 0.0}, "rate=0"),
+        ({"rate": math.nan}, "rate is NaN"),
+        ({"calibration": "published", "resample_every": 2}, "published"),
+        ({"calibration": "published", "rate": 0.1}, "published"),
+        ({"calibration": "other"}, "calibration='other'"),
+        ({"bound": 0.0}, "bound=0"),
+        ({"labels": ["a"]}, "labels has 1"),
+        ({"rounds": 2**31}, "rounds=2147483648"),
+        ({"k": 10}, "k=10 exceeds"),
+    ],
+)
+def test_bad_settings(options, message):
+    settings = {"n_items": 9, "k": 3, "rounds": 30, "budget": BUDGET} | options
+    with pytest.raises(ValueError, match=message):
+        HedgeSelector(**settings)
+
+
+def test_settings_of_the_wrong_kind():
+    with pytest.raises(ValueError, match="delta > 0"):
+        HedgeSelector(9, 3, 30, dc.Budget(1.0), calibration="published")
+    with pytest.raises(TypeError, match="rounds"):
+        HedgeSelector(9, 3, None, BUDGET)
+    with pytest.raises(TypeError, match="resample_every"):
+        HedgeSelector(9, 3, 30, BUDGET, resample_every=1.5)
