@@ -32,6 +32,9 @@ format: $(VENV)/.lint
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/privacy_core.py
 	$(BIN)/python benchmarks/objectives.py
+	$(BIN)/python benchmarks/constraints.py
+	$(BIN)/python benchmarks/hedge_speed.py
+	$(BIN)/python benchmarks/regret_growth.py
 
 install: $(VENV)/.core $(VENV)/.test $(VENV)/.lint
 

@@ -5,7 +5,8 @@
 FOLDER holds msweb/visits.csv.gz (user_id, item_id) and eshop_clicks/clicks.csv.gz (session_id, model in time
 order). Settings: epsilon 1, delta 1e-6, one person replaced, k = 5, mean of 5 runs. msweb visitors come in a
 random order (fixed seed), eshop sessions in the order of their first click. Prints a table, stores
-benchmarks/results/full_information.json.
+benchmarks/results/full_information.json, and writes the table into the README. ``--readme`` only does the
+last, from the stored results.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from discreet._table import table
 from discreet.objectives import Coverage, greedy
 from discreet.online import HedgeSelector, PhasedSelector, RunningSumSelector
 
+RESULTS = Path(__file__).parent / "results" / "full_information.json"
+README = Path(__file__).parent.parent / "README.md"
+START, END = "<!-- share served: start -->", "<!-- share served: end -->"
 K = 5
 BUDGET = dc.Budget(1.0, 1e-6)
 RUNS = 5
@@ -32,7 +36,7 @@ CAP = 3
 # name -> floor on msweb, floor on eshop_clicks (None: shown beside, or to be reproduced)
 FLOORS = {
     "adversarial guarantee, planner's choice": (0.695, 0.325),
-    "the same, a new set every 100 rounds": (0.70, 0.34),
+    "running sums, a new set every 200 rounds": (0.70, 0.34),
     "phases (stationary streams)": (0.715, 0.355),
 }
 
@@ -50,12 +54,12 @@ def learners(people: Coverage) -> dict[str, Callable[[int], object]]:
             n, K, rounds, BUDGET, calibration="published", seed=s
         ),
         "the same, tight account": lambda s: HedgeSelector(n, K, rounds, BUDGET, seed=s),
-        "the same, a new set every 300 rounds": lambda s: HedgeSelector(
-            n, K, rounds, BUDGET, resample_every=300, seed=s
+        "the same, a new set every 1,000 rounds": lambda s: HedgeSelector(
+            n, K, rounds, BUDGET, resample_every=1000, seed=s
         ),
         "adversarial guarantee, planner's choice": lambda s: adversarial.learner(seed=s),
-        "the same, a new set every 100 rounds": lambda s: RunningSumSelector(
-            n, K, rounds, BUDGET, items_per_person=CAP, resample_every=100, seed=s
+        "running sums, a new set every 200 rounds": lambda s: RunningSumSelector(
+            n, K, rounds, BUDGET, items_per_person=CAP, resample_every=200, seed=s
         ),
         "phases (stationary streams)": lambda s: PhasedSelector(n, K, BUDGET, seed=s),
         "stationary stream, planner's choice": lambda s: stationary.learner(seed=s),
@@ -77,10 +81,32 @@ def measure(people: Coverage) -> dict[str, list[float]]:
     return found
 
 
+def readme_table() -> str:
+    """The stored results as a Markdown table."""
+    shares = json.loads(RESULTS.read_text())["share_served"]
+    lines = ["| who chooses | " + " | ".join(shares) + " |", "|---|" + "---|" * len(shares)]
+    for who in next(iter(shares.values())):
+        cells = [f"{np.mean(shares[name][who]):.3f}" for name in shares]
+        lines.append(f"| {who} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def write_readme() -> None:
+    before, rest = README.read_text().split(START)
+    README.write_text(f"{before}{START}\n{readme_table()}{END}{rest.split(END)[1]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="folder of the data sets")
-    folder = parser.parse_args().folder
+    parser.add_argument("folder", type=Path, nargs="?", help="folder of the data sets")
+    parser.add_argument("--readme", action="store_true", help="only write the stored results into the README")
+    options = parser.parse_args()
+    if options.readme:
+        write_readme()
+        return
+    if options.folder is None:
+        parser.error("give the folder of the data sets, or --readme")
+    folder = options.folder
     visits = Coverage.from_events(folder / "msweb" / "visits.csv.gz", person="user_id", item="item_id")
     clicks = Coverage.from_events(
         folder / "eshop_clicks" / "clicks.csv.gz", person="session_id", item="model"
@@ -106,8 +132,7 @@ def main() -> None:
         rows.append(row)
     print()
     print(table(["who chooses", *streams], rows))
-    target = Path(__file__).parent / "results" / "full_information.json"
-    target.parent.mkdir(exist_ok=True)
+    RESULTS.parent.mkdir(exist_ok=True)
     record = {
         "settings": {
             "epsilon": 1.0,
@@ -121,8 +146,9 @@ def main() -> None:
             n: {w: [round(v, 5) for v in vs] for w, vs in r.items()} for n, r in results.items()
         },
     }
-    target.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"\nstored in {target.name}")
+    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+    write_readme()
+    print(f"\nstored in {RESULTS.name}, and in the README")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import math
 import os
 import platform
 import sys
@@ -166,6 +167,33 @@ def growth(k: int) -> list[dict[str, float]]:
     return found
 
 
+def plot(grown: list[dict[str, float]], slowest: list[dict[str, Any]]) -> None:
+    """docs/images/hedge_cost.svg: a round's cost over the catalogue, ours beside the paper's loop."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        print("matplotlib is not installed: no plot")
+        return
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5))
+    sizes = [g["n_items"] for g in grown]
+    axes.loglog(sizes, [g["microseconds_per_round"] for g in grown], marker="o", label="HedgeSelector.run")
+    five = [r for r in slowest if r["k"] == 5]
+    paper = [r["microseconds_per_round"]["paper"] for r in five]
+    axes.loglog([r["n_items"] for r in five], paper, marker="s", label="NumPy, straight from the paper")
+    steps = [math.log(n) / math.log(sizes[0]) * grown[0]["microseconds_per_round"] for n in sizes]
+    axes.loglog(sizes, steps, linestyle=":", color="grey", label="in proportion to log n")
+    title = "Cost of a round, people of 50 items, k = 5"
+    axes.set(xlabel="items in the catalogue", ylabel="microseconds a round", title=title)
+    axes.grid(alpha=0.3, which="both")
+    axes.legend()
+    target = Path(__file__).parent.parent / "docs" / "images" / "hedge_cost.svg"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, bbox_inches="tight", metadata={"Date": None})
+
+
 def main() -> int:
     compared = [compare(*case) for case in CASES]
     single = one_by_one(10_000, 5)
@@ -218,6 +246,7 @@ def main() -> int:
     }
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps(record, indent=2) + "\n")
+    plot(grown, compared)
     return 1 if missed else 0
 
 

@@ -31,6 +31,13 @@ def product_display(
     return ProbabilisticCoverage(matrix)
 
 
+def favourites(people: int, items: int, rng: np.random.Generator, *, fall: float = 0.7) -> Coverage:
+    """Each person likes one item, the next best always ``fall`` times as often as the one before."""
+    _checks.real("fall", fall, above=0.0, at_most=1.0)
+    chances = fall ** np.arange(items, dtype=np.float64)
+    return _one_item_each(rng.choice(items, size=people, p=chances / chances.sum()), items)
+
+
 def near_tie(people: int, items: int, rng: np.random.Generator, *, best: int = 2) -> Coverage:
     """Each person likes one item at random; ``best`` of them are likelier, by a hair (1 over sqrt(people)).
 
@@ -62,6 +69,7 @@ def alternating(people: int, items: int, rng: np.random.Generator, *, block: int
 
 STREAMS = {
     "product display": product_display,
+    "favourites": favourites,
     "near tie": near_tie,
     "drifting": drifting,
     "alternating": alternating,

@@ -163,7 +163,13 @@ class _Store:
 
     def extend(self, rows: Rows) -> None:
         matrix = rows.sparse
-        added = (np.diff(matrix.indptr), matrix.indices, matrix.data, rows.share, rows.cap)
+        added: list[NDArray[Any]] = [
+            np.diff(matrix.indptr),
+            matrix.indices,
+            matrix.data,
+            rows.share,
+            rows.cap,
+        ]
         for growing, more in zip(self.columns.values(), added, strict=True):
             growing.extend(more)
 
