@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.objectives import Coverage, GraphCut
-from discreet.online.protocol import OnlineSelector
+from discreet.objectives import Coverage, GraphCut, SetFunction
+from discreet.online import OnlineSelector, PhasedSelector
 from tests.online.learners import LEARNERS, N_ITEMS, ROUNDS, K, people
 
 FAMILIES = ("coverage", "chances", "facility", "functions")
@@ -126,6 +126,30 @@ def test_bad_people_are_refused_and_the_round_stays_open(make):
     assert learner.round == 0
     for t in range(3):
         learner.learn(stream[t])
+        twin.learn(stream[t])
+        assert learner.choose() == twin.choose()
+
+
+def test_functions_that_break_their_promise_change_nothing(make):
+    """NaN, a value above the bound, a value that falls: found at the second item, the first being fine."""
+    learner, twin = make(), make()
+    if "functions" not in _families(make):
+        pytest.skip("a cap needs rows")
+    if isinstance(learner, PhasedSelector):
+        pytest.skip("keeps the person, and finds out when it uses them (tests/online/test_phased.py)")
+    stream = people("functions")
+    shown = learner.choose().items
+    twin.choose()
+
+    def broken(bad):
+        return lambda items: bad if len(items) > 1 and shown[0] in items else float(bool(items))
+
+    for bad, message in ((math.nan, "nan"), (2.0, "at 2"), (0.25, "not monotone")):
+        with pytest.raises(ValueError, match=message):
+            learner.learn(SetFunction(broken(bad), N_ITEMS, 1.0, monotone=True), person_id="ann")
+    assert learner.round == 0
+    for t in range(6):
+        learner.learn(stream[t], person_id="ann" if t == 0 else None)
         twin.learn(stream[t])
         assert learner.choose() == twin.choose()
 

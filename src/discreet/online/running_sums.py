@@ -226,9 +226,21 @@ class RunningSumSelector(OnlineSelector):
         self._topped_up = max(self._topped_up, now)
         return self._coins.normal(0.0, math.sqrt(self._topped_up**2 - now**2), shape)
 
-    def _prepared(self, person: Any) -> Population:
-        checked: Population = super()._prepared(person)
-        return self._capped(checked)
+    def _prepared(self, person: Any) -> Population | NDArray[np.int64]:
+        """Rows for the compiled loop, or what each item adds for each expert, in whole units."""
+        one = self._capped(super()._prepared(person))
+        if one.as_rows() is not None:
+            return one
+        from ..kernels.selectors import FRACTION_BITS
+
+        assert self._shown is not None
+        state = one.start()
+        most = math.floor(self.bound * 2.0**FRACTION_BITS)
+        units = np.empty((self.k, self.n_items), dtype=np.int64)
+        for i, item in enumerate(self._shown):
+            units[i] = np.clip(np.floor(state.gains() * 2.0**FRACTION_BITS), 0, most)
+            state.add(int(item))
+        return units
 
     def _capped(self, people: Population) -> Population:
         """The people as the learner counts them: at most ``items_per_person`` items each."""
@@ -242,20 +254,11 @@ class RunningSumSelector(OnlineSelector):
         capped: Population = people.cap_items(cap, self._cap_coins)
         return capped
 
-    def _absorb(self, person: Population) -> None:
-        assert self._shown is not None
-        rows = person.as_rows()
-        if rows is not None:
+    def _absorb(self, person: Population | NDArray[np.int64]) -> None:
+        if isinstance(person, Population):
             self._add_rows(person, np.ones(1, dtype=np.bool_), 0)
-            return
-        from ..kernels.selectors import FRACTION_BITS
-
-        state = person.start()
-        most = math.floor(self.bound * 2.0**FRACTION_BITS)
-        for i, item in enumerate(self._shown):
-            gains = np.floor(state.gains() * 2.0**FRACTION_BITS)
-            self._gathered[i] += np.clip(gains, 0, most).astype(np.int64)
-            state.add(int(item))
+        else:
+            self._gathered += person
 
     def _add_rows(self, people: Population, admitted: NDArray[np.bool_], first: int) -> None:
         from ..kernels.selectors import add_row_gains
