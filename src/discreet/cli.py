@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -19,8 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     demo = commands.add_parser(
         "demo",
-        help="a private choice and a private running sum on made-up visitors, with their accounts",
-        description="A private choice and a private running sum on made-up visitors, with their accounts.",
+        help="a made-up shop, a private choice and a private running sum, with their accounts",
+        description="A made-up shop, a private choice and a private running sum, with their accounts.",
         epilog="example: discreet demo --epsilon 0.5",
     )
     demo.add_argument("--epsilon", type=float, default=1.0, help="privacy budget (default 1)")
@@ -34,4 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError) as error:
         print(f"discreet demo: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader has seen enough, e.g. `discreet demo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -52,6 +52,8 @@ def test_demo_shows_both_jobs_and_their_accounts():
         [sys.executable, "-m", "discreet", "demo", "--seed", "1"], capture_output=True, text=True, check=True
     )
     for words in (
+        "A shop",
+        "published constants",
         "A private choice",
         "A private running sum",
         "square-root factorisation",

@@ -13,21 +13,25 @@ from ..objectives import Coverage, ProbabilisticCoverage
 
 
 def product_display(
-    people: int, items: int, rng: np.random.Generator, *, clusters: int = 4, taken: int = 6
+    people: int, items: int, rng: np.random.Generator, *, clusters: int = 6, taken: int = 6
 ) -> ProbabilisticCoverage:
-    """Shoppers in clusters of taste, each taking any of ``taken`` products with some probability.
+    """Shoppers in clusters of taste, each with some probability of taking any of the products they like.
 
-    The product display of paper 000, with clusters of falling size: the most popular products all please the
-    largest cluster, so choosing by popularity alone serves the others badly.
+    The product display of paper 000, with clusters of falling size. A cluster has ``taken`` products of its
+    own, which its shoppers mostly like; everybody also likes one product at random. The most popular products
+    are all those of the largest cluster, so choosing by popularity alone leaves the others out.
     """
-    _checks.whole("taken", taken, at_least=1, at_most=items)
-    sizes = 1.0 / np.arange(1.0, clusters + 1.0)
-    home = rng.choice(clusters, size=people, p=sizes / sizes.sum())
-    affinity = rng.dirichlet(np.full(items, 0.15), size=clusters) + 1e-6
-    keys = np.log(affinity)[home] + rng.gumbel(size=(people, items))
-    liked = np.argpartition(-keys, taken - 1, axis=1)[:, :taken]
+    groups = _checks.whole("clusters", clusters, at_least=1)
+    own = _checks.whole("taken", taken, at_least=1)
+    own = min(own, max(1, items // groups))
+    sizes = 1.0 / np.arange(1.0, groups + 1.0)
+    home = rng.choice(groups, size=people, p=sizes / sizes.sum())
+    shelves = np.resize(rng.permutation(items), groups * own)
     matrix = np.zeros((people, items))
-    np.put_along_axis(matrix, liked, rng.uniform(0.2, 0.9, size=(people, taken)), axis=1)
+    liked = shelves.reshape(groups, own)[home]
+    chances = rng.uniform(0.4, 0.9, size=(people, own)) * (rng.random((people, own)) < 0.8)
+    np.put_along_axis(matrix, liked, chances, axis=1)
+    matrix[np.arange(people), rng.integers(items, size=people)] = rng.uniform(0.4, 0.9, size=people)
     return ProbabilisticCoverage(matrix)
 
 
