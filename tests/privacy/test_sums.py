@@ -12,7 +12,7 @@ from scipy import stats
 
 import discreet as dc
 from discreet.privacy import FactorizedSum, Gate, TreeSum, mechanisms, tree_levels
-from discreet.privacy.sums import Inputs
+from discreet.privacy.inputs import Inputs
 from tests.privacy.audit import exact_sum_loss
 
 APPROXIMATE = dc.Budget(1.0, 1e-6)

@@ -14,8 +14,8 @@ from .._progress import track
 from ..objectives import Population
 from ..privacy import Account, Budget, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
 from ..privacy.factorizations import buffered, square_root
+from ..privacy.inputs import Inputs
 from ..privacy.randomness import public_generator
-from ..privacy.sums import Inputs
 from . import bounds
 from .protocol import OnlineSelector
 

@@ -34,126 +34,13 @@ from .conversions import exact
 from .events import Event, GaussianNoise, LaplaceNoise, Number, SphericalLaplaceNoise
 from .factorizations import Factorization, buffered, square_root
 from .gate import Gate
+from .inputs import Inputs
 from .randomness import Randomness
 
 
 def _norm_slack(sensitivity: Number, scale: Number) -> Fraction:
     """Norms are computed in floating point and may miss their bound by 2^-40 of it: that, in grid steps."""
     return Fraction(1 << mechanisms.STEPS_BITS, 1 << 40) * exact(sensitivity) / exact(scale)
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What is promised about each vector, and what two of them can differ by.
-
-    ``norm_bound`` is in L1 for Laplace noise and in L2 otherwise. ``box`` bounds every coordinate,
-    ``nonzeros`` the number of coordinates that are not 0. Every promise is checked when a vector comes.
-    With ``people`` above 1 each vector is itself a sum of up to that many people's vectors; the promises
-    are about each person's, and whoever adds them up has to see to that.
-    """
-
-    dimension: int
-    norm: int
-    norm_bound: float | None = None
-    box: tuple[float, float] | None = None
-    nonzeros: int | None = None
-    people: int = 1
-
-    def __post_init__(self) -> None:
-        plain: dict[str, Any] = {
-            "dimension": _checks.whole("dimension", self.dimension, at_least=1),
-            "people": _checks.whole("people", self.people, at_least=1),
-        }
-        if self.norm_bound is None and self.box is None:
-            raise ValueError("say how large a vector can be: norm_bound=..., or box=(low, high)")
-        if self.norm_bound is not None:
-            plain["norm_bound"] = _checks.real("norm_bound", self.norm_bound, above=0.0)
-        if self.box is not None:
-            low = _checks.real("box[0]", self.box[0], at_most=0.0)
-            high = _checks.real("box[1]", self.box[1], at_least=0.0)
-            if low == high:
-                raise ValueError("box=(0, 0) leaves nothing to sum; give low <= 0 <= high with low < high")
-            plain["box"] = (low, high)
-        if self.nonzeros is not None:
-            plain["nonzeros"] = _checks.whole(
-                "nonzeros", self.nonzeros, at_least=1, at_most=plain["dimension"]
-            )
-        for name, value in plain.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def largest(self) -> float:
-        """No coordinate of a vector that is added exceeds this in absolute value."""
-        bounds = [] if self.norm_bound is None else [self.norm_bound]
-        if self.box is not None:
-            bounds.append(max(-self.box[0], self.box[1]))
-        return min(bounds) * self.people
-
-    def changed(self, neighbours: str) -> int:
-        """How many coordinates can differ between neighbours."""
-        if self.nonzeros is None:
-            return self.dimension
-        return min(self.dimension, self.nonzeros * (2 if neighbours == "replace" else 1))
-
-    def difference(self, neighbours: str) -> float:
-        """Largest distance, in the norm of the noise, between the vectors of neighbours, rounded up.
-
-        Replaced: twice the norm bound, or its square root of two when nothing is negative (the angle is
-        then at most a right one). In a box of width w and largest size b, d coordinates of which m are
-        not 0: per pair of entries either both meet in one coordinate (w) or they do not (b twice).
-        Added or removed: the vector itself against 0.
-        """
-        d, p = self.dimension, self.norm
-        m = d if self.nonzeros is None else self.nonzeros
-        replaced = neighbours == "replace"
-        bounds = []
-        if self.norm_bound is not None:
-            right_angle = p == 2 and self.box is not None and self.box[0] == 0.0
-            bounds.append(self.norm_bound * ((math.sqrt(2.0) if right_angle else 2.0) if replaced else 1.0))
-        if self.box is not None:
-            width, size = self.box[1] - self.box[0], max(-self.box[0], self.box[1])
-            met = max(width, size * 2.0 ** (1 / p)) * m ** (1 / p)
-            bounds.append(min(width * d ** (1 / p), met) if replaced else size * m ** (1 / p))
-        return min(bounds) * (1.0 + 2.0**-50)
-
-    def checked(self, values: ArrayLike, *, clip: bool) -> NDArray[np.float64]:
-        """The vector as a float array if it keeps every promise; made to keep them if ``clip``."""
-        vector = _checks.vector("vector", values, length=self.dimension)
-        if (
-            self.nonzeros is not None
-            and (count := int(np.count_nonzero(vector))) > self.nonzeros * self.people
-        ):
-            raise ValueError(
-                f"vector has {count} entries that are not 0; nonzeros={self.nonzeros} were promised"
-            )
-        if self.box is not None:
-            low, high = self.box[0] * self.people, self.box[1] * self.people
-            if vector.min() < low or vector.max() > high:
-                if not clip:
-                    where = int(np.flatnonzero((vector < low) | (vector > high))[0])
-                    raise ValueError(
-                        f"vector[{where}]={vector[where]} is outside box={self.box}; pass clip=True to clip"
-                    )
-                vector = np.clip(vector, low, high)
-        if self.norm_bound is not None:
-            length = _length(vector, self.norm)
-            longest = self.norm_bound * self.people
-            if length > longest:
-                if not clip and length > longest * (1 + 1e-12):
-                    raise ValueError(
-                        f"vector has L{self.norm} norm {length:.17g} above norm_bound={self.norm_bound};"
-                        " pass clip=True to shorten it"
-                    )
-                vector = vector * (longest / length)
-        return vector
-
-
-def _length(vector: NDArray[np.float64], norm: int) -> float:
-    """The norm, also where squares would leave the range of floats."""
-    largest = float(np.abs(vector).max())
-    if largest == 0.0:
-        return 0.0
-    return largest * float(np.linalg.norm(vector / largest, norm))
 
 
 class RunningSum(ABC):
