@@ -107,7 +107,7 @@ def test_k_larger_than_the_ground_set() -> None:
 
 
 def test_people_are_held_to_the_bound() -> None:
-    with pytest.raises(ValueError, match=r"person 1 can reach a value of 1, above bound=0.9"):
+    with pytest.raises(ValueError, match=r"person 1 can reach a value of 1.0, above bound=0.9"):
         FacilityLocation(GOOD, bound=0.9)
     large = FacilityLocation([[0.1, 3.0]])
     assert large.value([1]) == 3.0  # nothing private is asked, so nothing need be declared
@@ -217,3 +217,45 @@ def test_mixtures() -> None:
         -1 * Coverage(GOOD)
     with pytest.raises(TypeError):
         Coverage(GOOD) + 1
+
+
+def test_mixtures_of_differently_named_items() -> None:
+    plain, named = Coverage(GOOD), Coverage(GOOD, labels="abc")
+    assert (plain + named).labels == ("a", "b", "c")
+    with pytest.raises(ValueError, match="item 1 is 'b' in one part and 'c' in another"):
+        named + Coverage(GOOD, labels="acb")
+
+
+def test_numbers_of_numpy_and_sums_make_mixtures() -> None:
+    people = FacilityLocation(GOOD)
+    for twice in (np.float64(2) * people, people * np.float64(2), np.int64(2) * people):
+        assert twice.bound == 2.0
+    assert sum([people, people]).value([1]) == 2 * people.value([1])
+    with pytest.raises(TypeError):
+        1 + people
+    with pytest.raises(TypeError):
+        False + people
+
+
+@pytest.mark.parametrize(
+    ("matrix", "error", "words"),
+    [
+        (np.ma.MaskedArray([[1.0, 2.0]], mask=[[True, False]]), ValueError, "weights has masked entries"),
+        (np.array([[1 + 2j]]), TypeError, "weights must be .* numbers: got complex128"),
+        (sp.csr_array(np.array([[1 + 2j]])), TypeError, "weights must be .* numbers, got complex128"),
+        ([["1", "2"]], TypeError, "weights must be .* numbers: got str"),
+        (np.array([["2024-01-01"]], dtype="M8[D]"), TypeError, "weights must be .* numbers: got datetime64"),
+        ([[1.0, -2.0]], ValueError, r"weights\[row 0, column 1\] is -2"),
+        ([[1.0], [1.0, 2.0]], TypeError, "weights must be"),
+    ],
+)
+def test_what_is_no_matrix_of_numbers(matrix, error, words) -> None:
+    with pytest.raises(error, match=words):
+        ConcaveOverModular(matrix)
+
+
+def test_other_words() -> None:
+    with pytest.raises(TypeError, match=r"rng must be a numpy.random.Generator or None, got int"):
+        LogDeterminant(np.eye(11) / 100).multilinear([0.5] * 11, rng=5)
+    with pytest.raises(ValueError, match="adjacency must be items x items, or several such matrices"):
+        GraphCut([[[0, 1], [1, 0]], [[0]]])

@@ -38,11 +38,16 @@ def functions(n: int, grid: tuple[float, ...], *, monotone: bool, normal: bool) 
 
 
 def answers(f: dict, n: int, most: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Values and gains on every set; None for somebody who touches too many items."""
+    """Values on every set, gains and slopes there; None for somebody who touches too many items.
+
+    The slope of the multilinear extension at any point is an average of those at the sets, so that no norm
+    of it is larger than at some set.
+    """
     gains = np.array([[f[s | {j}] - f[s] for j in range(n)] for s in SETS[n]])
     if np.count_nonzero(np.abs(gains).max(axis=0)) > most:
         return None
-    return np.array([f[s] for s in SETS[n]]), gains
+    slopes = [[f[s | {j}] - f[s - {j}] for j in range(n)] for s in SETS[n]]
+    return np.array([f[s] for s in SETS[n]]), np.concatenate([gains, slopes])
 
 
 def furthest(people: list[tuple[np.ndarray, np.ndarray]], neighbours: str) -> dict[str, float]:
@@ -73,7 +78,8 @@ def test_monotone_bounds_are_exactly_the_worst_person(n: int, cap: int, neighbou
     worst = furthest(people, neighbours)
     five = Coverage(np.eye(5, n))  # the public number of people only divides
     for norm in NORMS:
-        assert 5 * five.sensitivity(neighbours, norm, cap) == pytest.approx(worst[norm], abs=1e-12), norm
+        # Never below the worst person, and above by the tolerance of the bound only.
+        assert worst[norm] <= 5 * five.sensitivity(neighbours, norm, cap) <= worst[norm] * (1 + 2e-9), norm
     if cap == n:
         assert 5 * five.sensitivity(neighbours, "l2") == pytest.approx(worst["l2"])
 
@@ -88,8 +94,8 @@ def test_signed_bounds_hold_and_single_entries_are_tight(n: int, cap: int, neigh
     for norm in NORMS:
         claimed = 4 * cut.sensitivity(neighbours, norm, cap)
         assert claimed >= worst[norm] - 1e-12, norm
-        assert claimed <= 2 * worst[norm], norm
-    for norm in ("value", "coordinate", "range"):
+        assert claimed <= 1.5 * worst[norm] * (1 + 1e-8), norm
+    for norm in ("value", "coordinate"):
         assert 4 * cut.sensitivity(neighbours, norm, cap) == pytest.approx(worst[norm]), norm
 
 
@@ -100,7 +106,7 @@ def test_a_callable_that_does_not_start_at_zero(neighbours: str) -> None:
     f = SetFunction(lambda _: 0.0, n_items=2, bound=1)
     for norm in NORMS:
         claimed = f.sensitivity(neighbours, norm)
-        assert worst[norm] - 1e-12 <= claimed <= 2 * worst[norm], norm
+        assert worst[norm] - 1e-12 <= claimed <= 1.5 * worst[norm] * (1 + 1e-8), norm
 
 
 def test_real_neighbours_move_by_no_more() -> None:

@@ -85,8 +85,7 @@ class EventReader:
 
     def add(self, person: Hashable, item: Hashable, weight: float = 1.0) -> None:
         """One event; nothing is changed when it is refused."""
-        _present("person", person)
-        _present("item", item)
+        person, item = _present("person", person), _present("item", item)
         amount = real("weight", weight, at_least=0)
         if self._catalogue is not None and item not in self._catalogue:
             raise ValueError(f"item {item!r} is not in the catalogue items=")
@@ -97,6 +96,11 @@ class EventReader:
 
     def population(self, family: Any, **options: Any) -> Any:
         """A population of the given family, such as ``Coverage``, of everybody so far."""
+        if not hasattr(family, "_repeats"):
+            raise TypeError(
+                f"family={getattr(family, '__name__', family)!r} has no row of items per person; "
+                "use one that has from_events, such as Coverage"
+            )
         what = np.array(self._what, dtype=np.int64)
         labels = list(self._items)
         if self._catalogue is None:
@@ -139,7 +143,9 @@ def _events(
                 raise ValueError(
                     f"a weight of {amounts.max():g} is not a probability; weights must lie in [0, 1]"
                 )
-            amounts = 1.0 - np.multiply.reduceat(1.0 - amounts, first)
+            # A weight that stands alone stays as it was written: 1 - (1 - 0.1) is not 0.1.
+            alone = np.diff(first, append=cell.size) == 1
+            amounts = np.where(alone, amounts[first], 1.0 - np.multiply.reduceat(1.0 - amounts, first))
         cell = cell[first]
     person, item = np.divmod(cell, len(items))
     counted = amounts != 0
@@ -151,6 +157,8 @@ def _events(
 def _weights(column: Column | None, name: str | None, count: int) -> NDArray[np.float64]:
     if column is None:
         return np.ones(count)
+    if column.dtype.kind in "mMc":
+        raise TypeError(f"weight={name!r} must be a column of numbers, got {column.dtype.name}")
     try:
         weights = np.array(
             [np.nan if v is None else v for v in column] if column.dtype == object else column, float
@@ -193,7 +201,7 @@ def _distinct(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
     """The distinct entries in the order of their first row, and which of them each row holds."""
     if column.dtype == object or column.size == 0:
         seen: dict[Any, int] = {}
-        codes = np.array([seen.setdefault(value, len(seen)) for value in column], dtype=np.int64)
+        codes = np.array([seen.setdefault(_label(value), len(seen)) for value in column], dtype=np.int64)
         return list(seen), codes
     values, first, inverse = np.unique(column, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -204,13 +212,16 @@ def _distinct(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
 
 def _sorted_order(labels: list[Any]) -> list[int]:
     """By value; labels of several types by type first, since they do not compare with each other."""
-    return sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, labels[i]))
+    try:
+        return sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, labels[i]))
+    except TypeError as error:
+        raise TypeError(f"these items have no order ({error}); give them in one, as items=") from error
 
 
 def _listed(argument: str, values: Iterable[Any]) -> dict[Any, int]:
     places: dict[Any, int] = {}
     for value in values:
-        plain = _plain(value)
+        plain = _label(value)
         if plain in places:
             raise ValueError(f"{argument} lists {plain!r} twice")
         places[plain] = len(places)
@@ -230,6 +241,7 @@ def _none_missing(argument: str, name: str, column: Column) -> None:
 
 
 def _absent(value: Any) -> bool:
+    value = _plain(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return True
     return type(value).__name__ in ("NAType", "NaTType")  # pandas' own, without importing pandas
@@ -238,7 +250,16 @@ def _absent(value: Any) -> bool:
 def _present(argument: str, value: Any) -> Any:
     if _absent(value):
         raise ValueError(f"{argument} is missing; every event needs one")
-    return value
+    return _label(value)
+
+
+def _label(value: Any) -> Any:
+    plain = _plain(value)
+    try:
+        hash(plain)
+    except TypeError as error:
+        raise TypeError(f"{plain!r} cannot name a person or an item: {error}; use text or numbers") from error
+    return plain
 
 
 def _plain(value: Any) -> Any:

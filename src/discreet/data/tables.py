@@ -9,12 +9,21 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Column = NDArray[Any]
+
+
+class _Lines(Protocol):
+    """What ``csv.reader`` gives: rows of fields, and how many lines of the file they took."""
+
+    @property
+    def line_num(self) -> int: ...
+    def __iter__(self) -> Iterator[list[str]]: ...
+    def __next__(self) -> list[str]: ...
 
 
 def read_columns(table: Any, names: dict[str, str]) -> dict[str, Column]:
@@ -55,10 +64,31 @@ def _column_names(table: Any) -> list[Any]:
 
 
 def _one_dimensional(argument: str, name: str, values: Any) -> Column:
-    column = np.asarray(values)
+    if type(values).__module__.startswith("pyarrow") and str(values.type).startswith("dictionary"):
+        # As an array, a missing entry of an Arrow dictionary would point at some category instead of none.
+        values = values.cast(values.type.value_type)
+    try:
+        column = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{argument}={name!r} cannot be read as a column: {error}") from error
     if column.ndim != 1:
         raise ValueError(f"{argument}={name!r} has shape {column.shape}; a column has one dimension")
-    return column
+    if isinstance(values, np.ma.MaskedArray):
+        return np.array(values.tolist(), dtype=object)  # None where masked
+    if isinstance(values, list | tuple) and column.dtype.kind not in "biu":
+        # NumPy would turn mixed entries into text, and large whole numbers beside fractions into others.
+        return np.fromiter(values, dtype=object, count=len(values))
+    return _coarse_times(argument, name, column) if column.dtype.kind in "mM" else column
+
+
+def _coarse_times(argument: str, name: str, column: Column) -> Column:
+    """Times in units that Python's own have, so that labels are times and not counts of nanoseconds."""
+    if np.datetime_data(column.dtype)[0] not in ("ns", "ps", "fs", "as"):
+        return column
+    coarse = column.astype(f"{column.dtype.kind}8[us]")
+    if not ((coarse == column) | np.isnat(column)).all():
+        raise ValueError(f"{argument}={name!r} has times finer than a microsecond; round them or use text")
+    return coarse
 
 
 def _read_file(path: Path, names: dict[str, str]) -> dict[str, Any]:
@@ -89,13 +119,16 @@ def _read_csv(path: Path, names: dict[str, str]) -> dict[str, Any]:
         if not header:
             raise ValueError(f"{path.name} is empty; the first line must name the columns")
         wanted = [(name, header.index(name)) for name in dict.fromkeys(names.values()) if name in header]
+        for name, _ in wanted:
+            if header.count(name) > 1:
+                raise ValueError(f"{path.name} has {header.count(name)} columns named {name!r}; rename them")
         found: dict[str, list[str]] = {name: [] for name, _ in wanted}
-        for number, row in enumerate(rows, start=2):
+        for row in rows:
             if not row:
                 continue
             if len(row) != len(header):
                 raise ValueError(
-                    f"{path.name}, line {number}: {len(row)} fields; the header has {len(header)}"
+                    f"{path.name}, line {rows.line_num}: {len(row)} fields; the header has {len(header)}"
                 )
             for name, at in wanted:
                 found[name].append(row[at])
@@ -103,11 +136,14 @@ def _read_csv(path: Path, names: dict[str, str]) -> dict[str, Any]:
 
 
 @contextmanager
-def open_csv(path: Path) -> Iterator[Iterator[list[str]]]:
+def open_csv(path: Path) -> Iterator[_Lines]:
     """The lines of a CSV file, plain or compressed, one list of fields at a time."""
     raw: Any = gzip.open(path, "rb") if path.name.lower().endswith(("gz", "gzip")) else open(path, "rb")  # noqa: SIM115
     with raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
-        yield csv.reader(text)
+        try:
+            yield csv.reader(text)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path.name} is not UTF-8 text ({error}); save it as UTF-8") from error
 
 
 def _typed(values: list[str]) -> Column:

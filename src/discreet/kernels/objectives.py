@@ -18,7 +18,7 @@ from numba import njit
 COVER, SURVIVE, BEST, SQRT, LOG, CAP = range(6)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _gain(kind: int, state: float, weight: float, cap: float) -> float:
     """What an item of this weight adds to a row in this state."""
     if kind == COVER:
@@ -28,7 +28,8 @@ def _gain(kind: int, state: float, weight: float, cap: float) -> float:
     if kind == BEST:
         return weight - state if weight > state else 0.0
     if kind == SQRT:
-        return math.sqrt(state + weight) - math.sqrt(state)
+        # The difference of the two roots without their cancelling; roots of positive floats exceed 1e-200.
+        return weight / max(math.sqrt(state + weight) + math.sqrt(state), 1e-200)
     if kind == LOG:
         return math.log1p(weight / (1.0 + state))
     after = state + weight

@@ -12,7 +12,7 @@ from .._checks import one_of, real, vector
 from .base import Floats
 from .matrices import SparseMatrix
 from .people import RowPopulation, row_totals
-from .rows import CAP, LOG, SQRT, Kind, custom
+from .rows import CAP, LOG, SQRT, Kind, custom, heights
 
 _NAMED = {"sqrt": SQRT, "log": LOG, "capped": CAP}
 
@@ -22,7 +22,8 @@ class ConcaveOverModular(RowPopulation):
 
     ``weights``: people x items, nonnegative. ``concave``: ``"sqrt"``, ``"log"`` (log(1 + t)), ``"capped"``
     (min(t, cap), with ``cap`` one number or one per person), or a function of an array that is concave and
-    does not fall on t >= 0. ``bound``: a public bound of f, 1 unless declared.
+    does not fall on t >= 0; it is looked at when the population is built, and held to its word with every
+    gain that is asked for. ``bound``: a public bound of f, 1 unless declared.
 
     With the named functions the multilinear extension is exact while nobody touches more than 12 items, by a
     sum over all their subsets. The rank of a partition matroid is such an objective: blocks as people,
@@ -34,6 +35,7 @@ class ConcaveOverModular(RowPopulation):
     """
 
     _repeats = "sum"
+    _argument = "weights"
 
     def __init__(
         self,
@@ -45,21 +47,24 @@ class ConcaveOverModular(RowPopulation):
         labels: Iterable[Any] | None = None,
     ) -> None:
         if callable(concave):
-            _look_at(concave)
             self._concave = custom(concave)
         else:
             self._concave = _NAMED[one_of("concave", concave, tuple(_NAMED))]
         if (cap is not None) != (self._concave is CAP):
             raise ValueError('cap= goes with concave="capped", which needs it: one number or one per person')
-        self._cap_given = cap
+        self._cap_given, self._shape_given = cap, concave if callable(concave) else None
         super().__init__(weights, bound=bound, labels=labels)
-        del self._cap_given
+        del self._cap_given, self._shape_given
 
     def _kind(self) -> Kind:
         return self._concave
 
     def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
         count = int(matrix.shape[0])
+        if self._shape_given is not None:
+            totals = row_totals(matrix)
+            _look_at(self._shape_given, float(totals.max()))
+            return totals
         if self._cap_given is None:
             return np.full(count, np.inf)
         if np.ndim(self._cap_given) == 0:
@@ -108,13 +113,11 @@ class SaturatedCoverage(RowPopulation):
         return self._rows.cap
 
 
-def _look_at(function: Callable[[Any], Any]) -> None:
-    """Refuse what is visibly not concave, or falls; a function can only be looked at where one looks."""
-    grid = np.concatenate(([0.0], np.geomspace(1e-3, 1e3, 61)))
-    heights = np.asarray(function(grid), dtype=np.float64)
-    if heights.shape != grid.shape or not np.isfinite(heights).all():
-        raise ValueError("concave must map an array of numbers >= 0 to finite numbers, one for one")
-    slopes = np.diff(heights) / np.diff(grid)
+def _look_at(function: Callable[[Any], Any], largest: float) -> None:
+    """Refuse what is visibly not concave, or falls, up to 1000 and to the largest total there is."""
+    top = max(1e3, largest)
+    grid = np.concatenate(([0.0], np.geomspace(1e-3, top, round(10 * np.log10(top / 1e-3)) + 1)))
+    slopes = np.diff(heights(function, grid)) / np.diff(grid)
     slack = 1e-9 * max(1.0, float(np.abs(slopes).max()))
     if slopes.min() < -slack:
         at = grid[int(np.argmin(slopes))]

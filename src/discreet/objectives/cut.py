@@ -184,7 +184,12 @@ def _graphs(adjacency: Any) -> list[SparseMatrix]:
         any(sp.issparse(a) for a in adjacency) if isinstance(adjacency, list | tuple) else False
     )
     if not several and not sp.issparse(adjacency):
-        several = np.ndim(adjacency) == 3
+        try:
+            several = np.ndim(adjacency) == 3
+        except ValueError as error:
+            raise ValueError(
+                f"adjacency must be items x items, or several such matrices of one size: {error}"
+            ) from error
     given = list(adjacency) if several else [adjacency]
     if not given:
         raise ValueError("adjacency is empty; a population needs at least one person")
@@ -205,7 +210,7 @@ def _symmetric(person: int, graph: SparseMatrix) -> None:
 def _modular_part(modular: ArrayLike | None, people: int, n_items: int) -> NDArray[np.float64]:
     if modular is None:
         return np.zeros((1, n_items))
-    part = np.atleast_2d(np.asarray(modular, dtype=np.float64))
+    part = np.atleast_2d(np.array(modular, dtype=np.float64))
     if part.shape not in ((1, n_items), (people, n_items)):
         raise ValueError(
             f"modular has shape {np.shape(modular)}; ({n_items},) or ({people}, {n_items}) expected"

@@ -17,10 +17,11 @@ def value_to_each(people: Population, items: Sequence[int]) -> Floats:
     >>> value_to_each(Coverage([[1, 0, 1], [0, 1, 0], [0, 0, 0]]), [0, 2])
     array([1., 0., 0.])
     """
+    chosen = people._checked(items)
     rows = people.as_rows()
     if rows is None:
-        return np.array([person.value(items) for person in people])
-    return value_to_rows(rows, items)
+        return np.array([person._value(chosen) for person in people])
+    return value_to_rows(rows, chosen.tolist())
 
 
 def value_to_rows(rows: Rows, items: Sequence[int]) -> Floats:

@@ -55,7 +55,19 @@ class LogDeterminant(Population):
         return np.eye(items.size) + q[:, :, None] * self._kernel[np.ix_(items, items)] * q[:, None, :]
 
     def _value(self, items: Items) -> float:
-        return float(np.linalg.slogdet(self._blocks(items))[1].mean())
+        return float(self._values(items).mean())
+
+    def _values(self, items: Items) -> Floats:
+        """The value of a set to each person: the steps of the same factor that ``gains`` goes by."""
+        small = self._like()
+        small.n_items = items.size
+        small._kernel = self._kernel[np.ix_(items, items)]
+        small._quality = self._quality[:, items]
+        state, total = _FactorState(small), np.zeros(len(self))
+        for t in range(items.size):
+            total += np.log(np.maximum(state._rest[:, t], 1.0))
+            state._grow(t)
+        return total
 
     def _gains(self, items: Items) -> Floats:
         state = _FactorState(self)
@@ -69,8 +81,10 @@ class LogDeterminant(Population):
 
     def _contributions(self, items: Items) -> Floats:
         # The determinant without j is the determinant times the j-th diagonal entry of the inverse.
-        inverse = np.linalg.inv(self._blocks(items))
-        return np.asarray(-np.log(np.diagonal(inverse, axis1=1, axis2=2)).mean(axis=0), dtype=np.float64)
+        inverse = np.diagonal(np.linalg.inv(self._blocks(items)), axis1=1, axis2=2)
+        # The ratio of determinants is at least 1, its inverse in (0, 1]; rounding may take it out of there.
+        shares = np.clip(inverse, np.finfo(np.float64).tiny, 1.0)
+        return np.asarray(-np.log(shares).mean(axis=0), dtype=np.float64)
 
     def _take(self, rows: Items) -> Self:
         taken = self._like()
@@ -78,8 +92,7 @@ class LogDeterminant(Population):
         return taken
 
     def _largest(self) -> Floats:
-        everything = np.arange(self.n_items)
-        return np.array([np.linalg.slogdet(self[i]._blocks(everything))[1][0] for i in range(len(self))])
+        return self._values(np.arange(self.n_items))
 
     def _most_items(self) -> int:
         return int(np.diff(as_sparse(self._quality).indptr).max())
@@ -108,12 +121,12 @@ class _FactorState(State):
 
     def _grow(self, item: int) -> float:
         q, kernel = self._matrix._quality, self._matrix._kernel
-        ratio = self._rest[:, item]
+        ratio = np.maximum(self._rest[:, item], 1.0)
         row = q[:, [item]] * kernel[item] * q
         for column in self._columns:
             row = row - column[:, [item]] * column
         column = row / np.sqrt(ratio)[:, None]
-        added = float(np.log(np.maximum(ratio, 1.0)).mean())
+        added = float(np.log(ratio).mean())
         self._rest = self._rest - column**2
         self._columns.append(column)
         return added
@@ -129,7 +142,9 @@ def _semidefinite(kernel: Any) -> Floats:
         raise ValueError(
             f"kernel[row {row}, column {column}] differs from its mirror image; it must be symmetric"
         )
-    lowest = float(np.linalg.eigvalsh(dense)[0])
+    lengths, axes = np.linalg.eigh(dense)
+    lowest = float(lengths[0])
     if lowest < -1e-9 * max(1.0, float(np.abs(dense).max())):
         raise ValueError(f"kernel has the eigenvalue {lowest:g}; it must be positive semidefinite")
-    return dense
+    # A hair below zero is rounding, but large qualities would make much of it.
+    return dense if lowest >= 0 else (axes * np.maximum(lengths, 0.0)) @ axes.T

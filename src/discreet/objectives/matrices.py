@@ -83,25 +83,27 @@ def checked(
 ) -> SparseMatrix | Floats:
     """A dense array stays dense where ``dense`` allows it; everything else becomes sparse rows.
 
-    Every entry must lie in [low, high]; the first that does not is named by row and column.
+    What comes back is a copy, so that nobody's weights change once they have been checked. Every entry
+    must lie in [low, high]; the first that does not is named by row and column.
     """
     import scipy.sparse as sp
 
     if isinstance(matrix, SparseMatrix):
         _within(name, matrix.data, low, high, lambda p: (matrix.row_of[p], matrix.indices[p]))
-        return matrix
+        return SparseMatrix(matrix.indptr.copy(), matrix.indices.copy(), matrix.data.copy(), matrix.n_columns)
     if not sp.issparse(matrix):
-        try:
-            array = np.asarray(matrix, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} must be a people x items array of numbers: {error}") from error
+        array = _numbers(name, matrix)
         _shape(name, array.shape)
         _within(name, array.ravel(), low, high, lambda p: np.unravel_index(p, array.shape))
         if dense:
-            return np.ascontiguousarray(array)
+            return array
         matrix = array
-    _shape(name, matrix.shape)
-    given = sp.csr_array(matrix, dtype=np.float64, copy=True)
+    entries: Any = matrix
+    if entries.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be a people x items array of numbers, got {entries.dtype.name}")
+    _shape(name, entries.shape)
+    # Floats first: entries that stand twice are added up, and small integers would wrap around.
+    given = sp.csr_array(entries.astype(np.float64, copy=False), copy=True)
     given.sum_duplicates()
     given.sort_indices()
     indptr = given.indptr.astype(np.int64)
@@ -124,6 +126,19 @@ def as_sparse(matrix: SparseMatrix | Floats) -> SparseMatrix:
 def column_sums(where: NDArray[Any], amounts: Floats, size: int) -> Floats:
     """The sum of the amounts at each place; numbers also where there are none."""
     return np.bincount(where, amounts, minlength=size).astype(np.float64, copy=False)
+
+
+def _numbers(name: str, matrix: Any) -> Floats:
+    """A new array of floats in C order; text, complex numbers and masked entries are no numbers."""
+    if isinstance(matrix, np.ma.MaskedArray) and np.ma.is_masked(matrix):
+        raise ValueError(f"{name} has masked entries; fill them in, with 0 where there is nothing")
+    try:
+        given = np.asarray(matrix)
+        if given.dtype.kind not in "biufO":
+            raise TypeError(f"got {given.dtype.name}")
+        return given.astype(np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a people x items array of numbers: {error}") from error
 
 
 def _shape(name: str, shape: tuple[int, ...]) -> None:

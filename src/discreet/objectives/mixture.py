@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from .._checks import real
 from .base import Floats, Items, Population, State
 
 
@@ -25,10 +26,14 @@ class Mixture(Population):
     def __init__(self, parts: Sequence[tuple[float, Population]]) -> None:
         flat: list[tuple[float, Population]] = []
         for factor, part in parts:
+            if not isinstance(part, Population):
+                raise TypeError(f"parts must be (factor, population) pairs, got a {type(part).__name__}")
             inner: list[tuple[float, Population]] = [(1.0, part)]
             if isinstance(part, Mixture):
                 inner = part._parts
-            flat += [(factor * f, p) for f, p in inner]
+            flat += [(real("factor", factor * f, at_least=0), p) for f, p in inner]
+        if not flat:
+            raise ValueError("parts is empty; a mixture needs at least one (factor, population) pair")
         first = flat[0][1]
         for _, part in flat[1:]:
             if part.n_items != first.n_items or len(part) != len(first):
@@ -36,10 +41,18 @@ class Mixture(Population):
                     f"a mixture needs the same people and items: {len(first)} people, {first.n_items} items "
                     f"against {len(part)} people, {part.n_items} items"
                 )
+        named = [part.labels for _, part in flat if part.labels is not None]
+        for labels in named[1:]:
+            if labels != named[0]:
+                j = next(i for i, (a, b) in enumerate(zip(labels, named[0], strict=True)) if a != b)
+                raise ValueError(
+                    f"item {j} is {named[0][j]!r} in one part and {labels[j]!r} in another; "
+                    "a mixture needs the same items in the same order"
+                )
         self._parts: list[tuple[float, Population]] = flat
         self.n_items = first.n_items
         self.monotone = all(part.monotone for _, part in flat)
-        self.labels = first.labels
+        self.labels = named[0] if named else None
 
     @property
     def bound(self) -> float:

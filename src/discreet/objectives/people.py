@@ -13,13 +13,15 @@ from .base import Floats, Items, Population, State
 from .matrices import SparseMatrix, checked, column_sums
 from .rows import CAP, LOG, SQRT, Kind, Rows
 
+# Sums that have lost this much of their size are summed afresh.
+_WORN = 1e-6
+
 
 class RowPopulation(Population):
     """One row of a people x items matrix per person.
 
     ``indptr``, ``indices`` and ``data`` are the matrix in compressed sparse rows: person i touches the items
-    ``indices[indptr[i]:indptr[i+1]]``, sorted, with the weights in ``data``. Compiled loops read them
-    directly.
+    ``indices[indptr[i]:indptr[i+1]]``, sorted, with the weights in ``data``. They cannot be written to.
     """
 
     # How several events of one person with one item become one weight.
@@ -27,18 +29,23 @@ class RowPopulation(Population):
     # The largest entry that the family can make sense of.
     _highest: ClassVar[float] = np.inf
     _dense: ClassVar[bool] = True
+    # What the constructor calls the matrix.
+    _argument: ClassVar[str] = "matrix"
 
     def __init__(
         self, matrix: Any, *, bound: float | None = None, labels: Iterable[Any] | None = None
     ) -> None:
-        self._setup(checked("matrix", matrix, high=self._highest, dense=self._dense), bound, labels)
+        self._setup(checked(self._argument, matrix, high=self._highest, dense=self._dense), bound, labels)
 
     def _setup(
         self, matrix: SparseMatrix | Floats, bound: float | None, labels: Iterable[Any] | None
     ) -> None:
         self.n_items = int(matrix.shape[1])
-        count = int(matrix.shape[0])
-        self._rows = Rows(self._kind(), matrix, np.ones(count), self._caps(matrix))
+        kind, caps = self._kind(), self._caps(matrix)
+        if kind is CAP:
+            # No weight counts beyond the cap, and sums of smaller numbers keep more digits.
+            matrix = clipped(matrix, caps)
+        self._rows = Rows(kind, matrix, np.ones(caps.size), caps)
         self._name_items(labels)
         self._declare(bound)
 
@@ -93,15 +100,15 @@ class RowPopulation(Population):
 
     @property
     def indptr(self) -> NDArray[np.int64]:
-        return self._rows.sparse.indptr
+        return _read_only(self._rows.sparse.indptr)
 
     @property
     def indices(self) -> NDArray[np.int32]:
-        return self._rows.sparse.indices
+        return _read_only(self._rows.sparse.indices)
 
     @property
     def data(self) -> Floats:
-        return self._rows.sparse.data
+        return _read_only(self._rows.sparse.data)
 
     def cap_items(self, m: int, rng: np.random.Generator) -> Self:
         """The same people, each with at most ``m`` of their items, chosen uniformly at random.
@@ -121,7 +128,7 @@ class RowPopulation(Population):
         mask[order[place < cap]] = True
         capped = self._like()
         capped._rows = Rows(self._rows.kind, full.keep(mask), self._rows.share, self._rows.cap)
-        capped.items_per_person = min(cap, self.n_items)
+        capped.items_per_person = min(cap, self.n_items, self.items_per_person or cap)
         return capped
 
     def as_rows(self) -> Rows | None:
@@ -161,7 +168,7 @@ class RowPopulation(Population):
         return value / len(self), gradient / len(self)
 
     def _most_items(self) -> int:
-        return int(np.diff(self.indptr).max())
+        return int(np.diff(self._rows.sparse.indptr).max())
 
     def _take(self, rows: Items) -> Self:
         taken = self._like()
@@ -185,6 +192,7 @@ class RowState(State):
         self.value = 0.0
         self._state = rows.fresh()
         self._sums = rows.gains(self._state)
+        self._summed = float(self._sums.max())
 
     def gains(self) -> Floats:
         # Differences of sums may leave a rounding error below zero; every family here is monotone.
@@ -194,7 +202,13 @@ class RowState(State):
         return now
 
     def _grow(self, item: int) -> float:
-        return self._rows.add(item, self._state, self._sums) / self._divisor
+        added = self._rows.add(item, self._state, self._sums) / self._divisor
+        left = float(self._sums.max())
+        if left < _WORN * self._summed:
+            # What is left of sums that were a million times larger may be nothing but their rounding.
+            self._sums = self._rows.gains(self._state)
+            self._summed = float(self._sums.max())
+        return added
 
 
 def _hashed(coins: NDArray[np.uint64], items: NDArray[np.int32]) -> NDArray[np.uint64]:
@@ -203,6 +217,20 @@ def _hashed(coins: NDArray[np.uint64], items: NDArray[np.int32]) -> NDArray[np.u
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def clipped(matrix: SparseMatrix | Floats, caps: Floats) -> SparseMatrix | Floats:
+    """The same rows with no entry above the row's cap."""
+    if not isinstance(matrix, SparseMatrix):
+        return np.minimum(matrix, caps[:, None])
+    data = np.minimum(matrix.data, caps[matrix.row_of])
+    return SparseMatrix(matrix.indptr, matrix.indices, data, matrix.n_columns)
 
 
 def row_totals(matrix: SparseMatrix | Floats) -> Floats:

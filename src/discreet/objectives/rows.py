@@ -46,6 +46,11 @@ def _log_gain(state: Any, weight: Any, _cap: Any) -> Any:
     return np.log1p(weight / (1.0 + state))
 
 
+def _sqrt_gain(state: Any, weight: Any, _cap: Any) -> Any:
+    # The difference of the two roots, without their cancelling; the roots of positive floats exceed 1e-200.
+    return weight / np.maximum(np.sqrt(state + weight) + np.sqrt(state), 1e-200)
+
+
 def _add(state: Any, weight: Any) -> Any:
     return state + weight
 
@@ -54,14 +59,43 @@ def _add(state: Any, weight: Any) -> Any:
 COVER = Kind(0, 0.0, lambda s, w, _: 1.0 - s + 0.0 * w, lambda _, w: 0.0 * w + 1.0)
 SURVIVE = Kind(1, 1.0, lambda s, w, _: s * w, lambda s, w: s * (1.0 - w))
 BEST = Kind(2, 0.0, lambda s, w, _: np.maximum(w - s, 0.0), np.maximum)
-SQRT = Kind(3, 0.0, lambda s, w, _: np.sqrt(s + w) - np.sqrt(s), _add)
+SQRT = Kind(3, 0.0, _sqrt_gain, _add)
 LOG = Kind(4, 0.0, _log_gain, _add)
 CAP = Kind(5, 0.0, lambda s, w, c: np.minimum(s + w, c) - np.minimum(s, c), _add)
 
 
 def custom(function: Callable[[Any], Any]) -> Kind:
-    """Any concave function of a sum, given as a Python function of arrays; slower than the named ones."""
-    return Kind(-1, 0.0, lambda s, w, _: function(s + w) - function(s), _add)
+    """Any concave function of a sum, given as a Python function of arrays; slower than the named ones.
+
+    A row's cap is here the sum of all its weights. Up to there every height that is seen is held to rising
+    and to the height at the cap: a function can be looked at in advance only where one looks.
+    """
+
+    def gain(state: Any, weight: Any, cap: Any) -> Any:
+        reached = np.asarray(state + weight, dtype=np.float64)
+        before = heights(function, np.broadcast_to(state, reached.shape))
+        after, most = heights(function, reached), heights(function, cap)
+        slack = 1e-9 * (np.abs(before) + np.abs(after) + np.abs(most))
+        # Items that are in the set already lead beyond the cap; their gains are never used.
+        meant = reached <= cap * (1.0 + 1e-12)
+        wrong = meant & ~((after >= before - slack) & (after <= most + slack))
+        if wrong.any():
+            raise ValueError(
+                f"concave({float(reached[wrong][0])!r}) is {float(after[wrong][0])!r}: less than it is for "
+                "less weight, or more than for all items of that person; it must be concave and never fall"
+            )
+        return np.maximum(after - before, 0.0)
+
+    return Kind(-1, 0.0, gain, _add)
+
+
+def heights(function: Callable[[Any], Any], totals: Any) -> Floats:
+    """A function of arrays, asked for an array whatever the shape, and held to finite numbers."""
+    flat = np.array(totals, dtype=np.float64).reshape(-1)
+    found = np.asarray(function(flat), dtype=np.float64)
+    if found.shape != flat.shape or not np.isfinite(found).all():
+        raise ValueError("concave must map an array of numbers >= 0 to finite numbers, one for one")
+    return found.reshape(np.shape(totals))
 
 
 def _kernels() -> ModuleType:

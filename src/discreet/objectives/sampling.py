@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 def random_sets(x: Floats, rng: np.random.Generator | None, samples: int) -> list[NDArray[np.int64]]:
     """``samples`` sets that hold item j with probability x[j]; public randomness, free of privacy cost."""
     count = whole("samples", samples, at_least=2)
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a numpy.random.Generator or None, got {type(rng).__name__}")
     coins = np.random.default_rng() if rng is None else rng
     return [np.flatnonzero(coins.random(x.size) < x) for _ in range(count)]
 

@@ -8,10 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._checks import real, whole
-from .base import Floats, Items, Population
-
-# Sums of a few dozen terms come out this much above a bound that they meet exactly.
-_ROUNDING = 1e-9
+from .base import ROUNDING, Floats, Items, Population
 
 
 class SetFunction(Population):
@@ -51,7 +48,7 @@ class SetFunction(Population):
         chosen = frozenset(int(j) for j in items)
         values = np.array([float(f(chosen)) for f in self._functions])
         lowest = 0.0 if self.monotone else -self.bound
-        slack = _ROUNDING * self.bound
+        slack = ROUNDING * self.bound
         wrong = ~((values >= lowest - slack) & (values <= self.bound + slack))
         if wrong.any():
             person = int(np.argmax(wrong))
@@ -68,15 +65,40 @@ class SetFunction(Population):
         before = self._all(items)
         gains = np.zeros(self.n_items)
         for j in np.setdiff1d(np.arange(self.n_items), items):
-            rises = self._all(np.append(items, j)) - before
-            if self.monotone and rises.min() < -_ROUNDING * self.bound:
-                person = int(np.argmin(rises))
-                raise ValueError(
-                    f"person {person} loses {-rises[person]:g} when item {j} joins "
-                    f"{sorted(map(int, items))}; the function is not monotone"
-                )
-            gains[j] = rises.mean()
+            gains[j] = self._rise(before, self._all(np.append(items, j)), items, j)
         return gains
+
+    def _rise(self, before: Floats, after: Floats, items: Items, j: int) -> float:
+        """The average rise when item j joins; people who promised never to fall are held to it."""
+        rises = after - before
+        if self.monotone and rises.min() < -ROUNDING * self.bound:
+            person = int(np.argmin(rises))
+            raise ValueError(
+                f"person {person} loses {-rises[person]:g} when item {j} joins "
+                f"{sorted(map(int, items))}; the function is not monotone"
+            )
+        return float(rises.mean())
+
+    def _chain(self, order: Items) -> Floats:
+        values = [self._all(order[:t]) for t in range(order.size + 1)]
+        steps = zip(values, values[1:], range(order.size), strict=False)
+        return np.array([self._rise(a, b, order[:t], order[t]) for a, b, t in steps])
+
+    def _contributions(self, items: Items) -> Floats:
+        everything = self._all(items)
+        rest = [np.delete(items, t) for t in range(items.size)]
+        return np.array(
+            [self._rise(self._all(r), everything, r, j) for r, j in zip(rest, items, strict=True)]
+        )
+
+    def _corners(self) -> Floats:
+        cube = (2,) * self.n_items
+        values = {corner: self._all(np.flatnonzero(corner)) for corner in np.ndindex(cube)}
+        for corner, after in values.items():
+            for j in np.flatnonzero(corner):
+                before = (*corner[:j], 0, *corner[j + 1 :])
+                self._rise(values[before], after, np.flatnonzero(before), int(j))
+        return np.array([v.mean() for v in values.values()]).reshape(cube)
 
     def _take(self, rows: Items) -> Self:
         taken = self._like()

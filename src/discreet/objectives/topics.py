@@ -90,6 +90,9 @@ class WeightedTopics(Population):
     def _largest(self) -> Floats:
         return row_totals(self._weights)
 
+    def _additions(self) -> int:
+        return super()._additions() + int(self._weights.shape[1])
+
     def _most_items(self) -> int:
         import scipy.sparse as sp
 

@@ -1,0 +1,114 @@
+"""Who and what an event names: nobody is merged, renamed or credited with somebody else's events."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from discreet.data import EventReader, read_events
+from discreet.objectives import Coverage, ProbabilisticCoverage, WeightedTopics
+
+
+def test_missing_people_in_a_dictionary_column_are_refused(tmp_path: Path) -> None:
+    import pandas as pd
+    import pyarrow as pa
+
+    frame = pd.DataFrame({"p": pd.Categorical(["ann", None, "bob", None]), "i": list("abcd")})
+    frame.to_parquet(tmp_path / "events.parquet")
+    for table in (frame, tmp_path / "events.parquet", pa.Table.from_pandas(frame)):
+        with pytest.raises(ValueError, match="row 1 of column 'p' is missing"):
+            read_events(table, person="p", item="i")
+    full = pa.Table.from_pandas(frame.assign(p=pd.Categorical(["ann", "bob", "bob", "ann"])))
+    found = read_events(full, person="p", item="i")
+    assert found.people == ("ann", "bob")
+    np.testing.assert_array_equal(found.matrix.toarray(), [[1, 0, 0, 1], [0, 1, 1, 0]])
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize(
+    "people",
+    [
+        [1, "1", "x"],
+        [2**53 + 1, 2**53, 0.5],
+        [2**63 + 1, 2**63 + 2, -1],
+        ["a\0", "a", "b"],
+        [np.int64(3), "3", 4.5],
+    ],
+)
+def test_people_of_several_types_stay_apart(kind: type, people: list) -> None:
+    found = read_events({"p": kind(people), "i": [0, 1, 2]}, person="p", item="i")
+    assert found.people == tuple(people)
+    assert not any(isinstance(p, np.generic) for p in found.people)
+    np.testing.assert_array_equal(found.matrix.toarray(), np.eye(3))
+
+
+@pytest.mark.parametrize("gap", [float("nan"), None, np.float32("nan"), np.datetime64("NaT")])
+def test_a_gap_in_a_mixed_list_is_missing_and_not_a_name(gap: object) -> None:
+    with pytest.raises(ValueError, match="row 1 of column 'p' is missing"):
+        read_events({"p": ["ann", gap, gap], "i": [0, 1, 2]}, person="p", item="i")
+
+
+def test_masked_entries_are_missing() -> None:
+    masked = np.ma.MaskedArray([4, 5, 6], mask=[False, True, False])
+    with pytest.raises(ValueError, match="row 1 of column 'p' is missing"):
+        read_events({"p": masked, "i": [0, 1, 2]}, person="p", item="i")
+    with pytest.raises(ValueError, match="row 1 of column 'w' is nan"):
+        read_events({"p": [1, 2, 3], "i": [0, 1, 2], "w": masked}, person="p", item="i", weight="w")
+
+
+def test_times_are_labels_and_not_counts_of_nanoseconds() -> None:
+    import pyarrow as pa
+
+    days = np.array(["2024-01-02", "2024-01-01"], dtype="M8[ns]")
+    expected = (dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2))
+    for column in (days, pa.array(days), days.astype("M8[us]")):
+        assert read_events({"p": [1, 2], "i": column}, person="p", item="i").items == expected
+    with pytest.raises(ValueError, match="finer than a microsecond"):
+        read_events({"p": [1, 2], "i": days + np.timedelta64(1, "ns")}, person="p", item="i")
+    for column in (days, days - days, np.array([1j, 2j])):
+        with pytest.raises(TypeError, match="weight='w' must be a column of numbers"):
+            read_events({"p": [1, 2], "i": [1, 2], "w": column}, person="p", item="i", weight="w")
+
+
+def test_a_weight_that_stands_alone_stays_as_it_is() -> None:
+    events = {"p": [1, 1, 2], "i": [0, 0, 0], "w": [0.5, 0.5, 0.1]}
+    people = ProbabilisticCoverage.from_events(events, person="p", item="i", weight="w")
+    assert people.data.tolist() == [0.75, 0.1]
+
+
+def test_labels_that_cannot_be_labels() -> None:
+    with pytest.raises(TypeError, match=r"\['x'\] cannot name a person or an item.*use text or numbers"):
+        read_events({"p": np.array([["x"], None], dtype=object)[:1], "i": [0]}, person="p", item="i")
+    with pytest.raises(TypeError, match=r"have no order.*as items="):
+        read_events({"p": [1, 2], "i": [1j, 2j]}, person="p", item="i")
+    assert read_events({"p": [1, 2], "i": [1j, 2j]}, person="p", item="i", items=[2j, 1j]).items == (2j, 1j)
+    with pytest.raises(TypeError, match="'p' cannot be read as a column"):
+        read_events({"p": [[1], [2, 3]], "i": [0, 1]}, person="p", item="i")
+
+
+def test_a_refused_event_leaves_no_trace() -> None:
+    reader = EventReader()
+    for person, item in (("ann", []), ([], "tea"), ("ann", np.float64("nan"))):
+        with pytest.raises((TypeError, ValueError)):
+            reader.add(person, item)
+    reader.add(np.int64(7), "tea")
+    assert len(reader) == 1
+    assert len(reader.population(Coverage)) == 1
+    with pytest.raises(TypeError, match="'WeightedTopics' has no row of items per person"):
+        reader.population(WeightedTopics)
+
+
+def test_csv_files_are_blamed_by_the_line_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text('p,i\n"a\nb",1\nc,2,3\n')
+    with pytest.raises(ValueError, match=r"events.csv, line 4: 3 fields"):
+        read_events(path, person="p", item="i")
+    path.write_text("p,i,p\n1,2,3\n")
+    with pytest.raises(ValueError, match="2 columns named 'p'"):
+        read_events(path, person="p", item="i")
+    path.write_bytes("p,i\nJos\xe9,1\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"events.csv is not UTF-8 text .*; save it as UTF-8"):
+        read_events(path, person="p", item="i")
