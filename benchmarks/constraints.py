@@ -1,13 +1,23 @@
-"""How long the constraints take: projections, rounding, decomposition. Own CPU time, best of several runs."""
+"""How long the constraints take: projections, rounding, decomposition. Own CPU time, best of several runs.
+
+Prints a table and writes benchmarks/results/constraints.json.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import platform
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
+from discreet._table import table
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid, swap_round
+
+RESULTS = Path(__file__).parent / "results" / "constraints.json"
 
 
 def best_ms(work: Callable[[], object], runs: int = 5) -> float:
@@ -22,52 +32,68 @@ def best_ms(work: Callable[[], object], runs: int = 5) -> float:
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    rows: list[tuple[str, float]] = []
+    rows: list[dict[str, str | float]] = []
 
+    def timed(constraint: str, operation: str, work: Callable[[], object], runs: int = 5) -> None:
+        milliseconds = round(best_ms(work, runs), 3)
+        rows.append({"constraint": constraint, "operation": operation, "milliseconds": milliseconds})
+
+    name = "cardinality, 100,000 items, k=50"
     many = rng.normal(size=100_000)
     top = Cardinality(50)
     point = top.project_entropy(many, log=True, base=True).x
-    rows += [
-        ("cardinality n=100,000 k=50: project_euclidean", best_ms(lambda: top.project_euclidean(many))),
-        ("  project_entropy", best_ms(lambda: top.project_entropy(many, log=True, base=True))),
-        ("  maximize", best_ms(lambda: top.maximize(many))),
-        ("  round", best_ms(lambda: top.round(point, rng))),
-    ]
+    timed(name, "project_euclidean", lambda: top.project_euclidean(many))
+    timed(name, "project_entropy", lambda: top.project_entropy(many, log=True, base=True))
+    timed(name, "maximize", lambda: top.maximize(many))
+    timed(name, "round", lambda: top.round(point, rng))
 
+    name = "partition, 2,000 items, rank 50"
     blocks = PartitionMatroid(np.arange(2_000) % 50, 1)
-    shares = blocks.project_entropy(rng.random(2_000), base=True).x
     some = rng.random(2_000)
+    shares = blocks.project_entropy(some, base=True).x
     steps = [np.flatnonzero(blocks.maximize(rng.random(2_000))) for _ in range(100)]
     equal = np.full(100, 0.01)
-    rows += [
-        ("partition n=2,000 rank 50: project_euclidean", best_ms(lambda: blocks.project_euclidean(some))),
-        ("  project_entropy", best_ms(lambda: blocks.project_entropy(some, base=True))),
-        ("  round (pivotal)", best_ms(lambda: blocks.round(shares, rng))),
-        ("  decompose", best_ms(lambda: blocks.decompose(shares))),
-        ("  swap_round of 100 bases", best_ms(lambda: swap_round(blocks, steps, equal, rng))),
-    ]
+    timed(name, "project_euclidean", lambda: blocks.project_euclidean(some))
+    timed(name, "project_entropy", lambda: blocks.project_entropy(some, base=True))
+    timed(name, "round", lambda: blocks.round(shares, rng))
+    timed(name, "decompose", lambda: blocks.decompose(shares))
+    timed(name, "swap_round of 100 bases", lambda: swap_round(blocks, steps, equal, rng))
 
-    graph = GraphicMatroid([(int(a), int(b)) for a, b in rng.integers(0, 50, size=(200, 2))])
-    pull = rng.normal(0.5, 1.0, 200)
-    forest = graph.project_entropy(pull, log=True, base=True).x
-    trees = graph.decompose(forest)
-    rows += [
-        ("graph with 200 edges, rank 49: project_euclidean", best_ms(lambda: graph.project_euclidean(pull))),
-        ("  project_entropy", best_ms(lambda: graph.project_entropy(pull, log=True, base=True), 2)),
-        ("  decompose", best_ms(lambda: graph.decompose(forest), 2)),
-        ("  swap_round of that", best_ms(lambda: swap_round(graph, trees.sets, trees.weights, rng), 2)),
-        ("  addable", best_ms(lambda: graph.addable(trees.sets[0][:-3]))),
-    ]
+    def graph_timings(n_edges: int, n_vertices: int) -> None:
+        edges = [(int(a), int(b)) for a, b in rng.integers(0, n_vertices, size=(n_edges, 2))]
+        graph = GraphicMatroid(edges)
+        name = f"graph, {n_edges} edges, rank {graph.rank}"
+        pull = rng.normal(0.5, 1.0, n_edges)
+        forest = graph.project_entropy(pull, log=True, base=True).x
+        face = graph.project_euclidean(pull, base=True).x
+        trees = graph.decompose(forest)
+        few = trees.sets[0][:-3]
+        timed(name, "project_euclidean", lambda: graph.project_euclidean(pull))
+        timed(name, "project_entropy", lambda: graph.project_entropy(pull, log=True, base=True), 2)
+        timed(name, "decompose, entropic projection", lambda: graph.decompose(forest), 2)
+        timed(name, "decompose, Euclidean projection", lambda: graph.decompose(face), 2)
+        timed(name, "swap_round of the first", lambda: swap_round(graph, trees.sets, trees.weights, rng), 2)
+        timed(name, "addable", lambda: graph.addable(few))
 
+    graph_timings(200, 50)
+    graph_timings(300, 60)
+
+    name = "knapsack, 100,000 items"
     bag = Knapsack(rng.random(100_000), 50.0)
     packed = bag.project_euclidean(many).x
-    rows += [
-        ("knapsack n=100,000: project_euclidean", best_ms(lambda: bag.project_euclidean(many))),
-        ("  project_entropy", best_ms(lambda: bag.project_entropy(many, log=True))),
-        ("  round", best_ms(lambda: bag.round(packed, rng))),
-    ]
-    for name, milliseconds in rows:
-        print(f"{name:<52} {milliseconds:10.2f} ms")
+    timed(name, "project_euclidean", lambda: bag.project_euclidean(many))
+    timed(name, "project_entropy", lambda: bag.project_entropy(many, log=True))
+    timed(name, "round", lambda: bag.round(packed, rng))
+
+    about = {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+    RESULTS.write_text(json.dumps({"about": about, "timings": rows}, indent=2) + "\n")
+    cells = [[str(row["constraint"]), str(row["operation"]), f"{row['milliseconds']:,.2f}"] for row in rows]
+    print(table(["constraint", "operation", "ms"], cells))
 
 
 if __name__ == "__main__":

@@ -85,14 +85,14 @@ class Plan:
     epsilon_needed: float | None = None
 
     @property
-    def trivial(self) -> float:
+    def at_random(self) -> float:
         """What choosing at random can lose over all rounds."""
-        return bounds.trivial(self.rounds, self.bound)
+        return bounds.at_random(self.n_items, self.k, self.rounds, self.bound)
 
     @property
     def vacuous(self) -> bool:
         """Whether no candidate is certified to beat choosing at random."""
-        return self.best.certified >= self.trivial
+        return self.at_random > 0.0 and self.best.certified >= self.at_random
 
     def learner(self, seed: Randomness | int | None = None) -> OnlineSelector:
         """The chosen learner, ready for its first round; ``seed`` as for every learner."""
@@ -108,10 +108,10 @@ class Plan:
         cut = "" if self.items_per_person is None else f", {self.items_per_person} items counted per person"
         rows = []
         for one in self.candidates:
-            shown = one.certified if one.certified < self.trivial else one.formula
+            shown = one.certified if one.certified < self.at_random else one.formula
             chosen = "*" if one is self.best else ""
             rows.append([chosen, one.name, one.shown_settings, *self._columns(shown), one.note])
-        rows.append(["", "choosing at random", "", *self._columns(self.trivial), ""])
+        rows.append(["", "choosing at random", "", *self._columns(self.at_random), ""])
         return "\n".join(
             [
                 f"{self.k} of {self.n_items:,} items, {self.rounds:,} rounds, {self.feedback} feedback,"
@@ -159,9 +159,9 @@ def plan(
         raise ValueError(f"labels has {len(labels)} entries; there are {question.n_items} items")
     candidates = sorted(question.candidates(), key=lambda one: (one.certified, one.formula))
     best, reason = _chosen(candidates, question)
-    trivial = bounds.trivial(question.rounds, question.bound)
+    chance = question.at_random
     needed: tuple[int | None, float | None] = (None, None)
-    if best.certified >= trivial:
+    if 0.0 < chance <= best.certified:
         needed = question.rounds_needed(), question.epsilon_needed()
         reason += " " + _remedy(*needed, question)
     return Plan(
@@ -285,11 +285,15 @@ class _Question:
         most = min(bounds.trivial(self.rounds, self.bound), formula if certified is None else certified)
         return Candidate(name, settings, most, most / self.rounds, formula, cut, note)
 
+    @property
+    def at_random(self) -> float:
+        return bounds.at_random(self.n_items, self.k, self.rounds, self.bound)
+
     # --- what would be needed --------------------------------------------------------------------
 
     def beats_chance(self) -> bool:
         """Whether any candidate is certified to do better than choosing at random."""
-        limit = bounds.trivial(self.rounds, self.bound)
+        limit = self.at_random
         return any(one.certified < limit for one in replace(self, fineness=1).candidates())
 
     def rounds_needed(self) -> int | None:
@@ -356,9 +360,14 @@ def _question(
 
 def _chosen(candidates: Sequence[Candidate], question: _Question) -> tuple[Candidate, str]:
     """The candidate to take, of those given in order of rising bound, and why in words."""
-    trivial = bounds.trivial(question.rounds, question.bound)
     first = candidates[0]
-    if first.certified >= trivial:
+    if question.at_random == 0.0:
+        first = min(candidates, key=lambda one: (one.formula, len(one.settings)))
+        return first, (
+            f"{question.k} of {question.n_items} items is so large a part that even a random set has no"
+            " (1 - 1/e)-regret; the one with the smallest bound was taken."
+        )
+    if first.certified >= question.at_random:
         first = min(candidates, key=lambda one: one.formula)
         return first, (
             "No setting is certified to beat choosing at random: every bound is above what choosing at random"
@@ -409,7 +418,7 @@ def _short(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value < 1e9 else f"{value:.1e}"
+    return f"{value:.3g}" if value < 100.0 else f"{value:,.0f}" if value < 1e9 else f"{value:.1e}"
 
 
 def _share(value: float) -> str:

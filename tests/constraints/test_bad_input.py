@@ -19,6 +19,7 @@ from discreet.constraints import (
     Matroid,
     PartitionMatroid,
     TransversalMatroid,
+    swap_round,
 )
 
 EVERY = {
@@ -184,6 +185,33 @@ def test_a_knapsack_forgives_the_rounding_of_decimal_costs():
     assert bag.rank == 2
     assert bag.addable([0]).tolist() == [False, True, False]
     assert not bag.in_polytope([0.0, 0.0, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("sets", "weights", "message"),
+    [
+        ([], [], "sets is empty"),
+        ([[0], [1]], [0.5], "weights has 1 entries; 2 expected"),
+        ([[0], [1]], [1.5, -0.5], r"weights\[1\]=-0.5; weights must be zero or more"),
+        ([[0], [1]], [0.0, 0.0], "one of them positive"),
+        ([[0], [1]], [0.5, np.nan], r"weights\[1\] is nan"),
+        ([[0], [1, 1]], [0.5, 0.5], r"sets\[1\] holds item 1 2 times"),
+        ([[0], [-1]], [0.5, 0.5], r"sets\[1\]\[0\]=-1"),
+        ([[0], [4]], [0.5, 0.5], r"sets\[1\]\[0\]=4 is out of range"),
+        ([[0], [0, 1, 2, 3]], [0.5, 0.5], r"sets\[1\]=\[0, 1, 2, 3\] is not independent"),
+    ],
+)
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "knapsack"])
+def test_bad_combinations_of_sets(name, sets, weights, message):
+    with pytest.raises(ValueError, match=message):
+        swap_round(EVERY[name], sets, weights, RNG)
+
+
+def test_swap_rounding_asks_for_a_matroid_and_a_generator():
+    with pytest.raises(TypeError, match="is not a matroid"):
+        swap_round(EVERY["knapsack"], [[0], [1]], [0.5, 0.5], RNG)
+    with pytest.raises(TypeError, match=r"rng must be a numpy\.random\.Generator"):
+        swap_round(Cardinality(2), [[0], [1]], [0.5, 0.5], 7)
 
 
 def test_documented_examples_run():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import prod
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.constraints import LinearMatroid
+from discreet.constraints.linear import _enough_primes
 
 from .matroid_zoo import CLASSES, subsets
 
@@ -62,6 +66,32 @@ def test_linear_independence_does_not_trust_one_prime():
     assert matroid.addable([0]).tolist() == [False, True, True]
     assert matroid.circuit([0, 1], 2).tolist() == [0, 1]
     assert LinearMatroid([[prime, 1, 0], [0, prime, prime]], modulus=prime).rank == 1
+
+
+def test_a_linear_circuit_does_not_trust_two_primes():
+    """One prime divides the determinant of S, the next one that of the exchange: a third one must decide."""
+    matrix = np.array([[46341, 4634, 4652], [1, 46341, 46341]], dtype=object)
+    minors = [matrix[0, i] * matrix[1, j] - matrix[0, j] * matrix[1, i] for i, j in combinations(range(3), 2)]
+    assert minors[:2] == [2**31 - 1, 2**31 - 19]
+    matroid = LinearMatroid(matrix)
+    assert matroid.circuit([0, 1], 2).tolist() == [0, 1]
+    assert all(matroid.can_swap([0, 1], out, 2) for out in (0, 1))
+    rounded = matroid.round(np.full(3, 2.0 / 3.0), np.random.default_rng(0))
+    assert rounded.size == 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("bits", [20, 31, 45, 62, 90, 200])
+def test_there_are_enough_primes_for_the_largest_determinants(size, bits):
+    """Upper triangular matrices meet Hadamard's bound nearly: their determinant is that of the diagonal."""
+    largest = 2**bits - 1
+    matrix = np.array(
+        [[largest if i == j else int(i < j) for j in range(size)] for i in range(size)], dtype=object
+    )
+    primes, deciding = _enough_primes(matrix)
+    assert len(set(primes)) == len(primes)
+    assert prod(primes[:deciding]) > largest**size
+    assert prod(primes) > largest ** (2 * size)
 
 
 def test_linear_independence_takes_floats_at_their_exact_value():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from itertools import product
 
 import numpy as np
@@ -227,12 +229,11 @@ def test_shift_and_scale_agree_with_root_finding(n, total, scale):
     z, upper = scale * rng.normal(size=n), rng.random(n) + 1e-3
     total = min(total, 0.9 * upper.sum())
     assert shift_to_total(z, upper, total) == pytest.approx(slow_shift(z, upper, total), abs=1e-9)
-    log_cap = np.log(upper) - z
     s = brentq(
         lambda s: np.minimum(upper, np.exp(np.minimum(z + s, 10.0))).sum() - total, -2e3, 2e3, xtol=1e-13
     )
-    factor = scale_to_total(z, log_cap, total)
-    assert np.exp(z + factor) == pytest.approx(np.minimum(upper, np.exp(np.minimum(z + s, 10.0))), rel=1e-9)
+    scaled = np.exp(scale_to_total(z, np.log(upper), total))
+    assert scaled == pytest.approx(np.minimum(upper, np.exp(np.minimum(z + s, 10.0))), rel=1e-9)
 
 
 def test_large_cardinality_projections_keep_their_sum_and_shape():
@@ -351,3 +352,165 @@ def test_a_projected_point_is_an_array_that_carries_its_certificate():
     assert np.isnan(point[:2].gap)
     assert isinstance(point.sum(), float)
     assert point @ np.ones(3) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda p: p.copy()])
+def test_copies_of_a_projected_point_keep_its_certificate(duplicate):
+    point = GraphicMatroid([(0, 1), (1, 2), (2, 0)]).project_euclidean([1.0, 0.9, 0.7], base=True)
+    before = point.x.copy()
+    assert point.iterations > 0
+    same = duplicate(point)
+    assert type(same) is type(point)
+    assert (same.gap, same.iterations) == (point.gap, point.iterations)
+    assert same.x.tolist() == before.tolist()
+    same[0] = 7.0
+    assert point.x.tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickled_projected_point_keeps_its_certificate(protocol):
+    point = GraphicMatroid([(0, 1), (1, 2), (2, 0)]).project_euclidean([1.0, 0.9, 0.7], base=True)
+    same = pickle.loads(pickle.dumps(point, protocol))
+    assert type(same) is type(point)
+    assert (same.gap, same.iterations) == (point.gap, point.iterations)
+    assert same.x.tolist() == point.x.tolist()
+
+
+def nested_and_general(n: int, k: int) -> list[Matroid]:
+    """Matroids of at most k items, by three ways of computing."""
+    return [
+        Cardinality(k, n),
+        LaminarMatroid([range(n)], k),
+        Matroid.from_oracle(lambda s: len(s) <= k, n),
+    ]
+
+
+@pytest.mark.parametrize("offset", [-1e12, -1e6, 1e4, 1e6, 1e9, 1e12])
+def test_bases_do_not_mind_a_common_offset(offset):
+    """The offset is a whole number and the entries multiples of 2**-10, so that the sum is exact."""
+    z = np.round(3.0 * np.random.default_rng(2).random(40) * 1024.0) / 1024.0
+    for matroid in nested_and_general(40, 10):
+        rng = np.random.default_rng(3)
+        for project in (
+            matroid.project_euclidean,
+            lambda w, m=matroid, **o: m.project_entropy(w, log=True, **o),
+        ):
+            near, moved = project(z, base=True), project(z + offset, base=True)
+            assert abs(moved.sum() - 10.0) < 1e-12
+            assert moved.x == pytest.approx(near.x, abs=1e-12)
+            assert moved.gap < 1e-9
+            assert matroid.round(moved, rng).size == 10
+
+
+def test_a_large_offset_leaves_a_feasible_point():
+    """As many items between 0 and 1 as there can be: rounding would add up."""
+    z = 1e6 + 3.0 * np.random.default_rng(0).random(200)
+    near = Cardinality(10, 200).project_euclidean(z, base=True)
+    assert abs(near.sum() - 10.0) < 1e-13
+    assert Cardinality(10, 200).round(near, np.random.default_rng(0)).size == 10
+    blocks = PartitionMatroid(np.arange(200) % 4, 3)
+    for offset in (0.0, 1e9, -1e9):
+        x = blocks.project_euclidean(z + offset * (np.arange(200) % 4), base=True)
+        assert np.bincount(np.arange(200) % 4, weights=x.x) == pytest.approx(np.full(4, 3.0), abs=1e-13)
+
+
+@pytest.mark.parametrize("size", [1e10, 1e17, 1e200, 1.7e308])
+def test_numbers_beyond_all_precision_are_shared_out_by_their_ties(size):
+    expected = {
+        (size, size, 0.0): [0.5, 0.5, 0.0],
+        (size, -size, 0.0): [1.0, 0.0, 0.0],
+        (-size, size, 0.6 * size): [0.0, 1.0, 0.0],
+        (size, size, -size): [0.5, 0.5, 0.0],
+    }
+    for z, x in expected.items():
+        for base in (False, True):
+            for matroid in (Cardinality(1), LaminarMatroid([[0, 1], [0, 1, 2]], 1)):
+                assert matroid.project_euclidean(z, base=base).x == pytest.approx(x, abs=1e-15)
+                assert matroid.project_entropy(z, log=True, base=base).x == pytest.approx(x, abs=1e-15)
+    # Something served far above does not blur what is shared out below, nor the other way round.
+    two = Cardinality(2).project_euclidean([size, 0.1, 0.3, -0.9])
+    assert two.x == pytest.approx([1.0, 0.1, 0.3, 0.0], abs=1e-15)
+    two = Cardinality(2).project_euclidean([size, 0.1, 0.3, -0.9], base=True)
+    assert two.x == pytest.approx([1.0, 0.4, 0.6, 0.0], abs=1e-12)
+    two = Cardinality(2).project_entropy([size, 0.0, np.log(3.0), -size], log=True, base=True)
+    assert two.x == pytest.approx([1.0, 0.25, 0.75, 0.0], abs=1e-15)
+
+
+def test_an_offset_does_not_blur_the_certificate_of_a_general_base():
+    graph = GraphicMatroid([(0, 1), (1, 2), (2, 0), (2, 3), (3, 0)])
+    log_w = np.array([0.5, 0.25, -1.0, 0.75, 0.125])
+    at_home = graph.project_entropy(log_w, log=True, base=True)
+    for offset in (1e4, 1e8, -1e8):
+        away = graph.project_entropy(log_w + offset, log=True, base=True)
+        assert away.x == pytest.approx(at_home.x, abs=1e-7)
+        assert away.gap < 1e-8
+        assert graph.project_euclidean(log_w + offset, base=True).gap < 1e-8
+
+
+@pytest.mark.parametrize("unit", [2.0**-1000, 2.0**-40, 2.0**500, 2.0**1020])
+def test_a_knapsack_does_not_mind_the_unit_of_its_costs(unit):
+    """The same knapsack counted in another unit, down to numbers whose squares vanish or overflow."""
+    rng = np.random.default_rng(6)
+    costs = np.append(rng.random(12), [0.0, 3.0])
+    near, far = Knapsack(costs, 2.0), Knapsack(costs * unit, 2.0 * unit)
+    z = rng.normal(0.8, 0.5, 14)
+    assert far.rank == near.rank
+    for ask in ("project_euclidean", "maximize"):
+        assert getattr(far, ask)(z).tolist() == getattr(near, ask)(z).tolist()
+    one, other = far.project_entropy(z, log=True), near.project_entropy(z, log=True)
+    assert one.tolist() == other.tolist()
+    assert one.gap == other.gap
+    assert far.in_polytope(one)
+    assert not far.in_polytope(1.001 * one.x)
+    assert not far.contains(np.arange(14))
+    assert far.contains([0, 1, 12])
+    assert far.addable([0, 1]).tolist() == near.addable([0, 1]).tolist()
+    sets = [bag.round(one, np.random.default_rng(8)).tolist() for bag in (near, far)]
+    assert sets[0] == sets[1]
+    assert far.decompose(one).residual == pytest.approx(near.decompose(one).residual, abs=1e-12)
+
+
+def test_a_knapsack_tolerates_an_excess_relative_to_its_capacity():
+    tiny = Knapsack([1e-12] * 5, 1e-12)
+    assert not tiny.in_polytope(np.ones(5))
+    assert tiny.in_polytope(np.full(5, 0.2))
+    assert not tiny.in_polytope(np.full(5, 0.2 + 1e-9))
+    with pytest.raises(ValueError, match="outside the polytope"):
+        tiny.round(np.ones(5), np.random.default_rng(0))
+    nothing = Knapsack([0.0, 1e-300], 0.0)
+    assert nothing.in_polytope([1.0, 0.0])
+    assert nothing.in_polytope([1.0, 1e-10])
+    assert not nothing.in_polytope([1.0, 0.1])
+    assert nothing.maximize([1.0, 1.0]).tolist() == [1.0, 0.0]
+    assert not nothing.contains([1])
+    # Costs next to nothing, and costs far beyond the capacity, side by side.
+    uneven = Knapsack([1e-320, 1.0, 1.7e308], 1.0)
+    assert uneven.project_euclidean([2.0, 2.0, 2.0]).tolist() == [1.0, 1.0, 0.0]
+    assert uneven.project_entropy([5.0, 5.0, 5.0], log=True).x == pytest.approx([1.0, 1.0, 0.0], abs=1e-15)
+    assert not uneven.contains([0, 1, 2])
+
+
+class CountingGraph(GraphicMatroid):
+    """A graphic matroid that counts its greedy passes."""
+
+    passes = 0
+
+    def _greedy(self, order):
+        self.passes += 1
+        return super()._greedy(order)
+
+
+@pytest.mark.parametrize("base", [False, True])
+def test_decomposing_a_point_on_the_boundary_stays_on_its_face(base):
+    """A Euclidean projection lies on many facets; off its face, bases take 11 greedy passes per item."""
+    rng = np.random.default_rng(0)
+    graph = CountingGraph([tuple(e) for e in rng.integers(0, 60, size=(300, 2))])
+    x = graph.project_euclidean(rng.normal(0.5, 0.5, 300), base=base).x
+    graph.passes = 0
+    parts = graph.decompose(x)
+    assert graph.passes <= 8 * 300
+    assert np.abs(parts.residual).max() <= 1e-11
+    assert parts.weights.sum() == pytest.approx(1.0, abs=1e-12)
+    assert len(parts.sets) <= 301
+    assert all(graph.contains(s) for s in parts.sets)
+    assert not base or {s.size for s in parts.sets} == {graph.rank}

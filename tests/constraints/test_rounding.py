@@ -227,6 +227,28 @@ def test_knapsack_rounding_is_feasible_at_and_just_beyond_the_boundary(seed):
     assert all(bag.contains(s) for s in bag.decompose(x).sets)
 
 
+def test_swap_rounding_takes_plain_lists_and_needs_no_ground_set():
+    rng = np.random.default_rng(61)
+    counts = np.zeros(6)
+    draws = 2_000
+    for _ in range(draws):
+        chosen = swap_round(Cardinality(2), [[0, 1], (2, 3), {5, 0}, []], [2.0, 1.0, 1.0, 0.0], rng)
+        assert chosen.size == 2
+        counts[chosen] += 1.0
+    assert np.abs(counts / draws - [0.75, 0.5, 0.25, 0.25, 0.0, 0.25]).max() <= margin(draws)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data())
+def test_candidates_for_an_exchange_are_those_that_fit(name, data):
+    case = data.draw(CLASSES[name])
+    for s in sorted(case.independent, key=sorted)[:12]:
+        outside = np.array(sorted(set(range(case.n)) - s), dtype=np.intp)
+        fits = case.matroid._addable_among(np.array(sorted(s), dtype=np.intp), outside)
+        assert fits.tolist() == [s | {i} in case.independent for i in outside.tolist()]
+
+
 def test_an_oracle_that_is_no_matroid_is_found_out():
     """Two maximal sets of different sizes with nothing to exchange."""
     liar = Matroid.from_oracle(lambda s: s <= {0, 1} or s <= {2, 3, 4}, 5)

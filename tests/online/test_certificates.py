@@ -52,3 +52,31 @@ def test_certificates_say_something_where_they_should():
     """Not vacuous: at this budget the running sums are certified to lose less than a quarter."""
     assert MAKERS["running sums"](0).certified_regret < 0.25 * ROUNDS
     assert MAKERS["Hedge, not private"](0).certified_regret < 0.1 * ROUNDS
+
+
+def test_certificates_are_near_what_can_happen():
+    """One item, a stream that turns: regret against the best fixed item itself comes close to the bound.
+
+    For k = 1 the bound holds with alpha = 1, and a learner that lost three times what it does would break it.
+    """
+    rounds = 200
+    liked = np.zeros((rounds, 2))
+    liked[: rounds // 4, 0] = liked[rounds // 4 :, 1] = 1.0
+    people = dc.objectives.Coverage(liked)
+    totals = []
+    for seed in range(40):
+        learner = HedgeSelector(2, 1, rounds, dc.Budget(math.inf), seed=seed)
+        totals.append(learner.run(people).regret(people, alpha=1.0).total)
+    # rewards are 0 or 1: a mean of 40 runs is within 6 sqrt(200 / 4 / 40) of its expectation
+    slack = 6 * math.sqrt(rounds / 4 / 40)
+    assert 0.4 * learner.certified_regret <= np.mean(totals) <= learner.certified_regret + slack
+
+
+@pytest.mark.parametrize("bound", [1e-12, 1.0, 1e10])
+@pytest.mark.parametrize("kind", [HedgeSelector, RunningSumSelector])
+def test_certificates_scale_with_the_bound(kind, bound):
+    rounds = 1000
+    people = dc.objectives.FacilityLocation(np.tile([0.0, bound, 0.0], (rounds, 1)), bound=bound)
+    learner = kind(3, 1, rounds, dc.Budget(100.0, 1e-6), bound=bound, resample_every=2, seed=0)
+    regret = learner.run(people).regret(people, alpha=1.0).total / bound
+    assert regret <= learner.certified_regret / bound <= 0.3 * rounds

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -212,6 +214,78 @@ def test_further_rounds_of_a_person_are_served_but_not_learned(make):
         make().run(stream, person_ids=["ann"])
 
 
+def test_equal_identities_are_one_person(make):
+    """Numbers and texts that are equal count together, whatever type carries them."""
+    limit = make().budget.max_rounds_per_person
+    for ids in ([5, np.int64(5), 5.0, np.uint8(5), 5], ["ann", np.str_("ann")] * 3):
+        visits = make()._visits
+        assert [visits.admit(i) for i in ids].count(True) == limit
+    with pytest.raises(TypeError, match="person_id must be text, a number"):
+        make()._visits.admit(object())
+
+
+def test_a_failing_run_leaves_the_visits_of_those_behind_it(make):
+    if "functions" not in _families(make) or isinstance(make(), PhasedSelector):
+        pytest.skip("needs functions that are asked at once")
+    learner = make()
+    rows = (
+        [(lambda items: float(bool(items)))] * 3
+        + [lambda _: math.nan]
+        + [lambda items: float(bool(items))] * 3
+    )
+    stream = SetFunction(rows, N_ITEMS, 1.0, monotone=True)
+    with pytest.raises(ValueError, match="nan"):
+        learner.run(stream, person_ids=list("abcdefg"))
+    assert learner.round == 3
+    limit = learner.budget.max_rounds_per_person
+    assert [learner._visits.admit("g") for _ in range(limit + 1)] == [True] * limit + [False]
+
+
+def test_an_interruption_never_counts_anybody_twice(make, monkeypatch):
+    """Interrupted while a person is taken up: their round has passed, and nothing of them comes again."""
+    learner, stream = make(), people()
+    learner.choose()
+    learner.learn(stream[0])
+    learner.choose()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(learner), "_absorb", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            learner.learn(stream[1])
+    assert learner.round == 2
+    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
+        learner.learn(stream[1])
+    learner.choose()
+
+
+def test_a_forked_child_is_refused(make):
+    learner = make(seed=None)
+    learner.choose()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            learner.choose()
+        except RuntimeError as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    assert b"made in another process" in os.read(read, 500)
+
+
+def test_threads_are_shown_one_set_a_round(make):
+    learner, stream = make(), people()
+    for t in range(8):
+        with ThreadPoolExecutor(4) as pool:
+            shown = set(pool.map(lambda _: learner.choose().items, range(8)))
+        assert len(shown) == 1
+        learner.learn(stream[t])
+
+
 def test_identities_are_not_kept(make, tmp_path):
     learner = make()
     learner.run(people(), person_ids=[f"person-{t}-unforgettable" for t in range(ROUNDS)])
@@ -225,6 +299,9 @@ def test_labels_come_back(make):
     assert choice.labels == tuple(names[i] for i in choice.items)
     with pytest.raises(ValueError, match="labels has 2 entries; there are 7 items"):
         make(labels=["a", "b"])
+    assert make(labels=list(np.arange(N_ITEMS))).choose().labels is not None
+    with pytest.raises(TypeError, match="neither text nor a number"):
+        make(labels=[("page", i) for i in range(N_ITEMS)])
 
 
 def test_secure_by_default_and_not_copied(make):

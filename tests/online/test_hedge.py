@@ -25,6 +25,7 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.online import bounds, hedge
+from discreet.online import hedge as hedge_module
 from discreet.online.hedge import HedgeSelector
 from discreet.online.protocol import OnlineSelector
 from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness
@@ -798,3 +799,20 @@ def test_settings_of_the_wrong_kind():
         HedgeSelector(9, 3, None, BUDGET)
     with pytest.raises(TypeError, match="resample_every"):
         HedgeSelector(9, 3, 30, BUDGET, resample_every=1.5)
+
+
+def test_an_interrupt_before_the_first_block_ends_draws_nothing_unpaid(monkeypatch):
+    """The first set is drawn while nobody has been learned from; an interrupted run serves that one on."""
+    people = dc.objectives.Coverage(np.tile([0, 0, 1, 0, 0], (50, 1)))
+    learner = HedgeSelector(5, 1, 50, dc.Budget(1.0, 1e-6), resample_every=50, seed=3)
+    first = HedgeSelector(5, 1, 50, dc.Budget(1.0, 1e-6), resample_every=50, seed=3).choose().items
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hedge_module, "_row_arguments", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        learner.run(people)
+    assert learner.over
+    assert learner.choose().items == first
+    assert learner.privacy.spent.epsilon() == 0.0

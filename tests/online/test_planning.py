@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -66,9 +67,10 @@ def test_the_best_is_the_best(question):
     smallest = min(one.certified for one in found.candidates)
     assert found.best.certified <= smallest * (2.0 if any(one.cut for one in found.candidates) else 1.0)
     for one in found.candidates:
-        assert one.certified <= min(found.trivial, one.formula) * (1 + 1e-9)
+        assert one.certified <= min(bounds.trivial(found.rounds, found.bound), one.formula) * (1 + 1e-9)
         assert one.average == one.certified / found.rounds
-    assert found.trivial == pytest.approx((1 - 1 / math.e) * found.rounds * found.bound)
+    chance = max(0.0, 1 - 1 / math.e - found.k / found.n_items)
+    assert found.at_random == pytest.approx(chance * found.rounds * found.bound)
 
 
 def test_batches_are_better_than_their_neighbours():
@@ -185,3 +187,22 @@ def test_measured_regret_stays_below_the_certified_one(epsilon):
         people = Coverage(likes)
         totals = [found.learner(seed=seed).run(people).regret(people).total for seed in range(2)]
         assert np.mean(totals) < found.best.certified, name
+
+
+@pytest.mark.parametrize("question", [(10, 7, 5000, dc.Budget(1.0, 1e-6)), (3, 3, 5, dc.Budget(1.0))])
+def test_nothing_is_said_to_beat_chance_where_chance_is_good_enough(question):
+    found = dc.plan(*question)
+    assert found.at_random == 0.0
+    assert not found.vacuous
+    assert "even a random set has no" in found.reason
+    assert found.rounds_needed is None
+
+
+def test_chance_is_priced_at_what_a_random_set_earns():
+    """A random k-set is worth at least k/n of the best: checked on random coverage functions."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        people = dc.objectives.Coverage((rng.random((30, 6)) < 0.3).astype(float))
+        sets = list(itertools.combinations(range(6), 2))
+        values = [people.value(s) for s in sets]
+        assert np.mean(values) >= max(values) * 2 / 6 - 1e-12

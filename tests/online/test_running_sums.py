@@ -118,7 +118,7 @@ def test_gains_are_those_on_top_of_the_items_before():
     shown = learner.choose().items
     person = ProbabilisticCoverage([[0.5, 0.25, 0.0, 1.0]])
     learner.learn(person)
-    unit = 2.0**-selectors.FRACTION_BITS
+    unit = 1.0 / learner._scale
     expected = np.array([person.gains([]), person.gains([shown[0]])])
     assert np.abs(learner._gathered * unit - expected).max() <= unit
 

@@ -90,6 +90,13 @@ class Cardinality(NestedMatroid):
         mask[items] = False
         return mask
 
+    def _addable_among(self, items: Items, candidates: Items) -> NDArray[np.bool_]:
+        return np.full(candidates.size, items.size < self.k)
+
+    def _circuit(self, items: Items, item: int) -> Items:
+        del item  # a full set makes room for any item by giving up any of its own
+        return items
+
     def rank_of(self, S: Iterable[int]) -> int:
         """The smaller of k and the size of S."""
         return min(self.k, item_set("S", S, self._known_size).size)
@@ -103,11 +110,10 @@ class Cardinality(NestedMatroid):
         """
         logs = log_weights(w, log=log, length=self._known_size)
         self._refuse_small(logs.size)
-        log_factor = -logs if base else np.minimum(0.0, -logs)
-        x = np.exp(logs + log_factor)
-        if float(x.sum()) > self.k:
-            x = np.exp(logs + scale_to_total(logs, log_factor, float(self.k)))
-        return projected(x)
+        log_x = np.zeros_like(logs) if base else np.minimum(0.0, logs)
+        if float(np.exp(log_x).sum()) > self.k:
+            log_x = scale_to_total(logs, log_x, float(self.k))
+        return projected(np.exp(log_x))
 
     def project_euclidean(self, x: ArrayLike, *, base: bool = False) -> ProjectedPoint:
         """The point of the polytope nearest to ``x``: clip(x - t, 0, 1), t in closed form.

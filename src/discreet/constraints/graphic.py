@@ -65,19 +65,32 @@ class GraphicMatroid(Matroid):
         mask: NDArray[np.bool_] = root[self._ends[:, 0]] != root[self._ends[:, 1]]
         return mask
 
+    def _addable_among(self, items: Items, candidates: Items) -> NDArray[np.bool_]:
+        _, parent = self._grow(items)
+        answers = []
+        for item in candidates.tolist():
+            a, b = self._pairs[item]
+            while parent[a] != a:
+                a = parent[a]
+            while parent[b] != b:
+                b = parent[b]
+            answers.append(a != b)
+        return np.array(answers, dtype=np.bool_)
+
     def _circuit(self, items: Items, item: int) -> Items:
         """The edges of the forest on the path between the two ends of ``item``."""
-        near: dict[int, list[tuple[int, int]]] = {}
+        near: list[list[tuple[int, int]]] = [[] for _ in range(self._n_vertices)]
         for edge in items.tolist():
             a, b = self._pairs[edge]
-            near.setdefault(a, []).append((b, edge))
-            near.setdefault(b, []).append((a, edge))
+            near[a].append((b, edge))
+            near[b].append((a, edge))
         start, goal = self._pairs[item]
+        # For every vertex reached, the vertex before it and the edge between them.
         came_by: dict[int, tuple[int, int]] = {start: (start, -1)}
         frontier = [start]
         while frontier and goal not in came_by:
             vertex = frontier.pop()
-            for other, edge in near.get(vertex, []):
+            for other, edge in near[vertex]:
                 if other not in came_by:
                     came_by[other] = (vertex, edge)
                     frontier.append(other)

@@ -49,8 +49,17 @@ class Knapsack(Constraint):
             where = int(np.argmin(self.costs))
             raise ValueError(f"costs[{where}]={self.costs[where]} is negative; costs must be zero or more")
         self.capacity = real("capacity", capacity, at_least=0.0)
-        self._limit = self.capacity * (1.0 + _RELATIVE_SLACK)
-        self._affordable = self.costs <= self._limit
+        # Costs in a unit near the capacity (a power of two, so that nothing is rounded): no sum overflows and
+        # no square vanishes, whatever unit the caller counts in.
+        unit = math.frexp(self.capacity)[1]
+        dearest = max(4.0 * math.ldexp(self.capacity, -unit), 1.0)
+        with np.errstate(over="ignore", under="ignore"):
+            self._costs = np.minimum(np.ldexp(self.costs, -unit), dearest)
+        if self.capacity == 0.0:
+            self._costs = (self.costs > 0.0).astype(np.float64)
+        self._capacity = math.ldexp(self.capacity, -unit)
+        self._limit = self._capacity * (1.0 + _RELATIVE_SLACK)
+        self._affordable = self._costs <= self._limit
         if not self._affordable.any():
             raise ValueError(
                 f"no item can be chosen: the least cost {self.costs.min()} exceeds capacity={self.capacity}"
@@ -68,21 +77,23 @@ class Knapsack(Constraint):
     @property
     def rank(self) -> int:
         """How many of the cheapest items fit together: the size of the largest feasible set."""
-        return int(np.searchsorted(np.cumsum(np.sort(self.costs)), self._limit, side="right"))
+        return int(np.searchsorted(np.cumsum(np.sort(self._costs)), self._limit, side="right"))
 
     def contains(self, S: Iterable[int]) -> bool:
         """Whether the costs of S sum to at most the capacity."""
-        return math.fsum(self.costs[item_set("S", S, self.n_items)]) <= self._limit
+        return math.fsum(self._costs[item_set("S", S, self.n_items)]) <= self._limit
 
     def addable(self, S: Iterable[int]) -> NDArray[np.bool_]:
         """A mask over all items: True where the item is outside S and still fits."""
         items = item_set("S", S, self.n_items)
-        spent = math.fsum(self.costs[items])
+        spent = math.fsum(self._costs[items])
         if spent > self._limit:
+            with np.errstate(over="ignore"):
+                total = float(self.costs[items].sum())
             raise ValueError(
-                f"S costs {spent}, more than capacity={self.capacity}; give a set that contains() accepts"
+                f"S costs {total}, more than capacity={self.capacity}; give a set that contains() accepts"
             )
-        mask = self.costs + spent <= self._limit
+        mask = self._costs + spent <= self._limit
         mask[items] = False
         return mask
 
@@ -95,13 +106,15 @@ class Knapsack(Constraint):
         weights = vector("w", w, length=self.n_items)
         useful = np.flatnonzero(self._affordable & (weights > 0.0))
         with np.errstate(divide="ignore", over="ignore"):
-            density = weights[useful] / self.costs[useful]
+            density = weights[useful] / self._costs[useful]
         order = useful[np.argsort(-density, kind="stable")]
         x = np.zeros(weights.size)
-        before = np.cumsum(self.costs[order]) - self.costs[order]
-        paid = self.costs[order] > 0.0
+        cost = self._costs[order]
+        before = np.cumsum(cost) - cost
+        paid = cost > 0.0
         share = np.ones(order.size)
-        share[paid] = np.clip((self.capacity - before[paid]) / self.costs[order][paid], 0.0, 1.0)
+        with np.errstate(over="ignore"):
+            share[paid] = np.clip((self._capacity - before[paid]) / cost[paid], 0.0, 1.0)
         # A remainder that is only rounding of the running sum is none.
         share[share < _RELATIVE_SLACK] = 0.0
         share[share > 1.0 - _RELATIVE_SLACK] = 1.0
@@ -113,18 +126,20 @@ class Knapsack(Constraint):
         z = vector("x", x, length=self.n_items)
 
         def at(price: float) -> Vector:
-            return np.clip(z - price * self.costs, 0.0, self._upper)
+            return np.clip(z - price * self._costs, 0.0, self._upper)
 
         point = at(0.0)
-        if float(self.costs @ point) <= self.capacity:
+        if float(self._costs @ point) <= self._capacity:
             return projected(point)
-        open_items = self._affordable & (self.costs > 0.0)
-        cost, start = self.costs[open_items], z[open_items]
-        bends = np.unique(np.concatenate([[0.0], (start - 1.0) / cost, start / cost]))
-        bends = bends[bends >= 0.0]
+        open_items = self._affordable & (self._costs > 0.0)
+        cost, start = self._costs[open_items], z[open_items]
+        with np.errstate(over="ignore"):
+            bends = np.unique(np.concatenate([[0.0], (start - 1.0) / cost, start / cost]))
+        # An item with a bend beyond all numbers costs next to nothing: no price that matters reaches it.
+        bends = bends[(bends >= 0.0) & np.isfinite(bends)]
         # Spending falls with the price; the last bend where it is still above the capacity starts the right
         # piece.
-        left = last_at_most(bends, lambda price: -float(self.costs @ at(price)), -self.capacity)
+        left = last_at_most(bends, lambda price: -float(self._costs @ at(price)), -self._capacity)
         price = float(bends[left])
         inside = 0.5 * (price + float(bends[min(left + 1, bends.size - 1)]))
         moving = (start - inside * cost > 0.0) & (start - inside * cost < 1.0)
@@ -132,7 +147,7 @@ class Knapsack(Constraint):
         if slope > 0.0:
             # The second pass only removes the rounding of the first.
             for _ in range(2):
-                price += (float(self.costs @ at(price)) - self.capacity) / slope
+                price += (float(self._costs @ at(price)) - self._capacity) / slope
         return projected(at(price))
 
     def project_entropy(self, w: ArrayLike, *, log: bool = False) -> ProjectedPoint:
@@ -145,13 +160,13 @@ class Knapsack(Constraint):
         logs = log_weights(w, log=log, length=self.n_items)
 
         def log_point(price: float) -> Vector:
-            return np.where(self._affordable, np.minimum(0.0, logs - price * self.costs), -np.inf)
+            return np.where(self._affordable, np.minimum(0.0, logs - price * self._costs), -np.inf)
 
         def spending(price: float) -> float:
-            return float(self.costs @ np.exp(log_point(price)))
+            return float(self._costs @ np.exp(log_point(price)))
 
         price, steps = 0.0, 0
-        if spending(0.0) > self.capacity:
+        if spending(0.0) > self._capacity:
             price, steps = self._entropic_price(logs, spending)
         log_x = log_point(price)
         x = np.exp(log_x)
@@ -161,17 +176,18 @@ class Knapsack(Constraint):
 
     def _entropic_price(self, logs: Vector, spending: Callable[[float], float]) -> tuple[float, int]:
         """The price at which min(1, w exp(-price costs)) spends the capacity, and Newton's steps to it."""
-        paid = self._affordable & (self.costs > 0.0)
-        cost, log_w = self.costs[paid], logs[paid]
+        paid = self._affordable & (self._costs > 0.0)
+        cost, log_w = self._costs[paid], logs[paid]
         # Item i leaves 1 at the price log_w / cost: between two such prices the spending is a sum of
         # exponentials.
-        leaves = np.maximum(0.0, log_w / cost)
-        bends = np.unique(np.append(leaves, 0.0))
-        left = last_at_most(bends, lambda price: -spending(price), -self.capacity)
+        with np.errstate(over="ignore"):
+            leaves = np.maximum(0.0, log_w / cost)
+        bends = np.unique(np.append(leaves[np.isfinite(leaves)], 0.0))
+        left = last_at_most(bends, lambda price: -spending(price), -self._capacity)
         price = float(bends[left])
         end = float(bends[left + 1]) if left + 1 < bends.size else np.inf
         full = leaves > price
-        remaining = self.capacity - float(cost[full].sum())
+        remaining = self._capacity - float(cost[full].sum())
         if remaining <= 0.0 or full.all():
             return end, 0
         cost, log_spend = cost[~full], log_w[~full] + np.log(cost[~full])
@@ -191,13 +207,14 @@ class Knapsack(Constraint):
     def in_polytope(self, x: ArrayLike, tol: float = POLYTOPE_TOLERANCE) -> bool:
         """Whether entries lie in [0, 1] (0 if above the capacity) and the costs fit, each up to ``tol``.
 
-        The tolerance on the costs is relative to the capacity where that is above 1.
+        The tolerance on the costs is relative to the capacity; entries outside of [0, 1] by less than
+        ``tol`` are paid for as if they were 0 or 1.
         """
         point = vector("x", x, length=self.n_items)
         slack = real("tol", tol, at_least=0.0)
         if (point < -slack).any() or (point > self._upper + slack).any():
             return False
-        return float(self.costs @ point) <= self._limit + slack * max(1.0, self.capacity)
+        return float(self._costs @ np.clip(point, 0.0, self._upper)) <= self._limit + slack * self._capacity
 
     def decompose(self, x: ArrayLike) -> Decomposition:
         """Feasible sets whose convex combination lies below ``x``, and what is missing in ``residual``.
@@ -214,8 +231,8 @@ class Knapsack(Constraint):
     def _scaled(self, point: Vector) -> Vector:
         """The point with a tolerated excess of its costs taken off, and 0 for items above the capacity."""
         point = np.minimum(point, self._upper)
-        spent = float(self.costs @ point)
-        return point * (self.capacity / spent) if spent > self.capacity else point
+        spent = float(self._costs @ point)
+        return point * (self._capacity / spent) if spent > self._capacity else point
 
     def round(self, x: ArrayLike, rng: np.random.Generator) -> Items:
         """A random feasible set, by pairwise rounding along e_i / c_i - e_j / c_j.
@@ -229,10 +246,10 @@ class Knapsack(Constraint):
         """
         point = self._scaled(self._point(x))
         generator(rng)
-        settle_knapsack(point, self.costs, rng)
+        settle_knapsack(point, self._costs, rng)
         coins = rng.random(point.size)
-        chosen = np.flatnonzero((point >= 1.0) | ((self.costs == 0.0) & (coins < point)))
-        last = np.flatnonzero((point > 0.0) & (point < 1.0) & (self.costs > 0.0))
+        chosen = np.flatnonzero((point >= 1.0) | ((self._costs == 0.0) & (coins < point)))
+        last = np.flatnonzero((point > 0.0) & (point < 1.0) & (self._costs > 0.0))
         if last.size and coins[last[0]] < point[last[0]] and self.contains(np.append(chosen, last[0])):
             chosen = np.sort(np.append(chosen, last[0]))
         return chosen

@@ -14,7 +14,7 @@ from .._checks import finite, whole
 from .matroid import Items, Matroid, refuse_rank_zero
 
 # More primes than this would mean entries with thousands of digits: elimination would take for ever.
-_MOST_PRIMES = 256
+_MOST_PRIMES = 512
 
 
 class LinearMatroid(Matroid):
@@ -24,8 +24,9 @@ class LinearMatroid(Matroid):
     exact binary value (0.1 + 0.2 and 0.3 differ: round to whole numbers first if that is not meant).
     Columns are scaled to whole numbers and eliminated modulo so many primes below 2**31 that their product
     exceeds every subdeterminant (Hadamard's bound): a set is independent over the rationals exactly when it
-    is so modulo one of them. ``modulus``, a prime below 2**31, asks for independence over the integers
-    modulo that prime instead.
+    is so modulo one of them. Circuits ask for a prime that divides neither of two subdeterminants, and so
+    for a product above every product of two. ``modulus``, a prime below 2**31, asks for independence over
+    the integers modulo that prime instead.
 
     >>> plane = LinearMatroid([[1, 0, 1], [0, 1, 1]])
     >>> plane.rank, plane.contains([0, 2]), plane.contains([0, 1, 2])
@@ -39,13 +40,16 @@ class LinearMatroid(Matroid):
         super().__init__(whole_columns.shape[1])
         self._height = whole_columns.shape[0]
         if modulus is None:
-            primes = _enough_primes(whole_columns)
+            primes, deciding = _enough_primes(whole_columns)
         else:
+            deciding = 1
             primes = [whole("modulus", modulus, at_least=2, at_most=2**31 - 1)]
             if not _is_prime(primes[0]):
                 raise ValueError(f"modulus={modulus} is not a prime; division needs one")
         self._modulus = modulus
-        self._residues = [(prime, (whole_columns % prime).astype(np.int64)) for prime in primes]
+        self._circuit_residues = [(prime, (whole_columns % prime).astype(np.int64)) for prime in primes]
+        # Independence asks for one subdeterminant only, and so for fewer primes.
+        self._residues = self._circuit_residues[:deciding]
         refuse_rank_zero(self, "every column of the matrix is zero")
 
     def __repr__(self) -> str:
@@ -86,23 +90,30 @@ class LinearMatroid(Matroid):
         return order[taken]
 
     def _addable(self, items: Items) -> NDArray[np.bool_]:
-        everything = np.arange(self._n_items)
-        mask = np.zeros(self._n_items, dtype=np.bool_)
-        for prime, residues in self._residues:
-            # Columns shown to be free by an earlier prime need no second look.
-            columns = np.concatenate([items, everything[~mask]])
-            run = _Elimination(prime, residues[:, columns])
-            for position in range(items.size):
-                run.take(position)
-            mask[columns[items.size :][run.free_columns()[items.size :]]] = True
+        mask = self._addable_among(items, np.arange(self._n_items))
         mask[items] = False
         return mask
 
+    def _addable_among(self, items: Items, candidates: Items) -> NDArray[np.bool_]:
+        free = np.zeros(candidates.size, dtype=np.bool_)
+        for prime, residues in self._residues:
+            # Columns shown to be free by an earlier prime need no second look.
+            unknown = np.flatnonzero(~free)
+            run = _Elimination(prime, residues[:, np.concatenate([items, candidates[unknown]])])
+            for position in range(items.size):
+                run.take(position)
+            free[unknown[run.free_columns()[items.size :]]] = True
+        return free
+
     def _circuit(self, items: Items, item: int) -> Items:
-        """The columns with a coefficient other than 0 when ``item`` is written as their combination."""
+        """The columns with a coefficient other than 0 when ``item`` is written as their combination.
+
+        A coefficient is a quotient of two subdeterminants (Cramer's rule); a prime that divides neither
+        shows that it is not 0.
+        """
         columns = np.append(items, item)
         used = np.zeros(items.size, dtype=np.bool_)
-        for prime, residues in self._residues:
+        for prime, residues in self._circuit_residues:
             run = _Elimination(prime, residues[:, columns])
             for position in range(items.size):
                 run.take(position)
@@ -178,19 +189,24 @@ def _fraction(value: Any) -> Fraction:
         ) from error
 
 
-def _enough_primes(columns: NDArray[Any]) -> list[int]:
-    """Primes whose product exceeds every subdeterminant: the product of the largest column lengths."""
+def _enough_primes(columns: NDArray[Any]) -> tuple[list[int], int]:
+    """Primes whose product exceeds every product of two subdeterminants; how many exceed every single one.
+
+    No subdeterminant exceeds the product of the largest column lengths.
+    """
     squared = [sum(int(entry) ** 2 for entry in column) for column in columns.T]
     bits = sorted((max(1, square).bit_length() for square in squared), reverse=True)
     # bit_length bounds the logarithm of the squared length from above.
-    needed = sum(bits[: min(columns.shape)]) / 2
+    needed = float(sum(bits[: min(columns.shape)]))
     primes: list[int] = []
-    have = 0.0
+    have, deciding = 0.0, 0
     for prime in _primes_below(2**31):
         primes.append(prime)
         have += 30.9  # every prime used is above 2**30.9
+        if have > needed / 2.0 and not deciding:
+            deciding = len(primes)
         if have > needed:
-            return primes
+            return primes, deciding
         if len(primes) == _MOST_PRIMES:
             break
     raise ValueError(

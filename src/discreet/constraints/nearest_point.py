@@ -78,11 +78,9 @@ class _Hull:
 
     def add(self, vertex: Vector) -> bool:
         """Add a vertex with share 0; False if it depends affinely on those already there."""
-        from scipy.linalg import solve_triangular
-
         offset = vertex - self.target
         products = self.vertices @ offset - float(self.target @ offset)
-        column = solve_triangular(self.factor, 1.0 + products, trans=1, check_finite=False)
+        column = _solve(self.factor, 1.0 + products, transposed=True)
         corner = 1.0 + float(offset @ offset)
         left = corner - float(column @ column)
         if left <= 1e-13 * corner:
@@ -116,10 +114,8 @@ class _Hull:
             self.shares = shares[kept] / shares[kept].sum()
 
     def _affine_nearest(self) -> Vector:
-        from scipy.linalg import solve_triangular
-
-        half = solve_triangular(self.factor, np.ones(self.shares.size), trans=1, check_finite=False)
-        shares: Vector = solve_triangular(self.factor, half, check_finite=False)
+        half = _solve(self.factor, np.ones(self.shares.size), transposed=True)
+        shares = _solve(self.factor, half, transposed=False)
         shares /= shares.sum()
         return shares
 
@@ -132,3 +128,13 @@ class _Hull:
             size = self.factor.shape[0]
             _, factor = qr_delete(np.eye(size), self.factor, gone, which="col", check_finite=False)
             self.factor = factor[: size - 1].astype(np.float64, copy=False)
+
+
+def _solve(upper: Vector, right: Vector, *, transposed: bool) -> Vector:
+    """Back substitution by LAPACK itself: the checks around it cost more than the work."""
+    from scipy.linalg.lapack import dtrtrs
+
+    solution, info = dtrtrs(upper, right, trans=int(transposed))
+    if info:
+        raise np.linalg.LinAlgError(f"dtrtrs answered {info}: the vertices are affinely dependent")
+    return np.asarray(solution, dtype=np.float64)

@@ -126,17 +126,17 @@ class NestedLimits:
         return x
 
     def project_entropy(self, log_w: Vector, *, base: bool) -> Vector:
-        """The same with a common factor in place of a common shift; answers exp(log_w + log-factors)."""
-        log_factor = -log_w if base else np.minimum(0.0, -log_w)
-        x = np.exp(log_w + log_factor)
+        """The same with a common factor in place of a common shift."""
+        log_x = np.zeros_like(log_w) if base else np.minimum(0.0, log_w)
+        x = np.exp(log_x)
         for level in self.levels:
             for group in self._overfull(level, x):
                 items, capacity = self.groups[group], float(self.capacities[group])
                 if capacity > 0.0:
-                    log_factor[items] = scale_to_total(log_w[items], log_factor[items], capacity)
+                    log_x[items] = scale_to_total(log_w[items], log_x[items], capacity)
                 else:
-                    log_factor[items] = -np.inf
-                x[items] = np.exp(log_w[items] + log_factor[items])
+                    log_x[items] = -np.inf
+                x[items] = np.exp(log_x[items])
         return x
 
     def decompose(self, x: Vector) -> Decomposition:

@@ -38,6 +38,12 @@ class OracleMatroid(Matroid):
                 taken.append(item)
         return np.array(taken, dtype=np.intp)
 
+    def _addable_among(self, items: Items, candidates: Items) -> NDArray[np.bool_]:
+        inside = frozenset(items.tolist())
+        return np.array(
+            [bool(self._independent_set(inside | {item})) for item in candidates.tolist()], dtype=np.bool_
+        )
+
     def _addable(self, items: Items) -> NDArray[np.bool_]:
         mask = np.zeros(self._n_items, dtype=np.bool_)
         inside = frozenset(items.tolist())

@@ -43,9 +43,14 @@ def nearest_in_polytope(greedy: Greedy, z: Vector, *, base: bool) -> NearestPoin
 def euclidean(greedy: Greedy, z: Vector, *, base: bool) -> tuple[Vector, float, int]:
     """Projection, duality gap at the vector as given, iterations."""
     found = nearest_in_polytope(greedy, _close_gaps(z, base=base), base=base)
-    gradient = found.x - z
+    gradient = found.x - (_centred(z) if base else z)
     best = greedy_vertex(greedy, -gradient, base=base)
     return found.x, max(0.0, float(gradient @ (found.x - best))), found.iterations
+
+
+def _centred(values: Vector) -> Vector:
+    """The values around their median: bases have one sum, so a common offset only costs precision."""
+    return values - np.median(values)
 
 
 def _close_gaps(z: Vector, *, base: bool) -> Vector:
@@ -79,12 +84,12 @@ def entropic(greedy: Greedy, addable: Addable, log_w: Vector, *, base: bool) -> 
     if base:
         splitter.solve(items, np.zeros(0, dtype=np.intp))
     else:
-        splitter.log_factor[items] = np.minimum(0.0, -log_w[items])
+        splitter.log_x[items] = np.minimum(0.0, log_w[items])
         tight = splitter.most_violated(items, np.zeros(0, dtype=np.intp))
         splitter.solve(tight, np.zeros(0, dtype=np.intp))
     x = np.zeros_like(log_w)
-    x[items] = np.exp(log_w[items] + splitter.log_factor[items])
-    gradient = np.where(loops, 0.0, splitter.log_factor)
+    x[items] = np.exp(splitter.log_x[items])
+    gradient = np.where(loops, 0.0, splitter.log_x - (_centred(log_w) if base else log_w))
     best = greedy_vertex(greedy, -gradient, base=base)
     # A violation within tolerance can make the difference negative; its size bounds the error either way.
     return x, abs(float(gradient @ (x - best))), splitter.iterations
@@ -95,20 +100,20 @@ class _EntropicSplit:
         self.greedy = greedy
         self.addable = addable
         self.log_w = log_w
-        self.log_factor = np.zeros_like(log_w)
+        self.log_x = np.zeros_like(log_w)
         self.iterations = 0
 
     def solve(self, items: Items, below: Items) -> None:
-        """Fill ``log_factor`` on ``items``, with the independent set ``below`` contracted."""
+        """Fill ``log_x`` on ``items``, with the independent set ``below`` contracted."""
         pending = [(items, below)]
         while pending:
             items, below = pending.pop()
             if items.size == 0:
                 continue
             rank = self._chosen(items, below).sum()
-            caps = -self.log_w[items]
-            self.log_factor[items] = (
-                scale_to_total(self.log_w[items], caps, float(rank)) if rank < items.size else caps
+            ones = np.zeros(items.size)
+            self.log_x[items] = (
+                scale_to_total(self.log_w[items], ones, float(rank)) if rank < items.size else ones
             )
             tight = self.most_violated(items, below)
             if tight.size in (0, items.size):
@@ -124,7 +129,7 @@ class _EntropicSplit:
         Minimising rank(A) - x(A) is a nearest-point problem: sort the items by how far the base nearest to
         x falls short of x; a minimiser is among the prefixes, whose ranks one greedy pass tells.
         """
-        x = np.exp(self.log_w[items] + self.log_factor[items])
+        x = np.exp(self.log_x[items])
 
         def cheapest(cost: Vector) -> Vector:
             order = np.argsort(cost, kind="stable")

@@ -9,11 +9,15 @@ nothing is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from .._checks import vector
+from .constraint import generator
+from .items import item_set
 
 Vector = NDArray[np.float64]
 Items = NDArray[np.intp]
@@ -81,27 +85,67 @@ def settle_knapsack(x: Vector, costs: Vector, rng: np.random.Generator) -> None:
         open_items = open_items[(x[open_items] > 0.0) & (x[open_items] < 1.0)]
 
 
+@runtime_checkable
 class Exchanges(Protocol):
     """What swap rounding asks of a matroid."""
+
+    @property
+    def n_items(self) -> int | None: ...
+
+    @property
+    def rank(self) -> int: ...
 
     def _fits(self, items: Items) -> bool: ...
 
     def _circuit(self, items: Items, item: int) -> Items: ...
 
+    def _addable_among(self, items: Items, candidates: Items) -> NDArray[np.bool_]: ...
+
 
 def swap_round(
-    matroid: Exchanges, sets: Sequence[Items], weights: Vector, rng: np.random.Generator
+    matroid: Exchanges, sets: Sequence[Iterable[int]], weights: ArrayLike, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """Merge the independent sets of a decomposition into one, by random exchanges.
+    """Merge independent sets into one, by random exchanges: item i stays with its share of the weights.
 
     Randomised swap rounding (Chekuri, Vondrak and Zenklusen 2010), sets merged one after the other as
     published. Every item is chosen with its probability in the decomposition, items are negatively
     correlated, and for monotone submodular f with gains in [0, 1] the published lower Chernoff tail of
     f(set) around F(x) applies. ``sets`` and ``weights`` may be any convex combination of independent sets:
-    the steps of a continuous greedy algorithm as they are, or the parts of ``decompose(x)``.
+    the steps of a continuous greedy algorithm as they are, or the parts of ``decompose(x)``. Weights are
+    zero or more and count relative to their sum.
+
+    Cost: one circuit and one independence search per exchange, and at most rank exchanges per set.
+
+    >>> from discreet.constraints import Cardinality
+    >>> swap_round(Cardinality(2), [[0, 1], [1, 2]], [0.5, 0.5], np.random.default_rng(0)).tolist()
+    [1, 2]
     """
-    if len(sets) == 0:
+    if not isinstance(matroid, Exchanges):
+        raise TypeError(
+            f"matroid={matroid!r} is not a matroid; only matroids promise the exchanges used here"
+        )
+    checked = [item_set(f"sets[{index}]", items, matroid.n_items) for index, items in enumerate(sets)]
+    if not checked:
         raise ValueError("sets is empty; a decomposition has at least one set")
+    shares = vector("weights", weights, length=len(checked))
+    if shares.min() < 0.0 or shares.max() == 0.0:
+        where = int(np.argmin(shares))
+        raise ValueError(
+            f"weights[{where}]={shares[where]}; weights must be zero or more, and one of them positive"
+        )
+    for index, items in enumerate(checked):
+        if not matroid._fits(items):
+            raise ValueError(
+                f"sets[{index}]={items.tolist()} is not independent in {matroid!r}; "
+                "give sets that contains() accepts"
+            )
+    return merge_sets(matroid, checked, shares / shares.max(), generator(rng))
+
+
+def merge_sets(
+    matroid: Exchanges, sets: Sequence[Items], weights: Vector, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """``swap_round`` for sets and weights that are known to be right."""
     merged, share = set(sets[0].tolist()), float(weights[0])
     for items, weight in zip(sets[1:], weights[1:], strict=True):
         merged = _merge(matroid, merged, share, set(items.tolist()), float(weight), rng)
@@ -139,14 +183,17 @@ def _merge(
 def _partner(matroid: Exchanges, larger: set[int], smaller: set[int], item: int) -> int | None:
     """An item of ``smaller`` that may trade places with ``item`` of ``larger``; None stands for padding."""
     small = np.array(sorted(smaller), dtype=np.intp)
-    if not matroid._fits(np.append(small, item)):
+    # No set is larger than a base, so a base need not be asked whether it has room.
+    if small.size < matroid.rank and matroid._fits(np.append(small, item)):
+        if len(larger) > len(smaller):
+            return None
+    else:
         small = matroid._circuit(small, item)
-    elif len(larger) > len(smaller):
-        return None
+    candidates = np.array([other for other in small.tolist() if other not in larger], dtype=np.intp)
     without = np.array(sorted(larger - {item}), dtype=np.intp)
-    for candidate in small.tolist():
-        if candidate not in larger and matroid._fits(np.append(without, candidate)):
-            return int(candidate)
+    fitting = candidates[matroid._addable_among(without, candidates)]
+    if fitting.size:
+        return int(fitting[0])
     # The strong exchange property of bases promises a partner.
     raise ValueError(
         f"no item can trade places with item {item} between {sorted(larger)} and {sorted(smaller)}: "

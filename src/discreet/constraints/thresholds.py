@@ -14,6 +14,13 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
+# Shifts and log-factors up to these sizes cost no precision worth a second search.
+_NEAR_SHIFT = 2.0
+_NEAR_LOG_FACTOR = 50.0
+_MOST_RECENTRINGS = 4
+# Stands for anything too far away to matter; sums of such numbers are still finite.
+_FAR = 1e290
+
 
 def last_at_most(points: Vector, increasing: Callable[[float], float], total: float) -> int:
     """The index of the last point where ``increasing`` is at most ``total``; -1 if there is none."""
@@ -30,17 +37,35 @@ def last_at_most(points: Vector, increasing: Callable[[float], float], total: fl
 def shift_to_total(z: Vector, upper: Vector, total: float) -> Vector:
     """clip(z + s, 0, upper) with the shift s for which it sums to ``total`` (below the sum of ``upper``).
 
-    The sum is piecewise linear in s and bends where a coordinate leaves 0 or reaches its upper limit: find
-    the piece by bisection over the sorted bends, then solve the one linear equation of that piece.
+    ``upper`` is at most about 1, so the coordinates strictly between their limits lie close together.
+    Measured from there they are small, and their sum is exact however large ``z`` itself is: a first search
+    finds where, another one is made from there.
     """
     if total <= 0.0:
         return np.zeros_like(z)
+    with np.errstate(over="ignore", invalid="ignore"):
+        s = _shift(z, upper, total)
+        for _ in range(_MOST_RECENTRINGS):
+            if abs(s) <= _NEAR_SHIFT:
+                break
+            z = np.clip(z + s, -_FAR, _FAR)
+            s = _shift(z, upper, total)
+    return _shifted(z, upper, s)
 
-    def shifted(s: float) -> Vector:
-        return np.minimum(np.maximum(z + s, 0.0), upper)
+
+def _shifted(z: Vector, upper: Vector, s: float) -> Vector:
+    return np.minimum(np.maximum(z + s, 0.0), upper)
+
+
+def _shift(z: Vector, upper: Vector, total: float) -> float:
+    """The shift, up to the rounding of numbers as large as ``z`` where it matters.
+
+    The sum is piecewise linear in s and bends where a coordinate leaves 0 or reaches its upper limit: find
+    the piece by bisection over the sorted bends, then solve the one linear equation of that piece.
+    """
 
     def shifted_sum(s: float) -> float:
-        return float(shifted(s).sum())
+        return float(_shifted(z, upper, s).sum())
 
     leave, reach = np.sort(-z), np.sort(upper - z)
     bends = np.sort(np.concatenate([leave, reach]), kind="stable")
@@ -57,7 +82,7 @@ def shift_to_total(z: Vector, upper: Vector, total: float) -> Vector:
         # The second pass only removes the rounding of the first.
         for _ in range(2):
             s += (total - shifted_sum(s)) / moving
-    return shifted(s)
+    return s
 
 
 def _ramp_sum(leave: Vector, reach: Vector) -> Callable[[float], float]:
@@ -72,37 +97,51 @@ def _ramp_sum(leave: Vector, reach: Vector) -> Callable[[float], float]:
     return at
 
 
-def scale_to_total(log_w: Vector, log_cap: Vector, total: float) -> Vector:
-    """min(log_cap, s) with the log-factor s for which the sum of exp(log_w + min(log_cap, s)) is ``total``.
+def scale_to_total(log_w: Vector, log_upper: Vector, total: float) -> Vector:
+    """min(log_upper, log_w + s) with the log-factor s for which the exponentials sum to ``total``.
 
-    ``log_cap`` is the logarithm of the largest factor each coordinate may take. Coordinates reach their cap
-    in the order of log_cap; bisection over that order finds how many do, and every coordinate leaves the
-    search once its side is known, so the work after sorting is linear. Sums of tiny weights stay in
-    logarithms.
+    ``log_upper`` is the logarithm of the largest value each coordinate may take; together they exceed
+    ``total``, up to rounding. As for shifts, a second search starts where a first one ended if that is far
+    from 0, because the logarithms of large or tiny weights are rounded more than their differences.
     """
-    order = np.argsort(log_cap)
-    cap, weight = log_cap[order], log_w[order]
+    with np.errstate(over="ignore", invalid="ignore"):
+        s = _log_factor(log_w, log_upper, total)
+        for _ in range(_MOST_RECENTRINGS):
+            if abs(s) <= _NEAR_LOG_FACTOR:
+                break
+            log_w = np.clip(log_w + s, -_FAR, _FAR)
+            s = _log_factor(log_w, log_upper, total)
+    limited: Vector = np.minimum(log_upper, log_w + s)
+    return limited
+
+
+def _log_factor(log_w: Vector, log_upper: Vector, total: float) -> float:
+    """The log-factor, up to the rounding of numbers as large as ``log_w``.
+
+    Coordinates reach their limit in the order of log_upper - log_w; bisection over that order finds how many
+    do, and every coordinate leaves the search once its side is known, so the work after sorting is linear.
+    Sums of tiny weights stay in logarithms.
+    """
+    reach = log_upper - log_w
+    order = np.argsort(reach)
+    reach, weight, limit = reach[order], log_w[order], np.exp(log_upper[order])
     capped_sum, free_log_sum = 0.0, -np.inf
     low, high = 0, order.size
     while low < high:
         middle = (low + high) // 2
-        s = cap[middle]
-        below = float(np.exp(weight[low : middle + 1] + cap[low : middle + 1]).sum())
+        below = float(limit[low : middle + 1].sum())
         above = np.logaddexp(free_log_sum, _log_sum(weight[middle + 1 : high]))
-        if capped_sum + below + _exp(s + above) <= total:
+        if capped_sum + below + _exp(reach[middle] + above) <= total:
             capped_sum += below
             low = middle + 1
         else:
             free_log_sum = np.logaddexp(above, weight[middle])
             high = middle
     if low == order.size:
-        return log_cap.copy()
+        return float(reach[-1])
     left = total - capped_sum
     s = np.log(left) - free_log_sum if left > 0.0 else -np.inf
-    if low:
-        s = max(s, cap[low - 1])
-    limited: Vector = np.minimum(log_cap, s)
-    return limited
+    return float(max(s, reach[low - 1]) if low else s)
 
 
 def _log_sum(values: Vector) -> float:

@@ -9,9 +9,6 @@ from numba import njit
 
 from .objectives import _gain, _step
 
-FRACTION_BITS = 32
-_UNIT = float(1 << FRACTION_BITS)
-
 
 @njit(cache=True, nogil=True)
 def _weight_of(item, start, stop, indices, data):  # type: ignore[no-untyped-def]
@@ -44,14 +41,13 @@ def row_values(kind, fresh, indptr, indices, data, cap, first, shown, out):  # t
 
 @njit(cache=True, nogil=True)
 def add_row_gains(  # type: ignore[no-untyped-def]
-    kind, fresh, indptr, indices, data, cap, first, admitted, shown, bound, totals
+    kind, fresh, indptr, indices, data, cap, first, admitted, shown, scale, most, totals
 ):
     """Add to ``totals[i, a]`` what item a adds on top of the first i shown, for each admitted person.
 
-    Gains are floored to multiples of 2^-32 and kept within [0, bound], so that sums of them are whole
-    numbers and one person's share in them is exact.
+    Gains are counted in whole units, ``scale`` to 1 and at most ``most``, rounded down, so that sums of them
+    are whole numbers and one person's share in them is exact.
     """
-    most = np.int64(math.floor(bound * _UNIT))
     for j in range(admitted.size):
         if not admitted[j]:
             continue
@@ -65,8 +61,10 @@ def add_row_gains(  # type: ignore[no-untyped-def]
                 for e in range(i):
                     again = again or shown[e] == item
                 if not again:
-                    gain = np.int64(math.floor(_gain(kind, state, data[p], cap[row]) * _UNIT))
-                    totals[i, item] += max(np.int64(0), min(gain, most))
+                    gain = np.int64(
+                        math.floor(min(_gain(kind, state, data[p], cap[row]) * scale, float(most)))
+                    )
+                    totals[i, item] += max(np.int64(0), gain)
             weight = _weight_of(shown[i], start, stop, indices, data)
             if weight != 0.0:
                 state = _step(kind, state, weight)

@@ -17,6 +17,14 @@ def trivial(rounds: int, bound: float = 1.0) -> float:
     return ALPHA * rounds * bound
 
 
+def at_random(n_items: int, k: int, rounds: int, bound: float = 1.0) -> float:
+    """What k items drawn at random every round can lose: they earn k/n of what all items together would.
+
+    That is submodularity: a random k-subset is worth at least k/n of the ground set, hence of the best set.
+    """
+    return max(0.0, ALPHA - k / n_items) * rounds * bound
+
+
 def published_rate(k: int, rounds: int, epsilon: float, delta: float, bound: float = 1.0) -> float:
     """Learning rate of paper 000: Algorithm 2, and Proposition 2 for k = 1."""
     return epsilon / (k * math.sqrt(32.0 * rounds * math.log(k / delta)) * bound)
@@ -36,8 +44,8 @@ def hedge(n_items: int, k: int, rounds: int, rate: float, batch: int = 1, bound:
     rate B bound times the total reward. It needs rate B bound <= 1. Leaving out candidates that are already
     in the set only helps: their gains are 0.
     """
-    if n_items == 1:
-        return 0.0
+    if k >= n_items:
+        return 0.0  # there is only one set
     unit = rate * bound
     if unit <= 0.0 or unit * batch > 1.0:
         return trivial(rounds, bound)
@@ -61,6 +69,8 @@ def noisy_leader(
     growing noise, be-the-leader on losses and increments in turn). The comparator is fixed, so its own noise
     averages out.
     """
+    if k >= n_items:
+        return 0.0
     return min(trivial(rounds, bound), hedge(n_items, k, rounds, rate, batch, bound) + k * noise)
 
 
@@ -149,8 +159,8 @@ def unclipped_hedge(
 
     Infinite where the inequality behind it does not hold.
     """
-    if n_items == 1:
-        return 0.0
+    if k >= n_items:
+        return 0.0  # there is only one set
     unit = rate * bound
     if unit <= 0.0 or unit * batch > 1.0 + 1e-12:
         return math.inf

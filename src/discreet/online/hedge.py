@@ -235,14 +235,17 @@ class HedgeSelector(OnlineSelector):
         rewards: NDArray[np.float64],
         selections: NDArray[np.int32],
         progress: bool,
-    ) -> int:
+    ) -> None:
         rows = people.as_rows()
         if rows is None:
-            return super()._run(people, admitted, rewards, selections, progress)
+            super()._run(people, admitted, rewards, selections, progress)
+            return
+        self.choose()  # the first set is drawn before anybody has been learned from, whatever happens later
         machine = self._compiled()
         per_set = self.k * machine.kernels.WORDS
         chunk = max(1, _CHUNK_WORDS // per_set) * self.resample_every
-        shown = np.zeros(self.k, dtype=np.int32) if self._shown is None else self._shown.copy()
+        assert self._shown is not None
+        shown = self._shown.copy()
         starts = range(0, rewards.size, min(chunk, 1 << 16))
         for first in track(starts, "blocks of rounds", progress):
             part = slice(first, min(first + starts.step, rewards.size))
@@ -266,7 +269,6 @@ class HedgeSelector(OnlineSelector):
             ):
                 self._decide(words, shown, place)
             self._shown = shown.copy()
-        return int(rewards.size)
 
     def _spent(self) -> Account:
         sets = -(-self._round // self.resample_every)

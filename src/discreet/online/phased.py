@@ -232,10 +232,11 @@ class PhasedSelector(OnlineSelector):
         rewards: NDArray[np.float64],
         selections: NDArray[np.int32],
         progress: bool,
-    ) -> int:
+    ) -> None:
         rows = people.as_rows()
         if rows is None:
-            return super()._run(people, admitted, rewards, selections, progress)
+            super()._run(people, admitted, rewards, selections, progress)
+            return
         start, count = 0, int(rewards.size)
         while start < count:
             shown = self.choose().items
@@ -245,11 +246,10 @@ class PhasedSelector(OnlineSelector):
             selections[start:stop] = shown
             rewards[start:stop] = value_to_rows(part, shown)
             known = admitted[start:stop]
-            self._window.keep_rows(part if known.all() else part.take(np.flatnonzero(known)))
-            self._round += stop - start
+            self._round += stop - start  # first, so that an interruption loses people and never doubles them
             self._open = False
+            self._window.keep_rows(part if known.all() else part.take(np.flatnonzero(known)))
             start = stop
-        return count
 
     def _spent(self) -> Account:
         return self._account((_LABEL, self._event, self._picks if self._served else 0))

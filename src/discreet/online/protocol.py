@@ -8,6 +8,7 @@ which costs nothing, and learning is refused.
 from __future__ import annotations
 
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -67,12 +68,13 @@ class OnlineSelector(ABC):
         self.calibration = _checks.one_of("calibration", calibration, CALIBRATIONS)
         if labels is not None and len(labels) != self.n_items:
             raise ValueError(f"labels has {len(labels)} entries; there are {self.n_items} items")
-        self.labels = None if labels is None else tuple(labels)
+        self.labels = None if labels is None else tuple(_plain_label(label) for label in labels)
         self._gate = Gate(budget, seed)
         self._visits = Visits(budget.max_rounds_per_person, self._gate.randomness)
         self._round = 0
         self._shown: NDArray[np.int32] | None = None
         self._open = False
+        self._lock = threading.RLock()
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -98,13 +100,16 @@ class OnlineSelector(ABC):
 
     def choose(self) -> Selection:
         """The set for this round."""
-        if not self._open and not self.over:
-            if self._due():
-                self._shown = self._draw()
-            self._open = True
-        if self._shown is None:
-            self._shown = self._draw()
-        items = tuple(int(item) for item in self._shown)
+        self._gate.check_process()
+        with self._lock:
+            if not self._open and not self.over:
+                if self._due():
+                    self._shown = self._draw()
+                self._open = True
+            shown = self._shown
+        if shown is None:
+            raise RuntimeError("no set was ever drawn: an interruption came before the first one")
+        items = tuple(int(item) for item in shown)
         labels = None if self.labels is None else tuple(self.labels[item] for item in items)
         return Selection(items, self._round, labels)
 
@@ -114,16 +119,18 @@ class OnlineSelector(ABC):
         ``person_id`` (any hashable) lets the learner keep to ``max_rounds_per_person``: it is kept only as
         a keyed hash, and rounds beyond the limit pass without being learned from.
         """
-        if self.over:
-            raise RuntimeError(
-                f"the declared horizon of rounds={self.rounds} is over; choose() goes on serving the last set"
-            )
-        if not self._open:
-            raise RuntimeError("learn() comes after choose(): this round's set has not been asked for yet")
-        ready = self._prepared(person)
-        if self._visits.admit(person_id):
-            self._absorb(ready)
-        self._pass()
+        self._gate.check_process()
+        with self._lock:
+            if self.over:
+                raise RuntimeError(
+                    f"the declared horizon of rounds={self.rounds} is over; choose() goes on serving the last"
+                    " set"
+                )
+            if not self._open:
+                raise RuntimeError(
+                    "learn() comes after choose(): this round's set has not been asked for yet"
+                )
+            self._take(self._prepared(person), self._visits.admit(person_id))
 
     def run(
         self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
@@ -133,21 +140,30 @@ class OnlineSelector(ABC):
         ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
         set and not learned from.
         """
+        self._gate.check_process()
         self._check_people(people)
+        with self._lock:
+            return self._run_all(people, person_ids, progress)
+
+    def _run_all(self, people: Population, person_ids: Sequence[Hashable] | None, progress: bool) -> Trace:
         count = len(people)
         if person_ids is not None and len(person_ids) != count:
             raise ValueError(f"person_ids has {len(person_ids)} entries; there are {count} people")
         left = count if self.rounds is None else min(count, self.rounds - self._round)
-        ids: Sequence[Hashable | None] = person_ids if person_ids is not None else [None] * left
-        admitted = (
-            np.ones(left, dtype=np.bool_)
-            if person_ids is None
-            else self._visits.admit_all((ids[i] for i in range(left)), left)
-        )
+        admitted = np.ones(left, dtype=np.bool_)
+        if person_ids is not None:
+            admitted = self._visits.admit_all((person_ids[i] for i in range(left)), left)
         rewards = np.empty(count)
         selections = np.empty((count, self.k), dtype=np.int32)
-        done = self._run(people, admitted, rewards[:left], selections[:left], progress) if left else 0
-        assert done == left
+        start = self._round
+        try:
+            if left:
+                self._run(people, admitted, rewards[:left], selections[:left], progress)
+        finally:
+            if person_ids is not None:  # after a failure, people who were not reached have not been here
+                for i in range(self._round - start, left):
+                    if admitted[i]:
+                        self._visits.forget(person_ids[i])
         if left < count:
             shown = self.choose().items
             selections[left:] = shown
@@ -161,6 +177,11 @@ class OnlineSelector(ABC):
 
         The file holds true sums of private data; only its owner may read it.
         """
+        self._gate.check_process()
+        with self._lock:
+            write_state(path, *self._saved())
+
+    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header = {
             "class": type(self).__name__,
             "settings": self._settings(),
@@ -170,11 +191,15 @@ class OnlineSelector(ABC):
             "labels": None if self.labels is None else list(self.labels),
             "gate": self._gate.state(),
         }
-        write_state(path, header, self._visits.arrays() | self._arrays())
+        return header, self._visits.arrays() | self._arrays()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Go on from a saved file; what was spent stays spent."""
+        """Go on from a saved file; what was spent stays spent.
+
+        A file is a snapshot: going on from the same one twice draws the same rounds twice, and each account
+        knows of one of them.
+        """
         header, arrays = read_state(path)
         kind = OnlineSelector._kinds.get(str(header.get("class")))
         if kind is None or not issubclass(kind, cls):
@@ -186,7 +211,7 @@ class OnlineSelector(ABC):
         learner.bound, learner.calibration = settings["bound"], settings["calibration"]
         labels = header["labels"]
         learner.labels = None if labels is None else tuple(labels)
-        learner._gate = gate
+        learner._gate, learner._lock = gate, threading.RLock()
         learner._visits = Visits.restored(gate.budget.max_rounds_per_person, arrays)
         learner._round, learner._open = header["round"], header["open"]
         shown = header["shown"]
@@ -242,10 +267,12 @@ class OnlineSelector(ABC):
             raise ValueError(f"learn() takes one person, got {len(person)}; use run() for a stream")
         return person
 
-    def _pass(self) -> None:
-        """Close the round."""
+    def _take(self, ready: Any, admitted: bool) -> None:
+        """Close the round, then take up its person: an interruption may lose somebody, never double them."""
         self._round += 1
         self._open = False
+        if admitted:
+            self._absorb(ready)
 
     def _run(
         self,
@@ -254,17 +281,14 @@ class OnlineSelector(ABC):
         rewards: NDArray[np.float64],
         selections: NDArray[np.int32],
         progress: bool,
-    ) -> int:
-        """The stream round by round; subclasses with a compiled loop override it. Returns the rounds done."""
+    ) -> None:
+        """The stream round by round; subclasses with a compiled loop override it."""
         for t in track(range(rewards.size), "rounds", progress):
             shown = self.choose().items
             person = people[t]
             rewards[t] = person.value(shown)
             selections[t] = shown
-            if admitted[t]:
-                self._absorb(self._prepared(person))
-            self._pass()
-        return int(rewards.size)
+            self._take(self._prepared(person), bool(admitted[t]))
 
     def _check_people(self, people: Any) -> None:
         if not isinstance(people, Population):
@@ -291,6 +315,14 @@ class OnlineSelector(ABC):
             if count:
                 ledger.add(label, event, count)
         return Account(self.budget, ledger, not self._gate.randomness.secure)
+
+
+def _plain_label(label: Any) -> Any:
+    """A label that a saved file can hold."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(plain, str | int | float | bool):
+        raise TypeError(f"label {label!r} is neither text nor a number; a saved learner could not hold it")
+    return plain
 
 
 def load(path: str | os.PathLike[str]) -> OnlineSelector:

@@ -104,7 +104,11 @@ class RunningSumSelector(OnlineSelector):
 
     @property
     def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`)."""
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`).
+
+        With ``items_per_person`` it is about the people as they are counted, cut to that many items; rounds
+        that are not learned from (beyond ``max_rounds_per_person``) are not in it either.
+        """
         assert self.rounds is not None
         pull = self.noise_pull(
             self.n_items,
@@ -117,7 +121,6 @@ class RunningSumSelector(OnlineSelector):
             self.resample_every,
             self.bound,
         )
-        # With a cap the learner's gains are those of the capped people; the certificate is about them.
         return bounds.noisy_leader(
             self.n_items, self.k, self.rounds, self.rate, pull, self.resample_every, self.bound
         )
@@ -193,16 +196,21 @@ class RunningSumSelector(OnlineSelector):
             return TreeSum(*shape, noise=self.noise, honaker=self.noise == "gaussian", **options)
         return FactorizedSum(*shape, method=self.sums, **options)
 
+    @property
+    def _scale(self) -> float:
+        """Units in which gains are counted, per 1: a power of two, 2^31 to 2^32 of them to the bound."""
+        return 2.0 ** (32 - math.frexp(self.bound)[1])
+
     def _due(self) -> bool:
         return self._round % self.resample_every == 0
 
     def _draw(self) -> NDArray[np.int32]:
-        from ..kernels.selectors import FRACTION_BITS, draw_ordered
+        from ..kernels.selectors import draw_ordered
 
         if self._round and self._sum is not None and self._sum.taken < self._releases:
-            gains = self._gathered.ravel() * 2.0**-FRACTION_BITS
+            gains = self._gathered.ravel() / self._scale
+            self._gathered = np.zeros_like(self._gathered)  # first: nobody is to be added twice
             self._known = self._sum.add(gains).reshape(self.k, self.n_items)
-            self._gathered[:] = 0
             self._known = self._known + self._top_up(self._sum)
         shown = np.empty(self.k, dtype=np.int32)
         draw_ordered(self._known, self.rate, self._coins.random(self.k), shown)
@@ -231,14 +239,12 @@ class RunningSumSelector(OnlineSelector):
         one = self._capped(super()._prepared(person))
         if one.as_rows() is not None:
             return one
-        from ..kernels.selectors import FRACTION_BITS
-
         assert self._shown is not None
         state = one.start()
-        most = math.floor(self.bound * 2.0**FRACTION_BITS)
+        most = math.floor(self.bound * self._scale)
         units = np.empty((self.k, self.n_items), dtype=np.int64)
         for i, item in enumerate(self._shown):
-            units[i] = np.clip(np.floor(state.gains() * 2.0**FRACTION_BITS), 0, most)
+            units[i] = np.clip(np.floor(state.gains() * self._scale), 0, most)
             state.add(int(item))
         return units
 
@@ -276,7 +282,8 @@ class RunningSumSelector(OnlineSelector):
             first,
             admitted,
             self._shown,
-            self.bound,
+            self._scale,
+            math.floor(self.bound * self._scale),
             self._gathered,
         )
 
@@ -287,10 +294,11 @@ class RunningSumSelector(OnlineSelector):
         rewards: NDArray[np.float64],
         selections: NDArray[np.int32],
         progress: bool,
-    ) -> int:
+    ) -> None:
         full = people.as_rows()
         if full is None:
-            return super()._run(people, admitted, rewards, selections, progress)
+            super()._run(people, admitted, rewards, selections, progress)
+            return
         from ..kernels.selectors import row_values
 
         count = rewards.size
@@ -308,10 +316,9 @@ class RunningSumSelector(OnlineSelector):
             row_values(*values, start, self._shown, rewards[start:stop])
             assert self._shown is not None
             selections[start:stop] = self._shown
-            self._add_rows(counted, admitted[start:stop], start)
-            self._round += stop - start
+            self._round += stop - start  # first, so that an interruption loses people and never doubles them
             self._open = False
-        return count
+            self._add_rows(counted, admitted[start:stop], start)
 
     def _spent(self) -> Account:
         whole = self._gate.spent

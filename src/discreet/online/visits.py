@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Hashable, Iterable
 
 import numpy as np
@@ -31,13 +32,20 @@ class Visits:
         """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known."""
         if person is None:
             return True
-        name = f"{type(person).__name__}:{person!r}".encode()
-        mark = hashlib.blake2b(name, key=self._key, digest_size=16).digest()
+        mark = self._mark(person)
         seen = self._counts.get(mark, 0)
         if seen >= self._limit:
             return False
         self._counts[mark] = seen + 1
         return True
+
+    def forget(self, person: Hashable) -> None:
+        """Take back one round of ``person`` that was counted and did not happen."""
+        mark = self._mark(person)
+        self._counts[mark] -= 1
+
+    def _mark(self, person: Hashable) -> bytes:
+        return hashlib.blake2b(repr(_plain(person)).encode(), key=self._key, digest_size=16).digest()
 
     def admit_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
         """`admit` for each of a stream."""
@@ -60,3 +68,18 @@ class Visits:
             marks[16 * i : 16 * i + 16]: int(count) for i, count in enumerate(arrays["visit_counts"])
         }
         return visits
+
+
+def _plain(person: Hashable) -> Hashable:
+    """One form for identities that are equal: NumPy's and Python's numbers, 5 and 5.0, text of any kind."""
+    value = person.item() if isinstance(person, np.generic) else person
+    if isinstance(value, tuple):
+        return tuple(_plain(part) for part in value)
+    if isinstance(value, bool | float) and value == int(value):
+        return int(value)
+    if isinstance(value, str | bytes | int | float | uuid.UUID):
+        return value
+    raise TypeError(
+        f"person_id must be text, a number, a UUID or a tuple of these, got {type(person).__name__}: other"
+        " objects have no name that stays the same"
+    )

@@ -65,7 +65,9 @@ class Window:
             if f"kept{code}_lengths" in arrays:
                 store = self._stores[code] = _Store(kind)
                 for name, growing in store.columns.items():
-                    growing.extend(arrays[f"kept{code}_{name}"])
+                    kept = arrays[f"kept{code}_{name}"]
+                    growing.write(kept)
+                    growing.size = kept.size
 
 
 def step(bound: float, length: int) -> float:
@@ -119,7 +121,9 @@ class Growth:
 def _steps(person: Population, items: list[int], per_unit: float, most: int) -> NDArray[np.int64]:
     try:
         gains = person.gains(items)
-    except ValueError:
+    except (
+        Exception
+    ):  # somebody's own code: what it raises may hold their data, and one person is not worth it
         return np.zeros(person.n_items, dtype=np.int64)
     return np.clip(np.nan_to_num(gains) * per_unit, 0, most).astype(np.int64)
 
@@ -131,14 +135,14 @@ class _Growing:
         self._array: NDArray[Any] = np.empty(64, dtype=dtype)
         self.size = 0
 
-    def extend(self, more: NDArray[Any]) -> None:
+    def write(self, more: NDArray[Any]) -> None:
+        """Put ``more`` behind the end; it counts only once ``size`` says so."""
         size = self.size + more.size
         if size > self._array.size:
             larger = np.empty(max(size, 2 * self._array.size), dtype=self._array.dtype)
             larger[: self.size] = self.values
             self._array = larger
         self._array[self.size : size] = more
-        self.size = size
 
     @property
     def values(self) -> NDArray[Any]:
@@ -171,7 +175,11 @@ class _Store:
             rows.cap,
         ]
         for growing, more in zip(self.columns.values(), added, strict=True):
-            growing.extend(more)
+            growing.write(more)
+        # An interruption before this line keeps nothing of these people.
+        sizes = [growing.size + more.size for growing, more in zip(self.columns.values(), added, strict=True)]
+        for growing, size in zip(self.columns.values(), sizes, strict=True):
+            growing.size = size
 
     def rows(self, n_items: int) -> Rows:
         lengths, indices, data, share, cap = (growing.values for growing in self.columns.values())
