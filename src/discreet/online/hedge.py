@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
-from ..objectives import Population
 from ..objectives.rows import Rows
 from ..privacy import Account, Budget, ExponentialChoice, Randomness, ScoreChange
 from ..privacy.conversions import exact
 from . import bounds
-from .protocol import OnlineSelector
+from .protocol import OnlineSelector, Stream
 
 _UNITS = 32  # a gain as large as the bound is between 2^31 and 2^32 units
 _MOST_ROUNDS = 1 << 30  # so that sums of gains and their differences stay within 63 bits
@@ -228,18 +227,8 @@ class HedgeSelector(OnlineSelector):
             self._gains += person
             machine.book[machine.kernels.ALL] = 1
 
-    def _run(
-        self,
-        people: Population,
-        admitted: NDArray[np.bool_],
-        rewards: NDArray[np.float64],
-        selections: NDArray[np.int32],
-        progress: bool,
-    ) -> None:
-        rows = people.as_rows()
-        if rows is None:
-            super()._run(people, admitted, rewards, selections, progress)
-            return
+    def _run_rows(self, stream: Stream, rows: Rows) -> None:
+        admitted, rewards, selections = stream.admitted, stream.rewards, stream.selections
         self.choose()  # the first set is drawn before anybody has been learned from, whatever happens later
         machine = self._compiled()
         per_set = self.k * machine.kernels.WORDS
@@ -247,7 +236,7 @@ class HedgeSelector(OnlineSelector):
         assert self._shown is not None
         shown = self._shown.copy()
         starts = range(0, rewards.size, min(chunk, 1 << 16))
-        for first in track(starts, "blocks of rounds", progress):
+        for first in track(starts, "blocks of rounds", stream.progress):
             part = slice(first, min(first + starts.step, rewards.size))
             rounds = self._round + np.arange(part.stop - first)
             due = rounds % self.resample_every == 0

@@ -28,7 +28,7 @@ from ..privacy import (
 )
 from ..privacy.randomness import public_generator
 from . import bounds
-from .protocol import Guarantee, OnlineSelector
+from .protocol import Guarantee, OnlineSelector, Stream
 from .window import Window
 
 _LABEL = "pick of a window (nobody is in two windows)"
@@ -225,18 +225,8 @@ class PhasedSelector(OnlineSelector):
         assert self._window is not None
         self._window.keep(person)
 
-    def _run(
-        self,
-        people: Population,
-        admitted: NDArray[np.bool_],
-        rewards: NDArray[np.float64],
-        selections: NDArray[np.int32],
-        progress: bool,
-    ) -> None:
-        rows = people.as_rows()
-        if rows is None:
-            super()._run(people, admitted, rewards, selections, progress)
-            return
+    def _run_rows(self, stream: Stream, rows: Rows) -> None:
+        admitted, rewards, selections = stream.admitted, stream.rewards, stream.selections
         start, count = 0, int(rewards.size)
         while start < count:
             shown = self.choose().items

@@ -21,6 +21,7 @@ from .. import _checks
 from .._progress import track
 from .._state import read_state, write_state
 from ..objectives import Population
+from ..objectives.rows import Rows
 from ..privacy import Account, Budget, Gate, Randomness
 from ..privacy.accounting import Ledger
 from ..results import Selection, Trace
@@ -34,6 +35,17 @@ class Guarantee(Account):
     """The guarantee of the whole declared run, known before its first round; ``spent`` is the part so far."""
 
     spent: Account | None = None
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The rounds of one `run`: who comes, who is learned from, and where the answers go."""
+
+    people: Population
+    admitted: NDArray[np.bool_]
+    rewards: NDArray[np.float64]
+    selections: NDArray[np.int32]
+    progress: bool
 
 
 class OnlineSelector(ABC):
@@ -157,8 +169,12 @@ class OnlineSelector(ABC):
         selections = np.empty((count, self.k), dtype=np.int32)
         start = self._round
         try:
-            if left:
-                self._run(people, admitted, rewards[:left], selections[:left], progress)
+            stream = Stream(people, admitted, rewards[:left], selections[:left], progress)
+            rows = people.as_rows()
+            if left and rows is not None:
+                self._run_rows(stream, rows)
+            elif left:
+                self._run(stream)
         finally:
             if person_ids is not None:  # after a failure, people who were not reached have not been here
                 for i in range(self._round - start, left):
@@ -274,21 +290,18 @@ class OnlineSelector(ABC):
         if admitted:
             self._absorb(ready)
 
-    def _run(
-        self,
-        people: Population,
-        admitted: NDArray[np.bool_],
-        rewards: NDArray[np.float64],
-        selections: NDArray[np.int32],
-        progress: bool,
-    ) -> None:
-        """The stream round by round; subclasses with a compiled loop override it."""
-        for t in track(range(rewards.size), "rounds", progress):
+    def _run(self, stream: Stream) -> None:
+        """The stream round by round."""
+        for t in track(range(stream.rewards.size), "rounds", stream.progress):
             shown = self.choose().items
-            person = people[t]
-            rewards[t] = person.value(shown)
-            selections[t] = shown
-            self._take(self._prepared(person), bool(admitted[t]))
+            person = stream.people[t]
+            stream.rewards[t] = person.value(shown)
+            stream.selections[t] = shown
+            self._take(self._prepared(person), bool(stream.admitted[t]))
+
+    @abstractmethod
+    def _run_rows(self, stream: Stream, rows: Rows) -> None:
+        """The same, with the same outcome, for people who are rows: compiled."""
 
     def _check_people(self, people: Any) -> None:
         if not isinstance(people, Population):

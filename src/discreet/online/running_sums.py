@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from .. import _checks
 from .._progress import track
 from ..objectives import Population
+from ..objectives.rows import Rows
 from ..privacy import Account, Budget, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
 from ..privacy.factorizations import buffered, square_root
 from ..privacy.inputs import Inputs
 from ..privacy.randomness import public_generator
 from . import bounds
-from .protocol import OnlineSelector
+from .protocol import OnlineSelector, Stream
 
 SUMS = ("sqrt", "blt", "tree")
 
@@ -287,29 +288,17 @@ class RunningSumSelector(OnlineSelector):
             self._gathered,
         )
 
-    def _run(
-        self,
-        people: Population,
-        admitted: NDArray[np.bool_],
-        rewards: NDArray[np.float64],
-        selections: NDArray[np.int32],
-        progress: bool,
-    ) -> None:
-        full = people.as_rows()
-        if full is None:
-            super()._run(people, admitted, rewards, selections, progress)
-            return
+    def _run_rows(self, stream: Stream, rows: Rows) -> None:
         from ..kernels.selectors import row_values
 
+        people, rewards, selections = stream.people, stream.rewards, stream.selections
         count = rewards.size
         counted = self._capped(people if len(people) == count else people[:count])
-        table = full.sparse
-        values = (full.kind.code, full.kind.fresh, table.indptr, table.indices, table.data, full.cap)
-        starts = [
-            0,
-            *range(self.resample_every - self._round % self.resample_every, count, self.resample_every),
-        ]
-        for batch in track(range(len(starts)), "batches", progress):
+        table = rows.sparse
+        values = (rows.kind.code, rows.kind.fresh, table.indptr, table.indices, table.data, rows.cap)
+        every = self.resample_every
+        starts = [0, *range(every - self._round % every, count, every)]
+        for batch in track(range(len(starts)), "batches", stream.progress):
             start = starts[batch]
             stop = starts[batch + 1] if batch + 1 < len(starts) else count
             self.choose()
@@ -318,7 +307,7 @@ class RunningSumSelector(OnlineSelector):
             selections[start:stop] = self._shown
             self._round += stop - start  # first, so that an interruption loses people and never doubles them
             self._open = False
-            self._add_rows(counted, admitted[start:stop], start)
+            self._add_rows(counted, stream.admitted[start:stop], start)
 
     def _spent(self) -> Account:
         whole = self._gate.spent
