@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _checks
 from ._table import table
 from .evaluation.streams import product_display
 from .objectives import greedy
@@ -25,7 +26,7 @@ VISITORS = 5_000
 
 def show(epsilon: float, delta: float, seed: int | None) -> None:
     """Print the demonstration."""
-    budget = Budget(epsilon, delta)
+    budget = Budget(_checks.real("epsilon", epsilon, above=0.0), delta)
     print(
         f"Everything below is made-up data. Each job promises each person epsilon {epsilon:g} and delta"
         f" {delta:g}:\nexchanging them for anybody else changes what is shown by no more than that."

@@ -65,7 +65,11 @@ def test_demo_shows_both_jobs_and_their_accounts():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--epsilon", "-1"], "epsilon=-1.0 must be"), (["--delta", "2"], "delta=2.0 must")],
+    [
+        (["--epsilon", "-1"], "epsilon=-1.0 must be"),
+        (["--delta", "2"], "delta=2.0 must"),
+        (["--epsilon", "inf"], "epsilon=inf must be finite"),
+    ],
 )
 def test_demo_says_what_is_wrong_without_a_traceback(arguments, message):
     run = subprocess.run(

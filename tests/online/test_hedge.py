@@ -816,3 +816,8 @@ def test_an_interrupt_before_the_first_block_ends_draws_nothing_unpaid(monkeypat
     assert learner.over
     assert learner.choose().items == first
     assert learner.privacy.spent.epsilon() == 0.0
+
+
+def test_published_constants_need_a_finite_epsilon():
+    with pytest.raises(ValueError, match="needs a finite epsilon"):
+        HedgeSelector(5, 2, 50, dc.Budget(math.inf, 1e-6), calibration="published")

@@ -95,6 +95,10 @@ class HedgeSelector(OnlineSelector):
                     'calibration="published" has its own rate and draws every round; leave rate= and'
                     ' resample_every= out, or take calibration="tight"'
                 )
+            if not budget.private:
+                raise ValueError(
+                    'calibration="published" needs a finite epsilon; an infinite one has no published rate'
+                )
             if budget.delta == 0.0:
                 raise ValueError(
                     'calibration="published" needs delta > 0; give the budget a delta or take "tight"'

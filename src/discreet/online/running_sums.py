@@ -16,7 +16,7 @@ from ..objectives.rows import Rows
 from ..privacy import Account, Budget, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
 from ..privacy.factorizations import buffered, square_root
 from ..privacy.inputs import Inputs
-from ..privacy.randomness import public_generator
+from ..privacy.randomness import public_generator, restored_generator
 from . import bounds
 from .protocol import OnlineSelector, Stream
 
@@ -340,9 +340,8 @@ class RunningSumSelector(OnlineSelector):
         self.sums, self.noise = settings["sums"], settings["noise"]
         self.items_per_person, self.resample_every = settings["items_per_person"], settings["resample_every"]
         self.rate, self._topped_up = settings["rate"], settings["topped_up"]
-        self._coins, self._cap_coins = np.random.default_rng(), np.random.default_rng()
-        self._coins.bit_generator.state = settings["coins"]
-        self._cap_coins.bit_generator.state = settings["cap_coins"]
+        self._coins = restored_generator(settings["coins"])
+        self._cap_coins = restored_generator(settings["cap_coins"])
         self._gathered, self._known = arrays["gathered"].copy(), arrays["known"].copy()
         self._sum = None
         if "sum" in settings:
