@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import constraints, data, evaluation, objectives, online, privacy
+    from . import constraints, data, domains, evaluation, losses, objectives, offline, online, privacy
     from .online.protocol import load
-    from .planning import plan
+    from .planning import plan, plan_convex, plan_minimization
     from .privacy import Budget, BudgetExceeded, Gate
 
 __version__ = "0.1.0"
@@ -23,8 +23,20 @@ _HOMES = {
     "Gate": "privacy",
     "load": "online.protocol",
     "plan": "planning",
+    "plan_convex": "planning",
+    "plan_minimization": "planning",
 }
-_PARTS = ("constraints", "data", "evaluation", "objectives", "online", "privacy")
+_PARTS = (
+    "constraints",
+    "data",
+    "domains",
+    "evaluation",
+    "losses",
+    "objectives",
+    "offline",
+    "online",
+    "privacy",
+)
 
 __all__ = [
     "Budget",
@@ -33,11 +45,16 @@ __all__ = [
     "__version__",
     "constraints",
     "data",
+    "domains",
     "evaluation",
     "load",
+    "losses",
     "objectives",
+    "offline",
     "online",
     "plan",
+    "plan_convex",
+    "plan_minimization",
     "privacy",
 ]
 

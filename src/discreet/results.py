@@ -28,6 +28,7 @@ class Selection:
     labels: tuple[Any, ...] | None = None
     privacy: Account | None = None
     queries: int | None = None
+    gains: tuple[float, ...] | None = None
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.items)
@@ -42,6 +43,18 @@ class Selection:
         shown = self.items if self.labels is None else self.labels
         place = "" if self.round is None else f"round {self.round}: "
         return f"Selection({place}{', '.join(map(str, shown))})"
+
+    def _repr_html_(self) -> str:
+        from ._html import card, folded, grid
+
+        shown = self.items if self.labels is None else self.labels
+        header = ["", "item"] + ([] if self.gains is None else ["gain (noisy)"])
+        rows: list[list[Any]] = [[place + 1, item] for place, item in enumerate(shown)]
+        if self.gains is not None:
+            rows = [[*row, f"{gain:,.4g}"] for row, gain in zip(rows, self.gains, strict=True)]
+        place = "" if self.round is None else f", round {self.round:,}"
+        account = [] if self.privacy is None else [folded("what it cost", self.privacy._repr_html_())]
+        return card(f"{len(self)} chosen{place}", grid(header, rows), *account)
 
 
 @dataclass(frozen=True)
@@ -76,3 +89,50 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"Trace({self.learner}: {len(self):,} rounds, average {self.average:.4f})"
+
+    def _repr_html_(self) -> str:
+        return _stream_html(f"{self.learner or 'Trace'}: {len(self):,} rounds", self.rewards, "reward")
+
+
+@dataclass(frozen=True)
+class CostTrace:
+    """A whole stream of costs: what was played in each round and what it cost the person of that round.
+
+    ``decisions`` has a row per round: the point that was played, or 1 for each item of the set that was.
+    The costs are facts about private people: look at them on data that you may look at, or not at all.
+    """
+
+    costs: NDArray[np.float64]
+    decisions: NDArray[np.float64]
+    learner: str = ""
+
+    @property
+    def total(self) -> float:
+        """Sum of all costs."""
+        return float(self.costs.sum())
+
+    @property
+    def average(self) -> float:
+        """Mean cost of a round."""
+        return float(self.costs.mean()) if self.costs.size else 0.0
+
+    def __len__(self) -> int:
+        return int(self.costs.size)
+
+    def __repr__(self) -> str:
+        return f"CostTrace({self.learner}: {len(self):,} rounds, average {self.average:.4f})"
+
+    def _repr_html_(self) -> str:
+        return _stream_html(f"{self.learner or 'CostTrace'}: {len(self):,} rounds", self.costs, "cost")
+
+
+def _stream_html(title: str, values: NDArray[np.float64], what: str) -> str:
+    """A stream in a few numbers and a curve of its averages over up to 50 stretches."""
+    from ._html import card, curve, grid, line
+
+    if not values.size:
+        return card(title, line("no rounds yet"))
+    means = [float(part.mean()) for part in np.array_split(values, min(50, values.size))]
+    rows = [[f"average {what}", f"{values.mean():.4f}"], [f"total {what}", f"{values.sum():,.6g}"]]
+    warning = line("facts about private people: not covered by any account", quiet=True)
+    return card(title, grid(["", ""], rows), curve(means, f"average {what} along the stream"), warning)

@@ -27,7 +27,7 @@ from discreet.objectives import (
 from discreet.online import bounds, hedge
 from discreet.online import hedge as hedge_module
 from discreet.online.hedge import HedgeSelector
-from discreet.online.protocol import OnlineSelector
+from discreet.online import OnlineSelector
 from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness
 from discreet.privacy.conversions import exact
 

@@ -20,9 +20,10 @@ from discreet.objectives import (
     WeightedTopics,
 )
 from discreet.objectives.greedy import greedy
+from discreet.objectives.growth import step
 from discreet.online import bounds
 from discreet.online.phased import PhasedSelector, first_window_for
-from discreet.online.window import Window, step
+from discreet.online.window import Window
 from discreet.privacy import mechanisms
 from tests.privacy.audit import hockey_stick, transcripts
 
@@ -117,7 +118,7 @@ def test_a_person_in_two_windows_is_caught():
     excess, widest = _worst(budget, 2, 1, 3, 6, _replaced, 20, make=_Twice)
     assert excess > 1e-3
     assert widest > 1.5
-    del dc.online.protocol.OnlineSelector._kinds["_Twice"]
+    del dc.online.selector.OnlineSelector._kinds["_Twice"]
 
 
 def test_a_larger_rate_is_caught(monkeypatch):

@@ -28,7 +28,8 @@ from ..privacy import (
 )
 from ..privacy.randomness import public_generator
 from . import bounds
-from .protocol import Guarantee, OnlineSelector, Stream
+from .protocol import Guarantee, Stream
+from .selector import OnlineSelector
 from .window import Window
 
 _LABEL = "pick of a window (nobody is in two windows)"
@@ -260,6 +261,7 @@ class PhasedSelector(OnlineSelector):
         return {} if self._window is None else self._window.arrays()
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(settings, arrays)
         self.window, self.first_window = settings["window"], settings["first_window"]
         self.restart_on_drift = settings["restart_on_drift"]
         self._event = Event.from_json(settings["event"])

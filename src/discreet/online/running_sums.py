@@ -18,7 +18,8 @@ from ..privacy.factorizations import buffered, square_root
 from ..privacy.inputs import Inputs
 from ..privacy.randomness import public_generator, restored_generator
 from . import bounds
-from .protocol import OnlineSelector, Stream
+from .protocol import Stream
+from .selector import OnlineSelector
 
 SUMS = ("sqrt", "blt", "tree")
 
@@ -337,6 +338,7 @@ class RunningSumSelector(OnlineSelector):
         return arrays
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(settings, arrays)
         self.sums, self.noise = settings["sums"], settings["noise"]
         self.items_per_person, self.resample_every = settings["items_per_person"], settings["resample_every"]
         self.rate, self._topped_up = settings["rate"], settings["topped_up"]

@@ -218,8 +218,26 @@ class Account:
             Budget(**record["budget"]), Ledger.from_json(record["ledger"]), bool(record["reproducible"])
         )
 
+    def releases(self) -> tuple[list[str], list[list[str]]]:
+        """Every release in words: the header of a table and its rows."""
+        header = ["release", "mechanism", "what can move", "noise", "times", "epsilon each"]
+        return header, list(_rows(self.ledger, ""))
+
+    def summary(self) -> tuple[str, list[str]]:
+        """What is printed above the table of releases, and what is printed below it."""
+        above, _, *below = self._lines()
+        return above, below
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        from .._html import card, grid, line
+
+        above, below = self.summary()
+        header, rows = self.releases()
+        released = grid(header, rows) if rows else line("nothing has been released")
+        return card("Privacy account", line(above), released, *(line(remark) for remark in below))
 
     def _lines(self) -> Iterator[str]:
         budget = self.budget
@@ -230,11 +248,8 @@ class Account:
         else:
             how = "" if epsilon == 0.0 else f" by {self.notion()}"
             yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
-        rows = list(_rows(self.ledger, ""))
-        if rows:
-            yield table(["release", "mechanism", "what can move", "noise", "times", "epsilon each"], rows)
-        else:
-            yield "nothing has been released"
+        header, rows = self.releases()
+        yield table(header, rows) if rows else "nothing has been released"
         if any(event.numerics == "floating point" for event in self.ledger.events()):
             yield "numerics: spherical noise is drawn in floating point; the guarantee is for ideal reals"
         if self.reproducible:

@@ -117,7 +117,7 @@ def phased(
     over all orders, and a maximum is convex.
     During the first window, and never more than, (1 - 1/e) bound is lost a round (``clipped``).
     """
-    from .window import step
+    from ...objectives.growth import step
 
     trivial_loss = ALPHA * bound
     total = trivial_loss * min(first_window, rounds)

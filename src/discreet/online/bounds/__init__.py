@@ -1,0 +1,37 @@
+"""Certified regret, as functions: what the theorems promise for given settings."""
+
+from __future__ import annotations
+
+from .selection import (
+    ALPHA,
+    at_random,
+    best_rate,
+    gaussian_pull,
+    hedge,
+    laplace_pull,
+    noisy_leader,
+    phased,
+    picks_loss,
+    published_hedge,
+    published_rate,
+    sampling_error,
+    trivial,
+    unclipped_hedge,
+)
+
+__all__ = [
+    "ALPHA",
+    "at_random",
+    "best_rate",
+    "gaussian_pull",
+    "hedge",
+    "laplace_pull",
+    "noisy_leader",
+    "phased",
+    "picks_loss",
+    "published_hedge",
+    "published_rate",
+    "sampling_error",
+    "trivial",
+    "unclipped_hedge",
+]

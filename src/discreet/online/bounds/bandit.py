@@ -1,0 +1,196 @@
+"""Certified regret with bandit feedback: only what the shown set was worth comes back.
+
+Bounds are on the expected (1 - 1/e)-regret against the best fixed set, for streams fixed in advance, of
+monotone submodular functions with values in [0, bound].
+
+The inequality behind all of them. Expert i learns g = (v - bound/2) + z at one item a drawn at random, with
+chance p in a block (or round), where v is the average of f(S + a) at random places of the block, S being the
+items of the experts before it, and z is noise. What is subtracted from v is the same for all items, so it
+changes no difference between them. With Hedge at rate r the expectation over the coins and the noise, given
+the past, is E exp(r g) - 1 <= r E g + r second(r), because |v - bound/2| <= bound/2 and the noise has
+E exp(r z) = 1 / (1 - (r s)^2). So each expert loses at most ln(n) / (p r) + sum of second(r), in blocks.
+Falling rates do not hurt the first term beyond the last of them: exp-potentials grow with the rate.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .selection import ALPHA, published_rate, trivial
+
+# How fast falling rates start, in units of the rate that would be best for the blocks so far.
+EAGERNESS = 2.0
+
+
+def second(rate: float, noise: float = 0.0, bound: float = 1.0, *, centred: bool = True) -> float:
+    """What a lesson costs at ``rate`` beyond first order, for Laplace noise of scale ``noise``.
+
+    psi(h) rate h0^2 + exp(h) rate noise^2 / (1 - (rate noise)^2), where h0 is the largest distance of a value
+    from what is subtracted (bound/2, or bound if nothing is), h = rate h0, psi(h) = (e^h - 1 - h) / h^2.
+    """
+    reach = bound / 2.0 if centred else bound
+    h = rate * reach
+    if h <= 0.0 or h > 50.0 or rate * noise >= 1.0:
+        return math.inf
+    psi = 0.5 + h / 6.0 if h < 1e-4 else (math.expm1(h) - h) / (h * h)
+    return psi * rate * reach**2 + math.exp(h) * rate * noise**2 / (1.0 - (rate * noise) ** 2)
+
+
+def falling_rate(n_items: int, block: int, noise: float, bound: float = 1.0) -> float:
+    """The rate for the draws after ``block`` blocks; it falls each time their number doubles.
+
+    EAGERNESS sqrt(n ln n / (c b)) with c = bound^2/8 + noise^2 and b the middle of the blocks between two
+    falls, but never so high that a single noisy lesson decides.
+    """
+    spread = bound**2 / 8.0 + noise**2
+    middle = 2.0 ** (max(block, 1).bit_length() - 0.5)
+    wanted = EAGERNESS * math.sqrt(n_items * math.log(max(n_items, 2)) / (spread * middle))
+    return min(wanted, 2.0 / bound, 0.5 / noise if noise > 0.0 else math.inf)
+
+
+def blocks(
+    n_items: int,
+    k: int,
+    rounds: int,
+    block: int,
+    repeats: int = 1,
+    *,
+    rate: float | None = None,
+    noise: float = 0.0,
+    bound: float = 1.0,
+    clipped: bool = True,
+) -> float:
+    """Blocks of ``block`` rounds in which every expert tries one random item, ``repeats`` times.
+
+    block k (n ln n / rate + sum of `second`) + k repeats Q bound for Q whole blocks; ``rate=None`` is
+    `falling_rate`. ``noise`` is the Laplace scale on the average of a lesson.
+    """
+    if k >= n_items:
+        return 0.0  # there is only one set
+    most = trivial(rounds, bound)
+    whole = rounds // block
+    if whole == 0 or block < k * repeats:
+        return most if clipped else math.inf
+    if rate is None:
+        last, costs, done = falling_rate(n_items, whole, noise, bound), 0.0, 0
+        while done < whole:
+            here = max(1, done)  # blocks after 1, 2-3, 4-7, ... share a rate
+            count = min(whole, 2 * here if done else 1) - done
+            costs += count * second(falling_rate(n_items, here, noise, bound), noise, bound)
+            done += count
+    else:
+        last, costs = rate, whole * second(rate, noise, bound)
+    regret = block * k * (n_items * math.log(n_items) / last + costs)
+    regret += k * repeats * whole * bound + ALPHA * bound * (rounds - whole * block)
+    return min(most, regret) if clipped else regret
+
+
+def falling_blocks_size(
+    n_items: int, k: int, rounds: int, block: int, repeats: int, noise: float, bound: float = 1.0
+) -> float:
+    """What `blocks` with falling rates comes to for long streams: its leading terms, to compare settings by.
+
+    k block (1/a + 2a) sqrt(n ln n c Q) + k repeats Q bound, with a the eagerness, c = bound^2/8 + noise^2.
+    """
+    whole = rounds / block
+    spread = bound**2 / 8.0 + noise**2
+    constant = 1.0 / EAGERNESS + 2.0 * EAGERNESS
+    experts = k * block * constant * math.sqrt(n_items * math.log(max(n_items, 2)) * spread * whole)
+    return experts + k * repeats * whole * bound
+
+
+def coins(
+    n_items: int,
+    k: int,
+    rounds: int,
+    exploration_rate: float,
+    rate: float,
+    every: int = 1,
+    *,
+    bound: float = 1.0,
+    centred: bool = True,
+    clipped: bool = True,
+) -> float:
+    """A coin of ``exploration_rate`` decides each round whether it explores; new sets every ``every`` rounds.
+
+    k (k n ln n / (g rate) + T (`second` + rate bound^2 g every / (8 k n))) + g T bound with g the exploration
+    rate. The last part of the sum is Hoeffding's lemma for what an expert learns between two sets. Drawing
+    a new set right after exploring is ``every=1``.
+    """
+    if k >= n_items:
+        return 0.0
+    most = trivial(rounds, bound)
+    late = rate * bound**2 * exploration_rate * every / (8.0 * k * n_items)
+    first = k * n_items * math.log(n_items) / (exploration_rate * rate)
+    regret = k * (first + rounds * (second(rate, 0.0, bound, centred=centred) + late))
+    regret += exploration_rate * rounds * bound
+    return min(most, regret) if clipped else regret
+
+
+def best_fixed_rate(n_items: int, lessons: float, noise: float = 0.0, bound: float = 1.0) -> float:
+    """The rate that is best for one expert with so many lessons: sqrt(n ln n / (lessons c)), capped."""
+    spread = bound**2 / 8.0 + noise**2
+    wanted = math.sqrt(n_items * math.log(max(n_items, 2)) / (max(lessons, 1.0) * spread))
+    return min(wanted, 2.0 / bound, 0.5 / noise if noise > 0.0 else math.inf)
+
+
+# --- as printed in paper 000 ----------------------------------------------------------------------
+
+
+def published_exploration(n_items: int, k: int, rounds: int) -> float:
+    """The exploration rate of Algorithm 3, k ((16 n ln n)^2 / T)^(1/3): above 1 until T is very long.
+
+    >>> round(published_exploration(10, 2, 100_000), 2)
+    2.21
+    """
+    return float(k * ((16.0 * n_items * math.log(n_items)) ** 2 / rounds) ** (1.0 / 3.0))
+
+
+def published_direct_exploration(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:
+    """The exploration rate that makes the two large terms of Appendix B.1 equal; falls as T^(-1/4).
+
+    The appendix gives the order only, and drops ln n and a k on the way: this is its first inequality,
+    minimised.
+    """
+    rate = published_rate(k, rounds, epsilon, delta)
+    return math.sqrt(k * k * n_items * math.log(n_items) / (rate * rounds))
+
+
+def published_bandit(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:
+    """Theorem 8 as displayed: 32 sqrt(ln(k/delta)) / eps (k (n ln n)^(1/3))^2 T^(2/3).
+
+    The exploration rate of Algorithm 3 does not give it from k = 26 on: see `published_bandit_derived`.
+    """
+    size = (n_items * math.log(n_items)) ** (2.0 / 3.0)
+    return float(32.0 * math.sqrt(math.log(k / delta)) / epsilon * k**2 * size * rounds ** (2.0 / 3.0))
+
+
+def published_bandit_derived(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:
+    """What the proof of Theorem 8 arrives at with the exploration rate of Algorithm 3: k^(5/2), not k^2.
+
+    16 k^3 n ln n sqrt(ln(k/delta) T / g) / eps + g T, without the term for too many explorations.
+    """
+    g = published_exploration(n_items, k, rounds)
+    size = n_items * math.log(n_items) * math.sqrt(math.log(k / delta) * rounds / g)
+    return 16.0 * k**3 * size / epsilon + g * rounds
+
+
+def published_direct(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:
+    """Appendix B.1, first inequality: k (k n ln n / (g rate) + rate T) + g T, of order T^(3/4)."""
+    rate = published_rate(k, rounds, epsilon, delta)
+    g = published_direct_exploration(n_items, k, rounds, epsilon, delta)
+    return k * (k * n_items * math.log(n_items) / (g * rate) + rate * rounds) + g * rounds
+
+
+def too_many_explorations(rounds: int, exploration_rate: float) -> float:
+    """The chance that a coin of ``exploration_rate`` explores in more than twice as many rounds as expected.
+
+    Exactly the binomial tail. Paper 000 prints exp(-8 g^2 T) for it, too small where g is above .052.
+
+    >>> f"{too_many_explorations(50, 0.2):.2g}"
+    '0.00032'
+    """
+    from scipy.stats import binom
+
+    most = math.floor(2.0 * exploration_rate * rounds * (1.0 + 1e-12))
+    return 0.0 if most >= rounds else float(binom.sf(most, rounds, exploration_rate))

@@ -1,0 +1,51 @@
+"""Settings as papers print them, where they deliver less than they claim: usable, and told apart."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+from .accounting import event_loss, fits, smallest_epsilon
+from .budget import Budget
+from .conversions import exact, rounded_up
+from .events import Event, Loss
+
+
+class PublishedCalibrationWarning(UserWarning):
+    """A published setting does not deliver the guarantee it claims; the account reports the true one."""
+
+
+def true_budget(claimed: Budget, releases: Iterable[tuple[Event, int]], what: str) -> Budget:
+    """The budget that ``releases`` of (event, count) really need, at least the claimed one.
+
+    Where that is more than was claimed, a `PublishedCalibrationWarning` says so: the setting can be run, for
+    comparison, and its account tells the truth.
+
+    >>> from discreet.privacy import LaplaceNoise
+    >>> true_budget(Budget(1.0), [(LaplaceNoise(1.0, 2.0), 2)], "two halves").epsilon
+    1.0
+    """
+    loss = Loss()
+    for event, count in releases:
+        loss = loss + event_loss(event) * count
+    if not claimed.private or fits(loss, claimed):
+        return claimed
+    # A chance of failure that comes on top is reported as such, not turned into epsilon.
+    roomy = replace(claimed, delta=rounded_up(exact(claimed.delta) + loss.delta)) if loss.delta else claimed
+    needed = smallest_epsilon(loss, roomy, roomy.delta)
+    epsilon, slack = max(claimed.epsilon, needed), Fraction(1, 10**12)
+    while not fits(loss, replace(roomy, epsilon=epsilon)):  # conversions round outwards
+        epsilon, slack = float(exact(needed) * (1 + slack)), 4 * slack
+    warnings.warn(
+        f"{what}: the published constants claim {_named(claimed)} and give"
+        f" {_named(replace(roomy, epsilon=needed))}; the account says so. See docs/errata.md.",
+        PublishedCalibrationWarning,
+        stacklevel=3,
+    )
+    return replace(roomy, epsilon=epsilon)
+
+
+def _named(budget: Budget) -> str:
+    return f"epsilon {budget.epsilon:.4g}" + (f" at delta {budget.delta:.3g}" if budget.delta else "")
