@@ -2,6 +2,13 @@
 
 from .base import Population, State
 from .concave import ConcaveOverModular, SaturatedCoverage
+from .continuous import (
+    BudgetAllocation,
+    ConcaveOfLinear,
+    ContinuousPopulation,
+    MultilinearExtension,
+    QuadraticProgram,
+)
 from .coverage import Coverage, ProbabilisticCoverage
 from .cut import GraphCut
 from .facility_location import FacilityLocation
@@ -13,15 +20,20 @@ from .set_function import SetFunction
 from .topics import WeightedTopics
 
 __all__ = [
+    "BudgetAllocation",
+    "ConcaveOfLinear",
     "ConcaveOverModular",
+    "ContinuousPopulation",
     "Coverage",
     "FacilityLocation",
     "GraphCut",
     "LogDeterminant",
     "Mixture",
+    "MultilinearExtension",
     "MutualInformation",
     "Population",
     "ProbabilisticCoverage",
+    "QuadraticProgram",
     "SaturatedCoverage",
     "SetFunction",
     "State",

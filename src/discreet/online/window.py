@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..objectives import Population
+from ..objectives.growth import Growth, step
 from ..objectives.matrices import SparseMatrix
 from ..objectives.rows import BEST, CAP, COVER, LOG, SQRT, SURVIVE, Kind, Rows
 
 _KINDS = {kind.code: kind for kind in (COVER, SURVIVE, BEST, SQRT, LOG, CAP)}
-# A gain is kept to this many binary places at most, and to fewer where a window's sum needs the room.
-_PLACES = 40
-_EXACT_BITS = 52
 
 
 class Window:
@@ -30,7 +27,6 @@ class Window:
         self.n_items, self.bound, self.length = n_items, bound, length
         self.others: list[Population] = []
         self._stores: dict[int, _Store] = {}
-        self._per_unit = 1.0 / step(bound, length)
 
     def __len__(self) -> int:
         return len(self.others) + sum(len(store) for store in self._stores.values())
@@ -49,7 +45,8 @@ class Window:
 
     def start(self) -> Growth:
         """The empty set, which can grow."""
-        return Growth(self, [store.rows(self.n_items) for store in self._stores.values()])
+        parts = [(store.rows(self.n_items), self.bound) for store in self._stores.values()]
+        return Growth(self.n_items, parts, self.others, step(self.bound, self.length), self.bound)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The rows, for saving."""
@@ -68,64 +65,6 @@ class Window:
                     kept = arrays[f"kept{code}_{name}"]
                     growing.write(kept)
                     growing.size = kept.size
-
-
-def step(bound: float, length: int) -> float:
-    """What gains of up to ``bound`` are rounded down to multiples of, in a window of ``length`` rounds.
-
-    >>> step(1.0, 1000) == 2.0**-40, step(1.0, 2**20) == 2.0**-31, step(3.0, 1) == 2.0**-38
-    (True, True, True)
-    """
-    places = min(_PLACES, _EXACT_BITS - length.bit_length())
-    return 2.0 ** (math.frexp(bound)[1] - (math.frexp(bound)[0] == 0.5) - places)
-
-
-class Growth:
-    """A growing set over the people of a window."""
-
-    def __init__(self, window: Window, parts: list[Rows]) -> None:
-        self._window = window
-        self._parts = parts
-        self._states = [rows.fresh() for rows in parts]
-        self.items: list[int] = []
-
-    def scores(self) -> NDArray[np.float64]:
-        """The sum over people of every item's gain on top of the set, each gain rounded down to a step.
-
-        Each person's part of each entry lies in [0, bound], also for a function that breaks its promise: what
-        it gives is clipped, and where it fails it counts as nothing.
-        """
-        from ..kernels.windows import sparse_steps
-
-        window = self._window
-        total = np.zeros(window.n_items, dtype=np.int64)
-        per_unit = window._per_unit
-        most = math.floor(window.bound * per_unit)
-        for rows, state in zip(self._parts, self._states, strict=True):
-            matrix = rows.sparse
-            sums = sparse_steps(rows.kind.code)
-            indptr, indices = matrix.indptr.view(np.uint64), matrix.indices.view(np.uint32)
-            sums(indptr, indices, matrix.data, rows.share, rows.cap, state, per_unit, most, total)
-        for person in window.others:
-            total += _steps(person, self.items, per_unit, most)
-        total[self.items] = 0
-        return total / per_unit
-
-    def add(self, item: int) -> None:
-        """Put ``item`` into the set."""
-        for rows, state in zip(self._parts, self._states, strict=True):
-            rows.chain(np.array([item]), state)
-        self.items.append(item)
-
-
-def _steps(person: Population, items: list[int], per_unit: float, most: int) -> NDArray[np.int64]:
-    try:
-        gains = person.gains(items)
-    except (
-        Exception
-    ):  # somebody's own code: what it raises may hold their data, and one person is not worth it
-        return np.zeros(person.n_items, dtype=np.int64)
-    return np.clip(np.nan_to_num(gains) * per_unit, 0, most).astype(np.int64)
 
 
 class _Growing:

@@ -1,0 +1,60 @@
+"""Constraints as plain values, so that a learner's file can hold the one it chooses under."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .cardinality import Cardinality
+from .constraint import Constraint
+from .graphic import GraphicMatroid
+from .knapsack import Knapsack
+from .laminar import LaminarMatroid
+from .partition import PartitionMatroid
+from .transversal import TransversalMatroid
+
+
+def to_plain(constraint: Constraint) -> dict[str, Any]:
+    """What `from_plain` builds an equal constraint from.
+
+    >>> to_plain(Cardinality(2, n_items=5))
+    {'kind': 'Cardinality', 'k': 2, 'n_items': 5}
+    """
+    known: dict[str, Any] = {"kind": type(constraint).__name__}
+    match constraint:
+        case Cardinality():
+            return known | {"k": constraint.k, "n_items": constraint.n_items}
+        case PartitionMatroid() | LaminarMatroid():
+            limits = constraint._fixed_limits
+            return known | {
+                "groups": [group.tolist() for group in limits.groups],
+                "capacities": limits.capacities.tolist(),
+                "n_items": constraint.n_items,
+            }
+        case GraphicMatroid():
+            return known | {"edges": constraint._ends.tolist()}
+        case TransversalMatroid():
+            return known | {"sets": constraint._members, "n_items": constraint.n_items}
+        case Knapsack():
+            return known | {"costs": constraint.costs.tolist(), "capacity": constraint.capacity}
+    raise TypeError(
+        f"{constraint!r} cannot be written to a file; those that can: Cardinality, PartitionMatroid,"
+        " LaminarMatroid, GraphicMatroid, TransversalMatroid, Knapsack"
+    )
+
+
+def from_plain(known: dict[str, Any]) -> Constraint:
+    """The constraint that `to_plain` described."""
+    match known["kind"]:
+        case "Cardinality":
+            return Cardinality(known["k"], known["n_items"])
+        case "PartitionMatroid":
+            return PartitionMatroid(known["groups"], known["capacities"], n_items=known["n_items"])
+        case "LaminarMatroid":
+            return LaminarMatroid(known["groups"], known["capacities"], n_items=known["n_items"])
+        case "GraphicMatroid":
+            return GraphicMatroid([(a, b) for a, b in known["edges"]])
+        case "TransversalMatroid":
+            return TransversalMatroid(known["sets"], n_items=known["n_items"])
+        case "Knapsack":
+            return Knapsack(known["costs"], known["capacity"])
+    raise ValueError(f"{known['kind']!r} is not a kind of constraint that this release knows")

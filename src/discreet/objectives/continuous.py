@@ -1,0 +1,304 @@
+"""Monotone DR-submodular functions of a point: what people value when amounts are chosen, not sets.
+
+A differentiable function is DR-submodular when its gradient never grows: x <= y implies gradient(x) >=
+gradient(y). Every family here is also monotone (gradients >= 0) on its box [0, upper], and 0 at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._checks import one_of, real, vector, whole
+from .base import ROUNDING, Floats, Population
+from .matrices import SparseMatrix, checked
+
+
+class ContinuousPopulation(ABC):
+    """Many people's DR-submodular functions on the box [0, upper]; values and gradients are averages.
+
+    Public promises, never read off the data: ``bound`` (no value exceeds it), ``gradient_bound`` (no
+    person's gradient is longer, in L2) and ``smoothness`` (Lipschitz constant of a person's gradient, in L2).
+    People are held to the first two when a population is built.
+    """
+
+    dimension: int
+    bound: float
+    gradient_bound: float
+    smoothness: float
+    upper: Floats
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def _value(self, x: Floats) -> float: ...
+
+    @abstractmethod
+    def _gradient(self, x: Floats) -> Floats: ...
+
+    @abstractmethod
+    def _take(self, rows: NDArray[np.int64]) -> Self: ...
+
+    def value(self, x: ArrayLike) -> float:
+        """The average value at x."""
+        return self._value(self._point(x))
+
+    def gradient(self, x: ArrayLike) -> Floats:
+        """The average gradient at x."""
+        return self._gradient(self._point(x))
+
+    def __getitem__(self, which: int | slice | Sequence[int] | NDArray[Any]) -> Self:
+        count = len(self)
+        if isinstance(which, int | np.integer):
+            index = int(which)
+            if not -count <= index < count:
+                raise IndexError(f"person {index} is out of range; there are {count} people")
+            return self._take(np.array([index % count]))
+        rows = np.arange(count)[which]
+        if rows.size == 0:
+            raise IndexError(f"{which!r} names none of the {count} people; a population needs at least one")
+        return self._take(rows)
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} people, {self.dimension} coordinates)"
+
+    def _point(self, x: ArrayLike) -> Floats:
+        point = vector("x", x, length=self.dimension)
+        slack = 1e-9 * self.upper
+        outside = (point < -slack) | (point > self.upper + slack)
+        if outside.any():
+            j = int(np.argmax(outside))
+            raise ValueError(f"x[{j}]={point[j]:g} is outside [0, {self.upper[j]:g}]; project it first")
+        return np.clip(point, 0.0, self.upper)
+
+    def _like(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+
+class MultilinearExtension(ContinuousPopulation):
+    """E f(R), R holding item j with chance x[j], for the monotone set functions f of a population.
+
+    Without a closed form it is the mean over ``samples`` sets drawn with coins of ``seed`` and the point
+    alone, so that one person moves it no more than they can move f.
+
+    >>> from discreet.objectives import Coverage
+    >>> people = MultilinearExtension(Coverage([[1, 1, 0]]))
+    >>> people.value([0.5, 0.5, 0.0]), people.gradient([0.5, 0.5, 0.0]).tolist()
+    (0.75, [0.5, 0.5, 0.0])
+    """
+
+    def __init__(self, people: Population, *, samples: int = 1000, seed: int = 0) -> None:
+        if not isinstance(people, Population):
+            raise TypeError(f"people must be a population of set functions, got {type(people).__name__}")
+        if not people.monotone:
+            raise ValueError("the extension is monotone only where the set functions are; these are not")
+        self.people = people
+        self.samples = whole("samples", samples, at_least=2)
+        self.seed = whole("seed", seed, at_least=0)
+        self.dimension = people.n_items
+        touched = self.dimension if people.items_per_person is None else people.items_per_person
+        self.bound = people.bound
+        self.gradient_bound = self.bound * math.sqrt(touched)
+        # Second derivatives are at most the bound, and 0 on the diagonal.
+        self.smoothness = self.bound * max(touched - 1, 0)
+        self.upper = np.ones(self.dimension)
+
+    def __len__(self) -> int:
+        return len(self.people)
+
+    def _value(self, x: Floats) -> float:
+        return self.people.multilinear(x, rng=np.random.default_rng(self.seed), samples=self.samples)
+
+    def _gradient(self, x: Floats) -> Floats:
+        return self.people.multilinear_gradient(x, rng=np.random.default_rng(self.seed), samples=self.samples)
+
+    def _take(self, rows: NDArray[np.int64]) -> Self:
+        taken = self._like()
+        taken.people = self.people[rows]
+        return taken
+
+
+# A concave function, its slope, and bounds of its slope at 0 and of its curvature.
+_SHAPES: dict[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats], float, float]] = {
+    "saturating": (lambda s: -np.expm1(-s), lambda s: np.exp(-s), 1.0, 1.0),
+    "log": (np.log1p, lambda s: 1.0 / (1.0 + s), 1.0, 1.0),
+    "ratio": (lambda s: s / (1.0 + s), lambda s: (1.0 + s) ** -2.0, 1.0, 2.0),
+}
+
+
+class ConcaveOfLinear(ContinuousPopulation):
+    """f(x) = concave(<w, x>) with weights w >= 0: coverage by amounts, with falling returns.
+
+    ``weights``: people x coordinates. ``concave`` is ``"saturating"`` (1 - e^-s), ``"log"`` (ln(1 + s)) or
+    ``"ratio"`` (s / (1 + s)). ``total`` is a public bound of <w, upper>, which every person is held to; then
+    values are at most concave(total), gradients at most total / min(upper) long.
+
+    >>> people = ConcaveOfLinear([[0.5, 0.5], [1.0, 0.0]], "ratio")
+    >>> people.value([1.0, 1.0]), people[1].gradient([0.0, 0.0]).tolist()
+    (0.5, [1.0, 0.0])
+    """
+
+    def __init__(
+        self,
+        weights: Any,
+        concave: str = "saturating",
+        *,
+        total: float = 1.0,
+        upper: ArrayLike = 1.0,
+    ) -> None:
+        self._setup(_dense("weights", weights), concave, total, upper)
+
+    def _setup(self, weights: Floats, concave: str, total: float, upper: ArrayLike) -> None:
+        self.concave = one_of("concave", concave, tuple(_SHAPES))
+        self.total = real("total", total, above=0.0)
+        self._weights = weights
+        self.dimension = int(weights.shape[1])
+        self.upper = _upper(upper, self.dimension)
+        reach = weights @ self.upper
+        worst = int(np.argmax(reach))
+        if reach[worst] > self.total * (1.0 + ROUNDING):
+            raise ValueError(
+                f"person {worst} has <weights, upper>={reach[worst]:g}, above total={self.total:g}; rescale"
+                " or declare a larger total"
+            )
+        height, _, slope, bend = _SHAPES[self.concave]
+        longest = self.total / float(self.upper.min())
+        self.bound = float(height(np.array(self.total)))
+        self.gradient_bound = slope * longest
+        self.smoothness = bend * longest**2
+
+    def __len__(self) -> int:
+        return int(self._weights.shape[0])
+
+    def _value(self, x: Floats) -> float:
+        return float(_SHAPES[self.concave][0](self._weights @ x).mean())
+
+    def _gradient(self, x: Floats) -> Floats:
+        slopes = _SHAPES[self.concave][1](self._weights @ x)
+        return np.asarray(slopes @ self._weights) / len(self)
+
+    def _take(self, rows: NDArray[np.int64]) -> Self:
+        taken = self._like()
+        taken._weights = self._weights[rows]
+        return taken
+
+
+class BudgetAllocation(ConcaveOfLinear):
+    """Budget allocation over channels: f(x) = 1 - product over s of (1 - p_s)^x_s.
+
+    ``chances``: people x channels, in [0, 1): the chance that one unit spent on channel s reaches the person
+    (Alon, Gamzu and Tennenholtz 2012; Soma and Yoshida 2015). ``upper`` is the most that may be spent on
+    each channel; ``total`` a public bound of sum_s -ln(1 - p_s) upper_s.
+
+    >>> round(BudgetAllocation([[0.5, 0.0]], total=2.0, upper=[2.0, 1.0]).value([2.0, 0.0]), 6)
+    0.75
+    """
+
+    def __init__(self, chances: Any, *, total: float = 1.0, upper: ArrayLike = 1.0) -> None:
+        dense = _dense("chances", chances)
+        if (dense >= 1.0).any():
+            person, channel = (int(i) for i in np.argwhere(dense >= 1.0)[0])
+            raise ValueError(
+                f"chances[{person}, {channel}]={dense[person, channel]:g} must be below 1, or one drop of"
+                " budget would be worth everything"
+            )
+        self._setup(-np.log1p(-dense), "saturating", total, upper)
+
+
+class QuadraticProgram(ContinuousPopulation):
+    """f(x) = <h, x> + x' H x / 2 with H <= 0 in every entry, and h + H upper >= 0, so that f never falls.
+
+    ``hessians``: people x d x d, symmetric; ``linear``: people x d. ``bound`` and ``gradient_bound`` are
+    public bounds of <h, upper> and of |h|; people are held to both. Monotony makes the rows of H sum to at
+    most |h| / min(upper) in absolute value, which bounds the smoothness.
+
+    >>> people = QuadraticProgram([[[0.0, -0.25], [-0.25, 0.0]]], [[0.5, 0.5]])
+    >>> people.value([1.0, 1.0]), people.gradient([0.0, 1.0]).tolist()
+    (0.75, [0.25, 0.5])
+    """
+
+    def __init__(
+        self,
+        hessians: ArrayLike,
+        linear: ArrayLike,
+        *,
+        bound: float = 1.0,
+        gradient_bound: float = 1.0,
+        upper: ArrayLike = 1.0,
+    ) -> None:
+        self._h = _dense("linear", linear)
+        people, self.dimension = self._h.shape
+        self._H = np.array(hessians, dtype=np.float64)
+        if self._H.shape != (people, self.dimension, self.dimension):
+            raise ValueError(
+                f"hessians has shape {self._H.shape}; linear has {people} people and {self.dimension}"
+                f" coordinates, so ({people}, {self.dimension}, {self.dimension}) is expected"
+            )
+        if not np.isfinite(self._H).all() or self._H.max(initial=-1.0) > 0.0:
+            raise ValueError("hessians has an entry above 0 or not finite; DR-submodular needs all <= 0")
+        if not np.array_equal(self._H, self._H.transpose(0, 2, 1)):
+            raise ValueError("hessians must be symmetric; use (H + H') / 2")
+        self.upper = _upper(upper, self.dimension)
+        self.bound = real("bound", bound, above=0.0)
+        self.gradient_bound = real("gradient_bound", gradient_bound, above=0.0)
+        self.smoothness = self.gradient_bound / float(self.upper.min())
+        least = self._h + self._H @ self.upper
+        if least.min() < -ROUNDING:
+            person = int(np.argmin(least.min(axis=1)))
+            raise ValueError(
+                f"person {person} has a gradient of {least[person].min():g} at upper: the function falls;"
+                " make linear larger or upper smaller"
+            )
+        self._hold(self._h @ self.upper, self.bound, "bound")
+        self._hold(np.linalg.norm(self._h, axis=1), self.gradient_bound, "gradient_bound")
+
+    def _hold(self, sizes: Floats, limit: float, name: str) -> None:
+        worst = int(np.argmax(sizes))
+        if sizes[worst] > limit * (1.0 + ROUNDING):
+            raise ValueError(
+                f"person {worst} can reach {sizes[worst]:g}, above {name}={limit:g}; rescale or declare more"
+            )
+
+    def __len__(self) -> int:
+        return int(self._h.shape[0])
+
+    def _value(self, x: Floats) -> float:
+        return float((self._h @ x + 0.5 * (self._H @ x) @ x).mean())
+
+    def _gradient(self, x: Floats) -> Floats:
+        return np.asarray((self._h + self._H @ x).mean(axis=0))
+
+    def _take(self, rows: NDArray[np.int64]) -> Self:
+        taken = self._like()
+        taken._h, taken._H = self._h[rows], self._H[rows]
+        return taken
+
+
+def _dense(name: str, matrix: Any) -> Floats:
+    """People x coordinates, non-negative and finite, as a dense array of its own."""
+    found = checked(name, matrix)
+    if not isinstance(found, SparseMatrix):
+        return np.array(found)
+    dense = np.zeros((found.n_rows, found.n_columns))
+    dense[found.row_of, found.indices] = found.data
+    return dense
+
+
+def _upper(upper: ArrayLike, dimension: int) -> Floats:
+    given = np.asarray(upper, dtype=np.float64)
+    high = vector("upper", np.full(dimension, given) if given.ndim == 0 else given, length=dimension)
+    if high.min() <= 0.0:
+        where = int(np.argmin(high))
+        raise ValueError(f"upper[{where}]={high[where]:g} must be above 0")
+    return high

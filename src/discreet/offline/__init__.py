@@ -1,0 +1,39 @@
+"""Choosers that see everybody at once and give out one set."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .continuous_greedy import ContinuousGreedy
+    from .curvature import CurvatureGreedy
+    from .estimators import PrivateFeatureSelector, PrivateItemSelector
+    from .greedy import PrivateGreedy
+
+# Where each public name lives; the module is imported when the name is first asked for.
+_HOMES = {
+    "ContinuousGreedy": "continuous_greedy",
+    "CurvatureGreedy": "curvature",
+    "PrivateFeatureSelector": "estimators",
+    "PrivateGreedy": "greedy",
+    "PrivateItemSelector": "estimators",
+}
+
+__all__ = [
+    "ContinuousGreedy",
+    "CurvatureGreedy",
+    "PrivateFeatureSelector",
+    "PrivateGreedy",
+    "PrivateItemSelector",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,83 @@
+"""What private greedy picks promise, for monotone submodular sums over people: E f(S) >= ratio OPT - loss.
+
+f is the sum over people (not the average), rounded down as the picks see it or not: `rounding` is the
+difference. ``temperature`` is the rate times the chance with which a person is looked at. A pick among m
+candidates falls short of the best by at most ln(m) / rate on average: the entropy of the choice makes up for
+the rest.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .charged_costs import ChargedCosts
+
+ALPHA = 1.0 - 1.0 / math.e
+
+
+def cardinality_loss(n_items: int, picks: int, temperature: float) -> float:
+    """Beside 1 - 1/e: what pick i loses has (1 - 1/k)^(k - i) of its effect left after the last of k picks.
+
+    Every pick closes 1/k of the distance to the best k items, save for its own loss.
+    """
+    kept = 1.0 - 1.0 / picks
+    logs = (kept ** (picks - i) * math.log(n_items - i + 1) for i in range(1, picks + 1))
+    return math.fsum(logs) / temperature
+
+
+def extendible_loss(n_items: int, picks: int, temperature: float, p: int) -> float:
+    """Beside 1/(p + 1): at most p items of the best set are lost to each pick, none worth more than the pick.
+
+    That is, f(OPT) <= f(S) + p (sum of the picks' gains + what they fell short by). Matroids have p = 1.
+    """
+    logs = (math.log(n_items - i + 1) for i in range(1, picks + 1))
+    return p / (p + 1) * math.fsum(logs) / temperature
+
+
+def knapsack_loss(
+    costs: ChargedCosts, n_items: int, picks: int, temperature: float, ends: float, people: int, bound: float
+) -> float:
+    """Beside ``costs.ratio``; ``ends`` is the rate of the best single item and of the choice between the two.
+
+    With probability 1 - 1/people no pick's density falls short by more than ln(n k people) / rate; each loses
+    its charged cost times that, and all feasible sets' charged costs are limited. Otherwise all of at most
+    people x bound is lost.
+    """
+    short = costs.most * math.log(max(n_items * picks * people, 2)) / temperature + bound
+    _, rest = costs.ratios
+    if rest is None:
+        return short
+    single = math.log(max(costs.large.size, 1)) / ends
+    with_large = (short / rest + single) / (1.0 + 1.0 / rest)
+    return max(short, with_large) + math.log(2.0) / ends
+
+
+def sampling_loss(n_items: int, picks: int, people: int, chance: float, bound: float) -> float:
+    """Expected largest excess, over sets of up to ``picks`` items, of a sample's scaled sum over everybody's.
+
+    A person counts 1/chance times or not at all: sub-Gaussian with the proxy variance of Kearns and Saul
+    (1998) for one coin. The best set of the sample is, on average, worth no less than the best set.
+    """
+    if chance >= 1.0:
+        return 0.0
+    if abs(chance - 0.5) < 1e-9:
+        proxy = 0.25
+    else:
+        proxy = (1.0 - 2.0 * chance) / (2.0 * math.log((1.0 - chance) / chance))
+    sets = log_sets(n_items, picks)
+    return bound / chance * math.sqrt(2.0 * people * proxy * sets)
+
+
+def log_sets(n_items: int, picks: int) -> float:
+    """Logarithm of the number of sets of up to ``picks`` items, at most."""
+    most = min(picks, n_items)
+    logs = [
+        math.lgamma(n_items + 1) - math.lgamma(i + 1) - math.lgamma(n_items - i + 1) for i in range(most + 1)
+    ]
+    top = max(logs)
+    return top + math.log(math.fsum(math.exp(x - top) for x in logs))
+
+
+def rounding(picks: int, people: int, unit: float) -> float:
+    """What rounding every person's gains down to a step can cost."""
+    return picks * people * unit

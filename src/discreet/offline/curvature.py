@@ -1,0 +1,248 @@
+"""Continuous greedy that does better the closer the objective is to a sum over its items."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _checks
+from .._progress import track
+from ..constraints import Constraint
+from ..objectives import Population
+from ..privacy import Budget, Event, Gate, GaussianNoise, LaplaceNoise, Randomness
+from ..privacy.published import true_budget
+from ..privacy.randomness import public_generator
+from ..results import Selection
+from .continuous_greedy import Climb, ContinuousGreedy, Setting
+from .gradients import SummedSlopes
+
+Floats = NDArray[np.float64]
+
+# Doublings of a price after which no vertex changes any more, and halvings that pin it down.
+_PRICE_SEARCH = 200
+
+
+class CurvatureGreedy(ContinuousGreedy):
+    """Private continuous greedy with the guarantee 1 - kappa/e, kappa the objective's total curvature.
+
+    What an item adds to all others, its last slope ell, is certain; only what is above that can be lost to
+    other choices. So step k climbs by w_k x slopes + (1 - w_k) x ell, with w_k growing from about 1/e to 1:
+    (1 + 1/K)^(k-K-1) when slopes are looked at after every pick, (1 - 1/K)^(K-k) when once a step (distorted
+    greedy: Feldman 2021; Harshaw et al. 2019).
+
+    Formal guarantee. Exactly that of `ContinuousGreedy`, at exactly its noise: a weighted mean of two vectors
+    moves by no more than they do, both are summed person by person in whole steps, and ell is used nowhere
+    else. kappa is never computed: it is a fact about the people.
+
+    Utility. E F(x) >= (1 - kappa/e) best - ``certified_loss(people, n_items, kappa)``, whatever kappa is.
+    With g = F - ell, step k lifts w_k g(x) + ell x by at least [w_k (g(S*) - g(x')) + ell(S*)] / K, which
+    telescopes to F(x) >= F(S*) - (1 + 1/K)^-K g(S*); and g(S*) <= kappa F(S*).
+
+    ``calibration="published"`` is paper 003's Algorithm 2: it climbs by the slopes of F - ell over the points
+    with <ell, x> >= lambda, for every guess of lambda on a grid of width ``gamma`` (or for one ``guess``),
+    and keeps the best. Its constraint is made of private data, so that it is not private, whatever the noise:
+    ``privacy`` reports an infinite epsilon, with a warning. For comparison only.
+
+    >>> import discreet as dc
+    >>> people = dc.objectives.Coverage([[1, 0, 0, 1], [0, 1, 0, 0], [0, 1, 1, 0]] * 400)
+    >>> greedy = CurvatureGreedy(dc.constraints.Cardinality(2), dc.Budget(1.0, 1e-6), seed=0)
+    >>> len(greedy.select(people)), greedy.privacy.epsilon() <= 1.0
+    (2, True)
+    """
+
+    def __init__(
+        self,
+        constraint: Constraint | int,
+        budget: Budget,
+        steps: int | str = "auto",
+        noise: str = "exponential",
+        composition: str = "auto",
+        *,
+        bound: float = 1.0,
+        items_per_person: int | None = None,
+        sensitivity: float | None = None,
+        samples: int | None = None,
+        update_within_steps: bool = True,
+        people: int | None = None,
+        calibration: str = "tight",
+        guess: float | None = None,
+        gamma: float = 0.5,
+        seed: Randomness | int | None = None,
+    ) -> None:
+        super().__init__(
+            constraint,
+            budget,
+            steps,
+            noise,
+            composition,
+            bound=bound,
+            items_per_person=items_per_person,
+            sensitivity=sensitivity,
+            samples=samples,
+            update_within_steps=update_within_steps,
+            people=people,
+            calibration=calibration,
+            seed=seed,
+        )
+        self.guess = None if guess is None else _checks.real("guess", guess, at_least=0.0)
+        self.gamma = _checks.real("gamma", gamma, above=0.0, at_most=1.0)
+        if calibration != "published" and guess is not None:
+            raise ValueError('guess= is for calibration="published"; the tight form needs none')
+
+    def guarantee(self, curvature: float) -> float:
+        """1 - kappa/e: the share of the best set's value, up to `certified_loss`.
+
+        >>> import discreet as dc
+        >>> greedy = CurvatureGreedy(dc.constraints.Cardinality(2), dc.Budget(1.0))
+        >>> greedy.guarantee(0.0), round(greedy.guarantee(1.0), 3)
+        (1.0, 0.632)
+        """
+        self._check_curvature(curvature)
+        return 1.0 - curvature / math.e
+
+    def select(self, people: Population, *, progress: bool = False) -> Selection:
+        """A feasible set: the point of `fractional`, rounded with public coins."""
+        if self.calibration == "tight":
+            return super().select(people, progress=progress)
+        point = self.fractional(people, progress=progress)
+        rounded = self.constraint.over(people.n_items).round(point, public_generator(self._gate.randomness))
+        items = tuple(int(item) for item in rounded)
+        labels = None if people.labels is None else tuple(people.labels[item] for item in items)
+        return Selection(items, None, labels, self.privacy)
+
+    def fractional(self, people: Population, *, progress: bool = False) -> Floats:
+        """The point of the polytope before rounding. It spends the budget, as `select` does."""
+        if self.calibration == "tight":
+            return super().fractional(people, progress=progress)
+        return self._published(people, progress)
+
+    def _greedy_suffices_under(self, constraint: Constraint) -> bool:
+        del constraint  # greedy has 1 - 1/e, not 1 - kappa/e
+        return False
+
+    def _check_curvature(self, curvature: float) -> None:
+        _checks.real("curvature", curvature, at_least=0.0, at_most=1.0)
+
+    def _slopes(self, climb: Climb, k: int) -> NDArray[Any]:
+        if climb.last is None:
+            climb.last = climb.slopes.at(np.ones(climb.setting.n_items))
+        within = self.noise == "exponential" and self.update_within_steps
+        weight = step_weight(k, climb.steps, within=within)
+        return climb.slopes.mix(super()._slopes(climb, k), climb.last, weight)
+
+    # --- as printed ------------------------------------------------------------------------------
+
+    def _published(self, people: Population, progress: bool) -> Floats:
+        setting = self._checked_setting(people)
+        if not setting.sums:
+            raise ValueError(f'calibration="published" takes sums over people only, which {people!r} is not')
+        steps = self._steps(setting)
+        event = self._event(setting, steps)
+        bare = GaussianNoise(setting.change.l2, 0.0)
+        budget = true_budget(
+            self.budget, [(bare, 1)], "CurvatureGreedy (the vector ell is a constraint in the clear)"
+        )
+        self._gate = gate = Gate(budget, self._gate.randomness)
+        gate.reserve(bare, label="last slopes, as a constraint, without noise")
+        slopes = SummedSlopes(people, self.bound, self.samples, public_generator(gate.randomness))
+        last = slopes.scores(slopes.at(np.ones(people.n_items)))
+        guesses = [self.guess] if self.guess is not None else self._guesses(people)
+        best, best_value = np.zeros(people.n_items), -math.inf
+        for index in track(range(len(guesses)), "guesses", progress):
+            found = self._one_guess(setting, slopes, last, steps, event, guesses[index])
+            if found is None:
+                continue
+            value = people.multilinear(found, rng=np.random.default_rng(0), samples=self.samples)
+            if value > best_value:
+                best, best_value = found, value
+        self.point_, self.steps_ = best, steps
+        return best
+
+    def _guesses(self, people: Population) -> list[float]:
+        """Guesses of lambda: steps of gamma m up to m = max F({j}), then factors 1 + gamma/n up to n m."""
+        n, gamma = people.n_items, self.gamma
+        single = float(people.gains([]).max()) * len(people)
+        linear = [i * gamma * single for i in range(math.floor(1.0 / gamma) + 1)]
+        powers = math.floor(math.log(n) / math.log1p(gamma / n)) if n > 1 else 0
+        return linear + [single * (1.0 + gamma / n) ** i for i in range(1, powers + 1)]
+
+    def _one_guess(
+        self,
+        setting: Setting,
+        slopes: SummedSlopes,
+        last: Floats,
+        steps: int,
+        event: Event,
+        guess: float,
+    ) -> Floats | None:
+        """The point for one lambda, or None where no feasible point has <ell, x> >= lambda."""
+        constraint = setting.constraint
+        if float(last @ constraint.maximize(last)) < guess * (1.0 - 1e-12):
+            return None
+        total = np.zeros(setting.n_items)
+        for _ in range(steps):
+            above = slopes.scores(slopes.at(np.minimum(total / steps, 1.0))) - last
+            if isinstance(event, GaussianNoise):
+                noisy = self._gate.gaussian(
+                    above, event.sigma, event.sensitivity, label="slopes above the last"
+                )
+            else:
+                assert isinstance(event, LaplaceNoise)
+                noisy = self._gate.laplace(
+                    above, event.scale, event.sensitivity, label="slopes above the last"
+                )
+            total += best_above(constraint, noisy, last, guess)
+        return np.minimum(total / steps, 1.0)
+
+
+def step_weight(k: int, steps: int, *, within: bool) -> float:
+    """The weight of the slopes against the last ones in step k = 0..K-1.
+
+    >>> [round(step_weight(k, 3, within=True), 2) for k in range(3)]
+    [0.42, 0.56, 0.75]
+    >>> [round(step_weight(k, 3, within=False), 2) for k in range(3)]
+    [0.44, 0.67, 1.0]
+    """
+    if within:
+        return (1.0 + 1.0 / steps) ** (k - steps)
+    return (1.0 - 1.0 / steps) ** (steps - 1 - k)
+
+
+def best_above(constraint: Constraint, weights: Floats, last: Floats, least: float) -> Floats:
+    """A point of the polytope with the largest <weights, x> among those with <last, x> >= least.
+
+    By its dual: a price p on <last, x> makes weights + p last the objective, and a mixture of the best points
+    just below and just above the right price meets the constraint exactly.
+
+    >>> from discreet.constraints import Cardinality
+    >>> best_above(Cardinality(1), np.array([3.0, 1.0]), np.array([0.0, 1.0]), 0.5).tolist()
+    [0.5, 0.5]
+    """
+    low = constraint.maximize(weights)
+    enough = least * (1.0 - 1e-12)  # a sum that falls short by its own rounding does not fall short
+    if float(last @ low) >= enough:
+        return low
+    high = constraint.maximize(last)
+    cheap, dear = 0.0, 1.0
+    scale = max(float(np.abs(weights).max()), 1.0) / max(float(last.max()), 1e-300)
+    for _ in range(_PRICE_SEARCH):
+        found = constraint.maximize(weights + dear * scale * last)
+        if float(last @ found) >= enough:
+            high = found
+            break
+        cheap, dear, low = dear, 2.0 * dear, found
+    for _ in range(_PRICE_SEARCH):
+        middle = 0.5 * (cheap + dear)
+        if not cheap < middle < dear:
+            break
+        found = constraint.maximize(weights + middle * scale * last)
+        if float(last @ found) >= enough:
+            dear, high = middle, found
+        else:
+            cheap, low = middle, found
+    below, above = float(last @ low), float(last @ high)
+    share = 1.0 if above <= least else (least - below) / (above - below)
+    return share * high + (1.0 - share) * low

@@ -1,0 +1,316 @@
+"""Private selection as scikit-learn knows it: fit, transform, get_support, in a Pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import _checks, objectives
+from ..constraints import Cardinality, Constraint
+from ..objectives import MutualInformation, Population
+from ..privacy import Account, Budget, ExponentialChoice, Gate
+from ..results import Selection
+from .greedy import PrivateGreedy
+
+# Populations that a people x items matrix makes, by name.
+_FAMILIES = {
+    "coverage": "Coverage",
+    "probabilistic_coverage": "ProbabilisticCoverage",
+    "facility_location": "FacilityLocation",
+}
+
+
+class _PrivateSelector(SelectorMixin, BaseEstimator):
+    """What both selectors share: the mask, the labels, the account.
+
+    ``fit`` spends the whole budget each time it is called: fitting k times on the same people (as
+    cross-validation does) is k releases, each with its own account in ``privacy_``, and together they cost
+    what `Budget` says of k releases, not of one.
+    """
+
+    selection_: Selection
+    n_features_in_: int
+
+    @property
+    def privacy_(self) -> Account:
+        """The account of the fit: what left, by which mechanism, and the guarantee."""
+        check_is_fitted(self, "selection_")
+        assert self.selection_.privacy is not None
+        return self.selection_.privacy
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self, "selection_")
+        mask = np.zeros(self.n_features_in_, dtype=np.bool_)
+        mask[list(self.selection_.items)] = True
+        return mask
+
+    def _names(self) -> list[Any] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
+
+    def _more(self, k: int) -> None:
+        if k > self.n_features_in_:
+            raise ValueError(f"k={k} exceeds the {self.n_features_in_} columns of X; choose a smaller k")
+
+
+class PrivateItemSelector(_PrivateSelector):
+    """The k columns that serve most rows: one row per person, one column per item.
+
+    ``objective`` is ``"coverage"`` (a person is served by any item they have), ``"probabilistic_coverage"``
+    (entries are chances), ``"facility_location"`` (entries are worths), or a function from the matrix to a
+    `Population`. ``constraint`` takes the place of k. ``items_per_person`` keeps at most so many items of
+    each person, chosen by public coins. ``method`` as in `PrivateGreedy`. ``random_state=None`` draws secure
+    randomness; a number makes the fit reproducible and is marked as not private.
+
+    Guarantee: (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the set of chosen
+    columns and nothing else.
+
+    >>> import numpy as np
+    >>> X = np.eye(4)[np.random.default_rng(0).choice(4, 400, p=[0.5, 0.3, 0.1, 0.1])]
+    >>> chosen = PrivateItemSelector(k=2, epsilon=2.0, random_state=0).fit(X)
+    >>> chosen.transform(X).shape, chosen.privacy_.epsilon() <= 2.0
+    ((400, 2), True)
+    """
+
+    def __init__(
+        self,
+        k: int = 5,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        objective: str | Callable[[Any], Population] = "coverage",
+        *,
+        constraint: Constraint | None = None,
+        method: str = "auto",
+        items_per_person: int | None = None,
+        neighbours: str = "replace",
+        max_rows_per_person: int = 1,
+        random_state: int | None = None,
+    ) -> None:
+        self.k = k
+        self.epsilon = epsilon
+        self.delta = delta
+        self.objective = objective
+        self.constraint = constraint
+        self.method = method
+        self.items_per_person = items_per_person
+        self.neighbours = neighbours
+        self.max_rows_per_person = max_rows_per_person
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002  (scikit-learn passes it)
+        """Choose the columns; ``y`` is not used."""
+        budget = Budget(self.epsilon, self.delta, self.neighbours, self.max_rows_per_person)
+        matrix = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        people = self._people(matrix)
+        constraint = self.constraint
+        if constraint is None:
+            k = _checks.whole("k", self.k, at_least=1)
+            self._more(k)
+            constraint = Cardinality(k)
+        greedy = PrivateGreedy(constraint, budget, self.method, bound=people.bound, seed=self.random_state)
+        if self.items_per_person is not None:
+            cap = _checks.whole("items_per_person", self.items_per_person, at_least=1)
+            if not hasattr(people, "cap_items"):
+                raise ValueError(f"items_per_person={cap}, but {type(people).__name__} has no items to cap")
+            people = people.cap_items(cap, np.random.default_rng(self.random_state))
+        self.selection_ = greedy.select(people)
+        return self
+
+    def _people(self, matrix: Any) -> Population:
+        if callable(self.objective):
+            return self.objective(matrix)
+        family = _FAMILIES[_checks.one_of("objective", self.objective, tuple(_FAMILIES))]
+        names = self._names()
+        people: Population = getattr(objectives, family)(matrix, labels=names)
+        return people
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class PrivateFeatureSelector(_PrivateSelector):
+    """The k features that tell most about a class, chosen privately.
+
+    ``bounds`` is the public range of the features: one (low, high) for all of them, or arrays of one per
+    feature. ``classes`` is the public list of classes. Neither is ever read off the data: a smallest or
+    largest value belongs to somebody. Entries outside are clipped; features are cut into ``bins`` equal parts
+    of their range.
+
+    ``objective="mutual_information"``: greedy on the information that the chosen features carry together
+    about the class, in a naive Bayes model (`MutualInformation`). One person can move it by about log(N) / N,
+    which is a lot among a few hundred people. ``"covariance"``: the features with the largest absolute
+    covariance with the class; one person moves N times it by at most 1 (`covariance_range`), which makes it
+    the better choice for small N, though it cannot see that two features tell the same.
+
+    Guarantee: (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the set of
+    chosen features is published.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 1000)
+    >>> X = np.column_stack([rng.random(1000), (y + rng.random(1000)) / 2, rng.random(1000)])
+    >>> chosen = PrivateFeatureSelector(1, 1.0, bounds=(0, 1), classes=[0, 1], random_state=0).fit(X, y)
+    >>> chosen.get_support().tolist()
+    [False, True, False]
+    """
+
+    def __init__(
+        self,
+        k: int = 5,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        objective: str = "mutual_information",
+        *,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        classes: Iterable[Any] | None = None,
+        bins: int = 4,
+        method: str = "auto",
+        neighbours: str = "replace",
+        max_rows_per_person: int = 1,
+        random_state: int | None = None,
+    ) -> None:
+        self.k = k
+        self.epsilon = epsilon
+        self.delta = delta
+        self.objective = objective
+        self.bounds = bounds
+        self.classes = classes
+        self.bins = bins
+        self.method = method
+        self.neighbours = neighbours
+        self.max_rows_per_person = max_rows_per_person
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Choose the features."""
+        budget = Budget(self.epsilon, self.delta, self.neighbours, self.max_rows_per_person)
+        if y is None:
+            raise ValueError("y is missing: features are chosen by what they tell about a class")
+        table, labels = validate_data(self, X, y, dtype=np.float64)
+        _checks.one_of("objective", self.objective, ("mutual_information", "covariance"))
+        k = _checks.whole("k", self.k, at_least=1)
+        self._more(k)
+        scaled, kinds = self._scaled(table), self._kinds(labels)
+        if self.objective == "covariance":
+            self.selection_ = self._by_covariance(scaled, kinds, k, budget)
+            return self
+        bins = _checks.whole("bins", self.bins, at_least=2)
+        parts = np.minimum((scaled * bins).astype(np.int64), bins - 1)
+        told = MutualInformation(parts, kinds, n_classes=self._n_classes, labels=self._names())
+        greedy = PrivateGreedy(Cardinality(k), budget, self.method, bound=told.bound, seed=self.random_state)
+        self.selection_ = greedy.select(told)
+        return self
+
+    def _by_covariance(
+        self, scaled: NDArray[np.float64], kinds: NDArray[np.int64], k: int, budget: Budget
+    ) -> Selection:
+        scores = covariances(scaled, kinds, self._n_classes)
+        moves = covariance_range()
+        gate = Gate(budget, self.random_state)
+        left = np.ones(scores.size, dtype=np.bool_)
+        picks = min(k, scores.size - 1)
+        chosen: list[int] = []
+        for _ in range(k):
+            candidates = np.flatnonzero(left)
+            if candidates.size == 1:
+                place = 0
+            elif budget.private:
+                rate = ExponentialChoice.within(budget.share(), moves, picks).rate
+                place = gate.choose(scores[candidates], rate, moves, label="feature by covariance")
+            else:
+                place = int(np.argmax(scores[candidates]))
+            chosen.append(int(candidates[place]))
+            left[chosen[-1]] = False
+        names = self._names()
+        labels = None if names is None else tuple(names[item] for item in chosen)
+        return Selection(tuple(chosen), None, labels, gate.spent, queries=1)
+
+    def _scaled(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The features as numbers in [0, 1], by their public bounds."""
+        if self.bounds is None:
+            raise ValueError(
+                "bounds=(low, high) is missing: declare the public range of the features; a range read off"
+                " the data would give away its extremes"
+            )
+        try:
+            low, high = (
+                np.broadcast_to(np.asarray(end, dtype=np.float64), table.shape[1]) for end in self.bounds
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"bounds must be (low, high): two numbers, or two arrays of {table.shape[1]} numbers"
+            ) from error
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+            raise ValueError("bounds must be finite, with low < high for every feature")
+        return np.clip((table - low) / (high - low), 0.0, 1.0)
+
+    def _kinds(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        if self.classes is None:
+            raise ValueError(
+                "classes=[...] is missing: declare the public list of classes; a list read off the data would"
+                " give away a class that only one person is in"
+            )
+        known = list(self.classes)
+        if len(known) < 2 or len(set(known)) != len(known):
+            raise ValueError(f"classes must be at least two distinct values, got {known!r}")
+        places = {value: place for place, value in enumerate(known)}
+        try:
+            return np.array([places[value] for value in labels.tolist()], dtype=np.int64)
+        except KeyError as error:
+            raise ValueError(f"y holds {error.args[0]!r}, which is not among classes={known!r}") from None
+
+    @property
+    def _n_classes(self) -> int:
+        assert self.classes is not None
+        return len(list(self.classes))
+
+
+# Products of numbers in [0, 1] are summed as whole numbers of this many steps to 1, so that sums are exact.
+_STEPS = 1 << 20
+_MOST_PEOPLE = 1 << 21
+
+
+def covariances(scaled: NDArray[np.float64], kinds: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
+    """For each feature x, half the sum over classes c of |sum over people p in c of (x_p - mean x)|.
+
+    With two classes both terms are equal, and the score is N |covariance|. Features are rounded to a grid
+    first; the score is then computed from whole numbers, and rounded once.
+
+    >>> covariances(np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0, 0, 1, 1]), 2)
+    array([1.])
+    """
+    steps = np.rint(scaled * _STEPS).astype(np.int64)
+    people = steps.shape[0]
+    if people > _MOST_PEOPLE:
+        raise ValueError(f"{people:,} people are too many for exact sums; at most {_MOST_PEOPLE:,}")
+    totals = steps.sum(axis=0)
+    score = np.zeros(steps.shape[1])
+    for kind in range(n_classes):
+        members = kinds == kind
+        # N times the sum of deviations within the class: whole, and below 2^63.
+        deviations = people * steps[members].sum(axis=0) - int(members.sum()) * totals
+        score += np.abs(deviations) / 2.0
+    score /= people * float(_STEPS)
+    return score
+
+
+def covariance_range() -> float:
+    """By how much one person can push two of `covariances` apart, replaced or added or removed.
+
+    Write D_c for the sum over p of (x_p - mean x) [p in c], m and q_c for the mean of x and the share of
+    class c among N others. Somebody with x in [0, 1] and class d who joins moves the vector D by N / (N + 1)
+    times v(x, d) = (x - m)(e_d - q), where e_d is 1 at d. A score is half the L1 norm of D, and half the norm
+    of v is |x - m| (1 - q_d) <= 1. Somebody replaced moves D by a factor below 1 times v(x', d') - v(x, d).
+    Its norm is convex in x and in x', so that it is largest where each is 0 or 1; half of it is then 1 - m or
+    m if x = x', and at most (1 - m) + m otherwise. So a score moves by at most 1 either way, and two of them
+    by 2 against each other. The last rounding of a score, relative 2^-50, is covered by a factor.
+    """
+    return 2.0 * (1.0 + 2.0**-20)

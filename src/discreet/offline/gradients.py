@@ -1,0 +1,274 @@
+"""Slopes of what everybody together wants, such that it is known exactly how far one person moves them.
+
+At a point x of [0, 1]^n the slope of item j is E[F(R + j) - F(R without j)], R holding each item i with
+probability x[i]. The last slope of an item, at x = (1, ..., 1), is what it adds to all the others.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _checks
+from ..objectives import MutualInformation, Population
+from ..objectives.growth import row_parts
+from ..objectives.mixture import Mixture
+from ..objectives.rows import BEST, COVER, SURVIVE, Rows
+from ..objectives.sampling import random_sets
+from ..privacy import ScoreChange
+
+Floats = NDArray[np.float64]
+Steps = NDArray[np.int64]
+
+# One person's slope is kept to 2^-30 of the power of two that is not below the bound. The sum of this many
+# people is then below 2^53 steps, where floats are exact; none of this depends on how many there are.
+_PLACES = 30
+MOST_PEOPLE = 1 << 22
+# Public factors between 0 and 1 are whole multiples of 2^-40.
+_FACTOR_BITS = 40
+# Rows with fewer entries than this are summed on one thread.
+_THREADED = 1_000_000
+SAMPLES = 300
+
+
+@dataclass(frozen=True)
+class Change:
+    """How far one person can move the slopes: one entry, two against each other, all in L1 and in L2.
+
+    ``changed`` is how many entries can move at all.
+    """
+
+    entry: float
+    range: float
+    l1: float
+    l2: float
+    changed: int
+
+    @classmethod
+    def of_sum(cls, bound: float, neighbours: str, n_items: int, touched: int) -> Change:
+        """For a sum over people whose slopes lie in [0, bound], at most ``touched`` of them not 0.
+
+        One who comes or goes moves every entry the same way; one who is replaced, up to twice as many.
+
+        >>> Change.of_sum(1.0, "add_remove", 100, 9) == Change(1.0, 1.0, 9.0, 3.0 * (1 + 2**-50), 9)
+        True
+        >>> Change.of_sum(1.0, "replace", 100, 8).l1, Change.of_sum(1.0, "replace", 10, 8).l1
+        (16.0, 10.0)
+        """
+        replaced = neighbours == "replace"
+        changed = min(n_items, 2 * touched if replaced else touched)
+        moved = ScoreChange(bound, one_directional=not replaced).range
+        return cls(bound, moved, changed * bound, math.sqrt(changed) * bound * (1 + 2.0**-50), changed)
+
+    @classmethod
+    def stated(cls, sensitivity: float, bound: float, n_items: int, *, corners_only: bool) -> Change:
+        """For any F of which one person moves each value by at most ``sensitivity``.
+
+        A slope is a mean of differences of two values: twice that, and four times for two slopes against
+        each other. At a corner of the cube all slopes start from the same value (and all last slopes lead to
+        the same one), which cancels. For the rounding of means of floats 2^-40 of the bound is added.
+        """
+        value = sensitivity + bound * 2.0**-40
+        entry = 2.0 * value
+        return cls(
+            entry,
+            entry if corners_only else 2.0 * entry,
+            n_items * entry,
+            math.sqrt(n_items) * entry * (1 + 2.0**-50),
+            n_items,
+        )
+
+
+class Slopes(Protocol):
+    """Slopes at a point, and what may be done to them without one person moving them further."""
+
+    queries: int
+
+    def at(self, x: Floats) -> NDArray[Any]: ...
+
+    def mix(self, here: NDArray[Any], last: NDArray[Any], weight: float) -> NDArray[Any]: ...
+
+    def shrink(self, values: NDArray[Any], factors: Floats) -> NDArray[Any]: ...
+
+    def scores(self, values: NDArray[Any]) -> Floats: ...
+
+
+class SummedSlopes:
+    """The sum over people of their slopes, in whole steps.
+
+    Each person's part of each entry is worked out on its own, clipped to [0, bound] and rounded down to a
+    public step before it is added up in integers, so that one person moves an entry by at most ``bound``,
+    not by a rounding error more. Slopes without a closed form are means over random sets that are the same
+    for everybody and drawn without looking at anybody.
+    """
+
+    def __init__(self, people: Population, bound: float, samples: int, coins: np.random.Generator) -> None:
+        if len(people) > MOST_PEOPLE:
+            raise ValueError(
+                f"{len(people):,} people are more than the {MOST_PEOPLE:,} whose sum is exact in floats; take"
+                " a part of them that is chosen without looking at their data"
+            )
+        self.n_items, self._samples, self._coins = people.n_items, samples, coins
+        mantissa, exponent = math.frexp(bound)
+        self.step = 2.0 ** (exponent - (mantissa == 0.5) - _PLACES)
+        self._people, self._rows = people, row_parts(people)
+        self._most = math.floor(bound / self.step)
+        self.queries = 0
+
+    def at(self, x: Floats) -> Steps:
+        """The slopes at ``x``, in steps."""
+        seed = int(self._coins.integers(1 << 62))
+        self.queries += self.n_items
+        if self._rows is None:
+            return self._one_by_one(x, seed)
+        total, left = np.zeros(self.n_items, dtype=np.int64), self._most
+        for rows, bound in self._rows:  # the parts of a mixture share out what a person may move
+            most = min(left, math.floor(bound / self.step))
+            total += self._compiled(rows, x, most, seed)
+            left -= most
+        return total
+
+    def mix(self, here: Steps, last: Steps, weight: float) -> Steps:
+        """weight x here + (1 - weight) x last, rounded down.
+
+        Both parts of a person lie in [0, bound], so the mixture does; and rounding down the total of whole
+        numbers over a common denominator moves by no more than the bound, as moving by whole steps commutes
+        with it.
+        """
+        return last + _fraction(here - last, np.array([weight]))
+
+    def shrink(self, values: Steps, factors: Floats) -> Steps:
+        """Each entry times its public factor in [0, 1], rounded down: one person moves it by no more."""
+        return _fraction(values, factors)
+
+    def scores(self, values: Steps) -> Floats:
+        """Steps as numbers, exactly."""
+        return np.asarray(values * self.step, dtype=np.float64)
+
+    def _compiled(self, rows: Rows, x: Floats, most: int, seed: int) -> Steps:
+        from ..kernels import continuous as kernels
+
+        kind, cap, per_unit = rows.kind, rows.cap, 1.0 / self.step
+        matrix = rows.sparse.falling if kind is BEST else rows.sparse
+        arrays = (matrix.indptr.view(np.uint64), matrix.indices.view(np.uint32), matrix.data, rows.share)
+        if kind in (COVER, SURVIVE, BEST):
+            loop: Any = kernels.best_steps if kind is BEST else kernels.survive_steps
+            before: tuple[Any, ...] = (*arrays, x)
+        else:
+            loop = kernels.concave_steps(kind.code)
+            before = (*arrays, cap, x, self._inside(x, seed))
+
+        def part(first: int, last: int) -> Steps:
+            out = np.zeros(self.n_items, dtype=np.int64)
+            loop(*before, np.uint64(first), np.uint64(last), per_unit, most, out)
+            return out
+
+        if matrix.data.size < _THREADED:
+            return part(0, rows.n_rows)
+        threads = os.cpu_count() or 1
+        cuts = np.linspace(0, rows.n_rows, threads + 1).astype(int).tolist()
+        with ThreadPoolExecutor(threads) as pool:
+            parts = list(pool.map(part, cuts[:-1], cuts[1:]))
+        return np.asarray(np.sum(parts, axis=0), dtype=np.int64)
+
+    def _inside(self, x: Floats, seed: int) -> NDArray[np.bool_]:
+        """Which items each sampled set holds; one row per set."""
+        inside = np.zeros((self._samples, self.n_items), dtype=np.bool_)
+        for row, items in zip(
+            inside, random_sets(x, np.random.default_rng(seed), self._samples), strict=True
+        ):
+            row[items] = True
+        return inside
+
+    def _one_by_one(self, x: Floats, seed: int) -> Steps:
+        total = np.zeros(self.n_items, dtype=np.int64)
+        for person in self._people:
+            coins = np.random.default_rng(seed)  # the same sets for everybody
+            try:
+                slopes = person.multilinear_gradient(x, rng=coins, samples=self._samples)
+            except Exception:  # somebody's own code: what it raises may hold their data
+                continue
+            total += np.clip(np.nan_to_num(slopes) / self.step, 0, self._most).astype(np.int64)
+        return total
+
+
+class StatedSlopes:
+    """The slopes of any set function whose values one person moves by a stated amount at most."""
+
+    def __init__(self, people: Population, samples: int, coins: np.random.Generator) -> None:
+        self._people, self._samples, self._coins = people, samples, coins
+        self.queries = 0
+
+    def at(self, x: Floats) -> Floats:
+        """The slopes at ``x``."""
+        self.queries += self._people.n_items
+        return self._people.multilinear_gradient(x, rng=self._coins, samples=self._samples)
+
+    def mix(self, here: Floats, last: Floats, weight: float) -> Floats:
+        """weight x here + (1 - weight) x last."""
+        return weight * here + (1.0 - weight) * last
+
+    def shrink(self, values: Floats, factors: Floats) -> Floats:
+        """Each entry times its public factor in [0, 1]."""
+        return values * factors
+
+    def scores(self, values: Floats) -> Floats:
+        """The values themselves."""
+        return values
+
+
+def check_people(people: Any, bound: float, stated: bool) -> None:
+    """An error, before anything is released, for people whom continuous greedy cannot take."""
+    if not isinstance(people, Population):
+        raise TypeError(
+            f"people must be an objective such as Coverage or SetFunction, got {type(people).__name__}"
+        )
+    if not people.monotone:
+        raise ValueError(
+            "continuous greedy needs functions that never fall when an item is added (monotone);"
+            f" {people!r} makes no such promise"
+        )
+    if not stated and not adds_up(people):
+        raise ValueError(
+            f"{people!r} is not a sum over people, so bound={bound:g} says nothing about one of them; state"
+            " sensitivity=, how far one person can move the value of a set"
+        )
+    if stated and row_parts(people) is not None:
+        raise ValueError(
+            f"{people!r} is a sum over people, whose sensitivity follows from bound=; leave sensitivity= out"
+        )
+    if people.bound > bound * (1 + 1e-12):
+        raise ValueError(
+            f"the objective may reach {people.bound:g}, above bound={bound:g}; rescale it or declare a"
+            " larger bound"
+        )
+    if people.as_rows() is None:
+        people.gains([])  # functions that fail or break their promise do so now
+
+
+def adds_up(people: Population) -> bool:
+    """Whether the objective is a sum of functions that each depend on one person alone."""
+    if isinstance(people, Mixture):
+        return all(adds_up(part) for _, part in people._parts)
+    return not isinstance(people, MutualInformation)
+
+
+def _fraction(values: Steps, factors: Floats) -> Steps:
+    """floor(values x factors), the factors in units of 2^-40; Python's integers, as these need 92 bits."""
+    parts = np.floor(factors * 2.0**_FACTOR_BITS).astype(np.int64)
+    product = values.astype(object) * parts.astype(object)
+    return np.asarray(product >> _FACTOR_BITS).astype(np.int64)
+
+
+def touched_items(people: Population, items_per_person: int | None) -> int:
+    """At most how many items a person touches: the cap if one is declared, and people are held to it."""
+    if items_per_person is None:
+        return people.n_items if people.items_per_person is None else people.items_per_person
+    cap = _checks.whole("items_per_person", items_per_person, at_least=1)
+    return min(people._cap(cap), people.n_items)

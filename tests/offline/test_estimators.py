@@ -1,0 +1,202 @@
+"""The scikit-learn face: fit, transform, names, pipelines, declared bounds, and what one row can move."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import discreet as dc
+from discreet.offline.estimators import (
+    PrivateFeatureSelector,
+    PrivateItemSelector,
+    covariance_range,
+    covariances,
+)
+from discreet.privacy import mechanisms
+from tests.privacy.audit import hockey_stick
+
+
+def _visits(rng, people=800, items=6):
+    chances = np.array([0.5, 0.4, 0.3, 0.1, 0.05, 0.02])[:items]
+    return (rng.random((people, items)) < chances).astype(float)
+
+
+def _table(rng, people=2000):
+    y = rng.integers(0, 2, people)
+    noise = rng.random((people, 4))
+    noise[:, 2] = 0.4 * noise[:, 2] + 0.6 * y
+    return noise, y
+
+
+def test_items_are_chosen_and_transformed():
+    X = _visits(np.random.default_rng(0))
+    chosen = PrivateItemSelector(k=2, epsilon=4.0, random_state=0).fit(X)
+    assert chosen.get_support().sum() == 2
+    assert set(chosen.get_support(indices=True)) == {0, 1}
+    assert chosen.transform(X).shape == (800, 2)
+    assert chosen.get_feature_names_out().tolist() == ["x0", "x1"]
+    assert chosen.privacy_.epsilon() <= 4.0
+    assert chosen.privacy_.reproducible
+    sparse = PrivateItemSelector(k=2, epsilon=4.0, random_state=0).fit(sp.csr_matrix(X))
+    assert (sparse.get_support() == chosen.get_support()).all()
+
+
+def test_names_of_columns_are_kept():
+    X = pd.DataFrame(_visits(np.random.default_rng(0)), columns=list("abcdef"))
+    chosen = PrivateItemSelector(k=2, epsilon=4.0, random_state=0).fit(X)
+    assert set(chosen.selection_.labels) == {"a", "b"}
+    assert chosen.get_feature_names_out().tolist() == ["a", "b"]
+
+
+def test_constraints_caps_and_objectives():
+    X = _visits(np.random.default_rng(1))
+    blocks = dc.constraints.PartitionMatroid([0, 0, 0, 1, 1, 1], [1, 1])
+    chosen = PrivateItemSelector(constraint=blocks, epsilon=8.0, items_per_person=2, random_state=0).fit(X)
+    assert blocks.contains(chosen.selection_.items)
+    assert len(chosen.selection_) == 2
+    worth = PrivateItemSelector(2, 8.0, objective="facility_location", random_state=0).fit(0.5 * X)
+    own = PrivateItemSelector(2, 8.0, objective=dc.objectives.FacilityLocation, random_state=0).fit(0.5 * X)
+    assert (worth.get_support() == own.get_support()).all()
+
+
+@pytest.mark.parametrize("objective", ["mutual_information", "covariance"])
+def test_the_telling_feature_is_found(objective):
+    X, y = _table(np.random.default_rng(2))
+    selector = PrivateFeatureSelector(
+        1, 2.0, objective=objective, bounds=(0, 1), classes=[0, 1], random_state=0
+    )
+    assert clone(selector).fit(X, y).get_support().tolist() == [False, False, True, False]
+    assert selector.fit(X, y).privacy_.epsilon() <= 2.0
+
+
+def test_without_privacy_the_best_are_taken():
+    X, y = _table(np.random.default_rng(3))
+    options = {"bounds": (0, 1), "classes": [0, 1], "random_state": 0}
+    for objective in ("mutual_information", "covariance"):
+        chosen = PrivateFeatureSelector(2, math.inf, objective=objective, **options).fit(X, y)
+        assert chosen.selection_.items[0] == 2
+
+
+def test_works_in_a_pipeline():
+    data = load_breast_cancer()
+    low, high = np.zeros(30), data.data.max(axis=0)
+    model = make_pipeline(
+        PrivateFeatureSelector(
+            5, 1.0, objective="covariance", bounds=(low, high), classes=[0, 1], random_state=0
+        ),
+        StandardScaler(),
+        LogisticRegression(),
+    )
+    model.fit(data.data, data.target)
+    assert model.score(data.data, data.target) > 0.85
+    assert len(model[0].get_feature_names_out()) == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bounds": None}, "declare the public range"),
+        ({"classes": None}, "declare the public list of classes"),
+        ({"classes": [0]}, "at least two distinct"),
+        ({"classes": [1, 2]}, "y holds 0, which is not among"),
+        ({"bounds": (1, 0)}, "low < high"),
+        ({"bounds": (0, [1, 2])}, "two arrays of 4 numbers"),
+        ({"k": 5}, "k=5 exceeds the 4 columns"),
+        ({"k": 0}, "k=0"),
+        ({"objective": "beauty"}, "objective='beauty'"),
+        ({"epsilon": -1.0}, "epsilon"),
+    ],
+)
+def test_bad_settings_are_named_before_anything_leaves(changes, message):
+    X, y = _table(np.random.default_rng(0), 50)
+    settings = {"k": 1, "epsilon": 1.0, "bounds": (0, 1), "classes": [0, 1], "random_state": 0} | changes
+    with pytest.raises(ValueError, match=message):
+        PrivateFeatureSelector(**settings).fit(X, y)
+
+
+def test_bad_data_are_refused():
+    X, y = _table(np.random.default_rng(0), 50)
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        PrivateFeatureSelector(1, 1.0, bounds=(0, 1), classes=[0, 1]).fit(X, y)
+    with pytest.raises(ValueError, match="y is missing"):
+        PrivateFeatureSelector(1, 1.0, bounds=(0, 1), classes=[0, 1]).fit(np.nan_to_num(X), None)
+    with pytest.raises(ValueError, match="exceeds the 6 columns"):
+        PrivateItemSelector(k=7).fit(_visits(np.random.default_rng(0)))
+    with pytest.raises(ValueError, match="NaN"):
+        PrivateItemSelector(k=2).fit(np.full((3, 3), np.nan))
+
+
+# --- what one row can move ------------------------------------------------------------------------
+
+
+def _neighbours(rows, people, relation):
+    """All multisets of rows up to a size, each with every neighbour."""
+    sizes = range(1, people + 1) if relation == "add_remove" else (people,)
+    for size in sizes:
+        for table in itertools.combinations_with_replacement(rows, size):
+            if relation == "add_remove":
+                for more in rows:
+                    yield table, (*table, more)
+            else:
+                for other in rows:
+                    yield table, (*table[1:], other)
+
+
+def _score(table, n_classes):
+    return covariances(
+        np.array([[r[0]] for r in table], dtype=float), np.array([r[1] for r in table]), n_classes
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "relation"), list(itertools.product((2, 3), ("replace", "add_remove")))
+)
+def test_no_row_moves_a_covariance_by_more_than_half_the_range(n_classes, relation):
+    rows = list(itertools.product((0.0, 0.3, 1.0), range(n_classes)))
+    moved = [
+        abs(_score(a, n_classes)[0] - _score(b, n_classes)[0])
+        for a, b in _neighbours(rows, 4 if n_classes == 2 else 3, relation)
+    ]
+    allowed = covariance_range() / 2
+    assert max(moved) <= allowed
+    assert max(moved) > 0.6 * allowed  # the claim is not idle
+
+
+def test_the_two_class_range_is_nearly_reached():
+    """Fifty of each class, apart in x: one of them changes places and the score falls by almost 1."""
+    table = [(0.0, 0)] * 50 + [(1.0, 1)] * 50
+    other = [(1.0, 0), *table[1:]]
+    assert _score(table, 2)[0] - _score(other, 2)[0] == pytest.approx(0.5, abs=0.01)
+    steep = [(0.0, 0)] * 99 + [(1.0, 1)]
+    flat = [(0.0, 0)] * 100
+    assert _score(steep, 2)[0] - _score(flat, 2)[0] > 0.98
+
+
+@pytest.mark.parametrize("inflated", [1.0, 4.0])
+def test_the_choice_by_covariance_is_as_private_as_it_says(inflated):
+    """All pairs of small tables with two features, one pick: the exact probabilities against epsilon."""
+    epsilon = 1.0
+    rate = inflated * epsilon / covariance_range()
+    rows = list(itertools.product((0.0, 1.0), (0.0, 1.0), (0, 1)))
+    worst = 0.0
+    for table in itertools.combinations_with_replacement(rows, 3):
+        for other in rows:
+            pair = []
+            for people in (table, (*table[1:], other)):
+                x = np.array([r[:2] for r in people])
+                scores = covariances(x, np.array([r[2] for r in people]), 2)
+                chances = np.exp(mechanisms.choice_log_probabilities(scores, rate))
+                pair.append({(item,): float(chance) for item, chance in enumerate(chances)})
+            worst = max(worst, hockey_stick(pair[0], pair[1], epsilon))
+    assert (worst > 1e-3) == (inflated > 1.0)

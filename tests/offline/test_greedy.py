@@ -1,0 +1,932 @@
+"""Private greedy: what leaves is enumerated, sums are exact, sets are feasible, and promises are kept."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from fractions import Fraction
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import discreet as dc
+from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
+from discreet.constraints.intersection import Intersection
+from discreet.objectives import (
+    ConcaveOverModular,
+    Coverage,
+    FacilityLocation,
+    GraphCut,
+    MutualInformation,
+    ProbabilisticCoverage,
+    SaturatedCoverage,
+    SetFunction,
+    WeightedTopics,
+    greedy,
+)
+from discreet.objectives.growth import Growth, step
+from discreet.offline import PrivateGreedy, accounts, certificates, flips, plans
+from discreet.offline.charged_costs import ChargedCosts
+from discreet.privacy import mechanisms
+from tests.privacy.audit import hockey_stick
+
+BUDGET = dc.Budget(1.0, 1e-6)
+NEIGHBOURS = ("replace", "add_remove")
+
+
+@pytest.fixture(autouse=True)
+def _small_instances_are_no_better_than_chance():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*too small here.*")
+        yield
+
+
+# --- what leaves: all transcripts, enumerated -----------------------------------------------------
+
+SMALL = {
+    "cardinality": lambda: Cardinality(2),
+    "partition": lambda: PartitionMatroid([[0, 1], [2, 3]], 1),
+    "graphic": lambda: GraphicMatroid([(0, 1), (1, 2), (2, 0), (2, 3)]),
+    "intersection": lambda: Intersection(Cardinality(2), PartitionMatroid([[0, 1, 2], [3]], 1)),
+    "knapsack": lambda: Knapsack([0.5, 0.1, 0.2, 0.4], 0.65),
+    "knapsack with a large item": lambda: Knapsack([0.9, 0.4, 0.3, 0.5], 1.0),
+}
+METHODS = ("basic", "zcdp", "decomposable", "subsampled")
+
+
+def transcripts(program, budget):
+    """Probability of every sequence of draws, by whichever of the two mechanisms."""
+    found, stack = {}, [()]
+    while stack:
+        script, path, logs = stack.pop(), [], []
+
+        def scripted(probabilities, script=script, path=path, logs=logs):
+            index = script[len(path)] if len(path) < len(script) else 0
+            if len(path) >= len(script):
+                stack.extend((*path, other) for other in range(1, probabilities.size))
+            logs.append(math.log(probabilities[index]))
+            path.append(index)
+            return index
+
+        with (
+            mock.patch.object(
+                mechanisms,
+                "exponential_choice",
+                lambda _, s, r, f=scripted: f(np.exp(mechanisms.choice_log_probabilities(s, r))),
+            ),
+            mock.patch.object(
+                flips, "flipped_choice", lambda _, s, r, f=scripted: f(flips.flip_probabilities(s, r))
+            ),
+        ):
+            program(dc.Gate(budget, 0))
+        found[tuple(path)] = math.exp(sum(logs))
+    assert abs(sum(found.values()) - 1.0) < 1e-9
+    return found
+
+
+def _distribution(people, constraint, budget, method, **options):
+    """Probability of every sequence of draws, over samples of the people as well."""
+    options = {"people": 8, **options}
+
+    def program(_gate):
+        PrivateGreedy(constraint(), budget, method, seed=0, **options).select(people)
+
+    if method != "subsampled":
+        return transcripts(program, budget)
+    keep = (
+        PrivateGreedy(constraint(), budget, method, **options).plan(people.n_items, len(people)).picks.chance
+    )
+    total: dict[tuple[int, ...], float] = {}
+    for inside in itertools.product((0, 1), repeat=len(people)):
+        chance = math.prod(keep if there else 1.0 - keep for there in inside)
+        with mock.patch.object(accounts, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
+            for path, probability in transcripts(program, budget).items():
+                total[path] = total.get(path, 0.0) + chance * probability
+    return total
+
+
+def _pairs(neighbours, seed, others=2, n_items=4):
+    """Neighbouring families of three people: opposites, extremes, and random ones."""
+    rng = np.random.default_rng(seed)
+    crowd = rng.integers(2, size=(others, n_items))
+    one = rng.integers(2, size=n_items)
+    if neighbours == "replace":
+        return np.vstack([crowd, one]), np.vstack([crowd, 1 - one])
+    return np.vstack([crowd, one]), np.vstack([crowd, np.zeros(n_items, dtype=int)])
+
+
+def _excess(constraint, budget, method, tries=2, family=Coverage, **options):
+    """Largest delta beyond the account's, over neighbours that were searched, and the largest log-ratio."""
+    worst, widest = -math.inf, 0.0
+    for seed in range(tries):
+        here, there = (family(matrix.astype(float)) for matrix in _pairs(budget.neighbours, seed))
+        p = _distribution(here, constraint, budget, method, **options)
+        q = _distribution(there, constraint, budget, method, **options)
+        chooser = PrivateGreedy(constraint(), budget, method, seed=0, people=8, **options)
+        account = chooser.select(here).privacy
+        assert account.epsilon() <= budget.epsilon
+        for epsilon in (0.0, 0.3, 0.7, budget.epsilon):
+            worst = max(worst, hockey_stick(p, q, epsilon) - account.delta(epsilon))
+        widest = max(widest, max(abs(math.log(p[o] / q[o])) for o in p))
+    return worst, widest
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", SMALL)
+def test_enumerated_transcripts_stay_within_the_account(name, method, neighbours):
+    budget = dc.Budget(1.5, 0.0 if method in ("basic", "subsampled") else 1e-2, neighbours)
+    worst, widest = _excess(SMALL[name], budget, method)
+    assert worst <= 1e-9
+    if not budget.delta:
+        assert widest <= 1.5 + 1e-9
+    assert widest > 0.05  # the choice does depend on people
+
+
+@pytest.mark.parametrize("family", [FacilityLocation, ProbabilisticCoverage, ConcaveOverModular])
+def test_enumerated_transcripts_of_other_families(family):
+    budget = dc.Budget(1.0, 0.0, "replace")
+    make = (lambda m: family(m / 4.0)) if family is ConcaveOverModular else family
+    worst, widest = _excess(SMALL["cardinality"], budget, "basic", family=make)
+    assert worst <= 1e-9
+    assert 0.1 < widest <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("method", ["basic", "subsampled"])
+def test_two_rows_of_one_person_are_within_the_budget(method, neighbours):
+    budget = dc.Budget(1.5, 0.0, neighbours, max_rounds_per_person=2)
+    crowd = np.array([[1, 0, 1, 0]])
+    mine, yours = np.array([[1, 1, 0, 0]] * 2), np.array([[0, 0, 1, 1]] * 2)
+    if neighbours == "add_remove":
+        yours = 0 * yours
+    p, q = (
+        _distribution(Coverage(np.vstack([crowd, rows])), SMALL["cardinality"], budget, method)
+        for rows in (mine, yours)
+    )
+    worst = max(abs(math.log(p[o] / q[o])) for o in p)
+    assert 0.2 < worst <= 1.5 + 1e-9
+
+
+def _louder(factor):
+    """The planted error: rates that the account does not know of."""
+
+    def wrap(account):
+        def louder(*arguments):
+            picks = account(*arguments)
+            return plans.Picks(picks.method, picks.rate * factor, picks.event, picks.count, picks.keep)
+
+        return louder
+
+    return wrap
+
+
+@pytest.mark.parametrize("method", ["basic", "subsampled"])
+def test_the_audit_sees_a_rate_that_is_not_paid_for(method):
+    budget = dc.Budget(1.5, 0.0, "add_remove")
+    with mock.patch.object(accounts, method, _louder(2.5)(getattr(accounts, method))):
+        worst, widest = _excess(SMALL["cardinality"], budget, method, tries=6)
+    assert worst > 1e-3
+    assert widest > 1.5
+
+
+def test_the_audit_sees_a_sample_of_everybody():
+    def everybody(share, bound):
+        picks = original(share, bound)
+        return plans.Picks(picks.method, picks.rate, picks.event, picks.count, (1 << 64) - 1)
+
+    original = accounts.subsampled
+    with mock.patch.object(accounts, "subsampled", everybody):
+        assert _excess(SMALL["cardinality"], dc.Budget(0.5, 0.0, "add_remove"), "subsampled")[0] > 1e-3
+
+
+def test_the_audit_sees_costs_that_stretch_the_scores():
+    def stretched(bag):
+        costs = original(bag)
+        return ChargedCosts(
+            1.0 / bag.costs, costs.charged, costs.large, costs.capacity, costs.slack, costs.dearest_small
+        )
+
+    original = ChargedCosts.of
+    with mock.patch.object(plans, "costs_of", stretched):
+        assert _excess(SMALL["knapsack"], dc.Budget(1.0, 0.0), "basic", tries=6)[0] > 1e-3
+
+
+class _Unheld(Growth):
+    """The planted error: a person's parts are not held to the bound."""
+
+    def __init__(self, n_items, parts, others, unit, bound):
+        super().__init__(n_items, [(rows, 3.0 * most) for rows, most in parts], others, unit, bound)
+
+
+def test_a_row_that_breaks_its_promise_is_held_to_the_bound():
+    budget = dc.Budget(1.0, 0.0, "add_remove")
+
+    def family(matrix):
+        people = FacilityLocation(matrix)
+        assert people.bound == 1.0
+        people._rows.matrix[-1] *= 3.0  # after the check
+        return people
+
+    worst, widest = _excess(SMALL["cardinality"], budget, "basic", family=family)
+    assert worst <= 1e-9
+    assert widest <= 1.0 + 1e-9
+    with mock.patch("discreet.offline.scores.Growth", _Unheld):
+        assert _excess(SMALL["cardinality"], budget, "basic", family=family)[0] > 1e-3
+
+
+# --- the decomposable account: long runs, merged where people cannot tell them apart --------------
+
+
+def _masses(matrix, groups, script, budget, k, factor):
+    """Log-probability that each pick takes an item of each group, along a scripted sequence of groups."""
+    found = []
+    candidates = np.arange(groups.size)
+
+    def scripted(_, scores, rate):
+        nonlocal candidates
+        logs = mechanisms.choice_log_probabilities(scores, rate * factor)
+        found.append([np.logaddexp.reduce(logs[groups[candidates] == g], initial=-np.inf) for g in range(3)])
+        wanted = script(len(found) - 1)
+        place = int(np.flatnonzero(groups[candidates] == wanted)[0])
+        candidates = np.delete(candidates, place)
+        return place
+
+    with mock.patch.object(mechanisms, "exponential_choice", scripted):
+        PrivateGreedy(k, budget, "decomposable", seed=0, people=2).select(Coverage(matrix))
+    return np.array(found)
+
+
+def _hits(matrix, groups, budget, k, factor=1.0):
+    """Probability of (when group 1 is first picked, when group 2 is), k for never.
+
+    People want group 1 or group 2 or nothing. A group that has been picked from is worth nothing more, and
+    its items are then like all others: runs with the same first hits are equally likely for all people.
+    """
+
+    def neutral(logs, open_groups):
+        return math.log1p(-min(1.0, sum(math.exp(logs[g]) for g in open_groups)))
+
+    out: dict[tuple[int, ...], float] = {}
+    along = _masses(matrix, groups, lambda _: 0, budget, k, factor)
+    reach = 0.0
+    for i in range(k):
+        for first in (1, 2):
+            second = 3 - first
+            later = _masses(matrix, groups, lambda t, i=i, f=first: f if t == i else 0, budget, k, factor)
+            log = reach + along[i, first]
+            for j in range(i + 1, k):
+                key = (i, j) if first == 1 else (j, i)
+                out[key] = math.exp(log + later[j, second])
+                log += neutral(later[j], (second,))
+            out[(i, k) if first == 1 else (k, i)] = math.exp(log)
+        reach += neutral(along[i], (1, 2))
+    out[k, k] = math.exp(reach)
+    assert abs(sum(out.values()) - 1.0) < 1e-9
+    return out
+
+
+def _long_run(neighbours, factor, k=28):
+    groups = np.array([0] * 90 + [1] * 22 + [2] * 22)
+    budget = dc.Budget(0.6, 0.02, neighbours)
+    mine, yours = (groups == 1).astype(float), (groups == 2).astype(float)
+    if neighbours == "add_remove":
+        yours *= 0
+    p, q = (_hits(np.vstack([row, 0 * row]), groups, budget, k, factor) for row in (mine, yours))
+    return hockey_stick(p, q, budget.epsilon), budget.delta
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+def test_many_picks_stay_within_the_decomposable_account(neighbours):
+    delta, promised = _long_run(neighbours, 1.0)
+    assert 0.0 < delta <= promised  # some of it is used
+
+
+@pytest.mark.parametrize(("neighbours", "factor"), [("add_remove", 2.2), ("replace", 2.5)])
+def test_the_audit_sees_a_decomposable_rate_that_is_too_large(neighbours, factor):
+    delta, promised = _long_run(neighbours, factor)
+    assert delta > promised
+
+
+def _worst_delta(rate, epsilon, tries, rng):
+    """Largest delta found, removing a person, over sequences of the chances with which they are served."""
+    c, worst = math.expm1(rate), 0.0
+    served_by = epsilon / c  # about when the loss of somebody who is never served reaches epsilon
+    for _ in range(tries):
+        each = float(rng.choice([0.01, 0.05, 0.2, 0.6]))
+        q = np.full(max(1, int(rng.uniform(0.5, 2.5) * served_by / each)), each)
+        if rng.random() < 0.5:
+            q = np.clip(q * rng.exponential(size=q.size), 0.0, 1.0)
+        if rng.random() < 0.5:
+            q[-1] = 1.0
+        losses = np.cumsum(np.log1p(c * q))
+        alive = np.concatenate([[1.0], np.cumprod(1.0 - q)])
+        excess = np.maximum(0.0, 1.0 - np.exp(epsilon - (losses - rate)))
+        total = float(alive[:-1] @ (q * excess)) + alive[-1] * max(0.0, 1.0 - math.exp(epsilon - losses[-1]))
+        worst = max(worst, total)
+    return worst
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-3), (1.0, 1e-2), (2.0, 1e-4)])
+def test_no_sequence_of_chances_beats_the_decomposable_account(epsilon, delta):
+    rng = np.random.default_rng(7)
+    rate = accounts.decomposable_rate(epsilon, delta, "add_remove")
+    assert accounts.decomposable_delta(rate, epsilon, "add_remove") <= delta
+    assert accounts.decomposable_delta(rate * 1.001, epsilon, "add_remove") > delta
+    found = _worst_delta(rate, epsilon, 600, rng)
+    assert 0.1 * delta < found <= delta  # and the search is not blind
+
+
+def test_rates_never_exceed_what_adding_somebody_costs():
+    for neighbours in NEIGHBOURS:
+        assert accounts.decomposable_rate(0.1, 0.9, neighbours) <= 0.1
+        assert accounts.decomposable_delta(0.2, 0.1, neighbours) == 1.0
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 30.0])
+def test_the_sample_satisfies_both_inequalities(epsilon, neighbours):
+    picks = accounts.subsampled(dc.Budget(epsilon, 0.0, neighbours).share(), 1.0)
+    a = epsilon if neighbours == "add_remove" else epsilon / 2
+    p = Fraction(picks.keep, 1 << 64)
+    assert float(1 - p) >= math.exp(-a) * (1 - 1e-15)
+    assert math.log1p(float(p) * math.expm1(picks.rate)) <= a
+    assert picks.temperature == pytest.approx(-math.expm1(-a) * math.log1p(math.exp(a)), rel=1e-9)
+
+
+def test_flips_favour_nobody_beyond_what_they_gain():
+    """Scores that rise by g make v at most exp(rate g_v) times as likely: searched, and almost attained."""
+    rng, nearest = np.random.default_rng(0), 0.0
+    for _ in range(2000):
+        scores, rise = rng.exponential(size=4) * rng.choice([0.1, 1.0, 8.0]), rng.random(4)
+        rise *= rng.random(4) < 0.5
+        before, after = (flips.flip_probabilities(s, 0.7) for s in (scores, scores + rise))
+        excess = np.log(after / before) - 0.7 * rise
+        assert excess.max() <= 1e-12
+        nearest = max(nearest, float((np.log(after / before) / 0.7).max()))
+    assert nearest > 0.9
+
+
+def test_flips_lose_no_more_than_exponential_weights():
+    rng = np.random.default_rng(1)
+    for _ in range(500):
+        scores = rng.exponential(size=6) * rng.choice([0.1, 1.0, 8.0])
+        weights = np.exp(mechanisms.choice_log_probabilities(scores, 1.0))
+        assert flips.flip_probabilities(scores, 1.0) @ scores >= weights @ scores - 1e-12
+
+
+class _Script:
+    """Words in a given order."""
+
+    secure = False
+
+    def __init__(self, words):
+        self._words = list(words)
+
+    def words(self, count):
+        taken, self._words = self._words[:count], self._words[count:]
+        return np.array(taken, dtype=np.uint64)
+
+    def state(self):
+        return None
+
+
+def test_flips_settle_close_calls_with_more_bits():
+    scores = np.array([0.0, math.log(2.0)])
+    threshold = Fraction(0.0) - Fraction(math.log(2.0))  # not quite the logarithm of 1/2
+    half = 1 << 63
+    import mpmath
+
+    with mpmath.workprec(300):
+        exact_chance = mpmath.exp(mpmath.mpf(threshold.numerator) / threshold.denominator)
+        scaled = int(exact_chance * mpmath.mpf(2) ** 128)
+    first, second = scaled >> 64, scaled & ((1 << 64) - 1)
+    assert abs(first - half) < 1 << 12
+    # Just below the threshold candidate 0 is kept as well, and the last word decides between the two.
+    for more, kept in ((second - 1, True), (second + 2, False)):
+        source = _Script([first, 0, more, 0])
+        assert flips.flipped_choice(source, scores, 1.0) == (0 if kept else 1)
+
+
+def test_flips_follow_their_probabilities():
+    scores, rate = np.array([3.0, 2.5, 0.0, 1.0]), 0.8
+    source = dc.privacy.ReproducibleRandomness(5)
+    counts = np.bincount([flips.flipped_choice(source, scores, rate) for _ in range(20_000)], minlength=4)
+    expected = flips.flip_probabilities(scores, rate) * counts.sum()
+    assert stats.chisquare(counts, expected).pvalue > 1e-6
+
+
+# --- the sampler draws what was enumerated --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [("cardinality", "zcdp"), ("cardinality", "subsampled"), ("knapsack with a large item", "basic")],
+)
+def test_draws_follow_the_enumerated_probabilities(name, method):
+    matrix = np.array([[1, 1, 0, 0], [1, 0, 0, 1], [0, 1, 0, 0]] * 2)[:5]
+    budget = dc.Budget(3.0, 1e-2 if method == "zcdp" else 0.0)
+    people, runs = Coverage(matrix), 1500
+    sets: dict[tuple[int, ...], float] = {}
+    outcome: list[tuple[int, ...]] = []
+    original = PrivateGreedy.select
+
+    def remember(self, *arguments, **options):
+        chosen = original(self, *arguments, **options)
+        outcome.append(chosen.items)
+        return chosen
+
+    with mock.patch.object(PrivateGreedy, "select", remember):
+        if method == "subsampled":
+            keep = PrivateGreedy(SMALL[name](), budget, method).plan(4, len(people)).picks.chance
+            for inside in itertools.product((0, 1), repeat=len(people)):
+                chance = math.prod(keep if there else 1.0 - keep for there in inside)
+                with mock.patch.object(accounts, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
+                    _add_sets(sets, outcome, people, SMALL[name], budget, method, chance)
+        else:
+            _add_sets(sets, outcome, people, SMALL[name], budget, method, 1.0)
+    assert abs(sum(sets.values()) - 1.0) < 1e-9
+    counts = dict.fromkeys(sets, 0)
+    for seed in range(runs):
+        counts[PrivateGreedy(SMALL[name](), budget, method, seed=seed).select(people).items] += 1
+    expected = np.array([sets[s] for s in sets]) * runs
+    observed = np.array([counts[s] for s in sets])
+    rare = expected < 5
+    expected, observed = (
+        np.append(v[~rare], v[rare].sum()) if rare.any() else v for v in (expected, observed)
+    )
+    keep_cells = expected > 0
+    assert stats.chisquare(observed[keep_cells], expected[keep_cells]).pvalue > 1e-6
+
+
+def _add_sets(sets, outcome, people, constraint, budget, method, chance):
+    outcome.clear()
+    found = transcripts(lambda _: PrivateGreedy(constraint(), budget, method, seed=0).select(people), budget)
+    for items, probability in zip(outcome, found.values(), strict=True):
+        sets[items] = sets.get(items, 0.0) + chance * probability
+
+
+# --- exact sums -----------------------------------------------------------------------------------
+
+
+def _families(rng, people=30, n_items=7):
+    weights = rng.random((people, n_items)) * (rng.random((people, n_items)) < 0.7)
+    yield Coverage(weights > 0)
+    yield ProbabilisticCoverage(weights)
+    yield FacilityLocation(weights)
+    yield ConcaveOverModular(weights / n_items)
+    yield ConcaveOverModular(weights / n_items, concave="log")
+    yield SaturatedCoverage(weights / n_items)
+    yield 0.5 * Coverage(weights > 0) + 0.25 * FacilityLocation(weights)
+    yield SetFunction(
+        [lambda s, w=w: float(max([w[j] for j in s], default=0.0)) for w in weights],
+        n_items,
+        1.0,
+        monotone=True,
+    )
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_sums_equal_the_slow_twin_after_every_pick(place):
+    people = list(_families(np.random.default_rng(3)))[place]
+    unit = step(people.bound, len(people))
+    fast = Growth.over(people, people.bound, unit)
+    total = np.zeros(len(people))
+    for item in (4, 0, 6, 2):
+        slow = np.zeros(people.n_items)
+        for i, person in enumerate(people):
+            gains = np.clip(person.gains(fast.items), 0.0, people.bound - total[i])
+            slow += np.floor(gains / unit) * unit
+            total[i] += gains[item]
+        np.testing.assert_allclose(fast.scores(), slow, atol=len(people) * 1e-9)
+        assert (fast.scores() / unit % 1.0 == 0.0).all()
+        before = fast.scores()[item]
+        assert fast.add(item) == before
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_updated_sums_are_the_fresh_ones_to_the_last_step(place):
+    people = list(_families(np.random.default_rng(5)))[place]
+    unit = step(people.bound, len(people))
+    growing = Growth.over(people, people.bound, unit)
+    for item in (1, 5, 3):
+        growing.add(item)
+    # The same people in another order: sums do not know who came first, and no step is lost or kept.
+    other = Growth.over(people[::-1], people.bound, unit)
+    for item in (1, 5, 3):
+        other.add(item)
+    np.testing.assert_array_equal(growing.scores(), other.scores())
+    for part in growing._parts:
+        fresh = Growth(people.n_items, [(part.rows, 1.0)], [], unit, 1.0)
+        fresh._parts[0].state, fresh._parts[0].left = part.state, part.left
+        fresh._sums[:] = 0.0
+        fresh._begin(fresh._parts[0])
+        part.seen = fresh._sums
+    np.testing.assert_array_equal(sum(part.seen for part in growing._parts), growing._sums)
+
+
+def test_one_person_moves_every_score_by_at_most_the_bound_exactly():
+    rng = np.random.default_rng(0)
+    crowd = rng.random((3000, 5))
+    here, there = (FacilityLocation(np.vstack([crowd, row])) for row in (np.ones((1, 5)), np.zeros((1, 5))))
+    unit = step(1.0, 3001)
+    moved = Growth.over(here, 1.0, unit).scores() - Growth.over(there, 1.0, unit).scores()
+    np.testing.assert_array_equal(moved, np.ones(5))
+
+
+# --- what is chosen -------------------------------------------------------------------------------
+
+
+def _crowd(rng, people=60, n_items=9):
+    return Coverage(rng.random((people, n_items)) < np.linspace(0.5, 0.1, n_items))
+
+
+def _plain(people, k):
+    return tuple(greedy(people, k)[0])
+
+
+@pytest.mark.parametrize("method", ["auto", *METHODS])
+def test_a_generous_budget_is_greedy(method):
+    people = Coverage(np.repeat([[1, 0, 0, 1], [0, 1, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]], 4000, axis=0))
+    for neighbours in NEIGHBOURS:
+        budget = dc.Budget(8.0, 1e-3, neighbours)
+        chosen = PrivateGreedy(2, budget, method, seed=1, people=16_000).select(people)
+        assert chosen.items[0] == 1
+        assert set(chosen.items[1:]) <= {0, 3}
+
+
+def test_no_privacy_is_plain_greedy():
+    people = _crowd(np.random.default_rng(2))
+    for method in ("auto", *METHODS):
+        chooser = PrivateGreedy(4, dc.Budget(math.inf), method, release_gains=0.5, seed=0)
+        for _ in range(2):  # an infinite budget is never used up
+            chosen = chooser.select(people)
+            assert chosen.items == _plain(people, 4)
+            np.testing.assert_allclose(chosen.gains, greedy(people, 4)[1] * len(people), rtol=1e-9)
+        assert math.isinf(chosen.privacy.epsilon())
+        assert chooser.method_used == "none"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(["auto", *METHODS]), st.sampled_from(NEIGHBOURS))
+def test_sets_are_feasible_whatever_comes(seed, method, neighbours):
+    rng = np.random.default_rng(seed)
+    n_items = int(rng.integers(2, 9))
+    people = _crowd(rng, int(rng.integers(1, 30)), n_items)
+    costs = rng.choice([0.0, 1e-9, 0.1, 0.5, 1.0, 3.0], n_items) + rng.random(n_items) * rng.integers(2)
+    costs[rng.integers(n_items)] = 0.3
+    constraint = [
+        lambda: int(rng.integers(1, n_items + 1)),
+        lambda: PartitionMatroid(rng.integers(0, 3, n_items), [1, 2, 1]),
+        lambda: Knapsack(costs, 1.0),
+        lambda: Intersection(Cardinality(2), PartitionMatroid(rng.integers(0, 2, n_items), [1, 2])),
+    ][seed % 4]()
+    budget = dc.Budget(float(rng.choice([0.01, 1.0, 50.0])), 1e-6, neighbours)
+    chooser = PrivateGreedy(constraint, budget, method, seed=seed, people=30)
+    chosen = chooser.select(people)
+    over = chooser.constraint.over(n_items)
+    assert over.contains(chosen.items)
+    assert len(set(chosen.items)) == len(chosen) > 0
+    if not isinstance(over, Knapsack):
+        assert not over.addable(list(chosen.items)).any()
+    account = chosen.privacy
+    assert account.epsilon() <= budget.epsilon
+    assert account.delta() <= budget.delta
+
+
+@pytest.mark.parametrize("method", ["auto", *METHODS])
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("gains", [None, 0.25])
+def test_the_budget_is_spent_whole_and_never_twice(method, rounds, gains):
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=rounds)
+    people = _crowd(np.random.default_rng(4))
+    chooser = PrivateGreedy(3, budget, method, release_gains=gains, seed=0)
+    assert chooser.privacy.epsilon() == 0.0
+    assert chooser.method_used is chooser.reason is chooser.rate is None
+    first = chooser.select(people)
+    assert 0.97 < first.privacy.epsilon() <= 1.0
+    assert (first.gains is None) == (gains is None)
+    with pytest.raises(dc.BudgetExceeded):
+        chooser.select(people)
+    assert str(chooser.privacy) == str(first.privacy)
+    assert chooser.method_used in METHODS
+    assert chooser.method_used in repr(chooser)
+
+
+def test_gains_are_noisy_totals_of_the_picks():
+    people = Coverage(np.repeat([[1, 0, 0], [0, 1, 0], [0, 1, 0]], 50_000, axis=0))
+    for method in METHODS:
+        chosen = PrivateGreedy(2, dc.Budget(1.0, 1e-6), method, release_gains=0.5, seed=3).select(people)
+        assert chosen.items == (1, 0)
+        # The noise has a standard deviation below 20; 50 of them have a chance below 1e-20.
+        np.testing.assert_allclose(chosen.gains, [100_000, 50_000], atol=1000)
+        assert chosen.gains[0] != 100_000.0
+
+
+def test_enumerated_choices_leave_the_share_of_the_gains():
+    """Picks and gains together: the picks alone take what is left of the budget."""
+    budget = dc.Budget(1.0, 0.0)
+    account = PrivateGreedy(2, budget, "basic", release_gains=0.4, seed=0).select(Coverage(np.eye(4))).privacy
+    kinds = {type(event).__name__: event for event in account.ledger.events()}
+    assert float(kinds["ExponentialChoice"].width) * 2 == pytest.approx(0.6)
+    assert float(kinds["LaplaceNoise"].loss().pure) == pytest.approx(0.4)
+
+
+def test_seeds_reproduce_and_secure_randomness_does_not_say_so():
+    people = _crowd(np.random.default_rng(8), n_items=40)
+    sets = [PrivateGreedy(6, BUDGET, seed=5).select(people) for _ in range(2)]
+    assert sets[0].items == sets[1].items
+    assert sets[0].privacy.reproducible
+    assert not PrivateGreedy(6, BUDGET).select(people).privacy.reproducible
+    assert len({PrivateGreedy(6, BUDGET, seed=s).select(people).items for s in range(20)}) > 10
+
+
+def test_labels_queries_and_progress(capsys):
+    people = Coverage(np.eye(4), labels=["a", "b", "c", "d"])
+    chosen = PrivateGreedy(2, BUDGET, seed=0).select(people, progress=True)
+    assert chosen.labels == tuple("abcd"[item] for item in chosen.items)
+    assert chosen.queries == 4 + 3
+    assert "picking" in capsys.readouterr().err
+    PrivateGreedy(2, BUDGET, seed=0).select(people)
+    assert capsys.readouterr().err == ""
+
+
+def test_all_items_are_a_public_outcome():
+    for constraint in (4, Knapsack([1.0, 1.0, 1.0, 0.0], 3.0), PartitionMatroid([[0, 1], [2, 3]], 2)):
+        chooser = PrivateGreedy(constraint, BUDGET, seed=0)
+        chosen = chooser.select(Coverage(np.eye(4)))
+        assert chosen.items == (0, 1, 2, 3)
+        assert chosen.privacy.epsilon() == 0.0
+    gains = PrivateGreedy(4, dc.Budget(1.0), release_gains=0.5, seed=0).select(Coverage(np.eye(4))).gains
+    assert len(gains) == 4
+
+
+def test_one_item_left_is_no_choice():
+    with mock.patch.object(mechanisms, "exponential_choice", lambda _s, scores, _r: scores.size - 1) as draw:
+        chosen = PrivateGreedy(PartitionMatroid([[0, 1], [2]], 1), BUDGET, seed=0).select(Coverage(np.eye(3)))
+        assert draw
+    assert sorted(chosen.items)[-1] == 2
+
+
+# --- objectives -----------------------------------------------------------------------------------
+
+
+def test_objectives_of_every_kind():
+    rng = np.random.default_rng(9)
+    weights = rng.random((40, 6))
+    cut = GraphCut([np.triu(np.ones((6, 6)), 1) / 40.0 * (1 + i % 2) for i in range(5)], directed=True)
+    topics = WeightedTopics(weights[:, :3] / 3.0, rng.random((6, 3)) < 0.5)
+    told = MutualInformation(rng.integers(0, 2, (40, 6)), rng.integers(0, 2, 40))
+    for people in (topics, told, cut):
+        for method in ("basic", "zcdp", "auto"):
+            chosen = PrivateGreedy(2, BUDGET, method, seed=0).select(people)
+            assert len(chosen) == 2
+            assert chosen.privacy.epsilon() <= 1.0
+    assert len(PrivateGreedy(2, BUDGET, "decomposable", seed=0).select(topics)) == 2
+    one_way = dc.Budget(1.0, 1e-6, "add_remove")
+    assert len(PrivateGreedy(2, one_way, seed=0).select(cut)) == 2
+    for method in ("decomposable", "subsampled"):
+        with pytest.raises(ValueError, match="sums over people"):
+            PrivateGreedy(2, BUDGET, method, seed=0).select(told)
+        with pytest.raises(ValueError, match="monotone"):
+            PrivateGreedy(2, BUDGET, method, seed=0).select(cut)
+
+
+def test_average_scores_move_by_no_more_than_the_account_says():
+    """Scores of topics are averages; a replaced person moves two of them apart by the range at most."""
+    covers = np.eye(3)
+    crowd = np.tile([[0.5, 0.25, 0.25]], (4, 1))
+    here, there = (WeightedTopics(np.vstack([crowd, row]), covers) for row in ([[1.0, 0, 0]], [[0, 1.0, 0]]))
+    budget = dc.Budget(1.0)
+    p, q = (
+        transcripts(lambda _, who=who: PrivateGreedy(1, budget, "basic", seed=0).select(who), budget)
+        for who in (here, there)
+    )
+    worst = max(abs(math.log(p[o] / q[o])) for o in p)
+    assert 0.4 < worst <= 1.0
+
+
+def test_a_stated_sensitivity_is_taken_at_its_word():
+    def value(chosen):
+        return len(chosen & {1, 2}) / 2.0
+
+    f = SetFunction(value, n_items=4, bound=1.0, monotone=True)
+    chooser = PrivateGreedy(2, dc.Budget(1.0), "basic", sensitivity=0.001, seed=0)
+    assert set(chooser.select(f).items) == {1, 2}
+    event = next(iter(chooser.privacy.ledger.events()))
+    assert event.range == 0.002
+    assert event.rate == 250.0
+    bag = PrivateGreedy(
+        Knapsack([1.0, 1.0, 1.0, 1.0], 2.0), dc.Budget(1.0), "basic", sensitivity=0.001, seed=0
+    )
+    bag.select(f)
+    assert next(iter(bag.privacy.ledger.events())).range == 0.004
+
+
+def test_functions_that_fail_later_count_as_nothing():
+    def moody(chosen):
+        if len(chosen) >= 2:
+            raise RuntimeError("my data are in this message")
+        return 0.5 * len(chosen)
+
+    people = SetFunction([moody] * 5, n_items=3, bound=1.0, monotone=True)
+    assert len(PrivateGreedy(2, BUDGET, seed=0).select(people)) == 2
+
+
+# --- what is promised -----------------------------------------------------------------------------
+
+
+def _best(people, constraint):
+    sets = itertools.chain.from_iterable(
+        itertools.combinations(range(people.n_items), r) for r in range(1, constraint.rank + 1)
+    )
+    return max(people.value(s) for s in sets if constraint.contains(s)) * len(people)
+
+
+@pytest.mark.parametrize("name", ["cardinality", "partition", "intersection", "knapsack with a large item"])
+@pytest.mark.parametrize("method", METHODS)
+def test_certificates_hold_on_average(name, method):
+    """E f(S) >= ratio OPT - loss, with the expectation enumerated."""
+    rng = np.random.default_rng(11)
+    people = Coverage((rng.random((400, 4)) < [0.6, 0.4, 0.3, 0.2]).astype(float))
+    constraint = SMALL[name]().over(4)
+    budget = dc.Budget(3.0, 1e-2)
+    values = [PrivateGreedy(constraint, budget, method, seed=seed).select(people) for seed in range(60)]
+    mean = float(np.mean([people.value(s.items) for s in values])) * len(people)
+    chooser = PrivateGreedy(constraint, budget, method)
+    loss = chooser.certified_loss(len(people), 4)
+    assert 0.0 < loss < math.inf
+    assert mean >= chooser.ratio * _best(people, constraint) - loss
+    assert chooser.ratio > 1.0 / 3.5
+
+
+def test_auto_takes_the_largest_rate_and_says_why():
+    sums = {k: PrivateGreedy(k, BUDGET).plan(285, 1000) for k in (1, 2, 20)}
+    assert [sums[k].method for k in (1, 2, 20)] == ["basic", "subsampled", "subsampled"]
+    stated = {k: PrivateGreedy(k, BUDGET, sensitivity=0.1).plan(285) for k in (3, 20)}
+    assert [stated[k].method for k in (3, 20)] == ["basic", "zcdp"]
+    for k in (1, 2, 20):
+        rates = {m: PrivateGreedy(k, BUDGET, m).plan(285, 1000).picks.temperature for m in METHODS}
+        assert sums[k].picks.temperature == max(rates.values())
+        assert all(name in sums[k].reason for name in METHODS)
+    assert "sensitivity was stated" in stated[3].reason
+    assert PrivateGreedy(2, BUDGET).certified_loss(10_000, 285) > sums[2].loss > 0.0
+
+
+def test_each_method_has_settings_in_which_it_is_certified_best():
+    one_way = dc.Budget(1.0, 1e-6, "add_remove")
+    cases = {
+        "basic": (PrivateGreedy, 5, BUDGET, 285, 32_710),
+        "zcdp": (PrivateGreedy, 8, BUDGET, 285, 32_710),
+        "decomposable": (PrivateGreedy, 500, one_way, 2000, 10**7),
+        "subsampled": (PrivateGreedy, 10, dc.Budget(0.1, 1e-3, "add_remove"), 100, 100),
+    }
+    for best, (make, k, budget, n_items, people) in cases.items():
+        losses = {m: make(k, budget, m, people=people).certified_loss(people, n_items) for m in METHODS}
+        assert min(losses, key=losses.get) == best
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 10_000))
+def test_costs_are_weighed_as_the_certificate_says(seed):
+    rng = np.random.default_rng(seed)
+    n_items = int(rng.integers(1, 8))
+    costs = np.round(rng.random(n_items) ** 3, 3)
+    bag = Knapsack(costs, max(float(costs.min()), 0.05, float(rng.random())))
+    charged = ChargedCosts.of(bag)
+    affordable = bag.addable([])
+    assert (charged.weights > 0.0).all()
+    assert charged.weights[affordable].max() == 1.0
+    assert (charged.weights * 2.0**16 % 1.0 == 0.0).all()
+    if bag.capacity > 0.0 and charged.charged.max() != 1.0:
+        assert (charged.charged[affordable] >= costs[affordable] * (1 - 1e-12)).all()
+        for size in range(1, bag.rank + 1):
+            for items in itertools.combinations(range(n_items), size):
+                if bag.contains(items):
+                    chosen = list(items)
+                    assert charged.charged[chosen].sum() <= costs[chosen].sum() + charged.slack + 1e-9
+    # Plain cost-benefit greedy (no privacy) is worth the ratio.
+    people = Coverage(rng.random((20, n_items)) < 0.4)
+    chosen = PrivateGreedy(bag, dc.Budget(math.inf), seed=0).select(people)
+    assert people.value(chosen.items) * 20 >= charged.ratio * _best(people, bag) - 1e-9
+
+
+def test_cheap_items_do_not_spoil_the_rate():
+    plain = PrivateGreedy(Knapsack([1.0, 1.0, 1.0, 1.0], 2.5), dc.Budget(1.0), "basic", seed=0)
+    cheap = PrivateGreedy(Knapsack([1e-9, 1.0, 1.0, 1.0], 2.5), dc.Budget(1.0), "basic", seed=0)
+    assert plain.plan(people=100).picks.rate == pytest.approx(1.5 * cheap.plan(people=100).picks.rate)
+    assert ChargedCosts.of(cheap.constraint).weights.min() > 0.6
+
+
+def test_sampling_loss_bounds_what_is_seen():
+    rng = np.random.default_rng(12)
+    people = Coverage(rng.random((200, 8)) < 0.3)
+    sets = list(itertools.combinations(range(8), 2))
+    full = np.array([people.value(s) * 200 for s in sets])
+    chance, worst = 0.3, []
+    for _ in range(40):
+        rows = np.flatnonzero(rng.random(200) < chance)
+        part = people[rows]
+        worst.append(max(part.value(s) * rows.size / chance - v for s, v in zip(sets, full, strict=True)))
+    assert np.mean(worst) < certificates.sampling_loss(8, 2, 200, chance, 1.0)
+    assert certificates.sampling_loss(8, 2, 200, 1.0, 1.0) == 0.0
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_named_before_anything_is_spent():
+    people = Coverage(np.eye(5))
+    cases = [
+        (lambda: PrivateGreedy(0, BUDGET), ValueError, "constraint=0"),
+        (lambda: PrivateGreedy("five", BUDGET), TypeError, "constraint"),
+        (lambda: PrivateGreedy(2, 1.0), TypeError, "budget must be a Budget"),
+        (lambda: PrivateGreedy(2, BUDGET, "best"), ValueError, "method"),
+        (lambda: PrivateGreedy(2, BUDGET, bound=0.0), ValueError, "bound"),
+        (lambda: PrivateGreedy(2, BUDGET, bound=math.nan), ValueError, "bound is NaN"),
+        (lambda: PrivateGreedy(2, BUDGET, sensitivity=-1.0), ValueError, "sensitivity"),
+        (lambda: PrivateGreedy(2, BUDGET, release_gains=1.0), ValueError, "release_gains"),
+        (lambda: PrivateGreedy(2, BUDGET, people=0), ValueError, "people=0"),
+        (lambda: PrivateGreedy(Cardinality(2, 5), dc.Budget(1.0), "zcdp"), ValueError, "needs delta"),
+        (lambda: PrivateGreedy(2, dc.Budget(1.0), "decomposable").plan(5), ValueError, "needs delta"),
+        (lambda: PrivateGreedy(2, BUDGET).plan(), ValueError, "give n_items"),
+    ]
+    for make, kind, message in cases:
+        with pytest.raises(kind, match=message):
+            make()
+    selections = [
+        (lambda: PrivateGreedy(6, BUDGET), people, ValueError, "k=6 exceeds n_items=5"),
+        (lambda: PrivateGreedy(2, BUDGET), np.eye(5), TypeError, "population"),
+        (lambda: PrivateGreedy(2, BUDGET, people=4), people, ValueError, "people=4"),
+        (lambda: PrivateGreedy(2, BUDGET, bound=0.5), people, ValueError, "above bound=0.5"),
+        (lambda: PrivateGreedy(Cardinality(2, 4), BUDGET), people, ValueError, "n_items=5"),
+        (
+            lambda: PrivateGreedy(2, BUDGET),
+            ConcaveOverModular(np.full((3, 4), 9.0)),
+            ValueError,
+            "declare a public bound",
+        ),
+        (
+            lambda: PrivateGreedy(2, dc.Budget(1.0, 1e-6, "add_remove")),
+            MutualInformation(np.eye(4, dtype=int), [0, 0, 1, 1]),
+            ValueError,
+            "neighbours='replace'",
+        ),
+        (
+            lambda: PrivateGreedy(2, BUDGET),
+            SetFunction(lambda s: math.nan if s else 0.0, n_items=3, bound=1.0),
+            ValueError,
+            "person 0",
+        ),
+        (
+            lambda: PrivateGreedy(
+                Intersection(
+                    PartitionMatroid([0, 1, 1, 1, 1], [1, 0]), PartitionMatroid([0, 1, 1, 1, 1], [0, 1])
+                ),
+                BUDGET,
+            ),
+            people,
+            ValueError,
+            "allows no item",
+        ),
+    ]
+    for make, who, kind, message in selections:
+        chooser = make()
+        with pytest.raises(kind, match=message):
+            chooser.select(who)
+        assert chooser.privacy.epsilon() == 0.0
+
+
+def test_a_budget_that_cannot_beat_chance_is_said_in_words():
+    people = Coverage(np.eye(20))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.warns(UserWarning, match="much more than chance.*epsilon=") as seen:
+            PrivateGreedy(3, dc.Budget(0.1), "basic", seed=0).select(people)
+        enough = float(str(seen[0].message).split("; epsilon=")[1].split(" ")[0])
+        PrivateGreedy(3, dc.Budget(enough), "basic", seed=0).select(people)  # no warning
+        with pytest.warns(UserWarning, match="chance"):
+            PrivateGreedy(3, dc.Budget(0.9 * enough), "basic", seed=0).select(people)
+        # The number of people is private here, and a warning would tell.
+        PrivateGreedy(3, dc.Budget(0.1, neighbours="add_remove"), seed=0).select(people)
+
+
+def test_intersections_refuse_what_needs_a_polytope():
+    both = Intersection(Cardinality(2), PartitionMatroid([[0, 1], [2, 3]], 1))
+    assert both.n_items == 4
+    assert both.extendible == 2
+    assert both.addable([0]).tolist() == [False, False, True, True]
+    assert Intersection(Cardinality(2), Knapsack([1.0, 1.0], 1.0)).extendible is None
+    assert Intersection(Cardinality(2)).over(3).n_items == 3
+    with pytest.raises(NotImplementedError, match="greedy"):
+        both.maximize([1.0] * 4)
+    with pytest.raises(ValueError, match="different ground sets"):
+        Intersection(Cardinality(2, 3), PartitionMatroid([[0, 1], [2, 3]], 1))
+    mixed = PrivateGreedy(Intersection(Cardinality(2), Knapsack([1.0, 1.0, 1.0], 2.0)), BUDGET)
+    with pytest.raises(ValueError, match="no guarantee"):
+        mixed.certified_loss(10)
