@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 
 import discreet as dc
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction
-from discreet.online import HedgeSelector, PhasedSelector, RunningSumSelector
+from discreet.online import BanditSelector, HedgeSelector, PhasedSelector, RunningSumSelector
+from discreet.privacy.published import PublishedCalibrationWarning
 
 N_ITEMS, K, ROUNDS = 7, 3, 30
 APPROXIMATE = dc.Budget(1.0, 1e-6)
@@ -30,7 +32,54 @@ def _phased(**options):
     return lambda seed=1, **more: PhasedSelector(N_ITEMS, K, budget, seed=seed, **options, **more)
 
 
+def _bandit(**options):
+    budget = options.pop("budget", PURE)
+
+    def make(seed=1, **more):
+        with warnings.catch_warnings():  # published constants say where they do not work
+            warnings.simplefilter("ignore", PublishedCalibrationWarning)
+            return BanditSelector(N_ITEMS, K, ROUNDS, budget, seed=seed, **options, **more)
+
+    return make
+
+
+def feed(learner, person, **options):
+    """Let a learner learn from a person in the way it is made for: their function, or what it would see."""
+    if not isinstance(learner, BanditSelector):
+        learner.learn(person, **options)
+        return
+    items = learner.choose().items
+    if learner.feedback == "set":
+        learner.learn(person.value(items), **options)
+        return
+    values = [person.value(items[:i]) for i in range(len(items) + 1)]
+    learner.learn(np.maximum(np.diff(values), 0.0), **options)
+
+
 LEARNERS = {
+    "bandit, blocks": _bandit(block=10, repeats=2),
+    "bandit, blocks as they come": _bandit(),
+    "bandit, blocks, fixed rate, two rounds each": _bandit(
+        block=6, repeats=1, rate=0.5, budget=dc.Budget(1.0, 0.0, "add_remove", 2)
+    ),
+    "bandit, blocks, not private": _bandit(block=7, budget=dc.Budget(math.inf)),
+    "bandit, online": _bandit(exploration="online", exploration_rate=0.5, budget=APPROXIMATE),
+    "bandit, online, published": _bandit(
+        exploration="online", calibration="published", budget=dc.Budget(1.0, 1e-6)
+    ),
+    "bandit, presampled": _bandit(exploration="presampled", block=4, budget=APPROXIMATE),
+    "bandit, presampled, published": _bandit(
+        exploration="presampled", calibration="published", budget=APPROXIMATE
+    ),
+    "bandit, every round": _bandit(
+        exploration="every_round", exploration_rate=0.3, budget=dc.Budget(1.0, 1e-6, "add_remove")
+    ),
+    "bandit, every round, not private": _bandit(exploration="every_round", budget=dc.Budget(math.inf)),
+    "bandit, slots": _bandit(feedback="slots", block=4),
+    "bandit, slots, two rounds each": _bandit(
+        feedback="slots", block=5, budget=dc.Budget(1.0, 0.0, "add_remove", 2)
+    ),
+    "bandit, slots, not private": _bandit(feedback="slots", block=3, budget=dc.Budget(math.inf)),
     "hedge, tight": _hedge(),
     "hedge, published": _hedge(calibration="published"),
     "hedge, batches": _hedge(resample_every=4),

@@ -60,6 +60,7 @@ LISTED, REACH, ALL = range(3)
 _U0, _U1, _U2, _U3, _U4, _U5, _U6, _U7, _U8 = (np.uint64(v) for v in range(9))
 _HIGHEST = 1e100  # a total above it moves the expert's reference; margins grow with its logarithm
 _LOWEST = 1e-200
+_LEAST = np.int64(-(1 << 62))
 _UNIT = 2.0**-53
 
 
@@ -199,7 +200,7 @@ def _taken(shown, expert, item):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _largest(gains, k, expert, shown, count):  # type: ignore[no-untyped-def]
     """An expert's largest gain over the items that are not among the first ``count`` shown."""
-    best = np.int64(-1)
+    best = _LEAST
     for item in range(_U0, np.uint64(gains.size) // k):
         gain = gains[item * k + expert]
         if gain > best and not _taken(shown, count, item):

@@ -24,7 +24,8 @@ from ..objectives.rows import Rows
 from ..privacy import Account, Budget, ExponentialChoice, Randomness, ScoreChange
 from ..privacy.conversions import exact
 from . import bounds
-from .protocol import OnlineSelector, Stream
+from .protocol import Stream
+from .selector import OnlineSelector
 
 _UNITS = 32  # a gain as large as the bound is between 2^31 and 2^32 units
 _MOST_ROUNDS = 1 << 30  # so that sums of gains and their differences stay within 63 bits
@@ -119,7 +120,7 @@ class HedgeSelector(OnlineSelector):
         width = exact(self._range) / (2 if self.budget.neighbours == "replace" else 1)
         self._scale = scale
         self._most = math.floor(min(exact(self.bound), width) * scale)
-        self._machine: _Machine | None = None
+        self._machine: Machine | None = None
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -276,15 +277,16 @@ class HedgeSelector(OnlineSelector):
         return {"gains": self._gains}
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(settings, arrays)
         self._range = ScoreChange(self.bound, self.budget.neighbours == "add_remove").range
         self._settle_on(settings["resample_every"], settings["rate"])
         self._gains = np.ascontiguousarray(arrays["gains"])
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _compiled(self) -> _Machine:
+    def _compiled(self) -> Machine:
         if self._machine is None:
-            self._machine = _Machine(self._gains, self.rate, self._scale, self._most)
+            self._machine = Machine(self._gains, self.rate, self._scale, self._most)
         return self._machine
 
     def _words(self, draws: int) -> NDArray[np.uint64]:
@@ -307,7 +309,7 @@ class HedgeSelector(OnlineSelector):
         place[kernels.DECIDED] = item
 
 
-class _Machine:
+class Machine:
     """The compiled loops and their arrays; everything in these follows from the gains."""
 
     kernels: ModuleType
