@@ -1,15 +1,21 @@
-"""Made-up streams of people: stationary, drifting, alternating, and one that is as hard as it gets.
+"""Streams of people: made up (stationary, drifting, alternating, as hard as it gets), or out of a file.
 
 All are fixed before the first round (oblivious), which is what the certified regrets are about.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
-from ..objectives import Coverage, ProbabilisticCoverage
+from .. import _checks, objectives
+from ..objectives import Coverage, GraphCut, Population, ProbabilisticCoverage
+from ..objectives.matrices import SparseMatrix
 
 
 def product_display(
@@ -71,12 +77,96 @@ def alternating(people: int, items: int, rng: np.random.Generator, *, block: int
     return _one_item_each(liked + crowd * half, items)
 
 
-STREAMS = {
+def cuts_and_prices(
+    people: int, items: int, rng: np.random.Generator, *, arcs: int = 3, priced: int = 4
+) -> GraphCut:
+    """Costs to minimise: features that depend on each other, switched on for everybody or not.
+
+    Each feature is used together with two others, the same for everybody. A person minds ``arcs`` of these
+    pairs, drawn at random: the first on without the second costs them something. They also have an opinion of
+    ``priced`` features, a cost or a gain that spreads around the feature's own worth (uniform between a
+    cost of 1 and a gain of 1). Everybody's weights are scaled so that their largest cost or gain is
+    one: each has the same say, and bound 1 holds.
+    """
+    count = _checks.whole("items", items, at_least=3)
+    few = _checks.whole("arcs", arcs, at_least=1, at_most=2 * count)
+    some = _checks.whole("priced", priced, at_least=1, at_most=count)
+    worth = rng.uniform(-1.0, 1.0, size=count)
+    shared = np.zeros((count, count))
+    for feature in range(count):
+        shared[feature, rng.choice(np.delete(np.arange(count), feature), size=2, replace=False)] = 1.0
+    minded = np.sort(np.argsort(rng.random((people, 2 * count)), axis=1)[:, :few], axis=1)
+    weights = rng.uniform(0.0, 0.5, size=minded.shape)
+    seen = np.argsort(rng.random((people, count)), axis=1)[:, :some]
+    prices = np.clip(worth[seen] + rng.uniform(-0.5, 0.5, size=seen.shape), -1.0, 1.0)
+    most = np.maximum(
+        weights.sum(axis=1) + np.maximum(prices, 0.0).sum(axis=1), np.maximum(-prices, 0.0).sum(axis=1)
+    )
+    modular = np.zeros((people, count))
+    np.put_along_axis(modular, seen, prices / most[:, None], axis=1)
+    return _cuts(shared, minded, weights / most[:, None], modular)
+
+
+def baskets(
+    people: int, items: int, rng: np.random.Generator, *, recipes: int = 8, size: int = 4
+) -> Coverage:
+    """Baskets filled for one of several recipes: worth 1 to a shopper if anything shown is in theirs.
+
+    Recipes of ``size`` products each are shopped for with falling frequency; a shopper takes most of one, and
+    one product at random. The products of the commonest recipe sell best and are worth little beside each
+    other: one of each recipe serves more people.
+    """
+    count = _checks.whole("recipes", recipes, at_least=1, at_most=items)
+    own = min(_checks.whole("size", size, at_least=1), max(1, items // count))
+    shelves = rng.permutation(items)[: count * own].reshape(count, own)
+    often = 1.0 / np.arange(1.0, count + 1.0)
+    home = rng.choice(count, size=people, p=often / often.sum())
+    filled = np.zeros((people, items))
+    np.put_along_axis(filled, shelves[home], (rng.random((people, own)) < 0.7).astype(np.float64), axis=1)
+    filled[np.arange(people), rng.integers(items, size=people)] = 1.0
+    return Coverage(filled)
+
+
+EVENT_OBJECTIVES = ("Coverage", "ProbabilisticCoverage")
+ORDERS = ("shuffled", "given")
+
+
+def event_file(
+    path: str | os.PathLike[str],
+    rng: np.random.Generator,
+    *,
+    person: str,
+    item: str,
+    weight: str | None = None,
+    objective: str = "Coverage",
+    order: str = "shuffled",
+    people: int | None = None,
+) -> Population:
+    """The people of a file of events (CSV or Parquet), as a stream.
+
+    ``order="shuffled"`` puts them in a random order, ``"given"`` in that of their first event. ``people``
+    takes only so many of them, from the front of that order.
+    """
+    _checks.one_of("objective", objective, EVENT_OBJECTIVES)
+    _checks.one_of("order", order, ORDERS)
+    if people is not None:
+        _checks.whole("people", people, at_least=1)
+    if not Path(path).is_file():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    everybody: Population = getattr(objectives, objective).from_events(
+        path, person=person, item=item, **({} if weight is None else {"weight": weight})
+    )
+    places = rng.permutation(len(everybody)) if order == "shuffled" else np.arange(len(everybody))
+    return everybody[places[:people]]
+
+
+STREAMS: dict[str, Callable[..., Population]] = {
     "product display": product_display,
     "favourites": favourites,
     "near tie": near_tie,
     "drifting": drifting,
     "alternating": alternating,
+    "baskets": baskets,
 }
 
 
@@ -85,3 +175,18 @@ def _one_item_each(liked: NDArray[np.int64], items: int) -> Coverage:
 
     count = liked.size
     return Coverage(sp.csr_array((np.ones(count), (np.arange(count), liked)), shape=(count, items)))
+
+
+def _cuts(
+    shared: NDArray[np.float64],
+    arcs: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    modular: NDArray[np.float64],
+) -> GraphCut:
+    """People with a few arcs each of one graph, without a matrix for every one of them."""
+    people = GraphCut(shared, directed=True, bound=float(shared.sum()))
+    ends = np.arange(0, arcs.size + 1, arcs.shape[1])
+    people._weights = SparseMatrix(ends, arcs.ravel().astype(np.int32), weights.ravel(), int(shared.sum()))
+    people._modular = modular
+    people._declare(1.0)
+    return people

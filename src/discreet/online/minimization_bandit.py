@@ -1,0 +1,466 @@
+"""Choose a set every round so that submodular costs stay low, seeing only what each set cost."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _checks
+from .._progress import track
+from ..privacy import Account, Budget, Event, LaplaceNoise, Randomness, mechanisms, tree_levels
+from ..privacy.events import SphericalLaplaceNoise
+from ..privacy.published import true_budget
+from ..privacy.randomness import public_generator, restored_generator
+from .bounds import minimization as bounds
+from .chains import ROUNDING, GradientTree, mean_nodes
+from .minimization import BOLDER, SetMinimizer
+from .protocol import Stream
+
+if TYPE_CHECKING:
+    from ..kernels.minimization import Cuts
+
+FORMS = ("values", "tree")
+# Batches longer than the certificate's best tell more about people whose costs are far below the bound.
+_LONGER = 1.25
+_LABEL = "sum of a batch's costs (nobody is in two batches)"
+
+
+class BanditSubmodularMinimizer(SetMinimizer):
+    """Follow the regularised leader on estimates of the gradient, each made from what one set cost.
+
+    The point x in [0, 1]^n passes through a chain of sets B_0 (empty) to B_n (everything), and holds B_i with
+    weight mu_i. The set served is B_i with chance rho_i = (1 - gamma) mu_i + gamma / (n + 1); its cost y
+    makes the estimate y (e_i - e_{i+1}) / rho_i, with e_i for the chain's i-th item, which is a gradient of
+    the Lovasz extension on average. (Paper 001's BANDITSUBMODPRFTL doubles one of the two by a coin, which
+    doubles the estimate's mean square.)
+
+    ``form="values"`` (the default): the same set for ``batch`` rounds, and Laplace noise on the sum of their
+    costs. ``form="tree"``: a new set every round, exact estimates, and Laplace noise in a tree of their sums.
+    ``learn`` takes the observed cost, a number in [-``bound``, ``bound``]. ``exploration`` is gamma,
+    ``regularization`` H. What is not given comes from the certified regret: gamma where it is smallest, a
+    batch as long as a quarter more of it allows, and half of its best H. Horizons for which gamma would
+    exceed 1 are refused. As for `SubmodularMinimizer`, there is no strongly convex case.
+
+    Formal guarantee: pure epsilon. ``"values"``: a person's cost enters one sum and moves it by at most
+    2 ``bound`` (``bound``, when added or removed); costs are summed in fixed point, and everything after
+    the noise is post-processing. ``"tree"``: an estimate moves by at most 4 ``bound`` (n + 1) / gamma in L1.
+    Both hold for people chosen with knowledge of all earlier sets.
+
+    ``calibration="published"``: the paper's gamma = n^(3/2) / T^(1/3) (at most 1, with a warning below
+    T = n^(9/2)), H = M T^(2/3), and a tree of spherical noise for the estimates' *expected* length. No fixed
+    epsilon holds for that: the true one grows as 1 / sqrt(gamma), and the account says how far.
+
+    >>> import discreet as dc
+    >>> learner = BanditSubmodularMinimizer(3, 3000, dc.Budget(1.0), seed=0)
+    >>> for _ in range(3000):
+    ...     learner.learn(-0.8 if 0 in learner.choose() else 0.8)
+    >>> learner.privacy.epsilon(), bool(learner.point[0] > 0.8)
+    (1.0, True)
+    """
+
+    def __init__(
+        self,
+        n_items: int,
+        rounds: int,
+        budget: Budget,
+        bound: float = 1.0,
+        *,
+        form: str = "values",
+        batch: int | None = None,
+        exploration: float | None = None,
+        regularization: float | None = None,
+        calibration: str = "tight",
+        labels: Sequence[Any] | None = None,
+        clip: bool = False,
+        seed: Randomness | int | None = None,
+    ) -> None:
+        items = _checks.whole("n_items", n_items, at_least=1)
+        horizon = _checks.whole("rounds", rounds, at_least=1)
+        largest = _checks.real("bound", bound, above=0.0)
+        self.form = _checks.one_of("form", form, FORMS)
+        if batch is not None:
+            batch = _checks.whole("batch", batch, at_least=1, at_most=horizon)
+        if exploration is not None:
+            exploration = _checks.real("exploration", exploration, above=0.0, at_most=1.0)
+        published = calibration == "published"
+        if (published or self.form == "tree") and batch not in (None, 1):
+            raise ValueError(f'batch={batch}, but only form="values" has batches; leave it out')
+        self._centre = 0.0 if published else 0.5
+        event: Event | None = None
+        if published:
+            self.form, self.batch = "tree", 1
+            self.exploration = published_exploration(items, horizon) if exploration is None else exploration
+            event = published_event(items, horizon, budget, largest, self.exploration)
+            wanted = largest * math.exp(math.log(horizon) * 2.0 / 3.0)
+            if horizon > 1:
+                releases = [(event, tree_levels(horizon - 1))]
+                budget = true_budget(budget, releases, "BanditSubmodularMinimizer")
+        else:
+            question = (items, horizon, budget, largest)
+            self.batch, self.exploration = settled(*question, self.form, batch, exploration)
+            price = learning_price(*question, self.form, self.batch, self.exploration)
+            wanted = BOLDER * _best_regularization(items, horizon, self.batch, self.exploration, price)
+        self.regularization = _checks.real(
+            "regularization", wanted if regularization is None else regularization, above=0.0
+        )
+        super().__init__(
+            items, horizon, budget, bound=bound, calibration=calibration, labels=labels, clip=clip, seed=seed
+        )
+        self._coins = public_generator(self._gate.randomness)
+        self._event = value_event(budget, largest)
+        self._sum: GradientTree | None = None
+        if horizon > self.batch:
+            if self.form == "values":
+                self._gate.reserve(self._event, 1, label=_LABEL)
+            else:
+                self._sum = self._made_sum(event)
+        self._known = np.zeros(items)
+        self._pending = np.zeros(items)
+        self._gathered = 0  # units of cost in the open batch
+        self._order = np.arange(items)
+        self._place, self._chance, self._side = 0, 1.0, 0.0
+        self._released = 0
+
+    def _made_sum(self, event: Event | None) -> GradientTree:
+        most = _largest_estimate(self.n_items, self.bound, self.exploration)
+        return GradientTree(
+            self.n_items,
+            self.horizon - 1,
+            self._gate,
+            moves=_estimate_moves(self.n_items, self.bound, self.exploration, self.budget.neighbours),
+            event=event,
+            noise="laplace" if event is None else "spherical",
+            norm_bound=most,
+            label="estimates",
+        )
+
+    # --- for users -------------------------------------------------------------------------------
+
+    def learn(self, value: float, *, person_id: Hashable | None = None) -> None:
+        """Learn what this round's set cost its person, a number in [-``bound``, ``bound``]."""
+        super().learn(value, person_id=person_id)
+
+    @property
+    def point(self) -> NDArray[np.float64]:
+        """The point of [0, 1]^n whose chain of sets is served."""
+        return np.clip(self._centre - self._known / self.regularization, 0.0, 1.0)
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected cost beyond the best fixed set's, over the declared rounds."""
+        if self.calibration == "published":
+            scale = 0.0 if self._sum is None else self._sum.scale
+            noise = bounds.moved_by(self.n_items, "spherical", scale, mean_nodes(self.horizon), self.bound)
+            price = bounds.estimate_price(self.n_items, noise * self.exploration, self.bound, one_sided=True)
+        else:
+            question = (self.n_items, self.horizon, self.budget, self.bound)
+            price = learning_price(*question, self.form, self.batch, self.exploration)
+        return bounds.explored(
+            self.n_items,
+            self.horizon,
+            self.batch,
+            self.exploration,
+            self.regularization,
+            price,
+            self.bound,
+            centre=self._centre,
+        )
+
+    @staticmethod
+    def certify(
+        n_items: int,
+        rounds: int,
+        budget: Budget,
+        *,
+        bound: float = 1.0,
+        form: str = "values",
+        batch: int | None = None,
+        exploration: float | None = None,
+        regularization: float | None = None,
+    ) -> float:
+        """`certified_regret` of a learner with these settings, without making one; trivial where none is."""
+        question = (n_items, rounds, budget, bound)
+        try:
+            length, gamma = settled(*question, form, batch, exploration)
+        except HorizonTooShort:
+            return bounds.trivial_cost(rounds, bound)
+        price = learning_price(*question, form, length, gamma)
+        strength = BOLDER * _best_regularization(n_items, rounds, length, gamma, price)
+        if regularization is not None:
+            strength = regularization
+        return bounds.explored(n_items, rounds, length, gamma, strength, price, bound)
+
+    # --- for the protocol ------------------------------------------------------------------------
+
+    def _due(self) -> bool:
+        return self._round % self.batch == 0
+
+    def _draw(self) -> NDArray[np.float64]:
+        from ..kernels.minimization import draw_from_chain
+
+        if self._round:
+            self._know_more()
+        coin, self._side = (float(c) for c in self._coins.random(2))
+        shown = np.empty(self.n_items)
+        self._place, self._chance = draw_from_chain(
+            self._known,
+            self.regularization,
+            self._centre,
+            self.exploration,
+            coin,
+            self._order,
+            shown,
+        )
+        return shown
+
+    def _know_more(self) -> None:
+        """Release what the batch cost, or the sum of the estimates, and learn from it."""
+        if self._sum is not None:
+            estimate, self._pending = self._pending, np.zeros(self.n_items)  # nobody is to be added twice
+            self._known = self._sum.add(estimate)
+            return
+        total, self._gathered = self._gathered / self._scale, 0
+        self._released += 1
+        self._known = self._known + self._estimate(self._noisy(total) / self.batch)
+
+    def _noisy(self, total: float) -> float:
+        """A batch's sum as it leaves: on a grid, with the Laplace noise that was reserved for it."""
+        if self._grid is None:
+            return total
+        noise = mechanisms.noise_steps(self._gate.randomness, 1, gaussian=False)
+        return float(self._grid.values(self._grid.truncate(np.array([total])) + noise)[0])
+
+    @cached_property
+    def _grid(self) -> mechanisms.Grid | None:
+        event = self._event
+        return mechanisms.Grid.for_noise(event.scale, event.sensitivity, 1) if event.scale else None
+
+    def _estimate(self, value: float) -> NDArray[np.float64]:
+        """An estimate of the gradient at x, from what the served set cost."""
+        estimate = np.zeros(self.n_items)
+        place, order, size = self._place, self._order, value / self._chance
+        rise, fall = (1.0 if place > 0 else 0.0), (1.0 if place < self.n_items else 0.0)
+        if self.calibration == "published" and rise and fall:
+            rise, fall = (2.0, 0.0) if self._side < 0.5 else (0.0, 2.0)
+        if rise:
+            estimate[order[place - 1]] += rise * size
+        if fall:
+            estimate[order[place]] -= fall * size
+        return estimate
+
+    @property
+    def _scale(self) -> float:
+        """Units in which costs are counted, per 1: a power of two, 2^31 to 2^32 of them to the bound."""
+        return 2.0 ** (32 - math.frexp(self.bound)[1])
+
+    def _prepared(self, person: Any) -> tuple[float, bool]:
+        value = _checks.real("the cost", person)
+        if abs(value) <= self.bound:
+            return value, False
+        outside = abs(value) > self.bound * (1.0 + ROUNDING)
+        if outside and not self.clip:
+            raise ValueError(
+                f"the cost {value:.6g} is outside [-{self.bound:g}, {self.bound:g}]; rescale costs, declare a"
+                " larger bound, or pass clip=True"
+            )
+        return math.copysign(self.bound, value), outside
+
+    def _absorb(self, person: tuple[float, bool]) -> None:
+        value, clipped = person
+        self._clipped += clipped
+        if self.form == "tree":
+            self._pending = self._estimate(value)
+        else:
+            self._gathered += self._units(value)
+
+    def _units(self, value: float) -> int:
+        most = math.floor(self.bound * self._scale)
+        return min(max(math.floor(value * self._scale), -most), most)
+
+    def _run(self, stream: Stream) -> None:
+        from ..objectives import GraphCut
+
+        if isinstance(stream.people, GraphCut):
+            super()._run(stream)
+            return
+        for t in track(range(stream.rewards.size), "rounds", stream.progress):
+            decision = self.choose()
+            stream.rewards[t] = self._worth(stream.people[t], decision)
+            stream.selections[t] = self._row(decision)
+            self._take(self._prepared(stream.rewards[t]), bool(stream.admitted[t]))
+
+    def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
+        from ..kernels.minimization import cut_values
+
+        costs, count, first = stream.rewards, stream.rewards.size, 0
+        while first < count:
+            self.choose()
+            assert self._shown is not None
+            stop = min(count, first + self.batch - self._round % self.batch)
+            cut_values(cuts, first, self._shown, costs[first:stop])
+            stream.selections[first:stop] = self._shown
+            for t in range(first, stop):
+                self._take(self._prepared(float(costs[t])), bool(stream.admitted[t]))
+            first = stop
+
+    def _spent(self) -> Account:
+        if self._sum is not None:
+            return self._gate.spent if self._sum.taken else self._account()
+        return self._account((_LABEL, self._event, 1 if self._released else 0))
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, Any]:
+        settings = super()._settings() | {
+            "form": self.form,
+            "batch": self.batch,
+            "exploration": self.exploration,
+            "regularization": self.regularization,
+            "centre": self._centre,
+            "event": self._event.to_json(),
+            "gathered": self._gathered,
+            "place": self._place,
+            "chance": self._chance,
+            "side": self._side,
+            "released": self._released,
+            "coins": self._coins.bit_generator.state,
+        }
+        if self._sum is not None:
+            settings["sum"] = self._sum.state()[0]
+        return settings
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {
+            "known": self._known,
+            "pending": self._pending,
+            "order": self._order,
+        }
+        if self._sum is not None:
+            arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
+        return arrays
+
+    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(settings, arrays)
+        self.form, self.batch = settings["form"], settings["batch"]
+        self.exploration, self.regularization = settings["exploration"], settings["regularization"]
+        self._centre, self._coins = settings["centre"], restored_generator(settings["coins"])
+        event = Event.from_json(settings["event"])
+        assert isinstance(event, LaplaceNoise)
+        self._event = event
+        self._gathered, self._place = settings["gathered"], settings["place"]
+        self._chance, self._side = settings["chance"], settings["side"]
+        self._released = settings["released"]
+        self._known, self._pending = arrays["known"].copy(), arrays["pending"].copy()
+        self._order, self._sum = arrays["order"].copy(), None
+        if "sum" in settings:
+            inner = {name[4:]: array for name, array in arrays.items() if name.startswith("sum_")}
+            self._sum = GradientTree.from_state(settings["sum"], inner, self._gate)
+
+
+class HorizonTooShort(ValueError):
+    """So few rounds that exploring would take more than all of them."""
+
+
+def value_event(budget: Budget, bound: float) -> LaplaceNoise:
+    """Laplace noise on a sum of costs, which one person moves by 2 bound (replaced) or by bound."""
+    return LaplaceNoise.within(budget.share(), bound * (2.0 if budget.neighbours == "replace" else 1.0))
+
+
+def published_exploration(n_items: int, rounds: int) -> float:
+    """Paper 001's gamma, clamped to 1 with a warning where the horizon is too short for it."""
+    gamma = bounds.published_exploration(n_items, rounds)
+    if gamma <= 1.0:
+        return gamma
+    warnings.warn(
+        f"rounds={rounds} is too short for the published gamma, {gamma:.3g} for {n_items} items; it is set to"
+        f" 1. At least n^4.5 = {math.ceil(n_items**4.5)} rounds are needed",
+        UserWarning,
+        stacklevel=3,
+    )
+    return 1.0
+
+
+def published_event(
+    n_items: int, rounds: int, budget: Budget, bound: float, exploration: float
+) -> SphericalLaplaceNoise:
+    """A node of paper 001's bandit tree: noise for 4 M n / sqrt(gamma), the estimates' expected length."""
+    moves = _estimate_moves(n_items, bound, exploration, budget.neighbours)
+    if not budget.private:
+        return SphericalLaplaceNoise(moves, 0.0)
+    levels = math.ceil(math.log2(rounds)) + 1
+    length = 4.0 * bound * n_items / math.sqrt(exploration)
+    return SphericalLaplaceNoise(moves, length * levels / budget.epsilon)
+
+
+def settled(
+    n_items: int,
+    rounds: int,
+    budget: Budget,
+    bound: float,
+    form: str,
+    batch: int | None,
+    exploration: float | None,
+) -> tuple[int, float]:
+    """Batch and exploration as given, or those of (nearly) the smallest certified regret."""
+
+    def gamma(length: int) -> float:
+        price = learning_price(n_items, rounds, budget, bound, form, length, 1.0)
+        return bounds.best_exploration(n_items, rounds, length, price, bound)
+
+    if form == "tree":
+        lengths = [1]
+    elif batch is None:
+        lengths = [b for b in range(1, 1 + _most_batch(rounds, budget)) if b <= rounds]
+    else:
+        lengths = [batch]
+    # The certified regret is 6 gamma M T at the best gamma, whatever the batch.
+    shares = {length: gamma(length) for length in lengths}
+    least = min(shares.values())
+    if exploration is None and least > 1.0:
+        length = min(shares, key=lambda b: shares[b])
+        price = learning_price(n_items, rounds, budget, bound, form, length, 1.0)
+        raise HorizonTooShort(
+            f"rounds={rounds} is too short to explore the sets of n_items={n_items}: the share of exploring"
+            f" rounds would be {least:.3g}; at least {bounds.rounds_needed(n_items, length, price, bound)}"
+            " rounds are needed, or say how much to explore by exploration="
+        )
+    longest = max(length for length in lengths if shares[length] <= min(_LONGER * least, max(1.0, least)))
+    return longest, shares[longest] if exploration is None else exploration
+
+
+def learning_price(
+    n_items: int, rounds: int, budget: Budget, bound: float, form: str, batch: int, exploration: float
+) -> float:
+    """What learning costs a round, times gamma H: see `bounds.minimization.explored`."""
+    if form == "values":
+        return bounds.value_price(n_items, batch, float(value_event(budget, bound).scale), bound)
+    moves = _estimate_moves(n_items, bound, exploration, budget.neighbours)
+    scale = float(LaplaceNoise.within(budget.share(), moves, tree_levels(max(1, rounds - 1))).scale)
+    noise = bounds.moved_by(n_items, "laplace", scale, mean_nodes(rounds), bound)
+    return bounds.estimate_price(n_items, noise * exploration, bound)
+
+
+def _best_regularization(n_items: int, rounds: int, batch: int, exploration: float, price: float) -> float:
+    return math.sqrt(8.0 * rounds * price / (exploration * n_items * batch))
+
+
+def _most_batch(rounds: int, budget: Budget) -> int:
+    """Longer batches than this are never within a quarter of the best."""
+    return 1 if not budget.private else min(rounds, math.ceil(16.0 / float(budget.share().epsilon)) + 2)
+
+
+def _largest_estimate(n_items: int, bound: float, exploration: float) -> float:
+    """Longest estimate, in L1 (of the two-sided one) and in L2 (of the one-sided one)."""
+    sides = 1.0 if n_items == 1 else 2.0
+    return sides * bound * (n_items + 1.0) / exploration * (1.0 + ROUNDING)
+
+
+def _estimate_moves(n_items: int, bound: float, exploration: float, neighbours: str) -> float:
+    """How far a person can move an estimate: the set, and so its place, is public; the cost is theirs."""
+    return _largest_estimate(n_items, bound, exploration) * (2.0 if neighbours == "replace" else 1.0)

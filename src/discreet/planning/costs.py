@@ -1,0 +1,231 @@
+"""Plans for costs: submodular minimisation, and online convex learning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import _checks
+from ..online import OnlineLearner
+from ..online.bounds import minimization as bounds
+from ..privacy import Budget, Randomness
+from .plans import Candidate, Plan, Question, decide, made
+
+if TYPE_CHECKING:
+    from ..domains import Domain
+
+FEEDBACK = ("full", "bandit")
+
+
+def plan_minimization(
+    n_items: int,
+    rounds: int,
+    budget: Budget,
+    bound: float = 1.0,
+    feedback: str = "full",
+    empty_is_free: bool = False,
+    labels: Sequence[Any] | None = None,
+) -> Plan:
+    """Compare what is certified for the learners that choose a cheap set every round, and take the best.
+
+    Costs are submodular with values in [-bound, bound]. ``feedback="full"``: the person's function is told
+    after the round, ``"bandit"``: only what the chosen set cost. ``empty_is_free`` promises that the empty
+    set costs nobody anything. Nothing here looks at data.
+
+    >>> import discreet as dc
+    >>> plan_minimization(20, 10**6, dc.Budget(1.0, 1e-6)).best.name
+    'SubmodularMinimizer'
+    """
+    _checks.one_of("feedback", feedback, FEEDBACK)
+    return decide(
+        _Minimization(
+            _checks.whole("rounds", rounds, at_least=1),
+            _checked(budget),
+            n_items=_checks.whole("n_items", n_items, at_least=1),
+            bound=_checks.real("bound", bound, above=0.0),
+            feedback=feedback,
+            empty_is_free=bool(empty_is_free),
+            labels=None if labels is None else tuple(labels),
+        )
+    )
+
+
+def plan_convex(
+    domain: Domain,
+    rounds: int,
+    budget: Budget,
+    *,
+    lipschitz: float,
+    strong_convexity: float = 0.0,
+    linear: bool = False,
+    feedback: str = "full",
+    bound: float | tuple[float, float] | None = None,
+    adversary: str = "oblivious",
+) -> Plan:
+    """Compare what is certified for the learners that play a point every round, and take the best.
+
+    Costs are convex with gradients no longer than ``lipschitz`` on the domain, curved by ``strong_convexity``
+    (0: merely Lipschitz), or linear. ``feedback="bandit"``: only what the point cost is told, a number within
+    ``bound``. Nothing here looks at data.
+
+    >>> import discreet as dc
+    >>> found = plan_convex(dc.domains.Ball(10, 1.0), 10**5, dc.Budget(1.0, 1e-6), lipschitz=1.0)
+    >>> found.best.name, found.vacuous
+    ('ApproximateLeader', False)
+    """
+    from ..domains import Domain
+
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {domain!r}")
+    _checks.one_of("feedback", feedback, FEEDBACK)
+    _checks.one_of("adversary", adversary, ("oblivious", "adaptive"))
+    if feedback == "bandit" and bound is None:
+        raise ValueError("bound is missing: say within which range the costs that are told lie")
+    return decide(
+        _Convex(
+            _checks.whole("rounds", rounds, at_least=1),
+            _checked(budget),
+            domain=domain,
+            lipschitz=_checks.real("lipschitz", lipschitz, above=0.0),
+            strong_convexity=_checks.real("strong_convexity", strong_convexity, at_least=0.0),
+            linear=bool(linear),
+            feedback=feedback,
+            bound=bound,
+            adversary=adversary,
+        )
+    )
+
+
+def _checked(budget: Budget) -> Budget:
+    if not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a Budget, got {budget!r}; e.g. Budget(epsilon=1.0, delta=1e-6)")
+    return budget
+
+
+@dataclass(frozen=True)
+class _Minimization(Question):
+    """A set of any size a round, as cheap as can be."""
+
+    n_items: int = 0
+    bound: float = 1.0
+    feedback: str = "full"
+    empty_is_free: bool = False
+    labels: tuple[Any, ...] | None = None
+
+    @property
+    def headline(self) -> str:
+        of = f"the cheapest of all sets of {self.n_items:,} items"
+        return f"{of}, {self.rounds:,} rounds, {self.feedback} feedback"
+
+    @property
+    def trivial(self) -> float:
+        return bounds.trivial_cost(self.rounds, self.bound)
+
+    @property
+    def without_learning(self) -> tuple[str, float]:
+        return "any fixed choice", self.trivial
+
+    def candidates(self) -> Iterator[Candidate]:
+        yield from self._bandit() if self.feedback == "bandit" else self._full()
+
+    def _full(self) -> Iterator[Candidate]:
+        from ..online import SubmodularMinimizer
+
+        kinds = [("tree", "laplace"), ("tree", "spherical")]
+        if self.budget.delta > 0.0:
+            kinds = [("sqrt", "gaussian"), ("blt", "gaussian"), ("tree", "gaussian"), *kinds]
+        if not self.budget.private:
+            kinds = [("sqrt", "gaussian")]
+        for sums, noise in kinds:
+            settings: dict[str, Any] = {"sums": sums, "noise": noise}
+            if self.empty_is_free:
+                settings["empty_is_free"] = True
+            formula = SubmodularMinimizer.certify(
+                self.n_items, self.rounds, self.budget, bound=self.bound, **settings
+            )
+            note = "pure epsilon" if noise != "gaussian" else ""
+            yield self._candidate("SubmodularMinimizer", settings, formula, note=note)
+
+    def _bandit(self) -> Iterator[Candidate]:
+        from ..online import BanditSubmodularMinimizer
+
+        for form in ("values", "tree"):
+            formula = BanditSubmodularMinimizer.certify(
+                self.n_items, self.rounds, self.budget, bound=self.bound, form=form
+            )
+            yield self._candidate("BanditSubmodularMinimizer", {"form": form}, formula, note="pure epsilon")
+
+    def build(self, candidate: Candidate, seed: Randomness | int | None) -> OnlineLearner:
+        learner: OnlineLearner = made(
+            candidate.name,
+            self.n_items,
+            self.rounds,
+            self.budget,
+            **{"bound": self.bound, "labels": self.labels, "seed": seed, **candidate.settings},
+        )
+        return learner
+
+
+@dataclass(frozen=True)
+class _Convex(Question):
+    """A point of a domain a round."""
+
+    domain: Any = None
+    lipschitz: float = 1.0
+    strong_convexity: float = 0.0
+    linear: bool = False
+    feedback: str = "full"
+    bound: float | tuple[float, float] | None = None
+    adversary: str = "oblivious"
+
+    @property
+    def headline(self) -> str:
+        shape = "linear" if self.linear else "curved" if self.strong_convexity else "convex"
+        return (
+            f"{shape} costs on {self.domain!r}, gradients up to {self.lipschitz:g}, {self.rounds:,} rounds,"
+            f" {self.feedback} feedback"
+        )
+
+    @property
+    def trivial(self) -> float:
+        return float(self.lipschitz * self.domain.diameter * self.rounds)
+
+    @property
+    def without_learning(self) -> tuple[str, float]:
+        return "any fixed point", self.trivial
+
+    def candidates(self) -> Iterator[Candidate]:
+        if self.feedback == "bandit":
+            yield from self._tried("BanditApproximateLeader", {}, "pure epsilon")
+            return
+        kinds = ["laplace tree", "spherical tree"]
+        if self.budget.delta > 0.0:
+            kinds = ["sqrt", "blt", "tree", *kinds]
+        if not self.budget.private:
+            kinds = ["sqrt"]
+        for sums in kinds:
+            note = "pure epsilon" if sums in ("laplace tree", "spherical tree") else ""
+            yield from self._tried("ApproximateLeader", {"sums": sums}, note)
+            if self.linear and sums != "spherical tree" and self.adversary == "oblivious":
+                yield from self._tried("LinearLeader", {"sums": sums}, note)
+
+    def _tried(self, name: str, settings: dict[str, Any], note: str) -> Iterator[Candidate]:
+        """The candidate, if there is one: what does not fit (a horizon too short, say) is left out."""
+        try:
+            formula = self._made(name, settings, 0).certified_regret
+        except ValueError:
+            return
+        yield self._candidate(name, settings, formula, note=note)
+
+    def _made(self, name: str, settings: dict[str, Any], seed: Randomness | int | None) -> Any:
+        options: dict[str, Any] = {"lipschitz": self.lipschitz, "seed": seed}
+        if name != "LinearLeader":
+            options["strong_convexity"] = self.strong_convexity
+        if name == "BanditApproximateLeader":
+            options |= {"bound": self.bound, "adversary": self.adversary}
+        return made(name, self.domain, self.rounds, self.budget, **(options | settings))
+
+    def build(self, candidate: Candidate, seed: Randomness | int | None) -> OnlineLearner:
+        learner: OnlineLearner = self._made(candidate.name, candidate.settings, seed)
+        return learner

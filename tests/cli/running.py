@@ -1,0 +1,48 @@
+"""Commands as a user runs them: in a process of their own, or through `main` where that is enough."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+from discreet.cli import main
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def process(*arguments: str, stdin: str | None = None, **environment: str) -> Ended:
+    """``discreet ARGUMENTS`` in a new process."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "discreet", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | environment,
+        check=False,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def inside(capsys, *arguments: object) -> Ended:
+    """The same in this process."""
+    capsys.readouterr()
+    code = main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    return Ended(code, out, err)
+
+
+def assert_told_off(ended: Ended, *words: str, code: int = 2) -> None:
+    """A user's mistake: its exit code, nothing on standard output, and one line that says what to mend."""
+    assert ended.code == code, ended
+    assert ended.out == ""
+    assert len(ended.err.splitlines()) == 1, ended.err
+    assert "Traceback" not in ended.err
+    for word in words:
+        assert word in ended.err

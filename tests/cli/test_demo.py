@@ -1,0 +1,92 @@
+"""``discreet demo``: its numbers show what it says, and it goes on without what is not installed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from discreet import demo
+from discreet.privacy import Budget
+from discreet.results import Trace
+
+from .running import process
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    ended = process("demo", "--seed", "1", "--json", "--out", str(folder))
+    assert (ended.code, ended.err) == (0, "")
+    return json.loads(ended.out)
+
+
+def test_published_constants_are_near_random_and_the_planner_is_not(told):
+    shares = {name: row["share"] for name, row in told["shop"].items()}
+    free = max(shares[demo.FREE_PHASES], shares[demo.FREE_HEDGE])
+
+    def kept(name):
+        return (shares[name] - shares[demo.RANDOM]) / (free - shares[demo.RANDOM])
+
+    assert kept(demo.PUBLISHED) < 0.05
+    assert kept(demo.ANY) >= 0.85
+    assert kept(demo.STEADY) >= 0.95
+    assert kept(demo.POPULAR) < kept(demo.ANY)
+    for name, row in told["shop"].items():
+        assert row["gain_kept"] == pytest.approx(kept(name)), name
+
+
+def test_the_planners_choices_keep_to_the_budget(told):
+    for name in (demo.PUBLISHED, demo.ANY, demo.STEADY):
+        assert 0.0 < told["shop"][name]["account"] <= 1.0
+    for name in (demo.FREE_PHASES, demo.FREE_HEDGE, demo.POPULAR, demo.GREEDY):
+        assert told["shop"][name]["account"] is None
+
+
+def test_features_get_better_with_epsilon(told):
+    shares = told["features"]["covariance"]
+    small, middle, large = (shares[f"by covariance, epsilon {e}"] for e in (1, 3, 10))
+    assert shares["at random"] < small < middle < large <= 1.0
+    assert all(len(set(names)) == demo.FEATURES for names in told["features"]["chosen"].values())
+
+
+def test_the_report_and_the_plots_are_where_it_says(told):
+    page = Path(told["report"]).read_text()
+    assert page.count("data:image/svg+xml;base64,") == 4  # two charts, each wide and narrow
+    assert demo.ANY.replace("'", "&#x27;") in page
+    assert {Path(path).suffix for path in told["plots"]} == {".png", ".svg"}
+    assert all(Path(path).stat().st_size for path in told["plots"])
+
+
+def made_up_shop():
+    """The shape of the real one, without its work."""
+    shop = demo.Shop()
+    names = (demo.RANDOM, demo.ANY, demo.STEADY, demo.FREE_PHASES, demo.FREE_HEDGE, demo.POPULAR)
+    for place, name in enumerate(names):
+        demo._add(shop, name, "Somebody", Trace(np.full(10, 0.1 * place), np.zeros((10, 5), np.int32)))
+    shop.accounts[demo.STEADY] = demo.PhasedSelector(5, 2, Budget(1.0), seed=0).privacy
+    return shop
+
+
+def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(demo, "run_shop", lambda *_: made_up_shop())
+    monkeypatch.setattr(demo, "_running_sum", lambda *_: "sums")
+    found = demo.show(1.0, 0.0, 0, tmp_path)
+    said = capsys.readouterr().out
+    assert "this part needs scikit-learn: pip install 'discreet[sklearn]'" in said
+    assert "needs matplotlib: pip install 'discreet[plots]'" in said
+    assert "of what learning without privacy gains" in said.lower()
+    assert found["plots"] == []
+    page = (tmp_path / "report.html").read_text()
+    assert "discreet[sklearn]" in page
+    assert "discreet[plots]" in page
+
+
+def test_ranges_are_rounded_outwards():
+    given = np.array([0.0971, 1.0, 39.28, 4254.0, 5.0])
+    assert demo._rounded_outwards(given).tolist() == pytest.approx([0.1, 1.0, 50.0, 5000.0, 5.0])

@@ -1,0 +1,244 @@
+"""What all commands share: help, exit codes, one line for a mistake, completion; and the small commands."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from discreet import Budget, Gate
+from discreet.cli import _frame, _output, bench
+from discreet.cli._frame import available, command, parser_of
+from discreet.cli.completion import options_of
+
+from .running import assert_told_off, inside, process
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_command_explains_itself(name, capsys):
+    module = command(name)
+    assert name == module.NAME
+    assert "\n" not in module.HELP
+    ended = inside(capsys, name, "--help")
+    assert ended.code == 0
+    assert re.search(rf"examples?:\s+discreet {name}", ended.out)
+    assert "--json" in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 110
+
+
+def test_overview_lists_every_command(capsys):
+    ended = inside(capsys, "--help")
+    assert ended.code == 0
+    for name in available():
+        assert f"\n  {name} " in ended.out
+        assert command(name).HELP in ended.out
+    assert inside(capsys, "help").out == ended.out
+    assert inside(capsys, "help", "select").out == parser_of("select").format_help()
+    alone = inside(capsys)
+    assert (alone.code, alone.out, alone.err) == (2, "", ended.out)
+
+
+def test_help_loads_nothing_heavy():
+    program = (
+        "import sys; from discreet.cli import main; codes = [main(['--help']), main(['select', '--help'])];"
+        "print(codes, [m for m in ('numpy', 'scipy', 'numba', 'pandas', 'pyarrow') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[0, 0] []"
+
+
+def test_version_and_module_entry():
+    ended = process("--version")
+    assert ended.code == 0
+    assert re.fullmatch(r"discreet \d+\.\d+\.\d+\S*\n", ended.out)
+
+
+def test_mistakes_on_the_command_line_take_one_line(capsys):
+    assert_told_off(inside(capsys, "selct"), "did you mean 'select'?")
+    assert_told_off(inside(capsys, "frobnicate"), "there are", "select")
+    assert_told_off(inside(capsys, "--k", "5"), "--k is not an option here", "command first")
+    assert_told_off(inside(capsys, "plan"), "required", "see discreet plan --help")
+    asked = ["plan", "--items", "5", "--k", "2", "--rounds", "10", "--epsilon", "1"]
+    assert_told_off(inside(capsys, *asked, "--jso"), "unrecognized arguments: --jso")
+
+
+def test_ends_have_exit_codes(capsys, monkeypatch):
+    def ending(error):
+        def work():
+            raise error
+
+        code = _frame.guarded("discreet thing", work)
+        return code, capsys.readouterr().err
+
+    gate = Gate(Budget(1.0), 0)
+    with pytest.raises(Exception, match="budget exceeded") as refused:
+        gate.laplace([0.0], scale=0.5, sensitivity=1.0)
+    code, err = ending(refused.value)
+    assert code == 3
+    assert err.startswith("discreet thing: budget exceeded")
+    assert ending(KeyboardInterrupt()) == (130, "discreet thing: interrupted\n")
+    assert ending(ValueError("one\ntwo \x1b[31mthree")) == (2, "discreet thing: one two \\x1b[31mthree\n")
+    assert ending(MemoryError()) == (2, "discreet thing: there is not enough memory for this\n")
+    with pytest.raises(KeyError):  # ours to mend: nobody is told that it is theirs
+        ending(KeyError("x"))
+    monkeypatch.setenv(_frame.DEBUG, "1")
+    with pytest.raises(ValueError, match="one"):
+        ending(ValueError("one"))
+
+
+def test_a_reader_who_has_seen_enough_is_no_error():
+    program = subprocess.Popen(
+        [sys.executable, "-m", "discreet", "completion", "zsh"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    program.stdout.close()
+    err = program.stderr.read()
+    program.stderr.close()
+    assert (program.wait(60), err) == (0, "")
+
+
+def test_labels_in_any_language_on_any_terminal(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("u,i\n1,茶\n2,\x1b[31mtea\n", encoding="utf-8")
+    asked = ("select", file, "--person", "u", "--item", "i", "--k", "2", "--epsilon", "1")
+    ended = process(*asked, PYTHONIOENCODING="ascii")
+    assert ended.code == 0, ended.err
+    assert "\\u8336" in ended.out
+    assert "\x1b" not in ended.out  # no label may give orders to a terminal
+
+
+# --- text and files ----------------------------------------------------------------------------------
+
+
+def test_tables_fold_where_they_do_not_fit(monkeypatch):
+    header, rows = ["name", "settings"], [["one", "x" * 30], ["two", ""]]
+    monkeypatch.setenv("COLUMNS", "60")
+    assert _output.fitted(header, rows).splitlines()[0].startswith("name  settings")
+    monkeypatch.setenv("COLUMNS", "30")
+    folded = "- one\n    settings xxxxxxxxxxxxxxxxx\n    xxxxxxxxxxxxx\n- two"
+    assert _output.fitted(header, rows) == folded
+    assert _output.fitted(["", *header], [["*", *rows[0]], ["", *rows[1]]]) == folded.replace(
+        "- one", "- * one"
+    )
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    target = tmp_path / "result.json"
+    target.write_text("before")
+    _output.write_whole(target, "after")
+    assert target.read_text() == "after"
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    for step in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(_output.os, step, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                _output.write_whole(target, "half")
+        assert target.read_text() == "after"
+        assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_output_is_refused_before_any_work(tmp_path):
+    there = tmp_path / "events.csv"
+    there.write_text("x")
+    with pytest.raises(ValueError, match="is a directory"):
+        _output.check_writable(str(tmp_path))
+    with pytest.raises(ValueError, match="no folder"):
+        _output.check_writable(str(tmp_path / "no" / "where.json"))
+    with pytest.raises(ValueError, match="the file that is read"):
+        _output.check_writable(str(there), "-", str(there))
+
+
+# --- completion --------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_options_and_values(capsys, tmp_path):
+    script = tmp_path / "discreet.bash"
+    script.write_text(inside(capsys, "completion", "bash").out)
+    asking = """
+        source "$1"; shift
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _discreet; echo "${COMPREPLY[*]}"
+    """
+
+    def completed(*words):
+        found = subprocess.run(
+            ["bash", "-c", asking, "bash", str(script), *words], capture_output=True, text=True, check=True
+        )
+        assert found.stderr == ""
+        return found.stdout.split()
+
+    assert completed("discreet", "sel") == ["select"]
+    assert completed("discreet", "") == [*available(), "--help", "--version"]
+    assert completed("discreet", "select", "--pe") == ["--person"]
+    assert completed("discreet", "select", "--neighbours", "") == ["replace", "add_remove"]
+    assert completed("discreet", "select", "--person", "") == []
+    assert completed("discreet", "completion", "z") == ["zsh"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_every_command_and_option(shell, capsys):
+    script = inside(capsys, "completion", shell).out
+    for name in available():
+        assert name in script
+        for option in options_of(name):
+            assert option.flags[-1].removeprefix("--") in script
+    assert script.count("'") % 2 == 0
+
+
+def test_completion_as_json(capsys):
+    found = json.loads(inside(capsys, "completion", "bash", "--json").out)
+    assert list(found) == available()
+    assert "--epsilon" in found["select"]
+
+
+# --- bench -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "discreet"\n')
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    (folder / "quick.py").write_text(
+        '"""How quick.\n\nMore."""\nimport sys\nprint(sys.argv[1:])\nsys.exit(7)\n'
+    )
+    below = tmp_path / "some" / "where"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("checkout")
+def test_benchmarks_are_listed(capsys):
+    listed = inside(capsys, "bench")
+    assert listed.code == 0
+    assert listed.out.splitlines()[1] == "quick      How quick."
+    assert json.loads(inside(capsys, "bench", "--json").out) == {"benchmarks": {"quick": "How quick."}}
+    assert_told_off(inside(capsys, "bench", "slow"), "'slow' is not a benchmark; there are quick")
+
+
+def test_a_benchmark_gets_its_arguments_and_returns_its_code(checkout):
+    ended = subprocess.run(
+        [sys.executable, "-m", "discreet", "bench", "--json", "quick", "folder", "--fast"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 7
+    assert ended.stderr == "['folder', '--fast']\n"
+    assert json.loads(ended.stdout)["exit_code"] == 7
+
+
+def test_without_a_checkout_bench_says_where_to_go(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "_places", lambda: iter([tmp_path]))
+    assert_told_off(inside(capsys, "bench"), "no checkout", "clone of the repository")

@@ -1,0 +1,71 @@
+"""``discreet plan``: the planner's answer, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import discreet as dc
+
+from .running import assert_told_off, inside, process
+
+QUESTION = ("--items", "100", "--k", "3", "--rounds", "20000", "--epsilon", "1", "--delta", "1e-6")
+
+
+def test_prints_what_the_planner_says():
+    ended = process("plan", *QUESTION)
+    assert (ended.code, ended.err) == (0, "")
+    found = dc.plan(100, 3, 20_000, dc.Budget(1.0, 1e-6))
+    assert " ".join(ended.out.split()) == " ".join(str(found).split())
+
+
+def test_json_holds_every_candidate(capsys):
+    ended = inside(capsys, "plan", *QUESTION, "--cap", "2", "--stream", "stationary", "--json")
+    assert ended.code == 0
+    told = json.loads(ended.out)
+    found = dc.plan(100, 3, 20_000, dc.Budget(1.0, 1e-6), stream="stationary", items_per_person=2)
+    assert told["chosen"] == str(found.best)
+    assert [one["learner"] for one in told["candidates"]] == [one.name for one in found.candidates]
+    assert [one["certified"] for one in told["candidates"]] == [one.certified for one in found.candidates]
+    assert sum(one["chosen"] for one in told["candidates"]) == 1
+    assert told["settings"]["cap"] == 2
+
+
+def test_budget_options_reach_the_planner(capsys):
+    options = ("--neighbours", "add_remove", "--rounds-per-person", "3")
+    told = json.loads(inside(capsys, "plan", *QUESTION, *options, "--json").out)
+    found = dc.plan(100, 3, 20_000, dc.Budget(1.0, 1e-6, "add_remove", 3))
+    assert told["candidates"][0]["certified"] == found.candidates[0].certified
+
+
+def test_json_has_no_infinity(capsys):
+    ended = inside(capsys, "plan", *QUESTION[:6], "--epsilon", "inf", "--json")
+    assert ended.code == 0
+    json.loads(ended.out, parse_constant=pytest.fail)
+
+
+def test_fits_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "44")
+    ended = inside(capsys, "plan", *QUESTION)
+    assert max(map(len, ended.out.splitlines())) <= 44
+    assert "- * " in ended.out  # the chosen one is still marked
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--items", "3", "--k", "5", "--rounds", "10", "--epsilon", "1"), "k=5 exceeds n_items=3"),
+        (("--items", "3", "--k", "2", "--rounds", "0", "--epsilon", "1"), "rounds=0 is too small"),
+        (("--items", "3", "--k", "2", "--rounds", "9", "--epsilon", "-1"), "epsilon=-1.0 must be greater"),
+        (("--items", "3", "--k", "2", "--rounds", "9", "--epsilon", "nan"), "epsilon is NaN"),
+        (
+            ("--items", "3", "--k", "2", "--rounds", "9", "--epsilon", "1", "--feedback", "no"),
+            "feedback='no'",
+        ),
+        (("--items", "3", "--k", "2", "--rounds", "9", "--epsilon", "1", "--stream", "no"), "stream='no'"),
+        (("--items", "x", "--k", "2", "--rounds", "9", "--epsilon", "1"), "--items: invalid int"),
+    ],
+)
+def test_mistakes(capsys, options, words):
+    assert_told_off(inside(capsys, "plan", *options), words)

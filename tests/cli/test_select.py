@@ -1,0 +1,548 @@
+"""``discreet select``: the right people, the right choice, nothing beside the account, and every bad file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.cli import _files, _people, _told
+from discreet.cli._files import Source
+from discreet.cli._people import read_people
+from discreet.objectives import Coverage
+from discreet.offline import PrivateGreedy
+from discreet.privacy import Account
+
+from .running import assert_told_off, inside, process
+
+COLUMNS = ("--person", "user", "--item", "page")
+ASK = (*COLUMNS, "--k", "3", "--epsilon", "1")
+
+
+def events(people: int, seed: int = 0) -> list[tuple[str, str, str, str]]:
+    """(user, page, department, price): clusters of taste, some rows twice, in no order."""
+    coins = np.random.Generator(np.random.PCG64(seed))
+    rows = []
+    for person in range(people):
+        cluster = int(coins.integers(4))
+        for _ in range(int(coins.integers(1, 6))):
+            page = 5 * cluster + min(4, int(coins.exponential(1.0)))
+            rows += [(f"u{person}", f"p{page:02}", f"d{page % 3}", str(1 + page % 7))] * int(
+                coins.integers(1, 3)
+            )
+    return [rows[i] for i in coins.permutation(len(rows))]
+
+
+def text_of(rows, header=("user", "page", "department", "price")) -> str:
+    return "".join(",".join(row) + "\n" for row in (header, *rows))
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory):
+    path = tmp_path_factory.mktemp("files") / "visits.csv"
+    path.write_text(text_of(events(600)))
+    return path
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write a file of this content, return its path."""
+
+    def write(content: str | bytes, name: str = "events.csv"):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+def told(capsys, *arguments) -> dict:
+    ended = inside(capsys, "select", *arguments, "--json")
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)
+
+
+# --- the result --------------------------------------------------------------------------------------
+
+
+def test_prints_items_account_and_what_they_mean(visits, tmp_path):
+    out = tmp_path / "chosen.json"
+    ended = process("select", visits, *ASK, "--out", out)
+    assert (ended.code, ended.err) == (0, "")
+    result = json.loads(out.read_text())
+    lines = ended.out.splitlines()
+    assert [line.split()[1] for line in lines[1:4]] == result["items"]
+    for words in (
+        "epsilon 1 by pure epsilon; limit 1; one person replaced",
+        "What a reader may and may not conclude",
+        "may be published",
+        "does not show how many people want an item",
+        "Guarantees add up",
+        "the list of the 20 items that occur in the file",
+        "the number of people, 600",
+    ):
+        assert words in " ".join(ended.out.split())
+    assert "NOT PRIVATE" not in ended.out
+    assert result["private"] is True
+    assert result["insecure"] is False
+    assert "diagnostics" not in result
+    account = Account.from_json(result["account"])
+    assert account.epsilon() == result["guarantee"]["epsilon"] == 1.0
+    assert result["settings"]["file"] == "visits.csv"
+    assert result["discreet"] == dc.__version__
+    assert str(tmp_path) not in out.read_text()
+
+
+@pytest.mark.parametrize("method", ["basic", "subsampled"])
+def test_chooses_what_the_library_chooses(visits, capsys, method):
+    result = told(capsys, visits, *ASK, "--method", method, "--seed", "5")
+    people = Coverage.from_events(visits, person="user", item="page")
+    selection = PrivateGreedy(3, dc.Budget(1.0), method, seed=5).select(people)
+    assert result["items"] == list(selection.labels)
+    assert result["method"] == method
+    assert result["account"] == json.loads(json.dumps(selection.privacy.to_json()))
+
+
+def test_budget_options_reach_the_account(visits, capsys):
+    options = (*ASK, "--delta", "1e-6", "--neighbours", "add_remove", "--method", "zcdp")
+    result = told(capsys, visits, *options)
+    assert result["guarantee"]["neighbours"] == "add_remove"
+    assert result["guarantee"]["epsilon"] <= 1.0
+    assert Account.from_json(result["account"]).budget == dc.Budget(1.0, 1e-6, "add_remove")
+
+
+def test_gains_are_released_only_for_a_share_of_the_budget(visits, capsys):
+    result = told(capsys, visits, *COLUMNS, "--k", "2", "--epsilon", "200", "--release-gains", "0.5")
+    people = Coverage.from_events(visits, person="user", item="page")
+    places = [people.labels.index(item) for item in result["items"]]
+    true = np.diff([0.0, people.value(places[:1]), people.value(places)]) * len(people)
+    # Laplace noise of scale 2 / 100: beyond 1 with a probability of e^-50.
+    assert np.abs(np.array(result["noisy_gains"]) - true).max() < 1.0
+    assert result["guarantee"]["epsilon"] <= 200.0
+    assert "people it adds (noisy)" in inside(capsys, "select", visits, *ASK, "--release-gains", ".2").out
+
+
+def test_constraints_hold(visits, capsys):
+    about = {page: (department, int(price)) for _, page, department, price in events(600)}
+    result = told(capsys, visits, *ASK, "--constraint", "partition:department")
+    assert sorted(about[page][0] for page in result["items"]) == ["d0", "d1", "d2"]
+    result = told(capsys, visits, *COLUMNS, "--constraint", "partition:department:2", "--epsilon", "1")
+    assert sorted(about[page][0] for page in result["items"]) == ["d0", "d0", "d1", "d1", "d2", "d2"]
+    result = told(capsys, visits, *COLUMNS, "--constraint", "knapsack:price:6", "--epsilon", "1")
+    assert 0 < sum(about[page][1] for page in result["items"]) <= 6
+    result = told(capsys, visits, *ASK, "--constraint", "knapsack:price:3", "--k", "2")
+    assert 0 < sum(about[page][1] for page in result["items"]) <= 3
+    assert len(result["items"]) <= 2
+
+
+def test_constraint_columns_come_from_the_catalogue(visits, file, capsys):
+    pages = [f"p{page:02}" for page in range(25)]  # five more than anybody has
+    listed = file("page,size\n" + "".join(f"{page},{1 + i}\n" for i, page in enumerate(pages)), "items.csv")
+    result = told(
+        capsys, visits, *COLUMNS, "--items", listed, "--constraint", "knapsack:size:9", "--epsilon", "9"
+    )
+    assert 0 < sum(1 + pages.index(page) for page in result["items"]) <= 9
+    assert "the 25 items listed by --items" in result["treated_as_public"]
+
+
+def test_a_catalogue_of_one_column_may_call_it_anything(visits, file, capsys):
+    listed = file("name\n" + "".join(f"p{page:02}\n" for page in range(20)), "items.csv")
+    assert len(told(capsys, visits, *ASK, "--items", listed)["items"]) == 3
+
+
+def test_what_is_not_private_says_so(visits, capsys):
+    seeded = inside(capsys, "select", visits, *ASK, "--seed", "1")
+    assert seeded.out.startswith("NOT PRIVATE: with --seed")
+    assert "may be published" not in seeded.out
+    result = told(capsys, visits, *ASK, "--seed", "1")
+    assert (result["private"], result["reproducible"], result["insecure"]) == (False, True, False)
+    insecure = inside(capsys, "select", visits, *ASK, "--insecure-diagnostics")
+    assert insecure.out.startswith("NOT PRIVATE: this output holds true counts")
+    assert "may be published" not in " ".join(insecure.out.split())
+    result = told(capsys, visits, *ASK, "--insecure-diagnostics")
+    assert (result["private"], result["insecure"]) == (False, True)
+    people = Coverage.from_events(visits, person="user", item="page")
+    found = result["diagnostics"]
+    assert found["people"] == 600
+    assert found["pairs"] == people.indices.size
+    places = [people.labels.index(item) for item in result["items"]]
+    assert found["share_served"] == people.value(places)
+    counts = people.gains([])[places] * 600
+    assert list(found["served_alone_by"].values()) == pytest.approx(counts)
+    best = dc.objectives.greedy(people, 3)[0]
+    assert found["without_privacy"]["items"] == [people.labels[i] for i in best]
+
+
+def test_a_small_budget_is_noted_beside_the_result(file, capsys):
+    few = file(text_of(events(3)))
+    ended = inside(capsys, "select", few, *COLUMNS, "--k", "2", "--epsilon", "0.01", "--json")
+    assert ended.code == 0
+    assert "note: epsilon=0.01 is too small here" in ended.err
+    assert json.loads(ended.out)["notes"]
+
+
+def test_fits_a_narrow_terminal(visits, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    ended = inside(capsys, "select", visits, *ASK)
+    assert max(map(len, ended.out.splitlines())) <= 50
+
+
+# --- nothing beside the account ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+@pytest.mark.parametrize("style", ["text", "json"])
+@pytest.mark.parametrize(
+    "constraint", [(), ("--constraint", "knapsack:price:8"), ("--cap", "1", "--skip-bad")]
+)
+def test_output_depends_on_people_through_the_choice_alone(
+    file, capsys, monkeypatch, neighbours, style, constraint
+):
+    """Two files that agree in what is public, and draws that come out alike: no byte may differ."""
+    monkeypatch.setattr(PrivateGreedy, "_draw", lambda *_: 0)
+    monkeypatch.setattr(PrivateGreedy, "_noisy_gains", lambda *_: (1.0, 2.0, 3.0))
+    items = file("page,price\n" + "".join(f"p{page:02},{1 + page % 5}\n" for page in range(20)), "items.csv")
+    first, second = events(200, seed=1), events(200, seed=2)
+    if neighbours == "add_remove":
+        second = [row for row in second if row[0] != "u7"]
+    if "--skip-bad" in constraint:
+        second += [("u8", "nowhere", "d0", "1"), ("u9", "", "d0", "1")]
+    options = (*ASK, "--items", items, "--neighbours", neighbours, *constraint)
+    seen = []
+    for rows in (first, second):
+        path = file(text_of(rows))
+        ended = inside(capsys, "select", path, *options, *(["--json"] if style == "json" else []))
+        assert ended.code == 0, ended.err
+        seen.append((ended.out, ended.err))
+    assert seen[0] == seen[1]
+
+
+def test_that_test_can_fail(file, capsys):
+    """The same comparison sees true counts."""
+    seen = []
+    for seed in (1, 2):
+        path = file(text_of(events(200, seed)))
+        seen.append(told(capsys, path, *ASK, "--insecure-diagnostics")["diagnostics"])
+    assert seen[0] != seen[1]
+
+
+# --- the people --------------------------------------------------------------------------------------
+
+
+def matrix(people) -> tuple:
+    found = people.population
+    return found.indptr.tolist(), found.indices.tolist(), found.data.tolist(), found.labels
+
+
+@pytest.mark.parametrize("rows_at_a_time", [1, 7, 1 << 16])
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "stdin"])
+def test_every_kind_of_file_holds_the_same_people(visits, file, monkeypatch, rows_at_a_time, kind):
+    monkeypatch.setattr(_files, "_ROWS_AT_A_TIME", rows_at_a_time)
+    monkeypatch.setattr(_people, "_WAITING", 10 * rows_at_a_time)
+    path: object = visits
+    if kind == "csv.gz":
+        path = file(gzip.compress(visits.read_bytes()), "visits.csv.gz")
+    elif kind == "parquet":
+        import pandas
+
+        path = visits.parent / "visits.parquet"
+        pandas.read_csv(visits).to_parquet(path, index=False)
+    elif kind == "stdin":
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(visits.read_bytes())))
+        )
+        path = "-"
+    found = read_people(Source(str(path)), {"person": "user", "item": "page"}, None)
+    expected = Coverage.from_events(visits, person="user", item="page")
+    assert matrix(found) == (
+        expected.indptr.tolist(),
+        expected.indices.tolist(),
+        expected.data.tolist(),
+        tuple(expected.labels),
+    )
+
+
+def test_numbers_are_the_same_names_in_every_kind_of_file(file):
+    import pandas
+
+    table = pandas.DataFrame({"u": [1.0, 2.0, 2.0], "i": [10, 11, 10], "b": [b"x", b"y", b"x"]})
+    table.to_parquet(path := file("", "a.parquet"))
+    assert read_people(Source(str(path)), {"person": "u", "item": "i"}, None).labels == ("10", "11")
+    assert read_people(Source(str(path)), {"person": "u", "item": "b"}, None).labels == ("x", "y")
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_weights_of_repeated_rows_do_not_depend_on_other_rows(file, monkeypatch, order):
+    monkeypatch.setattr(_files, "_ROWS_AT_A_TIME", 1)
+    monkeypatch.setattr(_people, "_WAITING", 1)
+    rows = ["a,x,0.3", "a,x,0.7", "b,x,0", "b,y,1"]
+    path = file("u,i,w\n" + "\n".join(rows[i] for i in order) + "\n")
+    people = read_people(Source(str(path)), {"person": "u", "item": "i", "weight": "w"}, None).population
+    assert sorted(people[i].gains([]).tolist() for i in range(2)) == [[0.0, 1.0], [0.7, 0.0]]
+
+
+def test_bad_rows_are_left_out_when_asked_and_their_people_stay(file):
+    path = file("u,i,w\na,x,1\n,x,1\nb,,1\nc,q,1\nd,x,2\nd,x,many\n\ne, ,1\nnan,x,1\n")
+    catalogue = _people.Catalogue({"x": 0, "y": 1})
+    columns = {"person": "u", "item": "i", "weight": "w"}
+    people = read_people(Source(str(path)), columns, catalogue, skip_bad=True).population
+    assert len(people) == 5  # a, b, c, d, e
+    assert people.indptr.tolist() == [0, 1, 1, 1, 1, 1]
+    assert people.n_items == 2
+
+
+def test_repeated_rows_are_merged_as_they_come(monkeypatch):
+    monkeypatch.setattr(_people, "_WAITING", 100)
+    pairs = _people._Pairs(weighted=False)
+    for _ in range(50):
+        pairs.add(np.arange(60, dtype=np.int64), None)
+        assert sum(part.size for part in pairs._pairs) <= 100 + 2 * 60
+    assert pairs.merged()[0].tolist() == list(range(60))
+
+
+def test_a_cap_is_a_cap(file, capsys):
+    path = file("u,i\n" + "".join(f"a,{item}\n" for item in range(50)) + "b,1\n")
+    asked = (path, "--person", "u", "--item", "i", "--k", "2", "--epsilon", "1", "--cap", "3")
+    assert any("at most 3 items of each person" in said for said in told(capsys, *asked)["reading"])
+
+
+ONE_PERSON = """
+    import resource, sys
+    from discreet.cli import main
+    ask = ["--person", "user", "--item", "page", "--k", "2", "--epsilon", "9"]
+    assert main(["select", sys.argv[1], *ask]) == 0  # everything is loaded now
+    pages = int(open("/proc/self/statm").read().split()[0])
+    limit = pages * resource.getpagesize() + (110 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    sys.exit(main(["select", sys.argv[2], *ask]))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+def test_memory_does_not_grow_with_the_rows_of_one_person(visits, tmp_path):
+    """Three million rows, 36 MB of text and about 400 MB as a list of rows, within 110 MB."""
+    path = tmp_path / "one.csv"
+    with path.open("w") as out:
+        out.write("user,page\n")
+        block = "".join(f"just one,p{row % 100}\n" for row in range(100_000))
+        for _ in range(30):
+            out.write(block)
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(ONE_PERSON), str(visits), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    assert "the number of people, 1\n" in run.stdout
+    held = f"""
+        import resource, sys
+        pages = int(open("/proc/self/statm").read().split()[0])
+        limit = pages * resource.getpagesize() + (110 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        rows = [line.split(",") for line in open({str(path)!r})]
+    """
+    naive = subprocess.run([sys.executable, "-c", textwrap.dedent(held)], capture_output=True, check=False)
+    assert b"MemoryError" in naive.stderr  # the limit is one that a list of rows does not keep
+
+
+# --- bad files and bad options -----------------------------------------------------------------------
+
+
+def test_bad_files_in_a_process_of_their_own(file, tmp_path):
+    """One of each kind as a user meets it; the others below go through `main`."""
+    import pandas
+
+    whole = tmp_path / "whole.parquet"
+    pandas.DataFrame({"user": ["a", "b"] * 500, "page": ["x", "y"] * 500}).to_parquet(whole)
+    content = whole.read_bytes()
+    mixed = file("user,page,price\na,x,3\nb,y,cheap\n", "mixed.csv")
+    cases = [
+        ((file("", "empty.csv"), *ASK), "empty.csv is empty; the first line must name the columns"),
+        (
+            (file("visitor,page\na,x\n", "b.csv"), *ASK),
+            "--person user: b.csv has no such column; it has 'visitor'",
+        ),
+        (
+            (mixed, *ASK, "--k", "2", "--constraint", "knapsack:price:5"),
+            "item 'y' has 'cheap' in column 'price'",
+        ),
+        (
+            (file(content[: len(content) // 2], "cut.parquet"), *ASK),
+            "cut.parquet is not a whole Parquet file",
+        ),
+        ((tmp_path, *ASK), "is a directory"),
+    ]
+    for arguments, words in cases:
+        assert_told_off(process("select", *arguments), words)
+
+
+PACKED = gzip.compress(b"user,page\n" + b"a,x\n" * 1000, mtime=0)
+GARBAGE = bytes(range(256)) * 50
+BAD_FILES = {
+    "only a header": ("a.csv", "user,page\n", "a.csv has no rows below its header"),
+    "blank": ("a.csv", "\n\n", "is empty"),
+    "short row": ("a.csv", "user,page\na,x\nb\n", "line 3: the header has 2 columns, this row has 1"),
+    "no person": ("a.csv", "user,page\na,x\n,y\n", "line 3: column 'user' is empty (person)"),
+    "no item": (
+        "a.csv",
+        "user,page\na,x\nb,\n",
+        "line 3: column 'page' is empty (item); fill it in, or leave",
+    ),
+    "not a number": ("a.csv", "user,page\na,NaN\n", "line 2: column 'page' is empty"),
+    "column twice": ("a.csv", "user,page,page\na,x,y\n", "2 columns named 'page'"),
+    "semicolons": ("a.csv", "user;page\na;x\n", "separated by ';', say --separator ';'"),
+    "open quote": ("a.csv", 'user,page\na,"x\n' + "y" * 200_000, "not a table in CSV"),
+    "endless line": ("a.csv", "user,page\n" + "y" * 2_000_000, "longer than a million characters"),
+    "Latin-1": ("a.csv", b"user,page\na,\xe9\n", "is not UTF-8 text (byte 0xe9)"),
+    "garbage": ("a.csv", GARBAGE, "is not"),
+    "UTF-16": ("a.csv", "user,page\na,x\n".encode("utf-16"), "is UTF-16 text"),
+    "Excel": ("a.xlsx", b"PK\x03\x04" + bytes(50), "an Excel workbook; save it as CSV"),
+    "cut gzip": ("a.csv.gz", PACKED[:-20], "broken gzip"),
+    "changed gzip": ("a.csv.gz", PACKED[:-8] + bytes(8), "broken gzip"),
+    "garbage behind a gzip header": ("a.csv.gz", PACKED[:10] + GARBAGE, "broken gzip"),
+    "empty Parquet": ("a.parquet", b"", "not a whole Parquet file"),
+    "garbage in Parquet": ("a.parquet", GARBAGE, "not a whole Parquet file"),
+    "Parquet by its first bytes": ("a.csv", b"PAR1" + GARBAGE, "not a whole Parquet file"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_files(file, capsys, case):
+    name, content, words = BAD_FILES[case]
+    assert_told_off(inside(capsys, "select", file(content, name), *ASK), words)
+
+
+def test_bad_columns_of_parquet(file, capsys):
+    import pandas
+
+    path = file("", "a.parquet")
+    pandas.DataFrame({"user": [1, 2], "page": [[1], [2]], "other": [1.0, math.nan]}).to_parquet(path)
+    assert_told_off(inside(capsys, "select", path, *ASK), "--item page: holds list<")
+    asked = ("--person", "user", "--item", "other", "--k", "1", "--epsilon", "1")
+    assert_told_off(inside(capsys, "select", path, *asked), "row 2: column 'other' is empty")
+    asked = ("--person", "user", "--item", "no", "--k", "1", "--epsilon", "1")
+    assert_told_off(
+        inside(capsys, "select", path, *asked), "has no such column; it has 'user', 'page', 'other'"
+    )
+    content = path.read_bytes()
+    path.write_bytes(content[:20] + b"\xff" * 60 + content[80:])  # the footer is whole, the pages are not
+    asked = ("--person", "user", "--item", "other", "--k", "1", "--epsilon", "1")
+    assert_told_off(inside(capsys, "select", path, *asked), "not a whole Parquet file")
+
+
+def test_missing_file(capsys):
+    assert_told_off(inside(capsys, "select", "nowhere.csv", *ASK), "nowhere.csv: no such file")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((*COLUMNS, "--k", "21", "--epsilon", "1"), "--k 21 exceeds the number of items, 20"),
+        ((*COLUMNS, "--k", "0", "--epsilon", "1"), "--k=0 is too small"),
+        ((*COLUMNS, "--epsilon", "1"), "say how many items"),
+        ((*COLUMNS, "--k", "2", "--epsilon", "0"), "epsilon=0.0 must be greater than 0"),
+        ((*COLUMNS, "--k", "2", "--epsilon", "nan"), "epsilon is NaN"),
+        ((*COLUMNS, "--k", "2", "--epsilon", "inf"), "--epsilon inf is no guarantee"),
+        ((*ASK, "--delta", "1"), "delta=1.0 must be less than 1"),
+        ((*ASK, "--method", "zcdp"), "it needs delta > 0"),
+        ((*ASK, "--neighbours", "none"), "invalid choice: 'none'"),
+        ((*ASK, "--cap", "0"), "--cap=0 is too small"),
+        ((*ASK, "--separator", "ab"), "--separator ab: must be one character"),
+        ((*ASK, "--release-gains", "1"), "release_gains=1.0 must be less than 1"),
+        ((*ASK, "--seed", "-1"), "seed=-1 is too small"),
+        ((*ASK, "--constraint", "matroid:x"), "write partition:COL"),
+        ((*ASK, "--constraint", "knapsack:price"), "write partition:COL"),
+        ((*ASK, "--constraint", "knapsack:price:much"), "LIMIT must be a number"),
+        ((*ASK, "--constraint", "knapsack:price:0.5"), "even the cheapest item costs 1"),
+        ((*ASK, "--constraint", "knapsack:page:3"), "item 'p00' has 'p00' in column 'page'"),
+        ((*ASK, "--constraint", "partition:user"), "an item has one value of the constraint's column"),
+        ((*ASK, "--constraint", "partition:nothing"), "--constraint nothing: visits.csv has no such column"),
+        ((*ASK, "--weight", "price"), "is not a number from 0 to 1"),
+        ((*ASK, "--out", "/"), "is a directory"),
+        ((*ASK, "--items", "-"), "is empty"),
+    ],
+)
+def test_bad_options(visits, capsys, monkeypatch, options, words):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b""))))
+    assert_told_off(inside(capsys, "select", visits, *options), words)
+
+
+def test_a_bad_catalogue(visits, file, capsys):
+    def refused(content, words, *more):
+        asked = ("select", visits, *ASK, "--items", file(content, "items.csv"), *more)
+        assert_told_off(inside(capsys, *asked), words)
+
+    refused("page,size\n", "items.csv lists no items")
+    refused("page,size\nx,\n", "line 2: column 'size' is empty", "--constraint", "knapsack:size:3")
+    refused(
+        "page,size\nx,1\nx,2\n",
+        "item 'x' has '1' in line 2 and '2' in line 3",
+        "--constraint",
+        "knapsack:size:3",
+    )
+    refused("page\np00\n", "is not listed by --items; add it, or leave such rows out with --skip-bad")
+    refused("title,size\nx,1\n", "--item page: items.csv has no such column")
+
+
+def test_both_files_cannot_be_standard_input(capsys):
+    assert_told_off(inside(capsys, "select", "-", *ASK, "--items", "-"), "cannot both be standard input")
+
+
+# --- interruption ------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_in_one_line_and_leaves_no_file(tmp_path):
+    out = tmp_path / "chosen.json"
+    program = subprocess.Popen(
+        [sys.executable, "-m", "discreet", "select", "-", *ASK, "--out", str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    # More than a pipe holds: once it is written, the command has read most of it and waits for the rest.
+    program.stdin.write("user,page\n" + "a,x\n" * 200_000)
+    program.stdin.flush()
+    program.send_signal(signal.SIGINT)
+    out_text, err_text = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert (out_text, err_text) == ("", "discreet select: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_write_leaves_what_was_there(visits, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "chosen.json"
+    out.write_text("before")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    ended = inside(capsys, "select", visits, *ASK, "--out", out)
+    assert ended == (130, "", "discreet select: interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["chosen.json"]
+    assert out.read_text() == "before"
+
+
+def test_result_is_written_before_it_is_printed(visits, tmp_path, capsys, monkeypatch):
+    """A list that was shown and not kept would have to be paid for again."""
+    seen = []
+    out = tmp_path / "chosen.json"
+    monkeypatch.setattr(_told, "text", lambda *_: seen.append(out.exists()) or "")
+    assert inside(capsys, "select", visits, *ASK, "--out", out).code == 0
+    assert seen == [True]

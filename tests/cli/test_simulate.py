@@ -1,0 +1,135 @@
+"""``discreet simulate`` as a user runs it: with a file, with flags, wrongly, and interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as parquet
+import pytest
+
+from discreet.evaluation.simulate import read_config, simulate
+
+from .running import assert_told_off, inside, process
+
+QUICK = ("--rounds", 200, "--items", 10, "--k", 2, "--repeats", 2, "--workers", 1)
+
+
+def test_flags_make_results_a_report_and_a_table(tmp_path):
+    ended = process(
+        "simulate", *map(str, QUICK), "--learner", "phased", "--learner", "greedy", "--out", str(tmp_path)
+    )
+    assert (ended.code, ended.err) == (0, "")
+    for words in ("who chooses", "PhasedSelector", "greedy", "100.0 %", "report.html", "results.parquet"):
+        assert words in ended.out
+    assert parquet.read_table(tmp_path / "results.parquet").num_rows == 4
+    assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
+    assert len(list((tmp_path / "plots").iterdir())) == 2
+
+
+def test_json_is_plain_and_says_where_everything_is(tmp_path, capsys):
+    arguments = ("--learner", "hedge", "--epsilon", 1, "--epsilon", "inf", "--out", tmp_path, "--json")
+    told = json.loads(inside(capsys, "simulate", *QUICK, *arguments).out)
+    assert [row["epsilon"] for row in told["rows"]] == [1.0, None]
+    assert [row["account"] is None for row in told["rows"]] == [False, True]
+    assert told["report"] == str(tmp_path / "report.html")
+
+
+def test_recorded_streams(tmp_path, capsys):
+    events = tmp_path / "visits.csv"
+    events.write_text("who,what\n" + "".join(f"{i},{i % 4}\n" for i in range(40)))
+    arguments = ("--events", events, "--person", "who", "--item", "what", "--learner", "greedy", "--k", 2)
+    ended = inside(capsys, "simulate", *arguments, "--repeats", 1, "--workers", 1, "--out", tmp_path / "out")
+    assert ended.code == 0
+    assert "visits.csv" in ended.out
+    assert "0.5000" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--learner", "hedgehog"], "learner='hedgehog' is not one of"),
+        (["--stream", "shoppers"], "family='shoppers' is not one of"),
+        (["--k", "60"], "k=60 exceeds the 50 items"),
+        (["--epsilon", "-1"], "must be greater than 0"),
+        (["--workers", "0"], "workers=0 is too small"),
+        (["--person", "who"], "--events FILE, which is missing"),
+        (["--events", "nowhere.csv", "--person", "a", "--item", "b"], "nowhere.csv: no such file"),
+        (["nowhere.toml"], "nowhere.toml: no such file"),
+        (["nowhere.toml", "--k", "3"], "--k is for runs without a file"),
+        (["nowhere.toml", "--learner", "hedge"], "--learner is for runs without a file"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert_told_off(inside(capsys, "simulate", *arguments), words)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_file_in_the_place_of_the_folder_and_broken_data(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert_told_off(inside(capsys, "simulate", *QUICK, "--out", tmp_path / "file"), "is a file")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
+    columns = ("--person", "a", "--item", "b", "--out", tmp_path / "out")
+    assert_told_off(
+        inside(capsys, "simulate", "--events", tmp_path / "broken.parquet", *columns), "discreet simulate: "
+    )
+
+
+CONFIG = """
+rounds = 3000
+items = 40
+k = 3
+repeats = 60
+
+[[streams]]
+family = "product display"
+
+[[learners]]
+learner = "phased"
+[[learners]]
+learner = "hedge"
+epsilon = inf
+[[learners]]
+learner = "popularity"
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals to a group of processes")
+def test_interrupted_and_resumed(tmp_path):
+    """Ctrl-C on a terminal reaches every process of the group; what is finished stays, to the byte."""
+    config, out = tmp_path / "c.toml", tmp_path / "out"
+    config.write_text(CONFIG)
+    command = [sys.executable, "-m", "discreet", "simulate", str(config), "--out", str(out), "--workers", "2"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        deadline = time.monotonic() + 60.0
+        while len(list(out.glob("cells/*.parquet"))) < 3:
+            assert running.poll() is None, running.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(running.pid, signal.SIGINT)
+        said, told = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert said == ""
+    assert "run the same command again to go on" in told
+    assert "interrupted" in told
+    assert "Traceback" not in told
+    finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.parquet")}
+    total = len(read_config(config).cells())
+    assert 3 <= len(finished) < total
+    assert not (out / "results.parquet").exists()
+    assert not list(out.rglob(".*"))
+
+    ended = process("simulate", str(config), "--out", str(out), "--json")
+    assert ended.code == 0, ended.err
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished  # not run again
+    kept = parquet.read_table(out / "results.parquet").to_pylist()
+    whole = simulate(read_config(config), None, workers=1)
+    assert len(kept) == total
+    assert [row["average"] for row in kept] == [one.average for one in whole.outcomes]

@@ -1,0 +1,211 @@
+"""Charts have what a reader needs, and a report is one file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import discreet as dc
+from discreet.evaluation import plots
+from discreet.evaluation.report import NOT_PRIVATE, Report, simulation_report
+from discreet.evaluation.simulate import Config, simulate
+from discreet.objectives import Coverage
+from discreet.online import HedgeSelector
+
+GIVEN = {
+    "title": "Shoes & <socks>",
+    "rounds": 300,
+    "items": 12,
+    "k": 2,
+    "repeats": 3,
+    "epsilons": [0.5, 2.0],
+    "streams": [{"family": "product display"}, {"family": "drifting"}],
+    "learners": [{"learner": "phased"}, {"learner": "hedge", "epsilon": float("inf")}, {"learner": "random"}],
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return simulate(Config.of(GIVEN), None, workers=1)
+
+
+def axes(width=8.0):
+    return Figure(figsize=(width, 4.2)).add_subplot()
+
+
+# --- charts --------------------------------------------------------------------------------------
+
+
+def drawings(results):
+    one = {"stream": "drifting"}
+    yield "regret", plots.regret(results, axes(), epsilon=2.0, **one)
+    yield "rewards", plots.rewards(results, axes(), epsilon=2.0, **one)
+    yield "epsilon_curve", plots.epsilon_curve(results, axes(), **one)
+    yield "plan", plots.plan(dc.plan(20, 2, 1000, dc.Budget(1.0, 1e-6)), axes())
+
+
+def test_charts_have_titles_axes_with_units_and_legends(results):
+    for name, ax in drawings(results):
+        assert ax.get_title(loc="left"), name
+        assert "(" in ax.get_xlabel(), name
+        assert ax.get_ylabel() or ax.get_yticklabels(), name
+        assert ax.get_legend().get_texts(), name
+
+
+def test_the_band_is_there_with_repeats_only(results):
+    assert len(plots.regret(results, axes(), stream="drifting", epsilon=2.0).collections) == 3
+    alone = simulate(Config.of(GIVEN | {"repeats": 1, "epsilons": [1.0]}), None, workers=1)
+    assert not plots.regret(alone, axes(), stream="drifting").collections
+
+
+def test_curves_are_the_mean_regret(results):
+    ax = plots.regret(results, axes(), stream="drifting", epsilon=2.0, alpha=0.5)
+    runs = results.by_learner("drifting", 2.0)["PhasedSelector"]
+    line = next(one for one in ax.get_lines() if one.get_label() == "PhasedSelector")
+    np.testing.assert_allclose(line.get_ydata(), np.mean([one.regret(0.5).curve for one in runs], axis=0))
+    np.testing.assert_array_equal(line.get_xdata(), runs[0].at)
+
+
+def test_traces_and_regrets_can_be_drawn_too():
+    people = Coverage(np.random.default_rng(0).random((250, 6)) < 0.2)
+    traces = [HedgeSelector(6, 2, 250, dc.Budget(np.inf), seed=seed).run(people) for seed in range(2)]
+    drawn = plots.regret({"one": traces[0], "two": traces}, axes(), people=people)
+    again = plots.regret({"one": traces[0].regret(people, alpha=1.0)}, axes())
+    curve = drawn.get_lines()[0].get_ydata()
+    np.testing.assert_allclose(curve, traces[0].regret(people, alpha=1.0).curve, atol=1e-9)
+    np.testing.assert_allclose(again.get_lines()[0].get_ydata(), curve, atol=1e-9)
+    last = plots.rewards({"one": traces[0]}, axes()).get_lines()[0].get_ydata()[-1]
+    assert last == pytest.approx(traces[0].average)
+    with pytest.raises(ValueError, match="traces need people="):
+        plots.regret({"one": traces[0]}, axes())
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plots.rewards({}, axes())
+
+
+def lightness(colour):
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return 116 * float(linear @ [0.2126, 0.7152, 0.0722]) ** (1 / 3) - 16
+
+
+def test_lines_can_be_told_apart_in_greyscale():
+    for one, other in pairwise(plots.COLOURS):
+        assert abs(lightness(one) - lightness(other)) > 20.0
+    looks = [plots.style(place) for place in range(64)]
+    assert len({(one["color"], str(one["linestyle"]), one["marker"]) for one in looks}) == 64
+    for one, other in zip(looks[:8], looks[8:16], strict=True):  # the same colour again, drawn otherwise
+        assert one["color"] == other["color"]
+        assert one["linestyle"] != other["linestyle"]
+        assert one["marker"] != other["marker"]
+
+
+def test_saved_charts_are_pictures_and_repeatable(results, tmp_path):
+    ax = plots.regret(results, axes(), stream="drifting", epsilon=2.0)
+    png, svg = plots.save(ax, tmp_path / "regret")
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    again = plots.save(plots.regret(results, axes(), stream="drifting", epsilon=2.0), tmp_path / "twice")
+    assert svg.read_bytes() == again[1].read_bytes()
+    assert png.read_bytes() == again[0].read_bytes()
+
+
+def test_plots_say_what_to_install(results, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'discreet\[plots\]'"):
+        plots.epsilon_curve(results, stream="drifting")
+
+
+# --- reports -------------------------------------------------------------------------------------
+
+
+class Checker(HTMLParser):
+    """Tags are closed in the order in which they were opened; addresses are collected."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.addresses, self.text = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "img", "source", "link"):
+            self.open.append(tag)
+        self.addresses += [v for n, v in attributes if n in ("src", "href", "srcset")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_report_is_one_file_with_everything(results, tmp_path):
+    path, written = simulation_report(results, tmp_path)
+    page = path.read_text(encoding="utf-8")
+    checker = Checker()
+    checker.feed(page)
+    assert not checker.open
+    text = " ".join(checker.text)
+    assert "Shoes & <socks>" in text
+    assert "<socks>" not in page
+    assert len(checker.addresses) == 2 * 2 * 3  # wide and narrow, two streams, one chart by epsilon and two
+    assert all(address.startswith("data:image/svg+xml;base64,") for address in checker.addresses)
+    assert not re.search(r"https?:|@import|url\(", page)
+    assert b"<svg" in base64.b64decode(checker.addresses[0].split(",")[1])
+    assert "width=device-width" in page
+    for row in results.table():
+        assert f"{row['average']:.4f}" in text
+    for words in NOT_PRIVATE:
+        assert words in text
+    assert '"repeats": 3' in text
+    assert len(written) == 12
+    assert {one.suffix for one in written} == {".png", ".svg"}
+    assert all(one.stat().st_size for one in written)
+
+
+def test_what_was_refused_and_warned_about_is_in_the_report(tmp_path):
+    learners = [
+        {"learner": "hedge", "calibration": "published"},
+        {"learner": "bandit", "calibration": "published", "exploration": "every_round", "epsilon": 10.0},
+    ]
+    given = GIVEN | {"epsilons": [1.0, float("inf")], "learners": learners, "repeats": 1}
+    found = simulate(Config.of(given | {"streams": GIVEN["streams"][:1]}), None, workers=1)
+    page = simulation_report(found, tmp_path)[0].read_text()
+    assert "What could not be run" in page
+    assert "needs a finite epsilon" in page
+    assert "docs/errata.md" in page
+
+
+def test_without_matplotlib_the_tables_are_there_and_the_way_to_charts(results, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    path, written = simulation_report(results, tmp_path)
+    page = path.read_text()
+    assert not written
+    assert not (tmp_path / "plots").exists()
+    assert "discreet[plots]" in page
+    assert "PhasedSelector" in page
+
+
+def test_cells_cannot_break_out_of_the_page():
+    page = Report("<b>t</b>", "lead")
+    page.table(["a'b"], [["<script>alert(1)</script>"], ["' onmouseover='x"]])
+    page.preformatted("</pre><script>")
+    page.points(["<i>"])
+    checker = Checker()
+    checker.feed(page.html())
+    assert "<script>" not in page.html()
+    assert "data-label='a&#x27;b'" in page.html()
+
+
+def test_saving_is_whole_or_not_at_all(tmp_path, monkeypatch):
+    page = Report("t")
+    kept = page.save(tmp_path / "a" / "report.html").read_text()
+    monkeypatch.setattr(page, "html", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        page.save(tmp_path / "a" / "report.html")
+    assert [one.name for one in (tmp_path / "a").iterdir()] == ["report.html"]
+    assert (tmp_path / "a" / "report.html").read_text() == kept

@@ -1,0 +1,318 @@
+"""Simulations: each cell is run once, whatever happens; the numbers are those of the learners themselves."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.evaluation import simulate as module
+from discreet.evaluation.regret import regret
+from discreet.evaluation.simulate import Config, learner_names, read_config, run_cell, simulate
+from discreet.evaluation.streams import STREAMS, baskets, event_file
+from discreet.objectives import greedy
+from discreet.objectives.each import value_to_each
+from discreet.results import Trace
+
+SMALL = {
+    "rounds": 300,
+    "items": 12,
+    "k": 2,
+    "repeats": 2,
+    "streams": [{"family": "product display", "clusters": 3}],
+    "learners": [{"learner": "phased"}, {"learner": "popularity"}, {"learner": "greedy"}],
+}
+
+
+def averages(results):
+    return [(one.cell.learner.name, one.cell.epsilon, one.average) for one in results.outcomes]
+
+
+def test_every_learner_runs_by_name_and_keeps_to_its_budget():
+    given = SMALL | {"repeats": 1, "learners": [{"learner": name} for name in learner_names()]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        results = simulate(Config.of(given), None, workers=1)
+    rows = {row["learner"]: row for row in results.table()}
+    assert {"HedgeSelector", "RunningSumSelector", "PhasedSelector", "BanditSelector", "planner"} < set(rows)
+    assert not results.refused
+    assert rows["greedy"]["of_greedy"] == pytest.approx(1.0)
+    assert rows["greedy"]["regret"] == pytest.approx(0.0, abs=1e-9)
+    assert rows["random"]["account"] == 0.0
+    assert math.isinf(rows["popularity"]["account"])
+    for name in set(rows) - {"random", "popularity", "greedy"}:
+        assert 0.0 < rows[name]["account"] <= 1.0, name
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [("hedge", "HedgeSelector"), ("running sums", "RunningSumSelector"), ("Planner", "planner")],
+)
+def test_learners_have_short_names(short, full):
+    assert Config.of(SMALL | {"learners": [{"learner": short}]}).learners[0].kind == full
+
+
+@pytest.mark.parametrize("family", STREAMS)
+def test_every_family_can_be_simulated(family):
+    given = SMALL | {"streams": [{"family": family}], "repeats": 1, "learners": [{"learner": "greedy"}]}
+    (outcome,) = simulate(Config.of(given), None, workers=1).outcomes
+    assert (outcome.rounds, outcome.n_items) == (300, 12)
+    assert outcome.average > 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"repeat": 3}, "'repeat' is not a setting; did you mean 'repeats'"),
+        ({"learners": [{"learner": "hedgehog"}]}, "learner='hedgehog' is not one of"),
+        ({"learners": [{"name": "x"}]}, "a learner needs learner="),
+        ({"learners": [{"learner": "hedge", "ratio": 1}]}, "'ratio' is not a setting of learner"),
+        ({"learners": [{"learner": "random", "rate": 1}]}, "known are none"),
+        ({"learners": [{"learner": "hedge"}, {"learner": "hedge"}]}, "listed twice with the same settings"),
+        ({"learners": []}, "there are no learners"),
+        ({"learners": {"learner": "hedge"}}, "must be a list of tables"),
+        ({"streams": [{"family": "shoppers"}]}, "family='shoppers' is not one of 'product display'"),
+        ({"streams": [{"people": 5}]}, "a stream needs family="),
+        ({"streams": [{"family": "drifting", "turn": 5}]}, "did you mean 'turns'"),
+        ({"streams": [{"family": "drifting", "people": 0}]}, "people=0 is too small"),
+        ({"k": 13}, "k=13 exceeds the 12 items of stream 'product display'"),
+        ({"epsilons": []}, "must be at least one"),
+        ({"epsilons": [1.0, 1.0]}, "each listed once"),
+        ({"epsilons": [-1.0]}, "epsilons=-1.0 must be greater than 0"),
+        ({"epsilons": "all"}, "epsilons must be a number"),
+        ({"delta": 2.0}, "delta=2.0 must be less than 1"),
+        ({"repeats": 0}, "repeats=0 is too small"),
+        ({"comparator": "worst"}, "comparator='worst' is not one of"),
+        ({"alpha": 2}, "alpha=2.0 must be at most 1"),
+        ({"title": 3}, "title must be text"),
+    ],
+)
+def test_a_mistake_in_the_settings_is_named(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message.replace("[", r"\[").replace("?", r"\?")):
+        Config.of(SMALL | changes)
+
+
+def test_config_files(tmp_path):
+    (tmp_path / "visits.csv").write_text("who,what\n" + "".join(f"{i},{i % 3}\n{i},x\n" for i in range(30)))
+    config = tmp_path / "config.toml"
+    config.write_text(
+        "k = 2\nepsilons = [1.0, inf]\nrepeats = 1\n"
+        '[[streams]]\nevents = "visits.csv"\nperson = "who"\nitem = "what"\n'
+        '[[learners]]\nlearner = "phased"\n[[learners]]\nlearner = "hedge"\nepsilon = inf\n'
+    )
+    results = simulate(read_config(config), None, workers=1)
+    assert [row["learner"] for row in results.table()] == [
+        "PhasedSelector",
+        "PhasedSelector",
+        "not private: HedgeSelector",
+    ]
+    assert all((one.rounds, one.n_items) == (30, 4) for one in results.outcomes)
+    config.write_text(config.read_text().replace('person = "who"', 'person = "whom"'))
+    with pytest.raises(ValueError, match=r"config\.toml: person='whom' is not a column of the table"):
+        read_config(config)
+    config.write_text(config.read_text().replace('person = "whom"', ""))
+    with pytest.raises(ValueError, match="needs person: the columns of its file"):
+        read_config(config)
+    config.write_text("k = = 2")
+    with pytest.raises(ValueError, match=r"config\.toml is not TOML"):
+        read_config(config)
+
+
+# --- resuming ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Which cells are run."""
+    made = []
+
+    def counted(cell):
+        made.append(cell)
+        return run_cell(cell)
+
+    monkeypatch.setattr(module, "run_cell", counted)
+    return made
+
+
+def test_finished_cells_are_not_run_again(tmp_path, calls):
+    first = simulate(Config.of(SMALL), tmp_path, workers=1)
+    assert len(calls) == len(first.outcomes) == 6
+    again = simulate(Config.of(SMALL), tmp_path, workers=1)
+    assert len(calls) == 6
+    assert averages(again) == averages(first)
+    for one, other in zip(first.outcomes, again.outcomes, strict=True):
+        np.testing.assert_array_equal(one.rewards, other.rewards)
+        assert (one.comparator, one.account, one.exact) == (other.comparator, other.account, other.exact)
+
+
+def test_only_what_changed_is_run(tmp_path, calls):
+    simulate(Config.of(SMALL), tmp_path, workers=1)
+    calls.clear()
+    simulate(Config.of(SMALL | {"epsilons": [1.0, 2.0]}), tmp_path, workers=1)
+    assert [(cell.learner.kind, cell.epsilon) for cell in calls] == 2 * [("PhasedSelector", 2.0)]
+    calls.clear()
+    renamed = [{"learner": "phased", "name": "windows"}, *SMALL["learners"][1:]]
+    results = simulate(Config.of(SMALL | {"learners": renamed, "alpha": 0.5}), tmp_path, workers=1)
+    assert not calls
+    assert results.outcomes[0].cell.learner.name == "windows"
+    for changes in ({"k": 3}, {"seed": 1}, {"comparator": "best"}, {"rounds": 301}):
+        calls.clear()
+        simulate(Config.of(SMALL | changes), tmp_path, workers=1)
+        assert len(calls) == 6, changes
+
+
+def test_another_file_of_the_same_name_is_another_stream(tmp_path, calls):
+    events = tmp_path / "e.csv"
+    stream = {"events": "e.csv", "person": "p", "item": "i"}
+    given = SMALL | {"streams": [stream], "repeats": 1, "learners": [{"learner": "greedy"}]}
+    for text, runs in (("p,i\n1,a\n2,b\n", 1), ("p,i\n1,a\n2,b\n", 1), ("p,i\n1,a\n2,a\n3,b\n", 2)):
+        events.write_text(text)
+        simulate(Config.of(given, tmp_path), tmp_path / "out", workers=1)
+        assert len(calls) == runs
+
+
+def test_a_broken_file_counts_as_not_finished(tmp_path, calls):
+    simulate(Config.of(SMALL), tmp_path, workers=1)
+    broken, empty = sorted((tmp_path / "cells").iterdir())[:2]
+    broken.write_bytes(broken.read_bytes()[:-30])
+    empty.write_bytes(b"")
+    calls.clear()
+    simulate(Config.of(SMALL), tmp_path, workers=1)
+    assert {f"{cell.key}.parquet" for cell in calls} == {broken.name, empty.name}
+
+
+def test_an_interruption_keeps_what_is_finished(tmp_path, monkeypatch):
+    whole = simulate(Config.of(SMALL), None, workers=1)
+    done = []
+
+    def interrupted(cell):
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        done.append(cell.key)
+        return run_cell(cell)
+
+    monkeypatch.setattr(module, "run_cell", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        simulate(Config.of(SMALL), tmp_path, workers=1)
+    assert sorted(path.stem for path in (tmp_path / "cells").iterdir()) == sorted(done)
+    monkeypatch.undo()
+    assert averages(simulate(Config.of(SMALL), tmp_path, workers=1)) == averages(whole)
+
+
+def test_processes_and_one_process_agree(tmp_path):
+    alone = simulate(Config.of(SMALL), None, workers=1)
+    together = simulate(Config.of(SMALL), tmp_path, workers=2)
+    assert averages(alone) == averages(together)
+
+
+def test_the_file_of_results_holds_every_cell(tmp_path):
+    import pyarrow.parquet as parquet
+
+    results = simulate(Config.of(SMALL), tmp_path, workers=1)
+    table = parquet.read_table(tmp_path / "results.parquet").to_pylist()
+    assert [row["average"] for row in table] == [one.average for one in results.outcomes]
+    assert [row["key"] for row in table] == [one.cell.key for one in results.outcomes]
+    assert '"kind": "PhasedSelector"' in table[0]["settings"]
+    assert len(table[0]["rewards"]) == len(table[0]["at"]) == 200
+    assert not list(tmp_path.rglob(".*"))
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.0 - 1.0 / math.e])
+def test_regret_is_that_of_the_trace(alpha):
+    config = Config.of(SMALL | {"comparator": "best", "repeats": 1, "learners": [{"learner": "popularity"}]})
+    (outcome,) = simulate(config, None, workers=1).outcomes
+    seed = int(module._digest(outcome.cell.stage)[:15], 16)
+    people = outcome.cell.stream.people(seed)
+    items = module._popular(people, 2)
+    expected = regret(
+        Trace(value_to_each(people, items), np.tile(np.array(items, np.int32), (300, 1))), people, alpha=alpha
+    )
+    found = outcome.regret(alpha)
+    assert found.total == pytest.approx(expected.total)
+    assert found.exact
+    np.testing.assert_allclose(found.curve, expected.curve[outcome.at - 1], atol=1e-9)
+
+
+def test_learners_meet_the_same_people_and_repeats_differ():
+    results = simulate(Config.of(SMALL), None, workers=1)
+    by = results.by_learner()
+    for one, other in zip(by["PhasedSelector"], by["greedy"], strict=True):
+        np.testing.assert_array_equal(one.rival, other.rival)
+    first, second = by["greedy"]
+    assert not np.array_equal(first.rewards, second.rewards)
+
+
+def test_what_cannot_be_run_is_told_and_the_rest_is_run():
+    learners = [{"learner": "hedge", "calibration": "published"}, {"learner": "greedy"}]
+    given = SMALL | {"epsilons": [1.0, math.inf], "learners": learners, "repeats": 1}
+    results = simulate(Config.of(given), None, workers=1)
+    ((cell, why),) = results.refused
+    assert math.isinf(cell.epsilon)
+    assert "finite epsilon" in why
+    assert len(results.outcomes) == 2
+    with pytest.raises(ValueError, match=r"no cell could be run: .*finite epsilon"):
+        simulate(Config.of(given | {"epsilons": [math.inf], "learners": learners[:1]}), None, workers=1)
+
+
+def test_warnings_of_a_learner_become_notes():
+    learners = [{"learner": "bandit", "exploration": "every_round", "calibration": "published"}]
+    given = SMALL | {"repeats": 1, "epsilons": [10.0], "learners": learners}
+    row = simulate(Config.of(given), None, workers=1).table()[0]
+    assert "docs/errata.md" in row["note"]
+
+
+def test_keeping_results_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"pip install 'discreet\[tables\]'"):
+        simulate(Config.of(SMALL), tmp_path, workers=1)
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+def test_popularity_fails_on_baskets():
+    people = baskets(4000, 60, np.random.default_rng(0))
+    popular = np.argsort(-people.gains([]), kind="stable")[:5]
+    assert people.value(greedy(people, 5)[0]) > 1.2 * people.value(popular)
+
+
+def test_event_files_in_both_orders(tmp_path):
+    path = tmp_path / "events.csv"
+    path.write_text("person,item\n" + "".join(f"{i},{i:02d}\n" for i in range(20)))
+    columns = {"person": "person", "item": "item"}
+    given = event_file(path, np.random.default_rng(0), **columns, order="given", people=5)
+    assert [person.value([i]) for i, person in enumerate(given)] == [1.0] * 5
+    mixed = event_file(path, np.random.default_rng(0), **columns)
+    assert len(mixed) == 20
+    assert [person.value([i]) for i, person in enumerate(mixed)] != [1.0] * 20
+    with pytest.raises(FileNotFoundError, match=r"none\.csv"):
+        event_file(tmp_path / "none.csv", np.random.default_rng(0), **columns)
+    with pytest.raises(ValueError, match="order='sorted' is not one of"):
+        event_file(path, np.random.default_rng(0), **columns, order="sorted")
+
+
+def test_a_cell_without_a_name_for_its_epsilon_asks_for_one():
+    results = simulate(Config.of(SMALL | {"epsilons": [1.0, 2.0], "repeats": 1}), None, workers=1)
+    with pytest.raises(ValueError, match=r"epsilon=None is not one of \[1\.0, 2\.0\]"):
+        results.by_learner()
+    assert set(results.by_learner(epsilon=2.0)) == {"PhasedSelector", "popularity", "greedy"}
+
+
+def test_importing_is_light():
+    """Nothing heavy is loaded by looking at the module: numba, pyarrow and matplotlib come when used."""
+    import subprocess
+
+    code = (
+        "import sys, discreet.evaluation.simulate, discreet.evaluation.report;"
+        "print([m for m in ('numba', 'pyarrow', 'matplotlib', 'pandas', 'sklearn') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+    assert dc.evaluation is not None

@@ -1,0 +1,830 @@
+"""Learners that play a point: the contract, privacy by exact audits, certificates, and bad input."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import discreet as dc
+from discreet.domains import Ball, Box, CappedSimplex, Domain, Simplex
+from discreet.losses import Distance, Linear, Logistic
+from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader
+from discreet.online.bounds import convex as bounds
+from discreet.privacy import mechanisms, tree_levels
+from discreet.privacy.inputs import Inputs
+from discreet.privacy.published import PublishedCalibrationWarning
+from tests.privacy.audit import exact_sum_loss
+
+ROUNDS, SIZE = 30, 3
+APPROXIMATE, PURE, FREE = dc.Budget(1.0, 1e-6), dc.Budget(1.0), dc.Budget(math.inf)
+TWICE = dc.Budget(1.0, 1e-6, "add_remove", 2)
+WIDE = Ball(2, 1e6)
+
+
+def _quiet(make):
+    """Published settings warn about what they deliver; that is shown in tests of its own."""
+
+    def made(**more):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PublishedCalibrationWarning)
+            return make(**more)
+
+    return made
+
+
+def _leader(budget=APPROXIMATE, domain=None, **options):
+    options = {"lipschitz": 2.0} | options
+    where = Ball(SIZE, 1.0) if domain is None else domain
+    return _quiet(
+        lambda seed=1, rounds=ROUNDS: ApproximateLeader(where, rounds, budget, seed=seed, **options)
+    )
+
+
+def _linear(budget=APPROXIMATE, domain=None, **options):
+    where = Simplex(SIZE) if domain is None else domain
+    options = {"box": (-1.0, 1.0)} | options
+    return _quiet(lambda seed=1, rounds=ROUNDS: LinearLeader(where, rounds, budget, seed=seed, **options))
+
+
+def _bandit(budget=PURE, domain=None, **options):
+    where = Ball(SIZE, 1.0) if domain is None else domain
+    options = {"lipschitz": 2.0, "bound": (0.0, 2.0)} | options
+    if "calibration" not in options:
+        options = {"exploration_radius": 0.2 * where.inner_radius} | options
+    return _quiet(
+        lambda seed=1, rounds=ROUNDS: BanditApproximateLeader(where, rounds, budget, seed=seed, **options)
+    )
+
+
+GRADIENT = {
+    "leader": _leader(),
+    "leader, curved": _leader(strong_convexity=1.0, regularization=0.0),
+    "leader, buffered, optimistic": _leader(sums="blt", regularization="optimistic"),
+    "leader, tree, box": _leader(sums="tree", domain=Box([-1.0] * SIZE, [0.5] * SIZE)),
+    "leader, pure": _leader(PURE, strong_convexity=1.0),
+    "leader, Laplace tree": _leader(PURE, sums="laplace tree", domain=CappedSimplex(SIZE, 2)),
+    "leader, two rounds each, clipping": _leader(TWICE, lipschitz=0.3, clip=True),
+    "leader, published": _leader(PURE, calibration="published"),
+    "leader, published, curved": _leader(PURE, calibration="published", strong_convexity=1.0),
+    "leader, not private": _leader(FREE),
+    "linear, experts": _linear(),
+    "linear, experts, pure": _linear(PURE),
+    "linear, experts, tree": _linear(sums="tree"),
+    "linear, ball, pure": _linear(PURE, Ball(SIZE), box=None, lipschitz=2.0),
+    "linear, box": _linear(domain=Box([0.0] * SIZE, [1.0] * SIZE), lipschitz=2.0),
+    "linear, published": _linear(PURE, calibration="published"),
+    "linear, two rounds each, clipping": _linear(TWICE, box=(-0.2, 0.2), clip=True),
+    "linear, not private": _linear(FREE),
+}
+BANDIT = {
+    "bandit": _bandit(),
+    "bandit, batches": _bandit(batch=4, strong_convexity=1.0),
+    "bandit, adaptive": _bandit(adversary="adaptive"),
+    "bandit, experts": _bandit(domain=Simplex(SIZE)),
+    "bandit, two rounds each": _bandit(dc.Budget(1.0, 0.0, "add_remove", 2), batch=3),
+    "bandit, published": _bandit(calibration="published"),
+    "bandit, published, adaptive": _bandit(
+        calibration="published", adversary="adaptive", strong_convexity=1.0
+    ),
+    "bandit, not private": _bandit(FREE),
+}
+LEARNERS = GRADIENT | BANDIT
+
+
+@pytest.fixture(params=LEARNERS, ids=LEARNERS.keys())
+def make(request):
+    return LEARNERS[request.param]
+
+
+def _people(learner, count=ROUNDS):
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(count, SIZE))
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    return Linear(rows / 2.0, row_norm=1.0) if isinstance(learner, LinearLeader) else Distance(rows / 3.0)
+
+
+def _learn(learner, person, point, **options):
+    """One person's answer: a cost function, or the number that a bandit learner sees."""
+    learner.learn(person.value(point) if isinstance(learner, BanditApproximateLeader) else person, **options)
+
+
+def _one_by_one(learner, people, start=0, stop=None, ids=None):
+    points, costs = [], []
+    for t in range(start, len(people) if stop is None else stop):
+        point = learner.choose()
+        points.append(point)
+        costs.append(people[t].value(point))
+        _learn(learner, people[t], point, person_id=None if ids is None else ids[t])
+    return np.array(points), np.array(costs)
+
+
+# --- the contract -------------------------------------------------------------------------------
+
+
+def test_points_are_in_the_domain_and_cannot_be_written_to(make):
+    learner = make()
+    trace = learner.run(_people(learner))
+    assert trace.decisions.shape == (ROUNDS, SIZE)
+    assert all(learner.domain.contains(point) for point in trace.decisions)
+    with pytest.raises(ValueError, match="read-only"):
+        learner.choose()[0] = 5.0
+
+
+def test_run_equals_one_by_one_and_in_pieces(make):
+    people = _people(make())
+    trace = make().run(people)
+    points, costs = _one_by_one(make(), people)
+    assert (trace.decisions == points).all()
+    assert np.allclose(trace.costs, costs, rtol=0, atol=1e-12)
+    listed = make().run([people[t] for t in range(ROUNDS)])
+    assert (listed.decisions == points).all()
+    learner = make()
+    parts = [learner.run(people[a:b]) for a, b in ((0, 5), (5, 6), (6, 19), (19, ROUNDS))]
+    assert (np.concatenate([part.decisions for part in parts]) == points).all()
+
+
+@pytest.mark.parametrize("stop", [0, 1, 4, 13, 29])
+@pytest.mark.parametrize("asked", [False, True])
+def test_resumes_identically_at_any_point(make, stop, asked, tmp_path):
+    learner = make()
+    people = _people(learner)
+    whole = make().run(people)
+    _one_by_one(learner, people, stop=stop)
+    if asked:
+        learner.choose()
+    learner.save(tmp_path / "state")
+    again = type(learner).load(tmp_path / "state")
+    assert again.privacy.to_json() == learner.privacy.to_json()
+    assert again.privacy.spent.to_json() == learner.privacy.spent.to_json()
+    assert again.certified_regret == learner.certified_regret
+    assert (again.run(people[stop:]).decisions == whole.decisions[stop:]).all()
+
+
+def test_a_domain_given_by_a_function_is_given_again(tmp_path):
+    def half(point):
+        return np.clip(point, -0.5, 0.5)
+
+    domain = Domain.from_projection(half, SIZE, 0.5, 0.9)
+    for make in (_leader(domain=domain), _bandit(domain=domain)):
+        learner = make()
+        people = _people(learner)
+        whole = make().run(people).decisions
+        _one_by_one(learner, people, stop=7)
+        learner.save(tmp_path / "state")
+        lost = type(learner).load(tmp_path / "state")
+        with pytest.raises(RuntimeError, match=r"load\(path, domain=...\)"):
+            lost.run(people[7:])
+        with pytest.raises(ValueError, match="same center and radii"):
+            type(learner).load(tmp_path / "state", domain=Ball(SIZE, 0.5))
+        again = type(learner).load(tmp_path / "state", domain=domain)
+        assert (again.run(people[7:]).decisions == whole[7:]).all()
+    _leader()().save(tmp_path / "plain")
+    with pytest.raises(ValueError, match="domain= is for one that was given by"):
+        ApproximateLeader.load(tmp_path / "plain", domain=domain)
+
+
+def test_order_of_calls_and_horizon(make):
+    learner = make()
+    people = _people(learner, ROUNDS + 5)
+    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\): this round's point"):
+        _learn(learner, people[0], np.zeros(SIZE))
+    first = learner.choose()
+    assert (learner.choose() == first).all()
+    _learn(learner, people[0], first)
+    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
+        _learn(learner, people[1], first)
+    trace = make().run(people)
+    assert (trace.decisions[ROUNDS:] == trace.decisions[ROUNDS - 1]).all()
+    _one_by_one(learner, people, 1, ROUNDS)
+    assert learner.over
+    with pytest.raises(RuntimeError, match="horizon of rounds=30 is over"):
+        _learn(learner, people[0], first)
+    assert (learner.choose() == trace.decisions[-1]).all()
+
+
+def test_bad_people_are_refused_and_the_round_stays_open(make):
+    learner, twin = make(), make()
+    people = _people(learner)
+    learner.choose()
+    twin.choose()
+    bad = ["somebody", None, math.nan, _people(learner)[:2], (lambda _: 0.0, lambda _: [math.nan] * SIZE)]
+    if isinstance(learner, BanditApproximateLeader):
+        bad += [2.5, -2.5, math.inf, [1.0, 2.0]]
+    else:
+        bad += [3.0, Distance([[0.0] * 5]), (lambda _: 0.0, lambda _: [1.0, 2.0])]
+        if not learner.clip:
+            bad += [(lambda _: 0.0, lambda _: [50.0] * SIZE), Distance([[40.0] * SIZE], row_norm=100.0)]
+    for person in bad:
+        with pytest.raises((ValueError, TypeError)):
+            learner.learn(person, person_id="ann")
+    assert learner.round == 0
+    for t in range(3):
+        _learn(learner, people[t], learner.choose(), person_id="ann" if t == 0 else None)
+        _learn(twin, people[t], twin.choose())
+    assert (learner.choose() == twin.choose()).all()
+
+
+def test_a_stream_that_is_none_is_refused(make):
+    with pytest.raises(TypeError, match=r"run\(\) takes a population of losses or a sequence"):
+        make().run(5)
+    with pytest.raises(ValueError, match="the losses have 2 coordinates; the domain has 3"):
+        make().run(Distance([[0.0, 0.0]]))
+
+
+def test_whole_guarantee_is_known_before_and_never_exceeded(make):
+    learner = make()
+    before, budget = learner.privacy, learner.budget
+    if budget.private:
+        assert before.epsilon(budget.delta) <= budget.epsilon
+    assert learner.privacy.spent.epsilon(budget.delta) == 0.0
+    learner.run(_people(learner))
+    assert 0.0 < learner.privacy.spent.epsilon(budget.delta) <= before.epsilon(budget.delta)
+    assert learner.privacy.to_json() == before.to_json()
+
+
+def test_further_rounds_of_a_person_are_served_but_not_learned(make):
+    learner, once = make(), make()
+    people, limit = _people(learner), learner.budget.max_rounds_per_person
+    ids = ["ann"] * ROUNDS
+    points, _ = _one_by_one(learner, people, ids=ids)
+    expected = []
+    for t in range(ROUNDS):  # as if everybody after the limit were indifferent
+        expected.append(once.choose())
+        if t < limit:
+            _learn(once, people[t], expected[-1])
+        elif isinstance(once, BanditApproximateLeader):
+            once.learn((once.low + once.high) / 2.0)
+        else:
+            once.learn((lambda _: 0.0, lambda _: np.zeros(SIZE)))
+    assert (points == np.array(expected)).all()
+    assert (make().run(people, person_ids=ids).decisions == points).all()
+
+
+def test_one_point_a_round_for_all_threads_and_no_other_process(make):
+    learner = make(seed=None)
+    people = _people(learner)
+    for t in range(5):
+        with ThreadPoolExecutor(4) as pool:
+            shown = {point.tobytes() for point in pool.map(lambda _: learner.choose(), range(8))}
+        assert len(shown) == 1
+        _learn(learner, people[t], learner.choose())
+    with pytest.raises(TypeError, match="not copied or pickled"):
+        pickle.dumps(learner)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            learner.choose()
+        except RuntimeError as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    assert b"made in another process" in os.read(read, 500)
+
+
+def test_an_interruption_never_counts_anybody_twice(make, monkeypatch):
+    learner = make()
+    people = _people(learner)
+    point = learner.choose()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(learner), "_absorb", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            _learn(learner, people[0], point)
+    assert learner.round == 1
+    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
+        _learn(learner, people[0], point)
+    learner.choose()
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", sorted(LEARNERS.keys() - {"bandit, batches", "bandit, two rounds each"}))
+def test_short_horizons(name, rounds):
+    learner = LEARNERS[name](rounds=rounds)
+    assert learner.run(_people(learner, rounds)).decisions.shape == (rounds, SIZE)
+    assert learner.certified_regret >= 0.0
+
+
+# --- what is computed ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("domain", [Ball(3, 0.5, [0.1, 0.0, 0.0]), Box([0.0] * 3, [0.3] * 3), Simplex(3)])
+@pytest.mark.parametrize(("curved", "pull"), [(0.7, 0.0), (0.0, 2.0), (0.7, 2.0)])
+def test_the_closed_form_is_the_minimiser(domain, curved, pull):
+    """Without noise every point is the minimiser of the quadratics, as a general solver finds it."""
+    rng = np.random.default_rng(0)
+    costs = rng.normal(size=(6, 3))
+    learner = ApproximateLeader(
+        domain, 6, FREE, lipschitz=10.0, strong_convexity=curved, regularization=pull, seed=0
+    )
+    points = learner.run([(lambda _: 0.0, lambda _, c=c: c) for c in costs]).decisions
+
+    def objective(w, t):
+        known = zip(costs[:t], points[:t], strict=True)
+        quadratics = sum(c @ w + curved / 2 * ((w - p) ** 2).sum() for c, p in known)
+        return quadratics + pull / 2 * ((w - domain.center) ** 2).sum()
+
+    for t in range(1, 6):
+        ways = domain.project(points[t] + rng.normal(size=(3,)) * 0.1)
+        found = minimize(lambda w, t=t: objective(domain.project(w), t), ways, method="Nelder-Mead").x
+        assert objective(points[t], t) <= objective(domain.project(found), t) + 1e-7
+
+
+@pytest.mark.parametrize("sums", ["laplace tree", "spherical tree", "tree"])
+def test_noise_of_linear_leaders_never_shrinks(sums):
+    """Pure trees: every sum carries as much noise as any other; Gaussian ones: never less than before."""
+    rounds, runs = 9, 500
+    budget = APPROXIMATE if sums == "tree" else PURE
+    points = []
+    for seed in range(runs):
+        learner = LinearLeader(WIDE, rounds, budget, lipschitz=1.0, rate=1.0, sums=sums, seed=seed)
+        points.append(learner.run(np.zeros((rounds, 2))).decisions[1:])
+    found = (np.array(points) ** 2).mean(axis=(0, 2))
+    unit = learner._sum.noise_std(1) ** 2
+    wanted = np.full(rounds - 1, 3.0 * unit)
+    if sums == "tree":
+        stds = [learner._sum.noise_std(t) for t in range(1, rounds)]
+        wanted = np.maximum.accumulate(np.array(stds) ** 2)
+    # fourth moments are at most 6 times squared second ones: a mean of 500 is within 6 sqrt(5/500)
+    assert (np.abs(found / wanted - 1.0) <= 0.6).all()
+    assert (found >= 0.6 * found[0]).all()
+
+
+def test_published_regulariser_grows_by_the_round():
+    """Algorithm 1 on f + H/2 |w|^2, the regulariser's gradient in the clear: w = -v / (t H), projected."""
+    learner = _leader(PURE, calibration="published", domain=Ball(2, 1.0))()
+    learner.choose()
+    learner.learn((lambda _: 0.0, lambda _: [1.0, 0.0]))
+    seen = []
+    original = learner._sum.add
+    learner._sum.add = lambda vector: seen.append(original(vector)) or seen[-1]
+    assert np.allclose(learner.choose(), Ball(2, 1.0).project(-seen[0] / learner._growing))
+    unit = 2.0 / 2.0 * 2 * math.log(ROUNDS) ** 2.5 / math.sqrt(ROUNDS)
+    assert learner._growing == pytest.approx(unit)
+
+
+def test_clipping_shortens_and_counts():
+    learner = _leader(clip=True, lipschitz=0.5)()
+    for length in (0.4, 3.0, 0.5, 1e200):
+        learner.choose()
+        learner.learn((lambda _: 0.0, lambda _, length=length: [0.0, length, 0.0]))
+        assert np.linalg.norm(learner._pending) <= 0.5 * (1 + 1e-12)
+    assert learner.insecure_clipped == 2
+    assert "clip" not in str(learner.privacy)
+    strict = _leader(lipschitz=0.5)()
+    strict.choose()
+    with pytest.raises(ValueError, match=r"length 3, beyond lipschitz=0.5; declare a larger bound"):
+        strict.learn((lambda _: 0.0, lambda _: [0.0, 3.0, 0.0]))
+
+
+@pytest.mark.parametrize("domain", [Ball(3, 1.0), Simplex(3), CappedSimplex(4, 2, exactly=False)])
+def test_one_point_estimates_are_unbiased(domain):
+    """(p / beta) f(w + beta u) u averages to the gradient, within the domain's plane, for quadratics."""
+    coins = np.random.default_rng(4)
+    target = coins.normal(size=domain.dimension)
+    beta, count = 0.05, 40_000
+    estimates = np.array(
+        [
+            domain.freedom / beta * ((domain.center + beta * u - target) ** 2).sum() / 2.0 * u
+            for u in (domain.direction(coins) for _ in range(count))
+        ]
+    )
+    wanted = domain.center - target
+    if domain.freedom < domain.dimension:
+        wanted = wanted - wanted.mean()
+    error = estimates.mean(axis=0) - wanted
+    assert (np.abs(error) <= 6.0 * estimates.std(axis=0) / math.sqrt(count)).all()
+
+
+def test_batches_play_one_point_and_release_one_number():
+    learner = _bandit(batch=4)()
+    people = _people(learner)
+    points = learner.run(people).decisions
+    for start in range(0, ROUNDS, 4):
+        assert (points[start : start + 4] == points[start]).all()
+    assert len({point.tobytes() for point in points}) == 8
+    assert learner._batches == 7
+
+
+# --- privacy ------------------------------------------------------------------------------------
+
+
+class _Played:
+    """A learner seen as a sum: a cost vector goes in, the next point comes out, linear in the noise."""
+
+    def __init__(self, learner):
+        self.learner = learner
+
+    def add(self, vector):
+        self.learner.choose()
+        self.learner.learn((lambda _: 0.0, lambda _: vector))
+        return self.learner.choose()
+
+
+LONG = np.array([2.0, 0.0])
+STREAM = [np.array([0.3, 0.1]), LONG, np.array([0.0, -0.5]), np.array([0.1, 0.1])]
+OTHER = [STREAM[0], -LONG, *STREAM[2:]]
+
+
+def _audited(sums="auto", budget=APPROXIMATE, **options):
+    return lambda: _Played(
+        ApproximateLeader(
+            WIDE,
+            5,
+            budget,
+            lipschitz=2.0,
+            strong_convexity=0.5,
+            regularization=1.0,
+            sums=sums,
+            seed=0,
+            **options,
+        )
+    )
+
+
+@pytest.mark.parametrize("sums", ["sqrt", "blt", "tree"])
+def test_points_are_as_private_as_the_budget(sums):
+    """Exact: everything that is published about two neighbouring streams, at the worst pair of gradients."""
+    loss = exact_sum_loss(_audited(sums), STREAM, OTHER, norm=2)
+    assert 0.7 * APPROXIMATE.mu <= loss <= APPROXIMATE.mu * (1 + 1e-6)
+    one = dc.Budget(1.0, 1e-6, "add_remove")
+    nobody = [STREAM[0], np.zeros(2), *STREAM[2:]]
+    assert exact_sum_loss(_audited(sums, one), STREAM, nobody, norm=2) <= one.mu * (1 + 1e-6)
+    twice = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
+    both = [-LONG, -LONG, *STREAM[2:]], [LONG, LONG, *STREAM[2:]]
+    assert exact_sum_loss(_audited(sums, twice), *both, norm=2) <= twice.limit_mu() * 2 * (1 + 1e-6)
+
+
+def test_laplace_tree_points_are_pure():
+    make = _audited("laplace tree", PURE)
+    diagonal = np.array([1.0, 1.0]) * math.sqrt(2.0)
+    here, there = ([sign * diagonal, *STREAM[1:]] for sign in (1.0, -1.0))
+    assert 0.9 <= exact_sum_loss(make, here, there, norm=1) <= 1.0 + 1e-6
+
+
+def test_linear_leader_points_are_as_private_as_the_budget():
+    """Signed entries move by twice their size; entries in [0, 1] by 1."""
+    signed = [np.array([0.3, 0.1]), np.ones(2), np.zeros(2), np.ones(2)]
+    other = [signed[0], -np.ones(2), *signed[2:]]
+    make = lambda: _Played(LinearLeader(WIDE, 5, APPROXIMATE, box=(-1.0, 1.0), rate=1e-3, seed=0))  # noqa: E731
+    assert 0.9 * APPROXIMATE.mu <= exact_sum_loss(make, signed, other, norm=2) <= APPROXIMATE.mu * (1 + 1e-6)
+    unit = [np.abs(v) for v in signed], [signed[0], np.zeros(2), *signed[2:]]
+    make = lambda: _Played(LinearLeader(WIDE, 5, APPROXIMATE, box=(0.0, 1.0), rate=1e-3, seed=0))  # noqa: E731
+    assert 0.9 * APPROXIMATE.mu <= exact_sum_loss(make, *unit, norm=2) <= APPROXIMATE.mu * (1 + 1e-6)
+
+
+def test_the_audit_catches_noise_for_the_norm_alone(monkeypatch):
+    """Planted: L instead of 2L, the papers' slip."""
+    honest = Inputs.difference
+    monkeypatch.setattr(Inputs, "difference", lambda self, _: honest(self, "add_remove"))
+    assert exact_sum_loss(_audited("sqrt"), STREAM, OTHER, norm=2) >= 1.5 * APPROXIMATE.mu
+
+
+def test_the_audit_catches_gradients_that_are_not_clipped(monkeypatch):
+    """Planted: a gradient five times too long goes in as it is; clipped, it is covered."""
+    here, there = ([STREAM[0], 5.0 * sign * LONG, *STREAM[2:]] for sign in (1.0, -1.0))
+    clipped = _audited("sqrt", clip=True)
+    assert exact_sum_loss(clipped, here, there, norm=2) <= APPROXIMATE.mu * (1 + 1e-6)
+    monkeypatch.setattr(ApproximateLeader, "_bounded", lambda _, gradient: (gradient, False))
+    monkeypatch.setattr(Inputs, "checked", lambda _, values, **__: np.asarray(values, dtype=float))
+    assert exact_sum_loss(clipped, here, there, norm=2) >= 4.0 * APPROXIMATE.mu
+
+
+def test_published_constants_are_twice_what_they_claim():
+    """Paper 004: L u against -L u makes densities differ by exp(2 epsilon), and the account says so."""
+    for rounds in (1, 2, 30, 1000):
+        with pytest.warns(PublishedCalibrationWarning, match=r"claim epsilon 0.7 and give epsilon 1.4"):
+            learner = ApproximateLeader(
+                Ball(2), rounds, dc.Budget(0.7), lipschitz=2.0, calibration="published", seed=0
+            )
+        levels = tree_levels(rounds)
+        scale = float(learner._sum._event.scale)
+        assert scale == pytest.approx(2.0 * levels / 0.7)
+        # log density ratio at y = -c u, c > L, of exp(-|y - z| / scale), for each of the levels
+        u, far = np.array([1.0, 0.0]), 7.0
+        gap = np.linalg.norm(-far * u - 2.0 * u) - np.linalg.norm(-far * u + 2.0 * u)
+        assert levels * gap / scale == pytest.approx(1.4)
+        assert learner.privacy.epsilon() == pytest.approx(1.4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        added = ApproximateLeader(
+            Ball(2), 30, dc.Budget(0.7, 0.0, "add_remove"), lipschitz=2.0, calibration="published", seed=0
+        )
+    assert added.privacy.epsilon() == pytest.approx(0.7)
+
+
+def test_published_constants_break_their_claim_in_fact():
+    """One coordinate, two rounds: how often the second point tells L from -L, against what was claimed."""
+    epsilon, runs = 0.5, 1500
+    above = []
+    for gradient in (-1.0, 1.0):
+        count = 0
+        for seed in range(runs):
+            learner = _leader(
+                dc.Budget(epsilon), Ball(1, 1e6), lipschitz=1.0, strong_convexity=1.0, calibration="published"
+            )(seed=seed, rounds=2)
+            learner.choose()
+            learner.learn((lambda _: 0.0, lambda _, g=gradient: [g]))
+            count += learner.choose()[0] >= 1.0  # the noisy sum is at most -1
+        above.append(count / runs)
+    # exact: 1/2 and exp(-2 epsilon)/2 = .184; five deviations of .013 either way still contradict epsilon
+    assert above[0] == pytest.approx(0.5, abs=0.065)
+    assert above[1] == pytest.approx(math.exp(-1.0) / 2.0, abs=0.05)
+    assert above[0] > math.exp(epsilon) * above[1]
+
+
+def test_published_linear_leader_holds_for_unsigned_costs_only():
+    learner = LinearLeader(Simplex(3), 30, PURE, box=(0.0, 1.0), calibration="published", seed=0)
+    assert learner.privacy.epsilon() == pytest.approx(1.0)
+    with pytest.warns(PublishedCalibrationWarning, match="claim epsilon 1 and give epsilon 2"):
+        signed = LinearLeader(Simplex(3), 30, PURE, box=(-1.0, 1.0), calibration="published", seed=0)
+    assert signed.privacy.epsilon() == pytest.approx(2.0)
+    assert float(signed._sum._event.scale) == pytest.approx(3 * tree_levels(30))
+
+
+def _bandit_shift(make, here, there):
+    """Noise that turns one stream's points into the other's, in units of its scale; infinite if none does."""
+    from unittest import mock
+
+    def points(costs, moved=0):
+        draws = iter([moved])
+
+        def scripted(_, count, *, gaussian):
+            assert not gaussian
+            return np.full(count, next(draws, 0), dtype=np.int64)
+
+        with mock.patch.object(mechanisms, "noise_steps", scripted):
+            learner = make()
+            seen = []
+            for cost in costs:
+                seen.append(learner.choose())
+                learner.learn(cost)
+            return np.array(seen), learner
+
+    learner = make()
+    for cost in here[: learner.batch]:
+        learner.choose()
+        learner.learn(cost)
+    first = learner._seen
+    learner = make()
+    for cost in there[: learner.batch]:
+        learner.choose()
+        learner.learn(cost)
+    shift = int(first) - int(learner._seen)
+    same = np.array_equal(points(here)[0], points(there, shift)[0])
+    return abs(shift) / 2.0**mechanisms.STEPS_BITS if same else math.inf
+
+
+@pytest.mark.parametrize(("neighbours", "worst"), [("replace", 0.0), ("add_remove", 1.0)])
+def test_bandit_points_are_pure(neighbours, worst):
+    """Moving one Laplace draw by at most epsilon scales turns one stream's points into its neighbour's."""
+    budget = dc.Budget(0.8, 0.0, neighbours)
+    make = _bandit(budget, batch=4)
+    here, there = [0.5, 2.0, 1.0, 0.3, *[1.5] * 8], [0.5, worst, 1.0, 0.3, *[1.5] * 8]
+    assert 0.999 * 0.8 <= _bandit_shift(make, here, there) <= 0.8
+
+
+def test_the_audit_catches_bandit_noise_for_half_the_range(monkeypatch):
+    make = _bandit(dc.Budget(0.8), batch=4)
+    here, there = [2.0] * 12, [0.0] + [2.0] * 11
+    honest = dc.privacy.LaplaceNoise.within
+    monkeypatch.setattr(
+        dc.privacy.LaplaceNoise, "within", staticmethod(lambda share, moves: honest(share, moves / 2.0))
+    )
+    assert _bandit_shift(make, here, there) > 1.5
+
+
+def test_bandit_account_has_no_composition():
+    for rounds in (30, 3000):
+        learner = _bandit(dc.Budget(1.0, 1e-6))(rounds=rounds)
+        assert learner.privacy.epsilon() == pytest.approx(1.0)
+    with pytest.warns(PublishedCalibrationWarning, match="claim epsilon 1 and give epsilon 2"):
+        published = BanditApproximateLeader(
+            Ball(1, 10.0), 1000, PURE, lipschitz=1.0, bound=1.0, calibration="published", seed=0
+        )
+    assert published.exploration_radius == pytest.approx(0.1)
+    assert float(published._sum._event.scale) == pytest.approx(10.0 * 10, rel=1e-9)
+
+
+# --- certificates -------------------------------------------------------------------------------
+
+
+def _streams(rounds):
+    rng = np.random.default_rng(7)
+    towards = np.array([0.6, -0.5, 0.2])
+    turning = np.where(np.arange(rounds)[:, None] < rounds / 3, towards, -towards)
+    return {
+        "still": np.tile(towards, (rounds, 1)),
+        "noisy": np.clip(towards + rng.normal(size=(rounds, 3)) * 0.1, -0.57, 0.57),
+        "turning": turning,
+        "alternating": towards * (-1.0) ** np.arange(rounds)[:, None],
+    }
+
+
+CERTIFIED = {
+    "Lipschitz": _leader(dc.Budget(8.0, 1e-6)),
+    "curved": _leader(dc.Budget(8.0, 1e-6), strong_convexity=1.0),
+    "curved, no regulariser": _leader(dc.Budget(8.0, 1e-6), strong_convexity=1.0, regularization=0.0),
+    "pure": _leader(dc.Budget(8.0), strong_convexity=1.0),
+    "published": _leader(dc.Budget(8.0), strong_convexity=1.0, calibration="published"),
+    "not private": _leader(FREE, strong_convexity=1.0),
+    "bandit": _bandit(dc.Budget(8.0), exploration_radius="auto"),
+    "bandit, curved": _bandit(dc.Budget(8.0), exploration_radius="auto", strong_convexity=1.0),
+    "bandit, adaptive": _bandit(dc.Budget(8.0), exploration_radius="auto", adversary="adaptive"),
+    "bandit, published": _bandit(dc.Budget(8.0), calibration="published", strong_convexity=1.0),
+}
+
+
+@pytest.mark.parametrize("name", CERTIFIED)
+@pytest.mark.parametrize("stream", ["still", "noisy", "turning", "alternating"])
+def test_measured_regret_is_within_the_certificate(name, stream):
+    rounds = 1500
+    people = Distance(_streams(rounds)[stream])
+    best = people.best(Ball(3, 1.0))[1] * rounds
+    totals = []
+    for seed in range(3):
+        learner = CERTIFIED[name](seed=seed, rounds=rounds)
+        totals.append(learner.run(people).total - best)
+    # costs are in [0, 2]: the mean of three runs is within 6 sqrt(T/3) of its expectation
+    assert np.mean(totals) <= learner.certified_regret + 6 * math.sqrt(rounds / 3)
+    assert learner.certified_regret <= 2.0 * 2.0 * rounds
+
+
+@pytest.mark.parametrize("stream", ["still", "noisy", "turning", "alternating"])
+@pytest.mark.parametrize("budget", [dc.Budget(8.0, 1e-6), dc.Budget(8.0), FREE])
+def test_linear_regret_is_within_the_certificate(stream, budget):
+    rounds = 1500
+    rows = _streams(rounds)[stream]
+    for domain in (Simplex(3), Ball(3)):
+        people = Linear(rows, box=(-1.0, 1.0))
+        best = people.best(domain)[1] * rounds
+        totals = []
+        for seed in range(3):
+            learner = LinearLeader(domain, rounds, budget, box=(-1.0, 1.0), seed=seed)
+            totals.append(learner.run(people).total - best)
+        assert np.mean(totals) <= learner.certified_regret + 6 * math.sqrt(rounds / 3)
+
+
+def test_certificates_say_something_where_they_should():
+    many = 100_000
+    generous = dc.Budget(8.0, 1e-6)
+    trivial = 2.0 * 2.0 * many
+    assert _leader(generous)(rounds=many).certified_regret < 0.02 * trivial
+    assert _leader(generous, strong_convexity=1.0)(rounds=many).certified_regret < 0.002 * trivial
+    assert _leader(FREE, strong_convexity=1.0)(rounds=many).certified_regret < 30.0
+    assert _bandit(PURE, exploration_radius="auto")(rounds=many).certified_regret < 0.5 * 2.0 * many
+    assert _linear()(rounds=many).certified_regret < 0.005 * trivial
+
+
+def test_optimistic_is_less_regularised_and_certified_for_what_it_is():
+    careful, bold = _leader()(rounds=5000), _leader(regularization="optimistic")(rounds=5000)
+    assert bold.regularization < careful.regularization
+    assert bold.certified_regret > careful.certified_regret
+
+
+def test_regularisation_is_the_best_one():
+    for curved in (0.0, 1.0):
+        question = (10_000, 1.0, 2.0, 4.0, 50.0, curved)
+        best = bounds.best_regularization(*question)
+        certified = bounds.approximate_leader(*question, best)
+        for factor in (0.0, 0.5, 0.9, 1.1, 2.0):
+            assert certified <= bounds.approximate_leader(*question, best * factor) * (1 + 1e-9)
+    assert bounds.best_regularization(10_000, 1.0, 2.0, 4.0, 50.0) == pytest.approx(
+        math.sqrt(2 * 10_000 * 51.0) / 2.0
+    )
+
+
+@pytest.mark.parametrize(("top", "start", "slope", "most"), [(3, 0, 2, 0.4), (3, 5, 2, 0.1), (3, 5, 0, 9)])
+def test_sums_of_the_certificate(top, start, slope, most):
+    wanted = sum(min(most, top / (start + slope * t)) for t in range(1, 1001))
+    assert bounds._harmonic(1000, top, start, slope, most) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_worst_noise_is_the_noisiest_sum():
+    for rounds in (2, 3, 8, 9, 23, 32, 33):
+        for sums in ("sqrt", "tree"):
+            total = _leader(sums=sums)(rounds=rounds)._sum
+            wanted = max(total.noise_std(t) for t in range(1, rounds)) * math.sqrt(SIZE)
+            assert bounds.worst_noise(total) == pytest.approx(wanted)
+
+
+def test_one_point_settings_are_the_best_ones():
+    question = (10**6, 3, 2.0, 1.0, 1.0, 2.0, 2.0)
+    for curved in (0.0, 1.0):
+        best = bounds.one_point(*question, curved)
+        assert best.batch == 3  # sqrt(8) at epsilon 1
+        for options in ({"beta": best.beta * 1.5}, {"beta": best.beta / 1.5}, {"batch": 30}):
+            assert best.regret <= bounds.one_point(*question, curved, **options).regret * (1 + 1e-6)
+    lipschitz = bounds.one_point(*question).regret
+    assert bounds.one_point(16 * 10**6, *question[1:]).regret == pytest.approx(8.0 * lipschitz, rel=0.01)
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+def test_settings_that_make_no_sense():
+    ball = Ball(2)
+    for options, message in (
+        ({"lipschitz": 0.0}, "lipschitz=0.0 must be greater than 0"),
+        ({"lipschitz": 1.0, "strong_convexity": -1.0}, "strong_convexity=-1.0 must be at least 0"),
+        ({"lipschitz": 1.0, "regularization": 0.0}, "needs costs with strong_convexity above 0"),
+        ({"lipschitz": 1.0, "regularization": "strong"}, "regularization='strong' is not one of"),
+        ({"lipschitz": 1.0, "sums": "cube"}, "sums='cube' is not one of"),
+        ({"lipschitz": 1.0, "sums": "tree", "calibration": "published"}, "has its own sums="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ApproximateLeader(ball, 10, APPROXIMATE, **options)
+    with pytest.raises(ValueError, match="needs delta > 0; give the budget a delta or take sums"):
+        ApproximateLeader(ball, 10, PURE, lipschitz=1.0, sums="sqrt")
+    with pytest.raises(ValueError, match="needs a finite epsilon"):
+        ApproximateLeader(ball, 10, FREE, lipschitz=1.0, calibration="published")
+    with pytest.raises(TypeError, match="domain must be a Domain"):
+        ApproximateLeader(3, 10, APPROXIMATE, lipschitz=1.0)
+    with pytest.raises(ValueError, match="say how large a cost vector can be"):
+        LinearLeader(ball, 10, APPROXIMATE)
+    with pytest.raises(ValueError, match=r'regularizer="entropy" is for domains.Simplex'):
+        LinearLeader(ball, 10, APPROXIMATE, lipschitz=1.0, regularizer="entropy")
+    learner = LinearLeader(Simplex(2), 10, APPROXIMATE, box=(0.0, 1.0), seed=0)
+    learner.choose()
+    with pytest.raises(ValueError, match=r"not what was declared: vector\[1\]=-0.5 is outside box"):
+        learner.learn([0.5, -0.5])
+
+
+def test_bandit_settings_that_make_no_sense():
+    def make(domain=Ball(2), rounds=10, **options):  # noqa: B008
+        return BanditApproximateLeader(
+            domain, rounds, PURE, **({"lipschitz": 1.0, "bound": 1.0, "seed": 0} | options)
+        )
+
+    for options, message in (
+        ({"bound": 0.0}, "bound=0.0 must be greater than 0"),
+        ({"bound": (1.0, 0.0)}, "must have low < high"),
+        ({"exploration_radius": 1.0}, "exploration_radius=1.0 must be less than 1"),
+        ({"adversary": "nice"}, "adversary='nice' is not one of 'oblivious', 'adaptive'"),
+        ({"adversary": "adaptive", "batch": 3, "exploration_radius": 0.5}, 'needs adversary="oblivious"'),
+        ({"batch": 11}, "batch=11 is too large"),
+        ({"batch": 2, "calibration": "published"}, "has its own batch="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(**options)
+
+
+def test_a_horizon_that_is_too_short_says_how_long_it_takes():
+    def make(rounds, **options):
+        return BanditApproximateLeader(
+            Ball(3, 0.1), rounds, PURE, lipschitz=1.0, bound=1.0, seed=0, **options
+        )
+
+    with pytest.raises(ValueError, match="that takes about rounds=") as error:
+        make(100)
+    needed = int(str(error.value).split("rounds=")[2].split(", or")[0].replace(",", ""))
+    assert make(needed).exploration_radius < 0.1
+    with pytest.raises(ValueError, match="too short"):
+        make(needed // 2)
+    assert make(100, exploration_radius=0.05).exploration_radius == 0.05
+    with pytest.warns(PublishedCalibrationWarning) as caught:
+        clamped = make(100, calibration="published")
+    assert clamped.exploration_radius == 0.05
+    assert any("It takes rounds=27,001" in str(warning.message) for warning in caught)
+
+
+def test_a_value_outside_the_declared_range_is_refused():
+    learner = _bandit()()
+    learner.choose()
+    with pytest.raises(ValueError, match=r"value=2.1 is outside the declared range \[0, 2\]"):
+        learner.learn(2.1)
+    with pytest.raises(TypeError, match="value must be a number"):
+        learner.learn(Distance([[0.0] * SIZE]))
+    assert learner.round == 0
+    learner.learn(2.0)
+
+
+def test_a_domain_without_its_ball_is_refused():
+    class Wrong(Ball):
+        def __init__(self):
+            super().__init__(2, 1.0)
+            self.inner_radius = self.outer_radius = 1.5
+
+    with pytest.raises(ValueError, match="does not contain its own ball"):
+        BanditApproximateLeader(Wrong(), 10, PURE, lipschitz=1.0, bound=1.0)
+
+
+def test_saved_costs_of_logistic_people():
+    """A population of library losses, one by one or as a pair of functions, is the same to a learner."""
+    rng = np.random.default_rng(5)
+    people = Logistic(rng.normal(size=(20, 3)), rng.integers(0, 2, 20), clip=True)
+    a = ApproximateLeader(Ball(3, 2.0), 20, APPROXIMATE, lipschitz=1.0, seed=3)
+    b = ApproximateLeader(Ball(3, 2.0), 20, APPROXIMATE, lipschitz=1.0, seed=3)
+    pairs = [(people[t].value, people[t].gradient) for t in range(20)]
+    assert np.allclose(a.run(people).decisions, b.run(pairs).decisions, rtol=0, atol=1e-9)

@@ -1,0 +1,133 @@
+"""Convex domains: projections, radii, planes, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from discreet.domains import Ball, Box, CappedSimplex, Domain, Simplex
+
+
+def _rounded(point):
+    return np.clip(point, -1.0, 1.0)
+
+
+DOMAINS = {
+    "ball": Ball(3, 2.0, [1.0, 0.0, -1.0]),
+    "box": Box([-1.0, 0.0, 2.0], [1.0, 0.5, 5.0]),
+    "simplex": Simplex(4),
+    "two": Simplex(2),
+    "capped": CappedSimplex(5, 2),
+    "capped, fraction": CappedSimplex(5, 2.5),
+    "at most": CappedSimplex(5, 2, exactly=False),
+    "at most, fraction": CappedSimplex(4, 0.7, exactly=False),
+    "at most all": CappedSimplex(3, 7.0, exactly=False),
+    "function": Domain.from_projection(_rounded, 3, 1.0, math.sqrt(3.0)),
+    "shrunk": Simplex(4).shrunk(0.3),
+    "shrunk box": Box([0.0, 0.0], [1.0, 3.0]).shrunk(0.5),
+}
+
+
+@pytest.fixture(params=DOMAINS, ids=DOMAINS.keys())
+def domain(request):
+    return DOMAINS[request.param]
+
+
+def test_projection_is_the_nearest_point(domain):
+    """<x - P(x), y - P(x)> <= 0 for every point y of the set: the mark of the nearest point."""
+    rng = np.random.default_rng(0)
+    for scale in (0.1, 1.0, 10.0, 1e6):
+        x = domain.center + scale * rng.normal(size=domain.dimension)
+        nearest = domain.project(x)
+        assert domain.contains(nearest)
+        assert np.allclose(domain.project(nearest), nearest, atol=1e-9)
+        for _ in range(20):
+            y = domain.project(domain.center + 3.0 * rng.normal(size=domain.dimension))
+            assert (x - nearest) @ (y - nearest) <= 1e-8 * max(1.0, scale)
+
+
+def test_balls_inside_and_around(domain):
+    domain.check()
+    rng = np.random.default_rng(1)
+    reached = 0.0
+    for _ in range(300):
+        step = domain.direction(rng)
+        assert np.linalg.norm(step) == pytest.approx(1.0)
+        assert domain.contains(domain.center + domain.inner_radius * step)
+        far = domain.project(domain.center + 100.0 * rng.normal(size=domain.dimension))
+        away = float(np.linalg.norm(far - domain.center))
+        assert away <= domain.outer_radius * (1 + 1e-9)
+        assert np.linalg.norm(far - domain.project(2.0 * domain.center - far)) <= domain.diameter + 1e-9
+        reached = max(reached, away)
+    assert reached >= 0.8 * domain.outer_radius  # the radius is not given away
+
+
+def test_inner_radii_are_the_largest(domain):
+    """Some direction leaves the set just beyond the inner ball."""
+    rng = np.random.default_rng(2)
+    axes = np.vstack([np.eye(domain.dimension), -np.eye(domain.dimension), np.ones((1, domain.dimension))])
+    if domain.freedom < domain.dimension:
+        axes = axes[:-1] - axes[:-1].mean(axis=1, keepdims=True)
+    steps = [axis / np.linalg.norm(axis) for axis in axes] + [domain.direction(rng) for _ in range(20)]
+    assert not all(domain.contains(domain.center + 1.001 * domain.inner_radius * step) for step in steps)
+
+
+def test_shrinking_leaves_room_for_a_ball(domain):
+    rng = np.random.default_rng(3)
+    beta = 0.4 * domain.inner_radius
+    inside = domain.shrunk(beta / domain.inner_radius)
+    for _ in range(100):
+        point = inside.project(domain.center + 5.0 * rng.normal(size=domain.dimension))
+        assert domain.contains(point + beta * domain.direction(rng), 1e-8)
+
+
+def test_to_json_and_back():
+    for name in ("ball", "box", "simplex", "capped", "at most, fraction"):
+        domain = DOMAINS[name]
+        again = Domain.from_json(domain.to_json())
+        assert type(again) is type(domain)
+        assert again.to_json() == domain.to_json()
+        assert (again.center == domain.center).all()
+
+
+def test_simplex_twin():
+    """The sorted projection against bisection on the shift."""
+    rng = np.random.default_rng(4)
+    for _ in range(30):
+        x = rng.normal(size=5) * 10.0 ** rng.uniform(-2, 3)
+        low, high = x.min() - 1.0, x.max()
+        for _ in range(200):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if np.maximum(x - middle, 0.0).sum() > 1.0 else (low, middle)
+        assert np.allclose(Simplex(5).project(x), np.maximum(x - low, 0.0), atol=1e-9)
+
+
+def test_bad_domains_are_refused():
+    for make, message in (
+        (lambda: Ball(0), "dimension=0 is too small"),
+        (lambda: Ball(2, 0.0), "radius=0.0 must be greater than 0"),
+        (lambda: Ball(2, 1.0, [0.0]), "center has 1 entries; 2 expected"),
+        (lambda: Box([0.0, 1.0], [1.0, 1.0]), r"low\[1\]=1 must be below high\[1\]=1"),
+        (lambda: Box([], []), "low is empty"),
+        (lambda: Simplex(1), "n=1 is too small"),
+        (lambda: CappedSimplex(3, 3), "k=3 must be less than n=3"),
+        (lambda: Ball(2).shrunk(1.0), "share=1.0 must be less than 1"),
+        (lambda: Domain.from_projection(_rounded, 3, 1.2, 2.0), "does not contain its own ball"),
+        (lambda: Domain.from_projection(_rounded, 3, 1.0, 1.2), "further than outer_radius=1.2"),
+        (lambda: Domain.from_projection(_rounded, 3, 3.0, 2.0), "inner_radius=3 exceeds outer_radius=2"),
+        (lambda: Domain.from_projection(_rounded, 2, 0.5, 2.0, [3.0, 0.0]), "does not contain its own ball"),
+        (lambda: Domain.from_projection(lambda x: x[:1], 2, 0.5, 2.0), "has 1 entries; 2 expected"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+    with pytest.raises(TypeError, match="project must be a function"):
+        Domain.from_projection(3, 2, 0.5, 2.0)
+
+    def slipping(point):
+        size = np.abs(point).max()
+        return point if size <= 0.6 else point * (0.6 + 0.1 * size) / size
+
+    with pytest.raises(ValueError, match="projecting twice must be projecting once"):
+        Domain.from_projection(slipping, 2, 0.5, 2.0)

@@ -1,0 +1,118 @@
+"""Notebook cards: escaped, well formed, self-contained, and on any page's colours."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet import _html
+from discreet.offline import PrivateGreedy
+from discreet.online import PhasedSelector
+from discreet.results import CostTrace, Selection, Trace
+
+
+class Balanced(HTMLParser):
+    """Follows the tags; every one that opens closes, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        del attrs
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data + " "
+
+
+def shown(thing) -> str:
+    """The text that a reader sees, once the HTML is found to be in order."""
+    html = thing._repr_html_()
+    page = Balanced()
+    page.feed(html)
+    page.close()
+    assert page.open == []
+    assert not re.search(r"https?:|<script|<style|class=|src=", html)
+    # Only greys that are half transparent: they show on black and on white.
+    assert set(re.findall(r"(?:#[0-9a-f]{3,6}|rgba?\([^)]*\))", html)) <= {"rgba(128,128,128,.45)"}
+    assert len(html) < 20_000
+    return page.text
+
+
+def test_selection_shows_labels_and_its_account():
+    people = dc.objectives.Coverage(
+        [[1, 0, 0], [1, 1, 0], [0, 0, 1]] * 200, labels=["<i>tea</i>", "b&b", "jam"]
+    )
+    selection = PrivateGreedy(2, dc.Budget(1.0, 1e-6), release_gains=0.2, seed=0).select(people)
+    text = shown(selection)
+    assert "<i>tea</i>" in text  # as text, so it was escaped
+    assert "gain (noisy)" in text
+    assert "one person replaced" in text
+    assert "not private" in text  # a seed was given
+
+
+def test_selection_without_anything_else():
+    assert shown(Selection((3, 1), round=7)).split() == [
+        "2",
+        "chosen,",
+        "round",
+        "7",
+        "item",
+        "1",
+        "3",
+        "2",
+        "1",
+    ]
+
+
+def test_account_and_guarantee_show_every_release():
+    gate = dc.Gate(dc.Budget(1.0), 0)
+    assert "nothing has been released" in shown(gate.spent)
+    gate.laplace([1.0], scale=4.0, sensitivity=1.0, label="a <count>")
+    text = shown(gate.spent)
+    assert "a <count>" in text
+    assert "scale 4" in text
+    guarantee = PhasedSelector(20, 2, dc.Budget(1.0, 1e-6), seed=0).privacy
+    assert "exchangeable" in shown(guarantee)  # what a learner adds below the table
+
+
+def test_traces_are_summed_up_and_marked():
+    rewards = np.linspace(0.0, 1.0, 1000)
+    text = shown(Trace(rewards, np.zeros((1000, 2), dtype=np.int32), "PhasedSelector"))
+    assert "1,000 rounds" in text
+    assert "0.5000" in text
+    assert "facts about private people" in text
+    assert "average cost" in shown(CostTrace(rewards, np.zeros((1000, 2)), "x"))
+    assert "no rounds" in shown(Trace(np.zeros(0), np.zeros((0, 2), dtype=np.int32)))
+
+
+def test_plan_marks_the_chosen_one():
+    plan = dc.plan(50, 3, 5_000, dc.Budget(1.0, 1e-6))
+    html = plan._repr_html_()
+    text = shown(plan)
+    assert plan.reason in text
+    bold = re.findall(r"<td[^>]*font-weight:600[^>]*>([^<]*)</td>", html)
+    assert bold[1] == plan.best.name
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0]])
+def test_curves_of_next_to_nothing(values):
+    assert "nan" not in _html.curve(values, "x")
+
+
+def test_long_tables_end():
+    html = _html.grid(["n"], [[i] for i in range(1000)], most=10)
+    assert html.count("<tr>") == 11
+    assert "and 990 more" in html

@@ -1,0 +1,142 @@
+"""Populations of convex losses: gradients, promises, the best fixed point, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from discreet.domains import Ball, Box, Simplex
+from discreet.losses import Distance, Linear, Logistic, Squared, cost_functions
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(40, 3))
+ROWS /= np.linalg.norm(ROWS, axis=1)[:, None] * RNG.uniform(1.0, 3.0, (40, 1))
+LOSSES = {
+    "logistic": Logistic(ROWS, RNG.integers(0, 2, 40)),
+    "squared": Squared(ROWS, RNG.uniform(-2.0, 2.0, 40), target_bound=2.0),
+    "linear": Linear(ROWS, row_norm=1.0),
+    "distance": Distance(ROWS),
+}
+
+
+@pytest.fixture(params=LOSSES, ids=LOSSES.keys())
+def people(request):
+    return LOSSES[request.param]
+
+
+def test_gradients_are_slopes(people):
+    point = np.array([0.3, -0.7, 0.2])
+    step = 1e-6
+    slopes = [
+        (people.value(point + step * e) - people.value(point - step * e)) / (2 * step) for e in np.eye(3)
+    ]
+    assert np.allclose(people.gradient(point), slopes, atol=1e-8)
+
+
+def test_one_person_is_a_population_of_one(people):
+    point = np.array([0.3, -0.7, 0.2])
+    values = people.values(point)
+    for i in (0, 7, -1):
+        value, gradient = people.at(i, point)
+        one = people[i]
+        assert len(one) == 1
+        assert one.value(point) == pytest.approx(value)
+        assert values[i] == pytest.approx(value)
+        assert np.allclose(one.gradient(point), gradient)
+    assert people.value(point) == pytest.approx(values.mean())
+    assert len(people[3:9]) == 6
+    assert people[3:9].value(point) == pytest.approx(values[3:9].mean())
+    assert len(list(people)) == 40
+    with pytest.raises(IndexError):
+        people[40]
+
+
+@pytest.mark.parametrize("domain", [Ball(3, 2.0, [1.0, 0.0, 0.0]), Box([-1.0] * 3, [2.0] * 3)])
+def test_lipschitz_bounds_hold(people, domain):
+    rng = np.random.default_rng(1)
+    longest = 0.0
+    for _ in range(200):
+        point = domain.project(5.0 * rng.normal(size=3))
+        longest = max(longest, *(float(np.linalg.norm(people.at(i, point)[1])) for i in range(40)))
+    assert longest <= people.lipschitz(domain) * (1 + 1e-12)
+
+
+def test_curvature_is_as_declared(people):
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        a, b = rng.normal(size=(2, 3))
+        for i in range(5):
+            value, gradient = people.at(i, a)
+            least = value + gradient @ (b - a) + people.strong_convexity / 2 * ((b - a) ** 2).sum()
+            assert people.at(i, b)[0] >= least - 1e-12
+
+
+@pytest.mark.parametrize("domain", [Ball(3, 0.5), Simplex(3), Box([0.0] * 3, [1.0] * 3)])
+def test_best_point_is_optimal(people, domain):
+    """No point of the domain is below the tangent at the best one."""
+    point, value = people.best(domain)
+    assert domain.contains(point)
+    assert value == pytest.approx(people.value(point))
+    gradient, rng = people.gradient(point), np.random.default_rng(3)
+    for _ in range(200):
+        other = domain.project(2.0 * rng.normal(size=3))
+        assert gradient @ (other - point) >= -1e-6
+
+
+def test_extreme_margins():
+    people = Logistic([[1.0], [1.0]], [1, -1])
+    for margin in (0.0, 30.0, 800.0):
+        (near, _), (far, slope) = people.at(0, np.array([margin])), people.at(1, np.array([margin]))
+        assert near == pytest.approx(math.log1p(math.exp(-margin)))
+        assert far == pytest.approx(margin + math.log1p(math.exp(-margin)))
+        assert 0.0 <= slope[0] <= 1.0
+
+
+def test_long_rows_are_refused_or_shortened_and_counted():
+    rows = [[3.0, 4.0], [0.6, 0.8], [0.0, 2.0]]
+    with pytest.raises(ValueError, match=r"rows\[0\] has length 5, beyond row_norm=1; rescale"):
+        Logistic(rows, [0, 1, 1])
+    people = Logistic(rows, [0, 1, 1], clip=True)
+    assert people.insecure_clipped == 2
+    assert np.linalg.norm(people.at(0, np.zeros(2))[1]) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match=r"targets\[1\]=3 is beyond target_bound=2"):
+        Squared([[1.0], [1.0]], [0.0, 3.0], target_bound=2.0)
+    assert Squared([[1.0], [1.0]], [0.0, 3.0], target_bound=2.0, clip=True).insecure_clipped == 1
+    with pytest.raises(ValueError, match=r"rows\[1\] leaves box=\(0.0, 1.0\)"):
+        Linear([[0.0], [1.5]], box=(0.0, 1.0))
+    assert Linear([[0.0], [1.5]], box=(0.0, 1.0), clip=True).insecure_clipped == 1
+
+
+def test_what_is_no_population():
+    for make, message in (
+        (lambda: Logistic([[1.0]], [2]), "labels must be -1 and 1, or 0 and 1"),
+        (lambda: Logistic([[1.0]], [1, 1]), "labels has 2 entries; 1 expected"),
+        (lambda: Logistic([[math.nan]], [1]), "is nan; every entry must be finite"),
+        (lambda: Distance(np.zeros((0, 3))), "got shape"),
+        (lambda: Linear([[1.0]]), "say how large a cost vector can be"),
+        (lambda: Linear([[1.0]], box=(0.5, 1.0)), "must hold 0 and more"),
+        (lambda: Distance([[0.0]]).value([1.0, 2.0]), "point has 2 entries; 1 expected"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+    with pytest.raises(TypeError, match="must be a table of numbers"):
+        Distance([["a"]])
+
+
+def test_what_is_taken_as_a_cost():
+    class Cost:
+        def value(self, point):
+            return float(point.sum())
+
+        def gradient(self, point):
+            return np.ones_like(point)
+
+    for cost in (Cost(), (Cost().value, Cost().gradient), Distance([[0.0]])):
+        value, gradient = cost_functions(cost)
+        assert np.shape(value(np.zeros(1))) == ()
+        assert np.shape(gradient(np.zeros(1))) == (1,)
+    for cost in (3.0, "cost", (1, 2), [np.sin]):
+        with pytest.raises(TypeError, match="expected a person's cost"):
+            cost_functions(cost)
