@@ -6,15 +6,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 # One worker per core; the tests are written to be independent of each other.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test lint install bench format clean
+.PHONY: help demo test lint install bench audit docs format clean
 help:
 	@echo "make demo     see it work"
 	@echo "make test     run the tests"
 	@echo "make lint     ruff and mypy --strict"
-	@echo "make bench    time it beside other libraries; results go to benchmarks/results"
+	@echo "make audit    check every privacy claim, at length; the table goes to docs/audit.md"
+	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
+	@echo "make docs     the documentation as a site, in build/site"
 	@echo "make install  everything above, installed into $(VENV)"
 
-demo: $(VENV)/.core
+demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
 test: $(VENV)/.test
@@ -35,6 +37,20 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/constraints.py
 	$(BIN)/python benchmarks/hedge_speed.py
 	$(BIN)/python benchmarks/regret_growth.py
+	$(BIN)/python benchmarks/bandit_speed.py
+	$(BIN)/python benchmarks/bandit.py
+	$(BIN)/python benchmarks/offline_speed.py
+	$(BIN)/python benchmarks/feature_selection.py
+	$(BIN)/python benchmarks/minimization_speed.py
+	$(BIN)/python benchmarks/minimization.py
+	$(BIN)/python benchmarks/convex.py
+	$(BIN)/python benchmarks/frank_wolfe.py
+
+audit: $(VENV)/.test
+	$(BIN)/discreet audit --all --deep --out docs/audit.md
+
+docs: $(VENV)/.test
+	$(BIN)/python -m mkdocs build --strict
 
 install: $(VENV)/.core $(VENV)/.test $(VENV)/.lint
 
@@ -47,6 +63,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.core
+	$(PIP) -e '.[plots,sklearn]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core

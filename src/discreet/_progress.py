@@ -16,10 +16,8 @@ def track(work: Sequence[int] | range, what: str, shown: bool) -> Iterator[int]:
     for done, item in enumerate(work):
         now = time.monotonic()
         if now - last >= 0.2:
-            left = (now - start) / done * (total - done) if done else float("nan")
-            print(
-                f"\r{what}: {done:,} of {total:,} ({left:,.0f} s left)  ", end="", file=sys.stderr, flush=True
-            )
+            left = f" ({(now - start) / done * (total - done):,.0f} s left)" if done else ""
+            print(f"\r{what}: {done:,} of {total:,}{left}  ", end="", file=sys.stderr, flush=True)
             last = now
         yield item
     print(

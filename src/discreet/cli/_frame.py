@@ -1,0 +1,175 @@
+"""What all commands share: how they are found, how their arguments are read, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NoReturn, Protocol, cast
+
+from .. import __version__
+
+OK, MISTAKE, REFUSED, INTERRUPTED = 0, 2, 3, 130
+# In the order in which they are listed.
+COMMANDS = ("demo", "select", "plan", "simulate", "audit", "bench", "completion")
+# Set to anything, it lets errors end in a traceback: for whoever mends them.
+DEBUG = "DISCREET_DEBUG"
+
+
+class Command(Protocol):
+    """The shape of a command module."""
+
+    NAME: str
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Say what may be asked for; ``parser.epilog`` gets an example."""
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Do it. ValueError, TypeError or OSError for what the user can mend; else an exit code."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with mistakes in one line and no guessing of shortened options."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        given: dict[str, Any] = {
+            "formatter_class": argparse.RawDescriptionHelpFormatter,
+            "allow_abbrev": False,
+        } | options
+        super().__init__(*args, **given)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISTAKE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def available() -> list[str]:
+    """The commands that this installation has."""
+    return [name for name in COMMANDS if find_spec(f"{__package__}.{name}") is not None]
+
+
+def command(name: str) -> Command:
+    """The module of a command."""
+    return cast(Command, import_module(f"{__package__}.{name}"))
+
+
+def parser_of(name: str) -> Parser:
+    """The arguments of a command."""
+    module = command(name)
+    parser = Parser(prog=f"discreet {module.NAME}", description=_sentence(module.HELP))
+    module.add_arguments(parser)
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """Find the command and run it."""
+    first = arguments[0] if arguments else ""
+    names = available()
+    if first in names:
+        return guarded(f"discreet {first}", lambda: _run(first, arguments[1:]))
+    return guarded("discreet", lambda: _without_command(first, arguments[1:], names))
+
+
+def guarded(prog: str, work: Callable[[], int]) -> int:
+    """``work()``, with every way to end turned into an exit code and at most one line on standard error."""
+    _any_text()
+    try:
+        code = work()
+        sys.stdout.flush()
+    except SystemExit as ended:  # argparse has said what there is to say
+        return ended.code if isinstance(ended.code, int) else OK
+    except KeyboardInterrupt:
+        _say(f"{prog}: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader has seen enough, e.g. `discreet demo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        found = _code(error)
+        if found is None or os.environ.get(DEBUG):
+            raise
+        _say(f"{prog}: {_one_line(error)}")
+        return found
+    return code
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    options = parser_of(name).parse_args(arguments)
+    return command(name).run(options)
+
+
+def _without_command(first: str, rest: Sequence[str], names: list[str]) -> int:
+    """Help, the version, or what is wrong with what was asked."""
+    if first == "help" and rest and rest[0] in names:
+        parser_of(rest[0]).print_help()
+    elif first in ("-h", "--help", "help"):
+        print(_overview(names))
+    elif first in ("-V", "--version"):
+        print(f"discreet {__version__}")
+    elif not first:
+        print(_overview(names), file=sys.stderr)
+        return MISTAKE
+    elif first.startswith("-"):
+        raise ValueError(f"{first} is not an option here; give a command first: {', '.join(names)}")
+    else:
+        near = difflib.get_close_matches(first, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise ValueError(f"{first!r} is not a command; {hint}")
+    return OK
+
+
+def _overview(names: list[str]) -> str:
+    rows = [f"  {name:<12} {command(name).HELP}" for name in names]
+    return "\n".join(
+        [
+            "usage: discreet COMMAND [options]",
+            "",
+            "Choose a few things out of many for people whose preferences are private.",
+            "",
+            *rows,
+            "",
+            "discreet COMMAND --help says what a command takes, with an example.",
+            "example: discreet select events.csv --person user --item page --k 5 --epsilon 1",
+        ]
+    )
+
+
+def _code(error: Exception) -> int | None:
+    """The exit code for what went wrong; None if it is our fault."""
+    if isinstance(error, ValueError | TypeError | OSError | ImportError | NotImplementedError | MemoryError):
+        return MISTAKE
+    from ..privacy import BudgetExceeded
+
+    return REFUSED if isinstance(error, BudgetExceeded) else None
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this"
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror.lower()}"
+    return " ".join(printable(word) for word in str(error).split()) or type(error).__name__
+
+
+def printable(text: str) -> str:
+    """``text`` with nothing in it that a terminal would obey; files hold anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:].rstrip(".") + "."
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _any_text() -> None:
+    """Labels in any language are printed on any terminal, escaped where it has no letters for them."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")

@@ -1,0 +1,223 @@
+"""What ``discreet select`` tells: the items, the account, and what they do and do not mean.
+
+Nothing here looks at people, except `_diagnostics`, which is asked for by name and marks the output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+
+if TYPE_CHECKING:
+    from ..offline import PrivateGreedy
+    from ..results import Selection
+    from ._people import People
+
+
+def result(
+    options: argparse.Namespace,
+    people: People,
+    greedy: PrivateGreedy,
+    selection: Selection,
+    notes: list[str],
+) -> dict[str, Any]:
+    """All there is to tell, as plain values: what --json prints and --out holds."""
+    budget = greedy.budget
+    account = greedy.privacy
+    result: dict[str, Any] = {
+        "discreet": __version__,
+        "command": "select",
+        "items": list(selection.labels or ()),
+    }
+    if selection.gains is not None:
+        result["noisy_gains"] = list(selection.gains)
+    result |= {
+        "private": options.seed is None and not options.insecure_diagnostics,
+        "insecure": bool(options.insecure_diagnostics),
+        "reproducible": account.reproducible,
+        "guarantee": {
+            "epsilon": account.epsilon(),
+            "delta": budget.delta,
+            "neighbours": budget.neighbours,
+        },
+        "account": account.to_json(),
+        "method": greedy.method_used,
+        "why_this_method": greedy.reason,
+        "settings": _settings(options),
+        "treated_as_public": _public(options, people),
+        "reading": _reading(options, people, greedy),
+        "notes": notes,
+    }
+    if options.insecure_diagnostics:
+        result["diagnostics"] = _diagnostics(people, greedy, selection)
+    return result
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that decide the result; files by name, since a path can say more than it should."""
+    from ._files import Source
+
+    left_out = ("out", "json", "insecure_diagnostics")
+    settings = {name: value for name, value in vars(options).items() if name not in left_out}
+    for name in ("file", "items"):
+        if settings[name] is not None:
+            settings[name] = Source(settings[name]).name
+    return settings
+
+
+def _public(options: argparse.Namespace, people: People) -> list[str]:
+    """What the guarantee takes for granted, in words."""
+    n_items = people.population.n_items
+    said = []
+    if options.items is None:
+        said.append(
+            f"the list of the {n_items:,} items that occur in the file: an item that only one person has is"
+            " among them. Give a public list with --items to protect that"
+        )
+    else:
+        said.append(f"the {n_items:,} items listed by --items")
+    if options.constraint is not None:
+        said.append("what the constraint's column says about each item")
+    if options.neighbours == "replace":
+        said.append(f"the number of people, {len(people.population):,}")
+    elif options.most_people is not None:
+        said.append(f"that there are at most {options.most_people:,} people")
+    if not options.skip_bad:
+        said.append(
+            "that every row of the file is well formed: a bad one stops the command, and that shows (with"
+            " --skip-bad it is left out instead)"
+        )
+    return said
+
+
+def _reading(options: argparse.Namespace, people: People, greedy: PrivateGreedy) -> list[str]:
+    """What a reader may and may not conclude."""
+    budget = greedy.budget
+    if budget.neighbours == "replace":
+        change = "If any one person's rows were exchanged for anybody else's"
+    else:
+        change = "If any one person had not been in the file at all"
+    factor = math.exp(min(budget.epsilon, 700.0))
+    beside = f", up to a probability of {budget.delta:g}" if budget.delta else ""
+    said = [
+        f"{change}, no list would have become more than {factor:.4g} times as likely or unlikely{beside}."
+    ]
+    if options.seed is not None or options.insecure_diagnostics:
+        said[0] += (
+            " That would be so without --seed and --insecure-diagnostics; this output protects nobody and is"
+            " not for publishing."
+        )
+    else:
+        said[0] += (
+            " So the list may be published, and nothing computed from it alone says more about anybody."
+        )
+    served = _certificate(people, greedy)
+    if served is not None:
+        said.append(served)
+    said += [
+        "The list does not show how many people want an item, nor that these items are the best: every pick"
+        " is partly chance, and another run would spend another budget and may choose otherwise.",
+        "Guarantees add up: another list from the same people, by anyone, costs each of them its epsilon"
+        " again.",
+        "What is true of people in general, such as that those who like one item like another, is not hidden,"
+        " and may be used to guess about somebody who was not even in the file.",
+    ]
+    if options.cap is not None:
+        said.append(
+            f"The choice is by at most {options.cap} items of each person, drawn at random, and so is what is"
+            " said of the best list."
+        )
+    return said
+
+
+def _certificate(people: People, greedy: PrivateGreedy) -> str | None:
+    """How far from the best the list can be on average, from public facts; None where none is known."""
+    count = len(people.population)
+    if greedy.budget.neighbours != "replace" or greedy.ratio is None or greedy.method_used is None:
+        return None
+    loss = greedy.certified_loss(count, people.population.n_items)
+    if loss >= greedy.ratio * count:
+        return (
+            f"For so few people ({count:,}) this budget certifies nothing about how good the list is: it may"
+            " be no better than chance."
+        )
+    return (
+        f"Averaged over the randomness, the list serves at least {greedy.ratio:.0%} of as many people as the"
+        f" best list, less {loss:,.0f} of the {count:,}; usually it does better than is certified."
+    )
+
+
+def _diagnostics(people: People, greedy: PrivateGreedy, selection: Selection) -> dict[str, Any]:
+    """True numbers. No account covers them."""
+    from ..offline import PrivateGreedy
+    from ..privacy import Budget
+
+    population, labels = people.population, people.labels
+    count = len(population)
+    single = population.gains([])
+    best = PrivateGreedy(greedy.constraint, Budget(math.inf)).select(population)
+    return {
+        "people": count,
+        "pairs": int(population.indices.size),
+        "share_served": population.value(list(selection.items)),
+        "served_alone_by": {labels[item]: float(single[item]) * count for item in selection.items},
+        "without_privacy": {
+            "items": [labels[item] for item in best.items],
+            "share_served": population.value(list(best.items)),
+        },
+    }
+
+
+def text(options: argparse.Namespace, result: dict[str, Any], selection: Selection) -> str:
+    from ._frame import printable
+    from ._output import fitted, wrapped
+
+    account = selection.privacy
+    assert account is not None
+    lines = []
+    if result["insecure"]:
+        lines += [wrapped("NOT PRIVATE: this output holds true counts that no account covers."), ""]
+    if result["reproducible"]:
+        lines += [wrapped("NOT PRIVATE: with --seed anyone can redo the randomness and undo it."), ""]
+    gains = result.get("noisy_gains")
+    header = ["", options.item] + (["people it adds (noisy)"] if gains else [])
+    rows = [
+        [str(place + 1), printable(label)] + ([f"{gains[place]:,.0f}"] if gains else [])
+        for place, label in enumerate(result["items"])
+    ]
+    lines += [fitted(header, rows), ""]
+    above, below = account.summary()
+    header, rows = account.releases()
+    released = fitted(header, rows) if rows else "nothing has been released: there was nothing to choose"
+    lines += [wrapped(above), released, *map(wrapped, below)]
+    if result["method"] is not None:
+        lines.append(wrapped(f"method {result['method']}: {result['why_this_method']}"))
+    lines += ["", "What a reader may and may not conclude"]
+    lines += [wrapped(sentence, bullet="- ") for sentence in result["reading"]]
+    lines += ["", "Treated as public, so not protected"]
+    lines += [wrapped(sentence, bullet="- ") for sentence in result["treated_as_public"]]
+    if result["insecure"]:
+        lines += ["", "NOT PRIVATE: true numbers", _insecure_text(result["diagnostics"])]
+    return "\n".join(lines)
+
+
+def _insecure_text(found: dict[str, Any]) -> str:
+    from .._table import table
+    from ._frame import printable
+
+    free = found["without_privacy"]
+    rows = [
+        ["people in the file", f"{found['people']:,}"],
+        ["different (person, item) pairs", f"{found['pairs']:,}"],
+        ["served by the list", f"{found['share_served']:.4f} of them"],
+        ["served by the best list greedy finds without privacy", f"{free['share_served']:.4f} of them"],
+        *(
+            [f"people served by {printable(item)} alone", f"{n:,.1f}"]
+            for item, n in found["served_alone_by"].items()
+        ),
+    ]
+    names = ", ".join(printable(item) for item in free["items"])
+    return table(["", ""], rows).lstrip("\n ") + f"\nwithout privacy greedy would choose: {names}"

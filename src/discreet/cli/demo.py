@@ -1,0 +1,43 @@
+"""``discreet demo``: what the library does, on data that it makes up or that is public."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+NAME = "demo"
+HELP = "a made-up shop, a private choice and a private running sum, with their accounts"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A budget, a seed for looking twice, and where the report goes."""
+    parser.epilog = "examples:\n  discreet demo --epsilon 0.5\n  discreet demo --seed 1 --out demo --json"
+    parser.add_argument("--epsilon", type=float, default=1.0, help="privacy budget (default 1)")
+    parser.add_argument("--delta", type=float, default=1e-6, help="chance of failure (default 1e-6)")
+    parser.add_argument("--seed", type=int, help="reproducible noise: for looking twice, not for real people")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="where the report and the plots go (default: a new temporary folder)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show it."""
+    from ..demo import show
+
+    out = None if options.out is None else Path(options.out)
+    found = show(options.epsilon, options.delta, options.seed, out, quiet=options.json)
+    if options.json:
+        from ._output import as_json
+
+        print(as_json(_finite({"command": "demo"} | found)))
+    return 0
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

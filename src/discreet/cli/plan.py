@@ -1,0 +1,119 @@
+"""``discreet plan``: which learner suits a stream that is still to come, and what it certifies."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+
+if TYPE_CHECKING:
+    from ..planning import Plan
+
+NAME = "plan"
+HELP = "compare the learners for choosing k items a round, before there is any data"
+
+_EXAMPLES = """examples:
+  discreet plan --items 285 --k 5 --rounds 32710 --epsilon 1 --delta 1e-6
+  discreet plan --items 285 --k 5 --rounds 32710 --epsilon 1 --stream stationary --json
+
+Nothing here looks at anybody's data: the answer is public. "regret at most" bounds the expected loss over all
+rounds beside (1 - 1/e) times the best fixed set."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The question, the budget, and how to print."""
+    parser.epilog = _EXAMPLES
+    question = parser.add_argument_group("the question")
+    question.add_argument("--items", type=int, required=True, metavar="N", help="how many items there are")
+    question.add_argument("--k", type=int, required=True, help="how many are chosen in each round")
+    question.add_argument("--rounds", type=int, required=True, metavar="T", help="how many people will come")
+    question.add_argument(
+        "--feedback",
+        default="full",
+        metavar="KIND",
+        help="what is learned after a round: full (the person's whole taste, default), bandit (what the shown"
+        " set was worth) or slots (what each place added)",
+    )
+    question.add_argument(
+        "--stream",
+        default="adversarial",
+        metavar="KIND",
+        help="adversarial (any order of people, default) or stationary (as in a random order)",
+    )
+    question.add_argument("--cap", type=int, metavar="M", help="count at most M items of each person")
+    budget = parser.add_argument_group("privacy")
+    budget.add_argument("--epsilon", type=float, required=True, help="for the whole stream; inf: no privacy")
+    budget.add_argument("--delta", type=float, default=0.0, help="probability outside of that (default 0)")
+    budget.add_argument(
+        "--neighbours",
+        choices=("replace", "add_remove"),
+        default="replace",
+        help="protect a person's rows (replace, default) or their presence as well (add_remove)",
+    )
+    budget.add_argument(
+        "--rounds-per-person",
+        type=int,
+        default=1,
+        metavar="R",
+        help="how often one person may come (default 1)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan and print."""
+    from ..planning import plan
+    from ..privacy import Budget
+    from ._output import as_json, fitted, wrapped
+
+    found = plan(
+        n_items=options.items,
+        k=options.k,
+        rounds=options.rounds,
+        budget=Budget(options.epsilon, options.delta, options.neighbours, options.rounds_per_person),
+        feedback=options.feedback,
+        stream=options.stream,
+        items_per_person=options.cap,
+    )
+    if options.json:
+        print(as_json(_result(options, found)))
+    else:
+        lines = [wrapped(found.headline), fitted(*found.rows()), wrapped(f"chosen: {found.best}")]
+        print("\n".join([*lines, wrapped(found.reason)]))
+    return 0
+
+
+def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
+    """The plan as plain values; null for bounds that are infinite."""
+    settings = {name: value for name, value in vars(options).items() if name != "json"}
+    return {
+        "discreet": __version__,
+        "command": "plan",
+        "settings": {name: _finite(value) for name, value in settings.items()},
+        "chosen": str(found.best),
+        "reason": found.reason,
+        "vacuous": found.vacuous,
+        "without_learning": _finite(found.at_random),
+        "rounds_needed": found.rounds_needed,
+        "epsilon_needed": found.epsilon_needed,
+        "candidates": [
+            {
+                "learner": one.name,
+                "settings": {name: _finite(value) for name, value in one.settings.items()},
+                "certified": _finite(one.certified),
+                "certified_per_round": _finite(one.average),
+                "formula": _finite(one.formula),
+                "about_people_cut_to_fewer_items": one.cut,
+                "note": one.note,
+                "chosen": one is found.best,
+            }
+            for one in found.candidates
+        ],
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

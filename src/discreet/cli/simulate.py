@@ -1,0 +1,188 @@
+"""``discreet simulate``: learners on streams of people, repeated, with a report."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+
+if TYPE_CHECKING:
+    from ..evaluation.simulate import Config, Results
+
+NAME = "simulate"
+HELP = "run learners on made-up or recorded streams, many times, and write a report"
+
+_EPILOG = """examples:
+  discreet simulate --stream "product display" --learner hedge --learner planner --epsilon 0.5 --epsilon 2
+  discreet simulate shop.toml --out shop
+
+shop.toml:
+  title = "Which learner for the shop?"
+  rounds = 10000                   # people of each stream (default 10000)
+  items = 50                       # (default 50)
+  k = 5                            # items shown each round (default 5)
+  epsilons = [0.5, 1.0, inf]       # inf: without privacy (default [1.0])
+  delta = 1e-6                     # (default 1e-6)
+  repeats = 5                      # (default 5)
+  seed = 0                         # (default 0)
+  comparator = "greedy"            # what regret is against: greedy in hindsight, or "best" (slower)
+
+  [[streams]]
+  family = "product display"       # favourites, near tie, drifting, alternating, baskets
+  clusters = 6                     # settings of the family
+
+  [[streams]]
+  events = "visits.csv"            # a file of events, beside this one
+  person = "user"
+  item = "page"
+
+  [[learners]]
+  learner = "planner"              # or hedge, running sums, phased, bandit, random, popularity, greedy
+  stream = "stationary"            # settings, as in Python
+
+  [[learners]]
+  name = "not private"
+  learner = "hedge"
+  epsilon = inf                    # at this epsilon only
+
+Every finished run is kept in the folder: interrupt it, start it again with the same settings, and it goes on.
+Rewards and regret are facts about the people of the streams, not private releases."""
+
+_STREAM = "product display"
+_LEARNERS = ("planner", "phased", "random", "popularity", "greedy")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A file, or flags for the simplest of what a file can say."""
+    parser.epilog = _EPILOG
+    parser.add_argument("config", nargs="?", metavar="CONFIG.toml", help="what to run; or say it with flags")
+    plain = parser.add_argument_group("without a file")
+    plain.add_argument("--stream", action="append", metavar="FAMILY", help=f"repeatable (default {_STREAM})")
+    plain.add_argument(
+        "--learner", action="append", metavar="NAME", help=f"repeatable (default {', '.join(_LEARNERS)})"
+    )
+    plain.add_argument(
+        "--epsilon", action="append", type=float, help="repeatable; inf: no privacy (default 1)"
+    )
+    plain.add_argument("--delta", type=float, help="(default 1e-6)")
+    plain.add_argument("--rounds", type=int, metavar="T", help="people of each stream (default 10000)")
+    plain.add_argument("--items", type=int, metavar="N", help="(default 50)")
+    plain.add_argument("--k", type=int, help="items shown each round (default 5)")
+    plain.add_argument("--repeats", type=int, help="(default 5)")
+    plain.add_argument("--seed", type=int, help="(default 0)")
+    events = parser.add_argument_group("a recorded stream, without a file")
+    events.add_argument("--events", metavar="FILE", help="CSV or Parquet, a row per event")
+    events.add_argument("--person", metavar="COLUMN", help="who")
+    events.add_argument("--item", metavar="COLUMN", help="what")
+    parser.add_argument(
+        "--out", metavar="FOLDER", default="simulation", help="results, report, plots (default: simulation)"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run what is not there yet, write the report, print the table."""
+    from ..evaluation.report import plots_available, simulation_report
+    from ..evaluation.simulate import RESULTS, simulate
+    from ._output import as_json, wrapped
+
+    config = _config(options)
+    folder = Path(options.out)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out {folder}: is a file; name a folder")
+    try:
+        results = simulate(config, folder, workers=options.workers, progress=sys.stderr.isatty())
+    except KeyboardInterrupt:
+        print(f"\nwhat is finished is kept in {folder}; run the same command again to go on", file=sys.stderr)
+        raise
+    report, plots = simulation_report(results, folder)
+    if options.json:
+        print(as_json(_result(results, folder / RESULTS, report, plots)))
+        return 0
+    _print_table(results)
+    for cell, why in {cell.learner.name: (cell, why) for cell, why in results.refused}.values():
+        print(wrapped(f"not run: {cell.learner.name}: {why}"))
+    if not plots_available():
+        print("no charts: they need matplotlib, pip install 'discreet[plots]'")
+    print(f"\nresults: {folder / RESULTS}\nreport:  {report}")
+    return 0
+
+
+def _config(options: argparse.Namespace) -> Config:
+    from ..evaluation.simulate import Config, read_config
+
+    plain = {
+        name: getattr(options, name)
+        for name in ("delta", "rounds", "items", "k", "repeats", "seed")
+        if getattr(options, name) is not None
+    }
+    if options.config is not None:
+        given = [*plain, *(n for n in ("stream", "learner", "epsilon", "events") if getattr(options, n))]
+        if given:
+            raise ValueError(f"--{given[0]} is for runs without a file; write it into {options.config}")
+        return read_config(options.config)
+    if options.events is None and (options.person or options.item):
+        raise ValueError("--person and --item name columns of --events FILE, which is missing")
+    streams: list[dict[str, Any]] = [{"family": name} for name in options.stream or []]
+    if options.events is not None:
+        columns = {name: getattr(options, name) for name in ("person", "item") if getattr(options, name)}
+        streams.append({"events": options.events} | columns)
+    learners = [{"learner": name} for name in options.learner or _LEARNERS]
+    return Config.of(
+        plain
+        | {"epsilons": options.epsilon or [1.0]}
+        | {"streams": streams or [{"family": _STREAM}], "learners": learners}
+    )
+
+
+def _print_table(results: Results) -> None:
+    from ..evaluation.report import account, level
+    from ._output import fitted
+
+    header = [
+        "stream",
+        "who chooses",
+        "epsilon",
+        "average reward",
+        "of greedy",
+        "regret",
+        "account",
+        "seconds",
+    ]
+    rows = [
+        [
+            row["stream"],
+            row["learner"],
+            level(row["epsilon"]),
+            f"{row['average']:.4f}",
+            "" if math.isnan(row["of_greedy"]) else f"{100 * row['of_greedy']:.1f} %",
+            f"{row['regret']:,.0f}",
+            account(row["account"]),
+            f"{row['seconds']:.2f}",
+        ]
+        for row in results.table()
+    ]
+    print(fitted(header, rows))
+
+
+def _result(results: Results, kept: Path, report: Path, plots: list[Path]) -> dict[str, Any]:
+    """The table and where everything is, as plain values; null where a number is infinite."""
+    return {
+        "discreet": __version__,
+        "command": "simulate",
+        "rows": [{name: _finite(value) for name, value in row.items()} for row in results.table()],
+        "refused": sorted({f"{cell.learner.name}: {why}" for cell, why in results.refused}),
+        "results": str(kept),
+        "report": str(report),
+        "plots": [str(path) for path in plots],
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,361 @@
+"""Reports: one HTML file that needs nothing else, readable on a screen, a phone or paper.
+
+Everything is in the file: the style sheet, and each chart as a drawing in two shapes, wide for screens and
+narrow for phones. A report shows what a simulation found out about its people, in the clear.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from . import plots
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .simulate import Results
+
+_WIDE, _NARROW = (8.4, 4.2), (4.3, 3.7)
+_STYLE = """
+:root { --ink: #1a1a1a; --soft: #5a5a5a; --line: #dcdcdc; --tint: #f5f6f8; --accent: #1d3f8f; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem 1.2rem 4rem; max-width: 60rem; color: var(--ink); background: #fff;
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Liberation Sans", "DejaVu Sans", sans-serif; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: .2rem 0 .4rem; }
+h2 { font-size: 1.25rem; margin: 2.2rem 0 .4rem; border-top: 2px solid var(--accent); padding-top: .8rem; }
+h3 { font-size: 1.02rem; margin: 1.6rem 0 .3rem; }
+p, li { max-width: 44rem; }
+.lead, .small, caption, footer { color: var(--soft); }
+.small, footer { font-size: .86rem; }
+figure { margin: 1rem 0 1.6rem; }
+figure img { width: 100%; height: auto; display: block; border: 1px solid var(--line); border-radius: 6px;
+  padding: .6rem; background: #fff; }
+table { border-collapse: collapse; width: 100%; margin: .6rem 0 1.2rem; font-size: .9rem; }
+caption { text-align: left; padding-bottom: .3rem; }
+th, td { padding: .38rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+thead th { border-bottom: 2px solid var(--ink); vertical-align: bottom; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+tbody tr:nth-child(odd) { background: var(--tint); }
+pre { background: var(--tint); border: 1px solid var(--line); border-radius: 6px; padding: .8rem;
+  overflow-x: auto; font-size: .8rem; line-height: 1.4; }
+details summary { cursor: pointer; color: var(--accent); }
+.notice { border-left: 4px solid var(--accent); background: var(--tint); padding: .6rem .9rem; }
+.notice p { margin: .2rem 0; }
+@media (max-width: 640px) {
+  body { padding: 1rem .8rem 3rem; }
+  h1 { font-size: 1.4rem; }
+  figure img { padding: .2rem; }
+  table.cards, .cards caption, .cards tbody { display: block; width: 100%; }
+  .cards thead { position: absolute; left: -9999px; }
+  .cards tr { display: flex; flex-wrap: wrap; column-gap: .3rem; border: 1px solid var(--line);
+    border-radius: 6px; margin: 0 0 .5rem; padding: .3rem 0; }
+  .cards td, .cards td.number { display: block; border: 0; padding: .1rem .6rem; text-align: left;
+    white-space: normal; overflow-wrap: anywhere; }
+  .cards td::before { content: attr(data-label); display: block; color: var(--soft); font-size: .72rem;
+    white-space: nowrap; }
+  .cards td:first-child { font-weight: 600; flex-basis: 100%; }
+  .cards td:first-child::before, .cards td:empty { display: none; }
+  .cards td.words:not(:first-child) { flex-basis: 100%; }
+}
+@media print { body { max-width: none; } figure, tr { break-inside: avoid; } }
+"""
+
+
+class Report:
+    """A page that is put together from the top: text, tables and charts, then saved.
+
+    >>> page = Report("Fruit")
+    >>> page.table(["what", "how many"], [["apples & pears", "12"]])
+    >>> "apples &amp; pears" in page.html()
+    True
+    """
+
+    def __init__(self, title: str, lead: str = "") -> None:
+        self._title = title
+        self._parts = [f"<header><h1>{_safe(title)}</h1><p class='lead'>{_safe(lead)}</p></header>"]
+
+    def heading(self, words: str, level: int = 2) -> None:
+        self._parts.append(f"<h{level}>{_safe(words)}</h{level}>")
+
+    def text(self, words: str, *, small: bool = False) -> None:
+        self._parts.append(f"<p class='small'>{_safe(words)}</p>" if small else f"<p>{_safe(words)}</p>")
+
+    def points(self, lines: Sequence[str]) -> None:
+        self._parts.append("<ul>" + "".join(f"<li>{_safe(line)}</li>" for line in lines) + "</ul>")
+
+    def notice(self, *lines: str) -> None:
+        self._parts.append(
+            "<div class='notice'>" + "".join(f"<p>{_safe(line)}</p>" for line in lines) + "</div>"
+        )
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
+        """Rows of cells; columns of numbers stand to the right, and on a phone each row is a card."""
+        numeric = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
+        kinds = [" class='number'" if one else " class='words'" for one in numeric]
+        head = "".join(
+            f"<th scope='col'{kind}>{_safe(name)}</th>" for name, kind in zip(header, kinds, strict=True)
+        )
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f"<td{kind} data-label='{_safe(name)}'>{_safe(cell)}</td>"
+                for cell, name, kind in zip(row, header, kinds, strict=True)
+            )
+            + "</tr>\n"
+            for row in rows
+        )
+        told = f"<caption>{_safe(caption)}</caption>" if caption else ""
+        self._parts.append(
+            f"<table class='cards'>{told}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
+        )
+
+    def preformatted(self, words: str, summary: str = "") -> None:
+        block = f"<pre>{_safe(words)}</pre>"
+        if summary:
+            block = f"<details><summary>{_safe(summary)}</summary>{block}</details>"
+        self._parts.append(block)
+
+    def chart(
+        self, draw: Callable[[Axes], Any], described: str, save: Path | None = None, tall: float = 1.0
+    ) -> list[Path]:
+        """A chart in both shapes; ``draw`` is called with axes for each. ``save`` is where to put it as well.
+
+        Without matplotlib the report says that a chart is missing, and what to install.
+        """
+        try:
+            plots.require()
+        except ImportError as error:
+            self.text(f"A chart is missing here ({described}): {error}.", small=True)
+            return []
+        from matplotlib.figure import Figure
+
+        pictures, written = [], []
+        for size in (_NARROW, _WIDE):
+            figure = Figure(figsize=(size[0], size[1] * tall))
+            axes = figure.add_subplot()
+            draw(axes)
+            pictures.append(_picture(figure))
+            if save is not None and size is _WIDE:
+                written = plots.save(axes, save)
+        narrow, wide = pictures
+        self._parts.append(
+            f"<figure><picture><source media='(max-width: 640px)' srcset='{narrow}'>"
+            f"<img src='{wide}' alt='{_safe(described)}'></picture></figure>"
+        )
+        return written
+
+    def html(self) -> str:
+        """The whole page."""
+        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return (
+            "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+            "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+            f"<title>{_safe(self._title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+            + "\n".join(self._parts)
+            + f"\n<footer><p>Made with discreet {__version__} on {made}. This file needs no network.</p>"
+            "</footer>\n</body>\n</html>\n"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page, whole or not at all."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(self.html())
+            os.chmod(name, 0o644)
+            os.replace(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
+        return target
+
+
+NOT_PRIVATE = (
+    "Rewards, regret and everything in hindsight are computed from the people themselves, without noise and"
+    " outside any account. On data about real people that may not be looked at, publish none of it.",
+    "What each learner chose, and nothing else, would leave in a real run. The account column is the epsilon"
+    " of those choices over the whole stream, for one person, at the delta of the settings; where a published"
+    " setting needs more than it claims, a warning says so.",
+    "Noise comes from seeds here, so that a run can be repeated: whoever knows the seed can remove it. A real"
+    " run takes its randomness from the operating system.",
+    "How many people and which items there are is taken to be public. Out of a file of events the list of"
+    " items is read off the data; in a real run it comes from a catalogue.",
+)
+
+
+def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple[Path, list[Path]]:
+    """Write ``folder/report.html`` and its charts as PNG and SVG; what was written."""
+    config, home = results.config, Path(folder)
+    charts = home / "plots"
+    page = Report(
+        config.title,
+        f"{_count(len(config.learners), 'learner')} on {_count(len(config.streams), 'stream')},"
+        f" {_count(config.k, 'item')} chosen each round, {_count(config.repeats, 'repeat')}.",
+    )
+    page.notice(
+        "This is a simulation: its rewards are simulated facts about people whom it may look at. What is and"
+        " what is not private about it stands at the end.",
+    )
+    written: list[Path] = []
+    if plots_available():
+        charts.mkdir(parents=True, exist_ok=True)
+    rows = results.table()
+    for number, stream in enumerate(config.streams):
+        page.heading(stream.name)
+        first = next(one for one in results.outcomes if one.cell.stream.name == stream.name)
+        source = "a file of events" if stream.family == "events" else f"made up, family {stream.family}"
+        page.text(f"{first.rounds:,} people, {first.n_items:,} items, {source}.", small=True)
+        stem = f"{number + 1}-{_slug(stream.name)}"
+        mine = [row for row in rows if row["stream"] == stream.name]
+        page.table(
+            ["who chooses", "epsilon", "average reward", "of greedy", "regret", "account", "seconds"],
+            [
+                [
+                    row["learner"],
+                    level(row["epsilon"]),
+                    _mean(row["average"], row["standard_error"]),
+                    _percent(row["of_greedy"]),
+                    f"{row['regret']:,.0f}",
+                    account(row["account"]),
+                    f"{row['seconds']:.2f}",
+                ]
+                for row in mine
+            ],
+            _caption(results),
+        )
+        levels = {row["epsilon"] for row in mine} - {None}
+        if len(config.epsilons) > 1 and any(map(math.isfinite, levels)):
+            written += page.chart(
+                partial(_epsilon_chart, results, stream.name),
+                f"average reward by epsilon on {stream.name}",
+                charts / f"{stem}-epsilon",
+            )
+        for epsilon in config.epsilons:
+            if results.by_learner(stream.name, epsilon):
+                written += page.chart(
+                    partial(_regret_chart, results, stream.name, epsilon),
+                    f"regret by round on {stream.name} at epsilon {epsilon:g}",
+                    charts / f"{stem}-regret-epsilon-{epsilon:g}",
+                )
+    _tail(page, results)
+    return page.save(home / "report.html"), written
+
+
+def _regret_chart(results: Results, stream: str, epsilon: float, ax: Axes) -> None:
+    plots.regret(results, ax, stream=stream, epsilon=epsilon)
+
+
+def _epsilon_chart(results: Results, stream: str, ax: Axes) -> None:
+    plots.epsilon_curve(results, ax, stream=stream)
+
+
+def plots_available() -> bool:
+    """Whether matplotlib is there."""
+    try:
+        plots.require()
+    except ImportError:
+        return False
+    return True
+
+
+def _tail(page: Report, results: Results) -> None:
+    config = results.config
+    notes = dict.fromkeys(one.note for one in results.outcomes if one.note)
+    refused = {
+        f"{cell.learner.name} at epsilon {level(cell.epsilon)}: {why}" for cell, why in results.refused
+    }
+    if refused:
+        page.heading("What could not be run")
+        page.points(sorted(refused))
+    if notes:
+        page.heading("Warnings")
+        page.points(list(notes))
+    page.heading("What is and what is not private")
+    page.points(NOT_PRIVATE)
+    page.heading("Settings")
+    page.table(
+        ["setting", "value"],
+        [
+            ["items chosen each round (k)", f"{config.k}"],
+            ["epsilons", ", ".join(f"{one:g}" for one in config.epsilons)],
+            ["delta", f"{config.delta:g}"],
+            ["neighbours", config.neighbours],
+            ["repeats", f"{config.repeats}"],
+            ["seed", f"{config.seed}"],
+            ["compared with", _rival(results)],
+        ],
+    )
+    page.preformatted(json.dumps(config.to_json(), indent=1, default=str), "everything, as JSON")
+
+
+def _caption(results: Results) -> str:
+    repeats = results.config.repeats
+    means = f"Means over {repeats} repeats, with standard errors. " if repeats > 1 else ""
+    return (
+        f"{means}Regret: total reward lost against {_rival(results)}. Account: epsilon for one person."
+        " Seconds: planning and, the first time, compiling included."
+    )
+
+
+def _rival(results: Results) -> str:
+    config = results.config
+    part = "" if config.alpha == 1.0 else f"{config.alpha:.3g} times "
+    return part + ("greedy in hindsight" if config.comparator == "greedy" else "the best set in hindsight")
+
+
+def level(epsilon: float | None) -> str:
+    """An epsilon as it was asked for."""
+    return "" if epsilon is None else "none" if math.isinf(epsilon) else f"{epsilon:g}"
+
+
+def account(epsilon: float) -> str:
+    """The epsilon of an account; 0 where no data was looked at."""
+    return "not private" if math.isinf(epsilon) else f"{epsilon:.3g}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _mean(mean: float, error: float) -> str:
+    return f"{mean:.4f}" if math.isnan(error) else f"{mean:.4f} ± {error:.4f}"
+
+
+def _percent(share: float) -> str:
+    return "" if math.isnan(share) else f"{100.0 * share:.1f} %"
+
+
+def _picture(figure: Any) -> str:
+    """A figure as an address that holds it."""
+    import matplotlib
+
+    drawn = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "discreet"}):
+        figure.savefig(drawn, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(drawn.getvalue()).decode("ascii")
+
+
+def _safe(words: str) -> str:
+    return html.escape(words, quote=True)
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() and c.isascii() else "-" for c in name.lower()).strip("-") or "stream"
+
+
+def _is_number(cell: str) -> bool:
+    return cell in ("", "none", "not private") or cell.lstrip("-~<").replace(",", "")[:1].isdigit()
