@@ -5,10 +5,9 @@
 FOLDER holds uber_pickups_2014/pickups.csv.gz (datetime, lat, lon, base) and eshop_clicks/clicks.csv.gz
 (session_id, model, category, price). Three parts:
 
-- pickups: the set-up of Chaturvedi, Nguyen and Zakynthinou (2021), experiment 1. 100 pickups of April 2014 in
-  Manhattan, 20 candidate locations on a grid and 80 copies of its north-western corner, value 1 - distance
-  (L1, the largest possible one being 1), summed; epsilon 0.1, delta 0.001, 400 draws and runs, people added
-  or removed as in that paper. Their sample of pickups is not known: compare within rows of one source.
+- pickups: experiment 1 of Chaturvedi, Nguyen and Zakynthinou (2021), set up as in `offline.py`: epsilon 0.1,
+  delta 0.001, 400 draws and runs, people added or removed as in that paper. Their sample of pickups is not
+  known: compare within rows of one source.
 - clicks: at most two products of each category, and products for at most 200 in all.
 - noise: exponential picks, Gaussian and Laplace slopes as the number of items grows.
 
@@ -36,10 +35,10 @@ from discreet.constraints import Cardinality, Constraint, Knapsack, PartitionMat
 from discreet.objectives import Coverage, FacilityLocation, Population, greedy
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.privacy import ExponentialChoice
+from offline import NORM, candidates, pickups
 
 RESULTS = Path(__file__).parent / "results" / "continuous_greedy.json"
 FREE = dc.Budget(math.inf)
-SOUTH, NORTH, WEST, EAST = 40.70, 40.88, -74.02, -73.91
 # Mean values that the paper reports: private continuous greedy, private greedy, random, greedy.
 REPORTED = {
     10: (76.17, 76.23, 72.32, 88.85),
@@ -59,28 +58,9 @@ class AtRate(ContinuousGreedy):
         return ExponentialChoice(self._rate, setting.change.range)
 
 
-def pickups(folder: Path) -> np.ndarray:
-    with gzip.open(folder / "uber_pickups_2014" / "pickups.csv.gz", "rt") as file:
-        rows = [
-            (float(r["lat"]), float(r["lon"]))
-            for r in csv.DictReader(file)
-            if r["datetime"].startswith("2014-04")
-        ]
-    points = np.array(rows)
-    inside = (points[:, 0] > SOUTH) & (points[:, 0] < NORTH) & (points[:, 1] > WEST) & (points[:, 1] < EAST)
-    return points[inside]
-
-
-def locations() -> np.ndarray:
-    lats, lons = np.meshgrid(np.linspace(SOUTH, NORTH, 5), np.linspace(WEST, EAST, 4), indexing="ij")
-    grid = np.column_stack([lats.ravel(), lons.ravel()])
-    return np.vstack([grid, np.repeat([[NORTH, WEST]], 80, axis=0)])
-
-
 def uber(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
-    points, places = pickups(folder), locations()
-    farthest = (NORTH - SOUTH) + (EAST - WEST)
-    near = 1.0 - np.abs(points[:, None, :] - places[None]).sum(axis=2) / farthest
+    points = pickups(folder)
+    near = np.clip(1.0 - np.abs(points[:, None, :] - candidates()[None]).sum(axis=2) / NORM, 0.0, 1.0)
     joining, exchanged = dc.Budget(0.1, 1e-3, "add_remove"), dc.Budget(0.1, 1e-3)
     found: dict[str, dict[str, list[float]]] = {}
     for rank in REPORTED:

@@ -38,6 +38,13 @@ def test_tables_are_what_the_command_prints(script, printed):
     assert stored.strip() == getattr(module, printed)().strip()
 
 
+def test_the_measurements_page_is_what_the_stored_results_say():
+    spec = importlib.util.spec_from_file_location("page", ROOT / "benchmarks" / "page.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "benchmarks.md").read_text() == module.text()
+
+
 MODULES = [module.name for module in pkgutil.walk_packages(discreet.__path__, "discreet.")]
 
 

@@ -1,0 +1,262 @@
+"""Break the library one line at a time and see whether the tests notice.
+
+    python tools/mutants.py [--sample 150] [--seed 0] [--only GLOB] [--workers 2] [--resume]
+
+Mutants are made in `privacy/` and `online/` (bounds left out: they promise regret, not privacy), on lines
+that speak of what privacy hangs on: sensitivities, scales, rates, ranges, noise, budgets, charges, counts,
+coins. A mutant flips a sign, turns a quotient into a product, doubles a number, drops a factor, exchanges min
+and max, moves a comparison by one, or forgets a charge. Every file gives its share of the sample in turn. For
+each mutant the tests of its module run in a copy of the tree until the first failure. One that survives them
+all is listed in docs/mutants.md with the reason that tools/survivors.json gives for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import fnmatch
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from queue import SimpleQueue
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "discreet"
+PAGE = ROOT / "docs" / "mutants.md"
+FOUND = Path(__file__).with_name("mutants.json")
+REASONS = Path(__file__).with_name("survivors.json")
+LIMIT = 300  # seconds for one mutant's tests
+
+WORDS = re.compile(
+    r"sensitiv|scale|sigma|rate\b|range|noise|epsilon|delta|rho|\bmu\b|mu_squared|budget|share|reserve|charge|count"
+    r"|moves|difference|norm|clip|bound|levels|releases|steps|coins|admit|taken|limit|loss|grid|width"
+)
+# Which tests answer for which module; the first pattern that fits.
+TESTS = [
+    ("privacy/sums.py", ["tests/privacy/test_sums.py", "tests/privacy/test_factorizations.py"]),
+    ("privacy/factorizations.py", ["tests/privacy/test_factorizations.py", "tests/privacy/test_sums.py"]),
+    ("privacy/composition.py", ["tests/privacy/test_composition.py", "tests/privacy/test_accounting.py"]),
+    ("privacy/*", ["tests/privacy"]),
+    ("online/bandit*", ["tests/online/test_bandit.py", "tests/online/test_contract.py"]),
+    ("online/hedge.py", ["tests/online/test_hedge.py", "tests/online/test_contract.py"]),
+    ("online/phased.py", ["tests/online/test_phased.py", "tests/online/test_contract.py"]),
+    ("online/window.py", ["tests/online/test_phased.py"]),
+    ("online/running_sums.py", ["tests/online/test_running_sums.py", "tests/online/test_contract.py"]),
+    ("online/visits.py", ["tests/online/test_contract.py"]),
+    ("online/protocol.py", ["tests/online/test_contract.py", "tests/online/test_convex.py"]),
+    ("online/selector.py", ["tests/online/test_contract.py"]),
+    ("online/convex*", ["tests/online/test_convex.py"]),
+    ("online/minimization*", ["tests/online/test_minimization.py"]),
+    ("online/chains.py", ["tests/online/test_minimization.py"]),
+    ("online/frank_wolfe*", ["tests/online/test_frank_wolfe.py"]),
+    ("online/linear_experts.py", ["tests/online/test_frank_wolfe.py", "tests/online/test_convex.py"]),
+]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One changed place: the file, the line, what stood there and what stands there now."""
+
+    file: str
+    line: int
+    start: int  # offsets into the file
+    end: int
+    before: str
+    after: str
+
+    @property
+    def key(self) -> str:
+        """A name that survives changes elsewhere in the file."""
+        text = f"{self.file}|{self.before}|{self.after}"
+        return f"{self.file}:{self.line}:{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
+
+
+def tests_for(file: str) -> list[str]:
+    return next((tests for pattern, tests in TESTS if fnmatch.fnmatch(file, pattern)), [])
+
+
+def mutants(path: Path) -> Iterator[Mutant]:
+    """Every mutant of one file."""
+    text = path.read_text()
+    file = path.relative_to(SOURCE).as_posix()
+    lines = text.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line.encode()))
+    raw = text.encode()
+
+    def span(node: ast.AST) -> tuple[int, int]:
+        return (
+            starts[node.lineno - 1] + node.col_offset,  # type: ignore[attr-defined]
+            starts[node.end_lineno - 1] + node.end_col_offset,  # type: ignore[attr-defined]
+        )
+
+    def made(node: ast.AST, after: str) -> Mutant:
+        start, end = span(node)
+        return Mutant(file, node.lineno, start, end, raw[start:end].decode(), after)  # type: ignore[attr-defined]
+
+    def code(node: ast.AST) -> str:
+        start, end = span(node)
+        return raw[start:end].decode()
+
+    tree = ast.parse(text)
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.AnnAssign | ast.arguments)
+        or (isinstance(node, ast.FunctionDef) and node.name in ("__repr__", "__str__", "_lines", "to_json"))
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped or not hasattr(node, "lineno"):
+            continue
+        if not WORDS.search(lines[node.lineno - 1]):
+            continue
+        if isinstance(node, ast.BinOp):
+            left, right = code(node.left), code(node.right)
+            if isinstance(node.op, ast.Add):
+                yield made(node, f"({left} - {right})")
+            elif isinstance(node.op, ast.Sub):
+                yield made(node, f"({left} + {right})")
+            elif isinstance(node.op, ast.Mult):
+                yield made(node, f"({left})")
+            elif isinstance(node.op, ast.Div):
+                yield made(node, f"({left} * ({right}))")
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            yield made(node, f"({code(node.operand)})")
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max")
+        ):
+            yield made(node.func, "max" if node.func.id == "min" else "min")
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+            swap = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}.get(type(node.ops[0]))
+            if swap:
+                yield made(node, f"({code(node.left)} {swap} {code(node.comparators[0])})")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value > 1e-3:
+            yield made(node, repr(2.0 * node.value))
+        elif (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Attribute)
+            and node.value.func.attr in ("reserve", "_charge", "charge")
+        ):
+            yield made(node, "None")
+
+
+def survives(mutant: Mutant, copy: Path) -> bool:
+    """Whether every test of the module passes with this mutant in place."""
+    target = copy / "src" / "discreet" / mutant.file
+    whole = target.read_bytes()
+    target.write_bytes(whole[: mutant.start] + mutant.after.encode() + whole[mutant.end :])
+    environment = dict(os.environ, PYTHONPATH=str(copy / "src"), NUMBA_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += ["-o", "addopts="]
+    try:
+        for tests in tests_for(mutant.file):
+            run = subprocess.run(
+                [*command, tests], cwd=copy, env=environment, capture_output=True, timeout=LIMIT
+            )
+            if run.returncode:
+                return False
+        return True
+    except subprocess.TimeoutExpired:
+        return False  # a loop that never ends is noticed too
+    finally:
+        target.write_bytes(whole)
+
+
+def copied(folder: Path) -> Path:
+    wanted = shutil.ignore_patterns(".venv", ".git", "__pycache__", ".mypy_cache", ".ruff_cache", "build")
+    shutil.copytree(ROOT, folder, ignore=wanted, dirs_exist_ok=True)
+    return folder
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sample", type=int, default=150, help="how many mutants to try (default 150)")
+    parser.add_argument("--seed", type=int, default=0, help="which sample")
+    parser.add_argument("--only", default="*", help="files, e.g. 'privacy/*'")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--resume", action="store_true", help="keep the verdicts that are already known")
+    parser.add_argument("--page", action="store_true", help="only write docs/mutants.md from what is known")
+    options = parser.parse_args()
+    known: dict[str, dict[str, object]] = {}
+    if (options.resume or options.page) and FOUND.exists():
+        known = json.loads(FOUND.read_text())
+    if not options.page:
+        files = [
+            path
+            for part in ("privacy", "online")
+            for path in sorted((SOURCE / part).glob("*.py"))
+            if tests_for(path.relative_to(SOURCE).as_posix())
+        ]
+        shuffled = random.Random(options.seed)
+        piles = [list(mutants(path)) for path in files]
+        everything = []
+        for pile in piles:
+            shuffled.shuffle(pile)
+        for row in zip_longest(*piles):
+            everything += [one for one in row if one is not None and fnmatch.fnmatch(one.file, options.only)]
+        wanted = [one for one in everything[: options.sample] if one.key not in known]
+        print(f"{len(everything)} mutants can be made; {len(wanted)} to try", flush=True)
+        with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.workers) as pool:
+            copies: SimpleQueue[Path] = SimpleQueue()
+            for number in range(options.workers):
+                copies.put(copied(Path(temporary) / str(number)))
+
+            def tried(mutant: Mutant) -> tuple[Mutant, bool]:
+                copy = copies.get()
+                try:
+                    return mutant, survives(mutant, copy)
+                finally:
+                    copies.put(copy)
+
+            for number, (one, alive) in enumerate(pool.map(tried, wanted), 1):
+                known[one.key] = {
+                    "file": one.file,
+                    "line": one.line,
+                    "before": one.before,
+                    "after": one.after,
+                    "survives": alive,
+                }
+                FOUND.write_text(json.dumps(known, indent=1) + "\n")
+                if alive:
+                    print(f"{number}: survives {one.key}: {one.before!r} -> {one.after!r}", flush=True)
+    return write_page(known)
+
+
+def write_page(known: dict[str, dict[str, object]]) -> int:
+    reasons = json.loads(REASONS.read_text()) if REASONS.exists() else {}
+    alive = {key: one for key, one in known.items() if one["survives"]}
+    killed = 1.0 - len(alive) / max(1, len(known))
+    lines = [
+        "# Mutants\n",
+        "<!-- written by tools/mutants.py; the reasons stand in tools/survivors.json -->\n",
+        f"{len(known)} places in `privacy/` and `online/` were broken one at a time; the tests noticed"
+        f" {len(known) - len(alive)} of them ({100 * killed:.0f} %).\nThe survivors:\n",
+        "| where | was | became | why it lives |",
+        "|---|---|---|---|",
+    ]
+    for key, one in sorted(alive.items()):
+        was, became = (" ".join(str(one[part]).split()).replace("|", "\\|") for part in ("before", "after"))
+        why = reasons.get(key, "not explained yet")
+        lines.append(f"| {one['file']}:{one['line']} | `{was}` | `{became}` | {why} |")
+    PAGE.write_text("\n".join(lines) + "\n")
+    print(f"{len(known)} tried, {len(alive)} survive: {100 * killed:.1f} % were noticed")
+    return 0 if killed >= 0.9 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
