@@ -84,7 +84,7 @@ def test_shrinking_leaves_room_for_a_ball(domain):
 
 
 def test_to_json_and_back():
-    for name in ("ball", "box", "simplex", "capped", "at most, fraction"):
+    for name in ("ball", "box", "simplex", "capped", "at most, fraction", "shrunk", "shrunk box"):
         domain = DOMAINS[name]
         again = Domain.from_json(domain.to_json())
         assert type(again) is type(domain)
@@ -131,3 +131,51 @@ def test_bad_domains_are_refused():
 
     with pytest.raises(ValueError, match="projecting twice must be projecting once"):
         Domain.from_projection(slipping, 2, 0.5, 2.0)
+
+
+def _slab(dimension, half):
+    """The points of a ball of radius 10 within ``half`` of a plane through the origin, at an odd angle."""
+    normal = np.random.default_rng(dimension).normal(size=dimension)
+    normal /= np.linalg.norm(normal)
+
+    def project(point):
+        along = float(point @ normal)
+        rest = point - along * normal
+        beside = float(np.linalg.norm(rest))
+        near = np.array([along, beside]) * min(1.0, 10.0 / max(np.hypot(along, beside), 1e-300))
+        if abs(near[0]) > half:
+            near = np.array([math.copysign(half, along), min(beside, math.sqrt(100.0 - half**2))])
+        return near[0] * normal + (rest * (near[1] / beside) if beside else 0.0)
+
+    return project
+
+
+@pytest.mark.parametrize("dimension", [3, 30, 300])
+def test_a_thin_set_is_not_taken_for_a_thick_one(dimension):
+    """In many dimensions hardly any direction meets the side that is too near."""
+    assert Domain.from_projection(_slab(dimension, 0.5), dimension, 0.5, 10.0).inner_radius == 0.5
+    with pytest.raises(ValueError, match="does not contain its own ball"):
+        Domain.from_projection(_slab(dimension, 0.3), dimension, 0.5, 10.0)
+
+    def flat(point):
+        return np.concatenate([np.clip(point[:1], -0.3, 0.3), np.clip(point[1:], -1.0, 1.0)])
+
+    with pytest.raises(ValueError, match="does not contain its own ball"):
+        Domain.from_projection(flat, dimension, 0.5, 20.0)
+
+
+def test_a_function_that_does_not_give_the_nearest_point_is_refused():
+    def towards_the_center(point):
+        size = np.abs(point).max()
+        return point if size <= 1.0 else point / size
+
+    for dimension in (2, 3, 5):
+        with pytest.raises(ValueError, match="is not the nearest point"):
+            Domain.from_projection(towards_the_center, dimension, 1.0, math.sqrt(dimension))
+
+
+@pytest.mark.parametrize(
+    "domain", [Ball(3, 1e-9, [5.0] * 3), Ball(2, 1e9), Box([1e6] * 3, [1e6 + 1.0] * 3), Simplex(300), Ball(1)]
+)
+def test_sets_of_any_size_pass(domain):
+    domain.check()

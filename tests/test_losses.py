@@ -63,6 +63,45 @@ def test_lipschitz_bounds_hold(people, domain):
     assert longest <= people.lipschitz(domain) * (1 + 1e-12)
 
 
+def test_parts_are_populations_of_their_own(people):
+    point = np.array([0.3, -0.7, 0.2])
+    for part in (slice(None, None, 3), np.arange(39, 0, -2), people.values(point) > 0.4):
+        some = people[part]
+        assert np.allclose(some.values(point), people.values(point)[part])
+        assert [some.at(i, point)[0] for i in range(len(some))] == pytest.approx(some.values(point))
+        kind, rows, numbers = some.compiled()
+        assert kind == people.compiled()[0]
+        for array in (rows, numbers):
+            assert array.flags.c_contiguous
+            assert not array.flags.writeable
+    with pytest.raises(ValueError, match="point has 2 entries; 3 expected"):
+        people.at(0, np.zeros(2))
+    with pytest.raises(IndexError):
+        people.at(40, point)
+
+
+def test_rows_are_held_to_their_length_whatever_their_size():
+    for size in (1e-200, 1e200):
+        people = Distance(np.array([[3.0, 4.0], [0.3, 0.4]]) * size, row_norm=size, clip=True)
+        assert people.insecure_clipped == 1
+        assert people.at(0, np.zeros(2))[1] / size == pytest.approx([-0.6, -0.8])
+        with pytest.raises(ValueError, match="beyond row_norm"):
+            Distance([[3.0 * size, 4.0 * size]], row_norm=size)
+    nearly = Linear([[0.6 * (1 + 1e-13), 0.8 * (1 + 1e-13)]], row_norm=1.0)
+    assert np.linalg.norm(nearly.at(0, np.zeros(2))[1]) <= 1.0 + 1e-15
+    assert nearly.insecure_clipped == 0
+
+
+def test_a_cost_of_ones_own():
+    class Half(Distance):
+        def at(self, person, point):
+            cost, gradient = super().at(person, point)
+            return cost / 2.0, gradient / 2.0
+
+    assert Half([[0.6, 0.8]]).compiled() is None
+    assert Half([[0.6, 0.8]]).at(0, np.zeros(2))[0] == pytest.approx(0.25)
+
+
 def test_curvature_is_as_declared(people):
     rng = np.random.default_rng(2)
     for _ in range(50):

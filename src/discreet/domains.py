@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,8 @@ from . import _checks
 
 Vector = NDArray[np.float64]
 
-# Points that a check of a projection looks at, beside the axes, and how exact a projection has to be.
+# Directions that a check of a projection looks into, those of the axes among them, and how exact a projection
+# has to be.
 _PROBES = 64
 _TOLERANCE = 1e-7
 
@@ -86,8 +87,6 @@ class Domain(ABC):
 
     def check(self) -> None:
         """Refuse a set that does not contain its inner ball or leaves its outer one, as probes show."""
-        coins = np.random.default_rng(0)
-        slack = _TOLERANCE * max(self.outer_radius, 1e-300)
         if not self.inner_radius > 0.0:
             raise ValueError(
                 f"inner_radius={self.inner_radius:g}: the set has no interior; give one with a ball inside"
@@ -97,17 +96,23 @@ class Domain(ABC):
                 f"inner_radius={self.inner_radius:g} exceeds outer_radius={self.outer_radius:g}; the ball"
                 " inside cannot be larger than the one around"
             )
-        for probe in range(_PROBES):
-            step = self.direction(coins)
-            near = self.center + (0.0 if probe == 0 else self.inner_radius) * step
-            answer = self._projected(near)
-            if float(np.linalg.norm(answer - near)) > slack:
-                raise ValueError(
-                    f"the set does not contain its own ball: {near} is within inner_radius="
-                    f"{self.inner_radius:g} of the center and projects to {answer}; give a smaller radius or"
-                    " another center"
-                )
-            far = self._projected(self.center + 3.0 * self.outer_radius * step)
+        self._check_inside(self.center)
+        slack = self._slack
+        seen: list[Vector] = []
+        for step in self._probes():
+            self._check_inside(self.center + self.inner_radius * step)
+            # A thin set is seldom left along its thin side. But where a ray leaves it, the way back is at a
+            # right angle to the side that was passed: that is the direction to look into.
+            away = self.inner_radius
+            while away < 3.0 * self.outer_radius:
+                away = min(2.0 * away, 3.0 * self.outer_radius)
+                there = self.center + away * step
+                back = there - self._projected(there)
+                if (length := float(np.linalg.norm(back))) > slack:
+                    self._check_inside(self.center + self.inner_radius * back / length)
+                    break
+            outside = self.center + 3.0 * self.outer_radius * step
+            far = self._projected(outside)
             if float(np.linalg.norm(far - self.center)) > self.outer_radius + slack:
                 raise ValueError(
                     f"the set reaches {far}, further than outer_radius={self.outer_radius:g} from its center;"
@@ -117,6 +122,41 @@ class Domain(ABC):
                 raise ValueError(
                     f"the projection moves its own answer {far}; projecting twice must be projecting once"
                 )
+            for other in seen:
+                if float((outside - far) @ (other - far)) > slack * self.outer_radius:
+                    raise ValueError(
+                        f"{far} is not the nearest point to {outside}: the set, if convex, has nearer ones"
+                        f" towards {other}; give the Euclidean projection onto a convex set"
+                    )
+            seen.append(far)
+
+    @property
+    def _slack(self) -> float:
+        """How far off a point may be by rounding."""
+        return _TOLERANCE * self.outer_radius + 1e-13 * float(np.abs(self.center).max())
+
+    def _probes(self) -> Iterator[Vector]:
+        """Random directions, and both ways along some axes, within the set's plane."""
+        coins = np.random.default_rng(0)
+        for axis in coins.permutation(self.dimension)[: _PROBES // 4]:
+            for sign in (1.0, -1.0):
+                step = np.zeros(self.dimension)
+                step[axis] = sign
+                if self.freedom < self.dimension:
+                    step -= step.mean()
+                yield step / np.linalg.norm(step)
+        for _ in range(_PROBES // 2):
+            yield self.direction(coins)
+
+    def _check_inside(self, point: Vector) -> None:
+        """Refuse the set if ``point``, of its inner ball, is not in it."""
+        answer = self._projected(point)
+        if float(np.linalg.norm(answer - point)) > self._slack:
+            raise ValueError(
+                f"the set does not contain its own ball: {point} is within inner_radius="
+                f"{self.inner_radius:g} of the center and projects to {answer}; give a smaller radius or"
+                " another center"
+            )
 
     def _projected(self, point: Vector) -> Vector:
         return _checks.vector("project(point)", self.project(point), length=self.dimension)
@@ -131,8 +171,8 @@ class Domain(ABC):
     ) -> Domain:
         """Any convex set, by a function that gives the nearest point of the set.
 
-        The function is tried on random points: the balls of the two radii, and that projecting twice is
-        projecting once.
+        The function is tried on a few points: the balls of the two radii, that projecting twice is projecting
+        once, and that answers are nearest ones. Where it is wrong elsewhere, regret suffers, not privacy.
 
         >>> half = Domain.from_projection(lambda x: np.clip(x, -0.5, 0.5), 3, 0.5, 0.9)
         >>> half.project(np.array([2.0, 0.0, -1.0]))
@@ -154,6 +194,8 @@ class Domain(ABC):
         kind = values.pop("kind")
         if kind == "_Projected":
             return _Missing(values)
+        if kind == "_Shrunk":
+            return Domain.from_json(values["whole"]).shrunk(values["share"])
         return Domain._kinds[kind](**values)
 
     def __repr__(self) -> str:
@@ -195,6 +237,8 @@ class Box(Domain):
     def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
         self.low = _checks.vector("low", low)
         self.high = _checks.vector("high", high, length=self.low.size)
+        self.low.setflags(write=False)
+        self.high.setflags(write=False)
         if self.low.size == 0:
             raise ValueError("low is empty; a box needs at least one coordinate")
         wrong = np.flatnonzero(self.low >= self.high)
@@ -314,8 +358,14 @@ class _Shrunk(Domain):
             middle + self._keep * (self._whole.project(middle + (point - middle) / self._keep) - middle)
         )
 
+    def to_json(self) -> dict[str, Any]:
+        whole = self._whole.to_json()
+        if whole["kind"] == "_Projected":  # pulled in or not, it has to be given again
+            return {"kind": "_Projected", **_Projected._plain(self)}  # type: ignore[arg-type]
+        return {"kind": "_Shrunk", "whole": whole, "share": self._share}
+
     def _plain(self) -> dict[str, Any]:
-        return {"whole": self._whole.to_json(), "share": self._share}
+        return {"whole": self._whole, "share": self._share}
 
 
 class _Projected(Domain):

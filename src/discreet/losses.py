@@ -11,16 +11,18 @@ when asked (``clip=True``).
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _checks
 from .domains import Domain
+
+if TYPE_CHECKING:
+    from .kernels.convex import People
 
 Vector = NDArray[np.float64]
 
@@ -32,12 +34,14 @@ class Losses(ABC):
     """
 
     strong_convexity = 0.0
+    # Which cost it is to compiled loops (`kernels.convex`); None for one that they do not know.
+    _kind: ClassVar[int | None] = None
 
     def __init__(self, rows: ArrayLike, row_norm: float, clip: bool) -> None:
         table = _table("rows", rows)
         self.row_norm = _checks.real("row_norm", row_norm, above=0.0)
-        self._rows, self._shortened = _bounded(table, self.row_norm, clip)
-        self._rows.setflags(write=False)
+        rows, self._shortened = _bounded(table, self.row_norm, clip)
+        self._rows, self._numbers = _fixed(rows), _fixed(np.zeros(len(rows)))
 
     @property
     def dimension(self) -> int:
@@ -63,8 +67,7 @@ class Losses(ABC):
             chosen = slice(start, start + 1)
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__)
-        for name in self._per_person():
-            setattr(part, name, getattr(self, name)[chosen])
+        part._rows, part._numbers = _fixed(self._rows[chosen]), _fixed(self._numbers[chosen])
         part._shortened = 0  # of a part, nobody has counted
         return part
 
@@ -81,9 +84,24 @@ class Losses(ABC):
     def values(self, point: Vector) -> Vector:
         """What ``point`` costs each person."""
 
-    @abstractmethod
     def at(self, person: int, point: Vector) -> tuple[float, Vector]:
         """Cost and gradient of one person's function."""
+        from .kernels.convex import cost_and_gradient
+
+        if self._kind is None:
+            raise NotImplementedError(f"{type(self).__name__} has to say what a point costs one person")
+        gradient = np.empty(self.dimension)
+        here = np.array(point, dtype=np.float64)
+        if here.shape != gradient.shape:  # compiled loops do not look
+            raise ValueError(f"point has {here.size} entries; {gradient.size} expected")
+        cost = cost_and_gradient(self._kind, self._rows[person], self._numbers[person], here, gradient)
+        return float(cost), gradient
+
+    def compiled(self) -> People | None:
+        """What compiled loops need: kind of cost, and a row and a number for each; None for other costs."""
+        if self._kind is None or type(self).at is not Losses.at:
+            return None
+        return self._kind, self._rows, self._numbers
 
     @abstractmethod
     def lipschitz(self, domain: Domain) -> float:
@@ -130,9 +148,6 @@ class Losses(ABC):
     def _pulls(self, point: Vector) -> tuple[Vector, Vector | float]:
         """Each person's gradient as a multiple of their row, and what is added to the average."""
 
-    def _per_person(self) -> tuple[str, ...]:
-        return ("_rows",)
-
     def _point(self, point: ArrayLike) -> Vector:
         return _checks.vector("point", point, length=self.dimension)
 
@@ -150,6 +165,8 @@ class Logistic(Losses):
     (0.6931, [-0.15, 0.05])
     """
 
+    _kind = 0
+
     def __init__(
         self, rows: ArrayLike, labels: ArrayLike, *, row_norm: float = 1.0, clip: bool = False
     ) -> None:
@@ -158,15 +175,10 @@ class Logistic(Losses):
         known = set(np.unique(signs).tolist())
         if not (known <= {-1.0, 1.0} or known <= {0.0, 1.0}):
             raise ValueError(f"labels must be -1 and 1, or 0 and 1; got {sorted(known)[:5]}")
-        self._signs = np.where(signs > 0.0, 1.0, -1.0)
+        self._numbers = _fixed(np.where(signs > 0.0, 1.0, -1.0))
 
     def values(self, point: Vector) -> Vector:
-        return np.logaddexp(0.0, -self._signs * (self._rows @ point))
-
-    def at(self, person: int, point: Vector) -> tuple[float, Vector]:
-        row, sign = self._rows[person], float(self._signs[person])
-        cost, slope = _logistic(sign * float(row @ point))
-        return cost, (-sign * slope) * row
+        return np.logaddexp(0.0, -self._numbers * (self._rows @ point))
 
     def lipschitz(self, domain: Domain) -> float:  # noqa: ARG002
         return self.row_norm
@@ -177,10 +189,7 @@ class Logistic(Losses):
     def _pulls(self, point: Vector) -> tuple[Vector, Vector | float]:
         from scipy.special import expit
 
-        return -self._signs * expit(-self._signs * (self._rows @ point)), 0.0
-
-    def _per_person(self) -> tuple[str, ...]:
-        return ("_rows", "_signs")
+        return -self._numbers * expit(-self._numbers * (self._rows @ point)), 0.0
 
 
 class Squared(Losses):
@@ -189,6 +198,8 @@ class Squared(Losses):
     >>> Squared([[1.0, 0.0]], [0.5], target_bound=1.0).value([1.0, 0.0])
     0.125
     """
+
+    _kind = 1
 
     def __init__(
         self,
@@ -210,15 +221,10 @@ class Squared(Losses):
                 " bound or pass clip=True"
             )
         self._shortened += int(far.size)
-        self._targets = np.clip(wanted, -self.target_bound, self.target_bound)
+        self._numbers = _fixed(np.clip(wanted, -self.target_bound, self.target_bound))
 
     def values(self, point: Vector) -> Vector:
-        return np.asarray((self._rows @ point - self._targets) ** 2 / 2.0)
-
-    def at(self, person: int, point: Vector) -> tuple[float, Vector]:
-        row = self._rows[person]
-        miss = float(row @ point) - float(self._targets[person])
-        return miss * miss / 2.0, miss * row
+        return np.asarray((self._rows @ point - self._numbers) ** 2 / 2.0)
 
     def lipschitz(self, domain: Domain) -> float:
         reach = _length(domain.center) + domain.outer_radius
@@ -228,10 +234,7 @@ class Squared(Losses):
         return 1.0
 
     def _pulls(self, point: Vector) -> tuple[Vector, Vector | float]:
-        return self._rows @ point - self._targets, 0.0
-
-    def _per_person(self) -> tuple[str, ...]:
-        return ("_rows", "_targets")
+        return self._rows @ point - self._numbers, 0.0
 
 
 class Linear(Losses):
@@ -243,6 +246,8 @@ class Linear(Losses):
     >>> Linear([[1.0, 0.0], [0.5, 1.0]], box=(0.0, 1.0)).value([0.5, 0.5])
     0.625
     """
+
+    _kind = 2
 
     def __init__(
         self,
@@ -277,10 +282,6 @@ class Linear(Losses):
     def values(self, point: Vector) -> Vector:
         return np.asarray(self._rows @ point)
 
-    def at(self, person: int, point: Vector) -> tuple[float, Vector]:
-        row = self._rows[person]
-        return float(row @ point), row
-
     def lipschitz(self, domain: Domain) -> float:  # noqa: ARG002
         return self.row_norm
 
@@ -299,16 +300,13 @@ class Distance(Losses):
     """
 
     strong_convexity = 1.0
+    _kind = 3
 
     def __init__(self, points: ArrayLike, *, row_norm: float = 1.0, clip: bool = False) -> None:
         super().__init__(points, row_norm, clip)
 
     def values(self, point: Vector) -> Vector:
         return np.asarray(((self._rows - point) ** 2).sum(axis=1) / 2.0)
-
-    def at(self, person: int, point: Vector) -> tuple[float, Vector]:
-        away = point - self._rows[person]
-        return float(away @ away) / 2.0, away
 
     def lipschitz(self, domain: Domain) -> float:
         return _length(domain.center) + domain.outer_radius + self.row_norm
@@ -336,14 +334,6 @@ def cost_functions(cost: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector
     )
 
 
-def _logistic(margin: float) -> tuple[float, float]:
-    """ln(1 + exp(-margin)) and 1 / (1 + exp(margin)), whatever the size of ``margin``."""
-    small = math.exp(-abs(margin))
-    if margin >= 0.0:
-        return math.log1p(small), small / (1.0 + small)
-    return math.log1p(small) - margin, 1.0 / (1.0 + small)
-
-
 def _table(name: str, rows: ArrayLike) -> Vector:
     try:
         table = np.array(rows, dtype=np.float64, ndmin=2)
@@ -356,19 +346,26 @@ def _table(name: str, rows: ArrayLike) -> Vector:
 
 
 def _bounded(table: Vector, row_norm: float, clip: bool) -> tuple[Vector, int]:
-    """Rows no longer than ``row_norm``, and how many had to be shortened."""
-    lengths = np.linalg.norm(table, axis=1)
+    """Rows no longer than ``row_norm``, and how many had to be shortened by more than rounding."""
+    largest = np.maximum(np.abs(table).max(axis=1), 1e-300)  # of rows whose squares leave the range of floats
+    lengths = largest * np.linalg.norm(table / largest[:, None], axis=1)
+    over = np.flatnonzero(lengths > row_norm)
     long = np.flatnonzero(lengths > row_norm * (1.0 + 1e-12))
-    if long.size == 0:
-        return table, 0
-    if not clip:
+    if long.size and not clip:
         i = int(long[0])
         raise ValueError(
             f"rows[{i}] has length {lengths[i]:.6g}, beyond row_norm={row_norm:g}; rescale all rows by a"
             " public number, declare a larger row_norm, or pass clip=True to shorten long rows"
         )
-    table[long] *= (row_norm / lengths[long])[:, None]
+    table[over] *= (row_norm / lengths[over])[:, None]
     return table, int(long.size)
+
+
+def _fixed(array: Vector) -> Vector:
+    """The numbers in the one form that compiled loops are made for: in order, and not to be changed."""
+    plain = np.ascontiguousarray(array)
+    plain.setflags(write=False)
+    return plain
 
 
 def _length(vector: Vector) -> float:

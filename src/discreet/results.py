@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from .constraints import Constraint
     from .evaluation.regret import Regret
     from .objectives import Population
     from .privacy import Account
@@ -81,11 +82,16 @@ class Trace:
     def __len__(self) -> int:
         return int(self.rewards.size)
 
-    def regret(self, people: Population, alpha: float | None = None) -> Regret:
-        """What the best fixed set, times ``alpha`` (1 - 1/e), would have brought beyond this stream."""
+    def regret(
+        self, people: Population, alpha: float | None = None, *, constraint: Constraint | None = None
+    ) -> Regret:
+        """What the best fixed set, times ``alpha`` (1 - 1/e), would have brought beyond this stream.
+
+        The best of the size that was served, or with ``constraint`` the best feasible one.
+        """
         from .evaluation.regret import regret
 
-        return regret(self, people, alpha=alpha)
+        return regret(self, people, alpha=alpha, constraint=constraint)
 
     def __repr__(self) -> str:
         return f"Trace({self.learner}: {len(self):,} rounds, average {self.average:.4f})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -82,6 +83,11 @@ def test_ends_have_exit_codes(capsys, monkeypatch):
     assert err.startswith("discreet thing: budget exceeded")
     assert ending(KeyboardInterrupt()) == (130, "discreet thing: interrupted\n")
     assert ending(ValueError("one\ntwo \x1b[31mthree")) == (2, "discreet thing: one two \\x1b[31mthree\n")
+    assert ending(FileNotFoundError(2, "No such file", "a\nb")) == (
+        2,
+        "discreet thing: a\\nb: no such file\n",
+    )
+    assert ending(OverflowError(34, "out of range"))[0] == 2
     assert ending(MemoryError()) == (2, "discreet thing: there is not enough memory for this\n")
     with pytest.raises(KeyError):  # ours to mend: nobody is told that it is theirs
         ending(KeyError("x"))
@@ -101,6 +107,35 @@ def test_a_reader_who_has_seen_enough_is_no_error():
     err = program.stderr.read()
     program.stderr.close()
     assert (program.wait(60), err) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("closed", "code", "words"),
+    [("<&-", 2, "standard input is closed"), (">&-", 2, "standard output is closed"), ("2>&-", 2, "")],
+)
+def test_closed_streams(closed, code, words):
+    """One line or none, no traceback, and nothing that belongs on standard error among the results."""
+    ask = f"{sys.executable} -m discreet select - --person u --item i --k 1 --epsilon 1 {closed}"
+    ended = subprocess.run(
+        ["bash", "-c", ask], input="", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert words in ended.stderr
+    assert len(ended.stderr.splitlines()) == bool(words)
+
+
+def test_json_is_for_any_reader():
+    value = {"a": [1.0, math.inf, (math.nan, -math.inf)], "茶": "\x9b31m\u202e\u2028\udce9\n"}
+    text = _output.as_json(value)
+    assert "茶" in text
+    assert all(c.isprintable() or c == "\n" for c in text)
+    text.encode()
+
+    def never(word):
+        raise AssertionError(word)
+
+    assert json.loads(text, parse_constant=never) == {"a": [1.0, None, [None, None]], "茶": value["茶"]}
 
 
 def test_labels_in_any_language_on_any_terminal(tmp_path):

@@ -228,6 +228,64 @@ def test_output_depends_on_people_through_the_choice_alone(
     assert seen[0] == seen[1]
 
 
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_file_that_holds_nobody_looks_like_one_that_holds_somebody(file, capsys, monkeypatch, style):
+    """The first person to come is protected too where presence is private."""
+    monkeypatch.setattr(PrivateGreedy, "_draw", lambda *_: 0)
+    items = file("page\nx\ny\nz\n", "items.csv")
+    options = (*COLUMNS, "--k", 2, "--epsilon", 1, "--items", items, "--neighbours", "add_remove")
+    seen = []
+    for rows in ("", "u1,x\n", "u1,x\nu2,y\nu2,z\n"):
+        path = file("user,page\n" + rows)
+        ended = inside(capsys, "select", path, *options, *(["--json"] if style == "json" else []))
+        assert ended.code == 0, ended.err
+        seen.append((ended.out, ended.err))
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_too_many_people_are_refused_without_saying_how_many(visits, capsys, monkeypatch):
+    asked = ("select", visits, *ASK, "--neighbours", "add_remove")
+    for ended in (
+        inside(capsys, *asked, "--most-people", 50),
+        inside(capsys, *asked, "--most-people", 599),
+    ):
+        assert_told_off(ended, "more people than --most-people")
+        assert "600" not in ended.err
+    assert inside(capsys, *asked, "--most-people", 600).code == 0
+    monkeypatch.setattr("discreet.offline.greedy._MOST_PEOPLE", 500)
+    ended = inside(capsys, *asked)
+    assert_told_off(ended, "more people than --most-people 500")
+    assert "600" not in ended.err
+
+
+def test_with_skip_bad_no_row_of_anybody_stops_the_command(file, capsys):
+    items = file("page\nx\ny\nz\n", "items.csv")
+    rows = ("a,x", "b,y", "c,too,many,cells", "d", "e,", ",x", "f,nowhere", "", ",,", "g,z")
+    for place in range(len(rows)):
+        path = file("user,page\n" + "\n".join(rows[place:] + rows[:place]) + "\n")
+        options = (*COLUMNS, "--k", 2, "--epsilon", 9, "--items", items, "--skip-bad")
+        result = told(capsys, path, *options)
+        assert "the number of people, 5" in result["treated_as_public"]  # a, b, e, f, g
+        assert any("read to its end" in said for said in result["treated_as_public"])
+
+
+def test_complaints_of_arithmetic_are_not_passed_on(visits, capsys, monkeypatch):
+    """They may depend on the data; what the library says by itself does not."""
+    import warnings
+
+    select = PrivateGreedy.select
+
+    def noisy(self, people, **options):
+        warnings.warn("overflow for somebody's data", RuntimeWarning, stacklevel=1)
+        warnings.warn("said on purpose", UserWarning, stacklevel=1)
+        return select(self, people, **options)
+
+    monkeypatch.setattr(PrivateGreedy, "select", noisy)
+    ended = inside(capsys, "select", visits, *ASK, "--json")
+    assert json.loads(ended.out)["notes"] == ["said on purpose"]
+    assert "overflow" not in ended.err
+
+
 def test_that_test_can_fail(file, capsys):
     """The same comparison sees true counts."""
     seen = []
@@ -406,6 +464,12 @@ BAD_FILES = {
     "column twice": ("a.csv", "user,page,page\na,x,y\n", "2 columns named 'page'"),
     "semicolons": ("a.csv", "user;page\na;x\n", "separated by ';', say --separator ';'"),
     "open quote": ("a.csv", 'user,page\na,"x\n' + "y" * 200_000, "not a table in CSV"),
+    "quote left open at the end": (
+        "a.csv",
+        'user,page\na,"x\nb,y\nc,z\n',
+        "not a table in CSV: unexpected end of data",
+    ),
+    "quote left open in the middle": ("a.csv", 'user,page\na,"x\nb,"y"\nc,z\n', "not a table in CSV"),
     "endless line": ("a.csv", "user,page\n" + "y" * 2_000_000, "longer than a million characters"),
     "Latin-1": ("a.csv", b"user,page\na,\xe9\n", "is not UTF-8 text (byte 0xe9)"),
     "garbage": ("a.csv", GARBAGE, "is not"),
@@ -474,6 +538,9 @@ def test_missing_file(capsys):
         ((*ASK, "--weight", "price"), "is not a number from 0 to 1"),
         ((*ASK, "--out", "/"), "is a directory"),
         ((*ASK, "--items", "-"), "is empty"),
+        ((*COLUMNS, "--k", "2", "--epsilon", "1e-310"), "too extreme to compute with"),
+        ((*COLUMNS, "--k", "2", "--epsilon", "1e308"), "too extreme to compute with"),
+        ((*ASK, "--neighbours", "add_remove", "--most-people", "0"), "--most-people=0 is too small"),
     ],
 )
 def test_bad_options(visits, capsys, monkeypatch, options, words):
@@ -537,6 +604,22 @@ def test_an_interrupted_write_leaves_what_was_there(visits, tmp_path, capsys, mo
     assert ended == (130, "", "discreet select: interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["chosen.json"]
     assert out.read_text() == "before"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_device_or_a_pipe_is_written_to_and_not_replaced(visits, tmp_path):
+    """Else `--out /dev/null`, run as root, would take the device from everybody."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        ended = process("select", visits, *ASK, "--out", pipe)
+        if not pipe.is_fifo():
+            reader.kill()  # nobody will ever write to it
+        read, _ = reader.communicate(timeout=60)
+    assert (ended.code, ended.err) == (0, "")
+    assert len(json.loads(read)["items"]) == 3
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_result_is_written_before_it_is_printed(visits, tmp_path, capsys, monkeypatch):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
@@ -133,3 +134,45 @@ def test_interrupted_and_resumed(tmp_path):
     whole = simulate(read_config(config), None, workers=1)
     assert len(kept) == total
     assert [row["average"] for row in kept] == [one.average for one in whole.outcomes]
+
+
+def group_of(leader):
+    """The processes of a process group that are running, as the kernel lists them."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            state, _, group = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue  # not a process, or one that has just ended
+        if int(group) == leader and state != "Z":
+            found.append(int(entry))
+    return found
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+def test_killed_and_resumed(tmp_path):
+    """A process that is killed says nothing; its workers end by themselves, and finished cells stay."""
+    config, out = tmp_path / "c.toml", tmp_path / "out"
+    config.write_text(CONFIG)
+    command = [sys.executable, "-m", "discreet", "simulate", str(config), "--out", str(out), "--workers", "2"]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as running:
+        deadline = time.monotonic() + 60.0
+        while len(list(out.glob("cells/*.parquet"))) < 2:
+            assert running.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert len(group_of(running.pid)) >= 3  # with its two workers
+        running.kill()
+    deadline = time.monotonic() + 30.0
+    while left := group_of(running.pid):
+        if time.monotonic() > deadline:
+            os.killpg(running.pid, signal.SIGKILL)
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.parquet")}
+    ended = process("simulate", str(config), "--out", str(out), "--json")
+    assert ended.code == 0, ended.err
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    assert parquet.read_table(out / "results.parquet").num_rows == len(read_config(config).cells())

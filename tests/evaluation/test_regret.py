@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet import evaluation
+from discreet import constraints, evaluation
 from discreet.evaluation import best_fixed_set, regret, regret_bands
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction, WeightedTopics
 from discreet.objectives.each import value_to_each
@@ -45,6 +45,82 @@ def test_the_best_set_is_that_of_an_enumeration(k):
         assert len(set(items)) == k
         assert people.value(items) == pytest.approx(best, abs=1e-12)
         assert upper == pytest.approx(best, abs=1e-12)
+
+
+CONSTRAINTS = {
+    "partition": constraints.PartitionMatroid([[0, 1, 2], [3, 4], [5, 6]], [1, 1, 2]),
+    "laminar": constraints.LaminarMatroid([[0, 1, 2, 3], [0, 1], [4, 5, 6]], [2, 1, 1]),
+    "graphic": constraints.GraphicMatroid([(0, 1), (1, 2), (2, 0), (2, 3), (3, 0), (3, 1), (1, 0)]),
+    "linear": constraints.LinearMatroid(
+        [[1, 0, 1, 0, 1, 2, 0], [0, 1, 1, 0, 1, 2, 0], [0, 0, 0, 1, 1, 2, 3]]
+    ),
+    "cardinality": constraints.Cardinality(3),
+    "knapsack": constraints.Knapsack([0.2, 0.5, 0.4, 0.9, 0.3, 0.6, 0.35], 1.0),
+    "knapsack, nearly free items": constraints.Knapsack([0.2, 1e-12, 0.4, 0.0, 0.9, 0.6, 1e-11], 1.0),
+}
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_the_best_feasible_set_is_that_of_an_enumeration(name):
+    constraint = CONSTRAINTS[name]
+    within = constraint.over(7)
+    feasible = [s for size in range(8) for s in itertools.combinations(range(7), size) if within.contains(s)]
+    rng = np.random.default_rng(len(name))
+    beaten = 0
+    for people in itertools.chain.from_iterable(_families(rng, 15, 7) for _ in range(5)):
+        best = max(people.value(chosen) for chosen in feasible)
+        items, exact, upper = best_fixed_set(people, constraint)
+        assert exact
+        assert within.contains(items)
+        assert people.value(items) == pytest.approx(best, abs=1e-12)
+        assert upper == pytest.approx(best, abs=1e-12)
+        beaten += people.value(items) > people.value(_greedy_within(people, within)) + 1e-9
+    assert beaten or name == "graphic"  # the search is needed
+
+
+def _greedy_within(people, constraint):
+    items: list[int] = []
+    while (free := constraint.addable(items)).any():
+        items.append(int(np.argmax(np.where(free, people.gains(items), -1.0))))
+    return items
+
+
+def test_an_unfinished_search_within_a_constraint_bounds_the_best_value(monkeypatch):
+    monkeypatch.setattr(MODULE, "_FEW_SETS", 1)
+    monkeypatch.setattr(MODULE, "_MOST_OPENED", 3)
+    rng = np.random.default_rng(6)
+    loose = 0
+    for name, constraint in CONSTRAINTS.items():
+        within = constraint.over(7)
+        for people in _families(rng, 15, 7):
+            best = max(
+                people.value(s)
+                for size in range(8)
+                for s in itertools.combinations(range(7), size)
+                if within.contains(s)
+            )
+            items, exact, upper = best_fixed_set(people, constraint)
+            assert within.contains(items)
+            assert people.value(items) <= best + 1e-12
+            assert upper >= best - 1e-12
+            assert upper == pytest.approx(best, abs=1e-12) or not exact
+            loose += not exact and name != "cardinality"
+    assert loose
+
+
+def test_regret_within_a_constraint():
+    people = Coverage([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    one_of_two = constraints.PartitionMatroid([[0, 1], [2]], 1)
+    served = Trace(np.zeros(4), np.array([[1, 2]] * 4, dtype=np.int32))
+    free, held = served.regret(people, 1.0), served.regret(people, 1.0, constraint=one_of_two)
+    assert (free.total, held.total) == (3.0, 3.0)
+    tight = constraints.PartitionMatroid([[0, 1, 2]], 1)
+    assert served.regret(people, 1.0, constraint=tight).total == 2.0
+    assert regret(served, people, constraint=tight).comparator == (0,)
+    with pytest.raises(ValueError, match="over 5 items"):
+        served.regret(people, constraint=constraints.PartitionMatroid([[0, 1, 2, 3, 4]], 1))
+    with pytest.raises(TypeError, match="holds points, not sets"):
+        regret(Trace(np.zeros(4), np.full((4, 3), 0.5)), people)
 
 
 def test_the_best_set_can_beat_greedy():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -209,3 +211,22 @@ def test_saving_is_whole_or_not_at_all(tmp_path, monkeypatch):
         page.save(tmp_path / "a" / "report.html")
     assert [one.name for one in (tmp_path / "a").iterdir()] == ["report.html"]
     assert (tmp_path / "a" / "report.html").read_text() == kept
+
+
+def test_a_stream_on_which_nothing_could_be_run_does_not_stop_the_report(results, tmp_path):
+    outcomes = tuple(one for one in results.outcomes if one.cell.stream.name != "drifting")
+    cell = next(one.cell for one in results.outcomes if one.cell.stream.name == "drifting")
+    half = replace(results, outcomes=outcomes, refused=((cell, "too <short>"),))
+    page = simulation_report(half, tmp_path)[0].read_text()
+    assert "Nothing could be run here" in page
+    assert "too &lt;short&gt;" in page
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes")
+def test_a_report_is_as_private_as_the_user_makes_files(tmp_path):
+    before = os.umask(0o077)
+    try:
+        path = Report("x").save(tmp_path / "x.html")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600

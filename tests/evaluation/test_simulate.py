@@ -316,3 +316,14 @@ def test_importing_is_light():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
     assert dc.evaluation is not None
+
+
+@pytest.mark.parametrize("error", [OverflowError("math range error"), ZeroDivisionError("division by zero")])
+def test_numbers_that_cannot_be_computed_with_cost_one_cell_and_not_all(error, monkeypatch):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(module, "_learned", fails)
+    results = simulate(Config.of(SMALL | {"repeats": 1}), None, workers=1)
+    assert [why for _, why in results.refused] == [str(error)]
+    assert {one.cell.learner.kind for one in results.outcomes} == {"popularity", "greedy"}

@@ -913,3 +913,36 @@ def test_constraints_and_budgets_are_checked():
         ContinuousGreedy(Cardinality(5), 1.0)
     with pytest.raises(ValueError, match="helps CurvatureGreedy only"):
         ContinuousGreedy(Cardinality(5), dc.Budget(1.0)).certified_loss(100, 9, 0.5)
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+def test_published_constants_that_need_more_are_not_free_the_second_time():
+    """The larger budget is made once: what was released stays in the account, and noise stays the same."""
+    people = Coverage((dense(50, 6) > 0).astype(float))
+    claimed = dc.Budget(100.0, 0.5)
+    selector = ContinuousGreedy(
+        2, claimed, 100, noise="laplace", composition="advanced", calibration="published", seed=0
+    )
+    selector.select(people)
+    spent = selector.privacy
+    assert spent.epsilon() > 100.0
+    with pytest.raises(BudgetExceeded):
+        selector.select(people)
+    assert str(selector.privacy) == str(spent)
+    # Where the claim holds, a second run is one more release of the same kind.
+    modest = ContinuousGreedy(2, dc.Budget(5.0), 3, noise="laplace", calibration="published", seed=0)
+    for runs in (1, 2):
+        modest.select(people)
+        assert list(modest.privacy.ledger.counts.values()) == [3 * runs]
+
+
+@pytest.mark.parametrize("declared", [None, 10_000])
+def test_the_certificate_is_for_the_steps_that_are_taken(declared):
+    """When people come or go their number decides no step, so the certificate must not suppose it does."""
+    blocks = PartitionMatroid([range(10), range(10, 20)], [2, 2])
+    budget = dc.Budget(1.0, 1e-6, "add_remove")
+    unaware = ContinuousGreedy(blocks, budget, people=declared, seed=0)
+    certified = unaware.certified_loss(10_000, 20)
+    unaware.select(Coverage((dense(10_000, 20, 0.1) > 0).astype(float)))
+    fixed = ContinuousGreedy(blocks, budget, steps=unaware.steps_, people=declared)
+    assert certified == pytest.approx(fixed.certified_loss(10_000, 20))

@@ -17,7 +17,7 @@ from discreet.objectives import ConcaveOverModular, Coverage, SaturatedCoverage,
 from discreet.offline import continuous_bounds as bounds
 from discreet.offline.continuous_greedy import ContinuousGreedy
 from discreet.offline.curvature import CurvatureGreedy, best_above, step_weight
-from discreet.privacy import BudgetExceeded
+from discreet.privacy import BudgetExceeded, LaplaceNoise
 from discreet.privacy.published import PublishedCalibrationWarning
 
 FREE = dc.Budget(math.inf)
@@ -216,6 +216,19 @@ def test_the_account_of_the_printed_algorithm_is_infinite():
     assert chosen.items in ((), (0,))
     assert selector.privacy.epsilon() == math.inf
     assert chosen.privacy.epsilon(0.5) == math.inf
+
+
+@pytest.mark.filterwarnings("ignore:epsilon=")
+@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+def test_the_printed_algorithm_keeps_its_noise_when_run_again():
+    selector = printed(seed=0)
+    scales = []
+    for _ in range(2):
+        selector.select(modular(1.0, 0.5))
+        scales.append({e for e in selector.privacy.ledger.events() if isinstance(e, LaplaceNoise)})
+    assert scales[0] == scales[1]
+    assert all(float(event.scale) > 1.0 for event in scales[1])
+    assert sum(selector.privacy.ledger.counts.values()) == 2 * (1 + 3)
 
 
 def test_the_tight_form_does_not_tell_them_apart():

@@ -11,9 +11,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
 
 import discreet as dc
 from discreet.offline.estimators import (
@@ -135,6 +137,79 @@ def test_bad_data_are_refused():
         PrivateItemSelector(k=7).fit(_visits(np.random.default_rng(0)))
     with pytest.raises(ValueError, match="NaN"):
         PrivateItemSelector(k=2).fit(np.full((3, 3), np.nan))
+
+
+def test_a_fit_that_fails_leaves_no_old_choice_on_new_columns():
+    X = _visits(np.random.default_rng(0))
+    chosen = PrivateItemSelector(k=2, epsilon=4.0, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="exceeds the 1 columns"):
+        chosen.fit(X[:, :1])
+    with pytest.raises(NotFittedError):
+        chosen.get_support()
+    table, y = _table(np.random.default_rng(0), 60)
+    told = PrivateFeatureSelector(2, 8.0, bounds=(0, 1), classes=[0, 1], random_state=0).fit(table, y)
+    with pytest.raises(ValueError, match="not among classes"):
+        told.fit(table, y + 5)
+    with pytest.raises(NotFittedError):
+        _ = told.privacy_
+
+
+def test_objectives_of_ones_own_are_held_to_the_columns():
+    X = _visits(np.random.default_rng(0))
+    with pytest.raises(TypeError, match="objective must return a Population, got a ndarray"):
+        PrivateItemSelector(2, objective=lambda matrix: matrix).fit(X)
+    with pytest.raises(ValueError, match="3 items for 6 columns"):
+        PrivateItemSelector(2, objective=lambda m: dc.objectives.Coverage(m[:, :3])).fit(X)
+
+
+def test_worths_have_a_bound_that_is_declared():
+    X = 3.0 * _visits(np.random.default_rng(0))
+    with pytest.raises(ValueError, match="declare a public bound"):
+        PrivateItemSelector(2, objective="facility_location").fit(X)
+    declared = PrivateItemSelector(2, 8.0, objective="facility_location", bound=3.0, random_state=0).fit(X)
+    assert set(declared.get_support(indices=True)) == {0, 1}
+    assert clone(declared).get_params()["bound"] == 3.0
+    with pytest.raises(ValueError, match="coverage has the bound 1"):
+        PrivateItemSelector(2, bound=3.0).fit(X)
+
+
+def test_classes_may_be_any_iterable():
+    X, y = _table(np.random.default_rng(2))
+    for objective in ("mutual_information", "covariance"):
+        selector = PrivateFeatureSelector(
+            1, 4.0, objective=objective, bounds=(0, 1), classes=iter("ab"), random_state=0
+        )
+        assert selector.fit(X, np.array(["a", "b"])[y]).get_support(indices=True).tolist() == [2]
+
+
+def test_too_many_bins_are_refused_by_public_sizes():
+    rng = np.random.default_rng(0)
+    X = np.zeros((20, 12))  # one bin in fact: what is allowed must not depend on it
+    with pytest.raises(ValueError, match="k=11 features in bins=4"):
+        PrivateFeatureSelector(11, bounds=(0, 1), classes=[0, 1]).fit(X, rng.integers(0, 2, 20))
+
+
+def test_all_features_are_a_public_outcome():
+    X, y = _table(np.random.default_rng(2), 100)
+    for objective in ("mutual_information", "covariance"):
+        chosen = PrivateFeatureSelector(4, objective=objective, bounds=(0, 1), classes=[0, 1]).fit(X, y)
+        assert chosen.selection_.items == (0, 1, 2, 3)
+        assert chosen.privacy_.epsilon() == 0.0
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        PrivateItemSelector(k=1, random_state=0),
+        PrivateFeatureSelector(k=1, bounds=(-5, 5), classes=range(4), objective="covariance", random_state=0),
+    ],
+    ids=["items", "features"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_own_checks_pass(selector):
+    results = check_estimator(selector, on_fail=None)
+    assert sum(result["status"] == "passed" for result in results) > 30
+    assert [r["check_name"] for r in results if r["status"] not in ("passed", "skipped")] == []
 
 
 # --- what one row can move ------------------------------------------------------------------------

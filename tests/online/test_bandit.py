@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from functools import lru_cache
-from itertools import permutations
+from itertools import permutations, product
 from unittest import mock
 
 import numpy as np
@@ -146,6 +146,30 @@ def test_draws_hold_the_account_for_two_slots():
     options = {"exploration": "presampled", "block": 2}
     for changed in (0, 1):
         assert worst_excess(options, LOOSE, (3, 2, 6), range(2), changed) <= 1e-9
+
+
+@pytest.mark.parametrize("name", ["online, timetable", "presampled, tight"])
+@pytest.mark.parametrize("changed", [0, 1])
+def test_draws_hold_the_account_when_later_people_react(name, changed):
+    """Two slots, and people whose values depend, wildly, on what they are shown."""
+
+    def reacting(v):
+        def value(t, items):
+            return v if t == changed else float(np.random.default_rng([t, *items]).integers(2))
+
+        return value
+
+    for seed in range(3):
+
+        def make(seed=seed):
+            return BanditSelector(3, 2, 6, LOOSE, seed=seed, **DRAWN[name])
+
+        p, q = (transcripts(make, reacting(v), 6) for v in (0.0, 1.0))
+        account = make().privacy
+        assert len(p) == 6**3
+        for epsilon in (0.0, 0.2, 1.0, 2.0):
+            assert hockey_stick(p, q, epsilon) <= account.delta(epsilon) + 1e-9
+        assert max(abs(math.log(p[o] / q[o])) for o in p) <= float(account.loss.pure) + 1e-9
 
 
 def test_the_account_is_nearly_reached():
@@ -330,6 +354,29 @@ def test_slots_move_no_more_than_the_account_says(neighbours):
     assert seen > 1.9 * account
 
 
+def test_counts_get_their_noise_before_they_are_rounded():
+    """A count beyond 2^53 steps and noise that takes nearly all of it back: the rest is there to the step."""
+    learner = BanditSelector(3, 1, 10, PURE, feedback="slots", block=2, seed=0)
+    learner.choose()
+    engine = learner._engine
+    engine._open_taken[1], engine._open_shows[1] = (1 << 60) + 1, 1
+    with mock.patch.object(mechanisms, "noise_steps", return_value=np.array([-(1 << 60)])):
+        engine._release()
+    assert engine._taken[1] == engine._step
+
+
+@pytest.mark.parametrize("epsilon", [1e3, 1e6, 1e10, 1e300])
+def test_sums_fit_whatever_the_budget(epsilon):
+    rounds = 1 << 20
+    slots = BanditSelector(4, 2, rounds, dc.Budget(epsilon), feedback="slots", block=9, seed=0)
+    assert slots._engine._most * rounds < 1 << 63
+    blocks = BanditSelector(4, 2, rounds, dc.Budget(epsilon), block=1 << 18, repeats=1 << 16, seed=0)
+    assert blocks._engine._most << 16 < 1 << 63
+    for one in (slots, blocks):
+        assert one.privacy.epsilon() <= epsilon
+        one.run(Coverage(np.eye(4)))
+
+
 # --- the sampler and the noise are what the audits take them for ---------------------------------------
 
 
@@ -346,6 +393,25 @@ def test_draws_have_the_enumerated_probabilities():
         seen[tuple(int(i) for i in engine._current)] += 1
     chances = np.array(list(expected.values()))
     assert stats.chisquare(np.array(list(seen.values())), 20_000 * chances / chances.sum()).pvalue > NEVER
+
+
+@pytest.mark.parametrize("mode", ["blocks", "presampled"])
+def test_blocks_explore_at_random_places_and_items(mode):
+    """What the certificate rests on: every place of a block and every item, equally often for each expert."""
+    rounds, block, k, n_items = 4096, 8, 2, 5
+    options = {"exploration": mode, "block": block} | ({"repeats": 2} if mode == "blocks" else {})
+    schedule = BanditSelector(n_items, k, rounds, LOOSE, seed=3, **options)._engine.schedule
+    schedule.reach(0)
+    chunk, times = schedule.chunk, options.get("repeats", 1)
+    assert chunk.explore.size == rounds
+    for expert in range(k):
+        places = np.flatnonzero(chunk.explore == expert)
+        assert (np.bincount(places // block) == times).all()
+        for seen, size in ((places % block, block), (chunk.item[places][::times], n_items)):
+            assert stats.chisquare(np.bincount(seen, minlength=size)).pvalue > NEVER
+            pairs = np.bincount(seen[:-1:2] * size + seen[1::2], minlength=size**2)
+            if times == 1 or size == n_items:
+                assert stats.chisquare(pairs).pvalue > NEVER
 
 
 def test_noise_of_blocks_is_laplace_of_the_charged_scale():
@@ -377,6 +443,29 @@ def test_slow_twin_of_the_compiled_stream():
                 assert items == tuple(i for i in trace.selections[t] if i >= 0)
                 slow.learn(people[t].value(items))
             assert np.abs(fast._engine._gains - slow._engine._gains).max() <= 300
+
+
+def test_a_lost_reward_costs_its_own_lesson_only():
+    """Interrupted while a person is taken up: their lesson is never over, and no other takes its rounds."""
+    people = Coverage(np.eye(5)[np.arange(64) % 5])
+    learners = [BanditSelector(5, 2, 64, PURE, block=8, repeats=3, rate=0.5, seed=6) for _ in range(2)]
+    for learner in learners:
+        learner.run(people[:16])
+        while not learner._engine.ticket(learner.choose().round):
+            learner.learn(0.5)
+        lost = mock.patch.object(ValueFeedback, "absorb", side_effect=KeyboardInterrupt)
+        with lost, pytest.raises(KeyboardInterrupt):
+            learner.learn(0.5)
+    fast, slow = learners
+    rest = people[fast.round :]
+    trace = fast.run(rest)
+    for t in range(len(rest)):
+        items = slow.choose().items
+        assert items == tuple(i for i in trace.selections[t] if i >= 0)
+        slow.learn(rest[t].value(items))
+    assert (fast._engine._gains == slow._engine._gains).all()
+    assert fast._engine._lessons == slow._engine._lessons
+    assert [left for _, left in fast._engine._lessons.values()] == [1]
 
 
 def test_draws_that_are_too_close_to_call_are_decided_outside():
@@ -579,6 +668,92 @@ def test_late_rounds_are_saved_and_only_open_rounds_are_taken(tmp_path):
     assert (again.run(people).selections == learner.run(people).selections).all()
 
 
+@pytest.mark.parametrize("options", [{"block": 4, "repeats": 2}, {"feedback": "slots", "block": 4}])
+def test_an_interruption_never_leaves_a_round_open_and_pending(options):
+    class Interrupting(dict):
+        def __setitem__(self, *entry):
+            super().__setitem__(*entry)
+            raise KeyboardInterrupt
+
+    learner = BanditSelector(5, 2, 24, PURE, seed=6, **options)
+    learner.choose()
+    learner._pending = Interrupting()
+    with pytest.raises(KeyboardInterrupt):
+        learner.choose(wait=False)
+    assert learner.pending == (0,)
+    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
+        learner.learn(0.5 if "repeats" in options else None)
+
+
+def test_an_interrupted_release_is_never_made_again():
+    """Interrupted while counts with noise are noted down: their people are gone from the open block."""
+
+    class Interrupting(np.ndarray):
+        def __setitem__(self, *entry):
+            super().__setitem__(*entry)
+            raise KeyboardInterrupt
+
+    learner = BanditSelector(5, 2, 24, PURE, feedback="slots", block=4, seed=6)
+    for _ in range(4):
+        learner.learn(learner.choose().items[0])
+    engine = learner._engine
+    engine._taken = engine._taken.view(Interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        learner.choose()
+    assert engine._taken.any()
+    assert not engine._open_taken.any()
+    assert learner.privacy.spent.epsilon(0.0) == 1.0
+    engine._taken = np.array(engine._taken)
+    learner.choose()
+
+
+def test_a_late_click_is_in_one_release():
+    """Clicks that come blocks later, some after the last round: what leaves moves by one person's share."""
+
+    def released(clicks):
+        left = []
+
+        def scripted(engine):
+            left.append(engine._open_taken.copy())
+            engine._open_taken[:], engine._open_shows[:] = 0, 0
+
+        with mock.patch.object(SlotFeedback, "_release", scripted):
+            learner = BanditSelector(5, 2, 20, PURE, feedback="slots", block=3, seed=1)
+            shown = []
+            for t in range(20):
+                shown.append(learner.choose(wait=False).items)
+                if t >= 7:
+                    learner.learn(shown[t - 7][clicks[t - 7]], round=t - 7)
+        return np.array(left), learner._engine._most
+
+    clicks = [0] * 20
+    plain, most = released(clicks)
+    assert plain.sum() == sum(1 for t in range(7, 20) if t < 18) * most  # the last block stays open
+    for person in range(13):
+        there = [int(t == person) for t in range(20)]
+        assert np.abs(released(there)[0] - plain).sum() in (0, 2 * most)
+
+
+def test_late_rewards_keep_to_the_rounds_per_person(tmp_path):
+    """Also through a file, and after the last round."""
+    learner = BanditSelector(5, 1, 8, PURE, block=4, repeats=4, seed=6)
+    for _ in range(9):
+        learner.choose(wait=False)
+    learner.learn(1.0, round=0, person_id="ann")
+    learner.save(tmp_path / "state")
+    again = BanditSelector.load(tmp_path / "state")
+    assert again.over
+    assert again.pending == tuple(range(1, 8))
+    for one in (learner, again):
+        one.learn(1.0, round=2, person_id="ann")  # their second round: nothing is learned from it
+        assert list(one._engine._lessons.values()) == [[one._engine._most, 2]]
+        with pytest.raises(ValueError, match="round=2 has been counted"):
+            one.learn(1.0, round=2)
+        one.learn(1.0, round=3)
+        assert not one._engine._gains.any()
+    assert learner.choose() == again.choose()
+
+
 def test_run_goes_on_while_rewards_are_missing():
     """With rewards outstanding the rounds are taken one by one, and the open lesson keeps waiting."""
     people = Coverage(np.eye(5)[np.arange(16) % 5])
@@ -634,6 +809,14 @@ def test_slots_take_items_nothing_or_numbers():
     engine = learner._engine
     assert engine._open_taken.sum() <= 2 * engine._most
     assert engine._open_taken[items[1]] >= int(0.74 * engine._most)
+
+
+def test_nobody_takes_more_than_the_bound_to_the_step():
+    """Numbers that sum to a hair more than the bound pass as rounding, and are cut to it."""
+    learner = BanditSelector(6, 3, 40, dc.Budget(1000.0), feedback="slots", block=5, seed=1)
+    learner.choose()
+    learner.learn(np.full(3, (1.0 + 9e-10) / 3))
+    assert learner._engine._open_taken.sum() == learner._engine._most
 
 
 @pytest.mark.parametrize(
@@ -700,6 +883,58 @@ def test_regret_stays_below_the_certificate():
     ):
         learner = BanditSelector(4, 1, 20_000, dc.Budget(3.0, 1e-6), seed=2, **options)
         assert learner.run(people).regret(people).total <= learner.certified_regret
+
+
+@pytest.mark.parametrize("mode", ["blocks", "presampled", "online", "every_round"])
+def test_all_items_at_once_leave_nothing_to_explore(mode):
+    """With k = n exploring can only lose; what it loses is certified. Nobody's wish helps with the next."""
+    rounds = 4000
+    people = Coverage(np.eye(5)[np.random.default_rng(3).integers(5, size=rounds)])
+    learner = BanditSelector(5, 5, rounds, dc.Budget(1.0, 1e-6), exploration=mode, seed=1)
+    assert learner.certified_regret <= 0.01 * rounds
+    assert learner.run(people).average > 0.98
+    always = limits.coins(5, 5, rounds, 1.0, 0.1)
+    exploring = BanditSelector(
+        5, 5, rounds, dc.Budget(math.inf), exploration="online", exploration_rate=1.0, rate=0.1, seed=1
+    )
+    assert 0.0 < (1 - 1 / math.e) * rounds - exploring.run(people).total <= always
+
+
+def test_a_horizon_that_cannot_pay_for_exploring_does_not():
+    """Everybody likes one item at random: a set is worth its size, and exploring ones are short."""
+    n_items, k, rounds = 200, 10, 40_000
+    people = Coverage(np.eye(n_items)[np.random.default_rng(5).integers(n_items, size=rounds)])
+    learner = BanditSelector(n_items, k, rounds, PURE, seed=1)
+    assert learner.settings["block"] == 32 * k * learner.settings["repeats"]
+    assert learner.run(people).total >= stats.binom.ppf(NEVER, rounds, 31 / 32 * k / n_items)
+    enough = BanditSelector(20, 2, rounds, PURE)
+    assert enough.settings["block"] * 20 * 4 <= rounds
+    assert BanditSelector(n_items, k, rounds, PURE, block=60, repeats=3).settings["block"] == 60
+
+
+def test_the_bound_on_sets_that_are_drawn_late():
+    """E ln(sum of p exp(rate X)) over all coins of a batch, against what `coins` allows for it."""
+    for rate, bound, centred in ((0.5, 1.0, True), (2.0, 1.0, True), (0.4, 2.0, False), (1.0, 1.0, False)):
+        for q in (0.5, 0.2):  # the chance that a round tries one of two items, each
+            batch, p = 3, np.array([0.3, 0.7])
+            values = np.array([[bound, 0.0], [0.0, bound], [bound, 0.0]]) - (bound / 2 if centred else 0.0)
+            grown = 0.0
+            for coins in product(range(3), repeat=batch):
+                learned, chance = np.zeros(2), 1.0
+                for t, coin in enumerate(coins):
+                    chance *= q if coin < 2 else 1 - 2 * q
+                    if coin < 2:
+                        learned[coin] += values[t, coin]
+                grown += chance * math.log(p @ np.exp(rate * learned))
+            allowed = limits.second(rate, 0.0, bound, centred=centred)
+            wide = math.exp(rate * values.max()) - math.exp(rate * values.min())
+            allowed += q * batch * wide**2 / (8 * rate)
+            assert grown <= q * rate * ((values @ p).sum() + batch * allowed)
+    # two items, one slot, g = .4: q = .2
+    rest = limits.coins(2, 1, 100, 0.4, 1.0, 3, clipped=False) - limits.coins(
+        2, 1, 100, 0.4, 1.0, 0, clipped=False
+    )
+    assert rest == pytest.approx(100 * 0.2 * 3 * (2 * math.sinh(0.5)) ** 2 / 8)
 
 
 def test_certified_regret_is_the_formula():

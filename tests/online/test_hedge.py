@@ -24,10 +24,9 @@ from discreet.objectives import (
     SaturatedCoverage,
     SetFunction,
 )
-from discreet.online import bounds, hedge
+from discreet.online import OnlineSelector, bounds, hedge
 from discreet.online import hedge as hedge_module
 from discreet.online.hedge import HedgeSelector
-from discreet.online import OnlineSelector
 from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness
 from discreet.privacy.conversions import exact
 

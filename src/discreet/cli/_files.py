@@ -50,10 +50,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or "-" for standard input, and how its CSV is separated."""
+    """A file, or "-" for standard input, and how its CSV is separated.
+
+    ``skip_bad``: rows with more or fewer cells than the header are left out instead of refused.
+    """
 
     path: str
     separator: str = ","
+    skip_bad: bool = False
 
     @property
     def name(self) -> str:
@@ -93,6 +97,8 @@ class Source:
     @contextmanager
     def _opened(self) -> Iterator[io.BufferedReader]:
         if self.path == "-":
+            if sys.stdin is None:
+                raise ValueError("standard input is closed; name a file, or pipe one in")
             yield cast(io.BufferedReader, sys.stdin.buffer)
             return
         if os.path.isdir(self.path):
@@ -108,7 +114,8 @@ class Source:
         size = 0 if self.path == "-" else os.fstat(raw.fileno()).st_size
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
-            rows = csv.reader(_lines(text, self.name), delimiter=self.separator)
+            # Strict: a quote that one row leaves open must not swallow the rows of other people.
+            rows = csv.reader(_lines(text, self.name), delimiter=self.separator, strict=True)
             header = next(rows, None)
             if not header:
                 raise ValueError(f"{self.name} is empty; the first line must name the columns")
@@ -119,11 +126,11 @@ class Source:
             wanted = [(cells[argument], place) for argument, place in places.items()]
             for row in rows:
                 if len(row) != width:
-                    if not row:
-                        continue  # a blank line
+                    if not row or self.skip_bad:
+                        continue  # a blank line, or one to be left out
                     raise ValueError(
                         f"{self.name}, line {rows.line_num}: the header has {width} columns, this row has"
-                        f" {len(row)}"
+                        f" {len(row)}; mend it, or leave such rows out with --skip-bad"
                     )
                 lines.append(rows.line_num)
                 for column, place in wanted:

@@ -76,8 +76,8 @@ def main(arguments: list[str]) -> int:
 
 def guarded(prog: str, work: Callable[[], int]) -> int:
     """``work()``, with every way to end turned into an exit code and at most one line on standard error."""
-    _any_text()
     try:
+        _usable_streams()
         code = work()
         sys.stdout.flush()
     except SystemExit as ended:  # argparse has said what there is to say
@@ -140,7 +140,8 @@ def _overview(names: list[str]) -> str:
 
 def _code(error: Exception) -> int | None:
     """The exit code for what went wrong; None if it is our fault."""
-    if isinstance(error, ValueError | TypeError | OSError | ImportError | NotImplementedError | MemoryError):
+    theirs = ValueError | TypeError | OSError | ImportError | NotImplementedError | MemoryError
+    if isinstance(error, theirs | ArithmeticError):
         return MISTAKE
     from ..privacy import BudgetExceeded
 
@@ -150,8 +151,10 @@ def _code(error: Exception) -> int | None:
 def _one_line(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "there is not enough memory for this"
+    if isinstance(error, ArithmeticError):
+        return f"these numbers are too extreme to compute with ({error.args[-1]}); choose less extreme ones"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror.lower()}"
+        return f"{printable(str(error.filename))}: {error.strerror.lower()}"
     return " ".join(printable(word) for word in str(error).split()) or type(error).__name__
 
 
@@ -168,8 +171,16 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _any_text() -> None:
-    """Labels in any language are printed on any terminal, escaped where it has no letters for them."""
+def _usable_streams() -> None:
+    """Labels in any language are printed on any terminal, escaped where it has no letters for them.
+
+    Without a standard output there is nowhere to show what was paid for; without a standard error, what would
+    be said there must not end up among the results.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        raise ValueError("standard output is closed, so that no result could be shown; direct it to a file")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import shutil
+import stat
 import sys
 import tempfile
 import textwrap
@@ -18,6 +21,9 @@ from .._table import table
 # Wide enough for anything: what is piped into a file or another program is not folded.
 _UNLIMITED = 10_000
 _READABLE = 100
+# What a terminal would obey, what some readers take for the end of a line, and halves of characters; `json`
+# itself escapes those below a space.
+_UNSEEN = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def width() -> int:
@@ -52,8 +58,17 @@ def fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_json(value: Any) -> str:
-    """JSON with non-ASCII labels as they are."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """JSON that any reader takes: null for what is no number; labels as they are, bar control characters."""
+    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check_writable(path: str, *inputs: str) -> Path:
@@ -61,6 +76,10 @@ def check_writable(path: str, *inputs: str) -> Path:
     target = Path(path)
     if target.is_dir():
         raise ValueError(f"--out {path}: is a directory; name a file in it")
+    if _is_device(target):
+        if not os.access(target, os.W_OK):
+            raise ValueError(f"--out {path}: cannot be written to")
+        return target
     folder = target.resolve().parent
     if not folder.is_dir():
         raise ValueError(f"--out {path}: there is no folder {folder}; make it first")
@@ -72,7 +91,13 @@ def check_writable(path: str, *inputs: str) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all, whatever happens meanwhile."""
+    """Write a file so that it is there whole or not at all, whatever happens meanwhile.
+
+    A device or a pipe is written to, not replaced.
+    """
+    if _is_device(path):
+        path.write_text(text, encoding="utf-8")
+        return
     target = path.resolve()  # a link stays one
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -87,3 +112,12 @@ def write_whole(path: Path, text: str) -> None:
     finally:
         with suppress(FileNotFoundError):  # it is there only if something went wrong
             os.unlink(name)
+
+
+def _is_device(path: Path) -> bool:
+    """Whether it is there and neither a file nor a folder: /dev/null, /dev/stdout, a named pipe."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

@@ -83,19 +83,27 @@ class People:
 
 
 def read_people(
-    source: Source, columns: dict[str, str], catalogue: Catalogue | None, *, skip_bad: bool = False
+    source: Source,
+    columns: dict[str, str],
+    catalogue: Catalogue | None,
+    *,
+    skip_bad: bool = False,
+    nobody: bool = False,
 ) -> People:
     """Everybody in the file; ``columns`` maps person, item and, where asked for, weight and constraint.
 
     Without a catalogue the items are those of the file, sorted. A row without a person, an item or a value
     that was asked for, or with an item that the catalogue does not list, is refused, or left out with
-    ``skip_bad``; its person, if there is one, still counts as somebody.
+    ``skip_bad``; its person, if there is one, still counts as somebody. With ``nobody`` a file without people
+    is taken as well: as one person without items, who moves no score.
     """
     listed = catalogue is not None
     items = Catalogue() if catalogue is None else catalogue
     reader = _Reader(source, columns, items, listed, skip_bad)
     for batch in _watched(source.batches(columns)):
         reader.add(batch)
+    if not reader.people and nobody:
+        reader.people[""] = 0
     if not reader.people:
         raise ValueError(f"{source.name} has no rows below its header: there is nobody to choose for")
     if not items.items:

@@ -70,6 +70,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _public(options: argparse.Namespace, people: People) -> list[str]:
     """What the guarantee takes for granted, in words."""
+    from .select import most_people
+
     n_items = people.population.n_items
     said = []
     if options.items is None:
@@ -80,12 +82,18 @@ def _public(options: argparse.Namespace, people: People) -> list[str]:
     else:
         said.append(f"the {n_items:,} items listed by --items")
     if options.constraint is not None:
-        said.append("what the constraint's column says about each item")
+        agree = ", and that all rows agree about it" if options.items is None else ""
+        said.append(f"what the constraint's column says about each item{agree}")
     if options.neighbours == "replace":
         said.append(f"the number of people, {len(people.population):,}")
-    elif options.most_people is not None:
-        said.append(f"that there are at most {options.most_people:,} people")
-    if not options.skip_bad:
+    else:
+        said.append(f"that there are at most {most_people(options):,} people")
+    if options.skip_bad:
+        said.append(
+            "that the file can be read to its end (UTF-8 text, quotes that are closed, no endless line): one"
+            " that cannot stops the command, and that shows"
+        )
+    else:
         said.append(
             "that every row of the file is well formed: a bad one stops the command, and that shows (with"
             " --skip-bad it is left out instead)"
@@ -120,6 +128,8 @@ def _reading(options: argparse.Namespace, people: People, greedy: PrivateGreedy)
     said += [
         "The list does not show how many people want an item, nor that these items are the best: every pick"
         " is partly chance, and another run would spend another budget and may choose otherwise.",
+        f"One person is one value of {options.person}, letter for letter: somebody who has two counts as two,"
+        " and for them the epsilon is twice as large.",
         "Guarantees add up: another list from the same people, by anyone, costs each of them its epsilon"
         " again.",
         "What is true of people in general, such as that those who like one item like another, is not hidden,"

@@ -141,7 +141,8 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         greedy, selection = _selected(options, people, constraint, budget)
-    notes = [str(one.message) for one in caught]
+    # Only what the library says by itself, from public facts: arithmetic may complain about the data.
+    notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
     result = _told.result(options, people, greedy, selection, notes)
     if target is not None:
         write_whole(target, as_json(result) + "\n")
@@ -169,7 +170,32 @@ def _people(options: argparse.Namespace, limit: Limit) -> People:
         if options.items == "-" == options.file:
             raise ValueError("FILE and --items cannot both be standard input; give one of them as a file")
         catalogue = Catalogue.read(Source(options.items, separator), {"item": options.item} | facts)
-    return read_people(Source(options.file, separator), columns, catalogue, skip_bad=options.skip_bad)
+    found = read_people(
+        Source(options.file, separator, options.skip_bad),
+        columns,
+        catalogue,
+        skip_bad=options.skip_bad,
+        # Where presence is private, a file that holds nobody must look like one that holds somebody.
+        nobody=options.neighbours == "add_remove" and catalogue is not None,
+    )
+    most = most_people(options)
+    if most is not None and len(found.population) > most:
+        raise ValueError(  # without their number, which is private here
+            f"there are more people than --most-people {most}; give a bound that is certain without looking"
+        )
+    return found
+
+
+def most_people(options: argparse.Namespace) -> int | None:
+    """The public bound on the number of people; None where the number itself is public."""
+    from .. import _checks
+    from ..offline.greedy import _MOST_PEOPLE
+
+    if options.most_people is not None:
+        _checks.whole("--most-people", options.most_people, at_least=1)
+    if options.neighbours == "replace":
+        return None
+    return int(options.most_people or _MOST_PEOPLE)
 
 
 def _selected(

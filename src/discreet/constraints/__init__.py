@@ -5,6 +5,7 @@ from __future__ import annotations
 from .cardinality import Cardinality
 from .constraint import Constraint
 from .graphic import GraphicMatroid
+from .intersection import Intersection
 from .knapsack import Knapsack
 from .laminar import LaminarMatroid
 from .linear import LinearMatroid
@@ -19,6 +20,7 @@ __all__ = [
     "Constraint",
     "Decomposition",
     "GraphicMatroid",
+    "Intersection",
     "Knapsack",
     "LaminarMatroid",
     "LinearMatroid",

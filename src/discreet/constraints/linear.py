@@ -38,6 +38,7 @@ class LinearMatroid(Matroid):
     def __init__(self, matrix: ArrayLike, *, modulus: int | None = None) -> None:
         whole_columns = _whole_columns(matrix)
         super().__init__(whole_columns.shape[1])
+        self._columns = whole_columns
         self._height = whole_columns.shape[0]
         if modulus is None:
             primes, deciding = _enough_primes(whole_columns)

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .cardinality import Cardinality
 from .constraint import Constraint
 from .graphic import GraphicMatroid
 from .knapsack import Knapsack
 from .laminar import LaminarMatroid
+from .linear import LinearMatroid
 from .partition import PartitionMatroid
 from .transversal import TransversalMatroid
+
+# Exactly these: a class of somebody's own may decide otherwise, and could not be found again.
+_KINDS: tuple[type[Constraint], ...] = (
+    Cardinality,
+    PartitionMatroid,
+    LaminarMatroid,
+    GraphicMatroid,
+    TransversalMatroid,
+    LinearMatroid,
+    Knapsack,
+)
 
 
 def to_plain(constraint: Constraint) -> dict[str, Any]:
@@ -19,6 +33,9 @@ def to_plain(constraint: Constraint) -> dict[str, Any]:
     >>> to_plain(Cardinality(2, n_items=5))
     {'kind': 'Cardinality', 'k': 2, 'n_items': 5}
     """
+    if type(constraint) not in _KINDS:
+        names = ", ".join(kind.__name__ for kind in _KINDS)
+        raise TypeError(f"{constraint!r} cannot be written to a file; those that can: {names}")
     known: dict[str, Any] = {"kind": type(constraint).__name__}
     match constraint:
         case Cardinality():
@@ -34,12 +51,10 @@ def to_plain(constraint: Constraint) -> dict[str, Any]:
             return known | {"edges": constraint._ends.tolist()}
         case TransversalMatroid():
             return known | {"sets": constraint._members, "n_items": constraint.n_items}
-        case Knapsack():
-            return known | {"costs": constraint.costs.tolist(), "capacity": constraint.capacity}
-    raise TypeError(
-        f"{constraint!r} cannot be written to a file; those that can: Cardinality, PartitionMatroid,"
-        " LaminarMatroid, GraphicMatroid, TransversalMatroid, Knapsack"
-    )
+        case LinearMatroid():
+            return known | {"matrix": constraint._columns.tolist(), "modulus": constraint._modulus}
+    assert isinstance(constraint, Knapsack)
+    return known | {"costs": constraint.costs.tolist(), "capacity": constraint.capacity}
 
 
 def from_plain(known: dict[str, Any]) -> Constraint:
@@ -55,6 +70,8 @@ def from_plain(known: dict[str, Any]) -> Constraint:
             return GraphicMatroid([(a, b) for a, b in known["edges"]])
         case "TransversalMatroid":
             return TransversalMatroid(known["sets"], n_items=known["n_items"])
+        case "LinearMatroid":
+            return LinearMatroid(np.array(known["matrix"], dtype=object), modulus=known["modulus"])
         case "Knapsack":
             return Knapsack(known["costs"], known["capacity"])
     raise ValueError(f"{known['kind']!r} is not a kind of constraint that this release knows")

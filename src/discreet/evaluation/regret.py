@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
+from ..constraints import Cardinality, Constraint
 from ..objectives.each import value_to_each
 from ..objectives.greedy import greedy
 
@@ -37,9 +38,10 @@ class Regret:
     """Regret of one stream against one fixed set.
 
     ``comparator`` is the set, ``best`` its average value over the stream. ``exact`` says that no set of that
-    size has a higher one; otherwise it is the best that was found (greedy in hindsight or better), and
-    ``best_upper`` is what no set exceeds. ``total`` is ``alpha * best * rounds - rewards``, ``upper`` the
-    same with ``best_upper``, and ``curve`` the running total, round by round, against the same comparator.
+    size (no feasible set, if a constraint was given) has a higher one; otherwise it is the best that was
+    found (greedy in hindsight or better), and ``best_upper`` is what no set exceeds. ``total`` is
+    ``alpha * best * rounds - rewards``, ``upper`` the same with ``best_upper``, and ``curve`` the running
+    total, round by round, against the same comparator.
 
     With ``alpha`` below 1 a good learner's regret is negative: it collects more than that part of the best
     set's value. A learner that follows a drift can also beat every fixed set. ``curve`` says so; ``positive``
@@ -71,11 +73,15 @@ class Regret:
         )
 
 
-def regret(trace: Trace, people: Population, *, alpha: float | None = None) -> Regret:
+def regret(
+    trace: Trace, people: Population, *, alpha: float | None = None, constraint: Constraint | None = None
+) -> Regret:
     """Regret of ``trace`` against the best fixed set of the size that was served.
 
     ``people`` are those of the stream, in its order. ``alpha`` is the part of the best set's value that
-    counts, 1 - 1/e unless given. How the best set is found: `best_fixed_set`.
+    counts, 1 - 1/e unless given. With ``constraint`` (a matroid or a knapsack) the comparison is with the
+    best feasible set instead, which is what a learner under that constraint could have served. How the best
+    set is found: `best_fixed_set`.
 
     >>> from discreet.objectives import Coverage
     >>> from discreet.results import Trace
@@ -90,9 +96,12 @@ def regret(trace: Trace, people: Population, *, alpha: float | None = None) -> R
         raise ValueError(
             f"people holds {len(people)} people, the trace {len(trace)} rounds; give those of the stream"
         )
+    if not np.issubdtype(trace.selections.dtype, np.integer):
+        raise TypeError("the trace holds points, not sets; compare its rewards with those of a fixed point")
     if trace.selections.ndim != 2 or (trace.selections.size and trace.selections.max() >= people.n_items):
         raise ValueError("the trace serves items that these people do not know; give those of the stream")
-    comparator, exact, upper = best_fixed_set(people, int(trace.selections.shape[1]))
+    within = int(trace.selections.shape[1]) if constraint is None else constraint
+    comparator, exact, upper = best_fixed_set(people, within)
     best = people.value(comparator)
     values = value_to_each(people, comparator)
     curve = np.cumsum(part * values - trace.rewards)
@@ -109,28 +118,35 @@ def regret(trace: Trace, people: Population, *, alpha: float | None = None) -> R
     )
 
 
-def best_fixed_set(people: Population, k: int) -> tuple[tuple[int, ...], bool, float]:
+def best_fixed_set(people: Population, k: int | Constraint) -> tuple[tuple[int, ...], bool, float]:
     """The k items of the highest average value: (items, whether that is certain, what no set exceeds).
+
+    Given a matroid or a knapsack for ``k``: the best feasible set.
 
     Every set is considered, but those that cannot be best are left out unseen: a set S with r items to come
     is worth at most f(S) and the r largest gains on top of it, because the functions are submodular. The most
     promising set is opened first, starting from greedy's, and equal sets end the search; what has not been
     opened after a while bounds the best value. That bound is never above greedy's own, the least over its
-    prefixes P of f(P) and the k largest gains on top of P, which is at most greedy / (1 - 1/e).
+    prefixes P of f(P) and the k largest gains on top of P, which is at most greedy / (1 - 1/e). Under a
+    constraint the completions are those of its polytope.
 
     >>> from discreet.objectives import Coverage
     >>> best_fixed_set(Coverage([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1], [0, 1, 0], [0, 0, 1]]), 2)
     ((1, 2), True, 1.0)
     """
-    slots = _checks.whole("k", k, at_least=1, at_most=people.n_items)
     if not people.monotone:
         raise ValueError("the best fixed set is searched for functions that never fall (monotone)")
+    if isinstance(k, Constraint):
+        within = k.over(people.n_items)
+        if not isinstance(within, Cardinality):
+            return _best_feasible_set(people, within)
+        k = within.k
+    slots = _checks.whole("k", k, at_least=1, at_most=people.n_items)
     items, added = greedy(people, slots)
     best, chosen = float(added.sum()), tuple(items)
     slack = 1e-12 * best  # what rounding can do to sums of gains
     opened = 0
-    wanted = _FEW_SETS if math.comb(people.n_items, slots) <= _FEW_SETS else _MOST_OPENED
-    allowed = min(wanted, max(slots + 1, _MOST_ANSWERS // len(people)))
+    allowed = _allowed(people, slots)
     waiting: list[_Branch] = []
 
     def open_set(prefix: tuple[int, ...], value: float, left: NDArray[np.int64]) -> None:
@@ -161,6 +177,73 @@ def best_fixed_set(people: Population, k: int) -> tuple[tuple[int, ...], bool, f
         return chosen, True, people.value(chosen)
     upper = min(-waiting[0].order, _prefix_ceiling(people, items, added))
     return chosen, False, max(upper, best)
+
+
+def _allowed(people: Population, slots: int) -> int:
+    """How many sets may be opened."""
+    wanted = _FEW_SETS if math.comb(people.n_items, slots) <= _FEW_SETS else _MOST_OPENED
+    return min(wanted, max(slots + 1, _MOST_ANSWERS // len(people)))
+
+
+def _best_feasible_set(people: Population, constraint: Constraint) -> tuple[tuple[int, ...], bool, float]:
+    """The best set within the constraint, by branching on whether the item of the largest gain is in it."""
+    state = people.start()
+    while (free := constraint.addable(state.items)).any():
+        state.add(int(np.argmax(np.where(free, state.gains(), -1.0))))
+    chosen, best = tuple(state.items), people.value(state.items)
+    slack = 1e-12 * best
+    waiting: list[_Part] = []
+    number = 0
+
+    def wait(prefix: tuple[int, ...], value: float, gains: NDArray[np.float64], left: _Mask) -> None:
+        nonlocal number
+        number += 1
+        ceiling = value + _completion(constraint, prefix, np.where(left, gains, 0.0))
+        if ceiling > best + slack:
+            heapq.heappush(waiting, _Part(-ceiling, number, prefix, value, gains, left))
+
+    wait((), people.value([]), people.gains([]), constraint.addable([]))
+    opened, allowed = 1, _allowed(people, min(constraint.rank, people.n_items))
+    while waiting and -waiting[0].order > best + slack and opened < allowed:
+        part = heapq.heappop(waiting)
+        item = int(np.argmax(np.where(part.left, part.gains, -1.0)))
+        rest = part.left.copy()
+        rest[item] = False
+        wait(part.prefix, part.value, part.gains, rest)
+        grown, value = (*part.prefix, item), part.value + float(part.gains[item])
+        if value > best + slack:
+            chosen, best = grown, value
+        opened += 1
+        wait(grown, value, people.gains(grown), rest & constraint.addable(grown))
+    if not waiting or -waiting[0].order <= best + slack:
+        return chosen, True, people.value(chosen)
+    return chosen, False, max(-waiting[0].order, best)
+
+
+def _completion(constraint: Constraint, prefix: tuple[int, ...], gains: NDArray[np.float64]) -> float:
+    """At least what any feasible set that holds ``prefix`` gains besides, by the constraint's polytope.
+
+    Weights that put the prefix first: the best vertex holds no more of it than such a set, and so gains at
+    least as much besides.
+    """
+    lifted = gains.copy()
+    lifted[list(prefix)] = 1e9 * (1.0 + gains.sum())
+    return float(gains @ constraint.maximize(lifted))
+
+
+_Mask = NDArray[np.bool_]
+
+
+@dataclass(order=True, frozen=True)
+class _Part:
+    """All feasible sets that hold ``prefix`` and otherwise only items of ``left``."""
+
+    order: float  # minus the ceiling: the heap gives the smallest first
+    number: int
+    prefix: tuple[int, ...]
+    value: float
+    gains: NDArray[np.float64]
+    left: _Mask
 
 
 @dataclass(order=True, frozen=True)

@@ -176,7 +176,9 @@ class Report:
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(self.html())
-            os.chmod(name, 0o644)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)  # as any other new file of this user: it is not for everybody
             os.replace(name, target)
         except BaseException:
             os.unlink(name)
@@ -216,7 +218,10 @@ def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple
     rows = results.table()
     for number, stream in enumerate(config.streams):
         page.heading(stream.name)
-        first = next(one for one in results.outcomes if one.cell.stream.name == stream.name)
+        first = next((one for one in results.outcomes if one.cell.stream.name == stream.name), None)
+        if first is None:
+            page.text("Nothing could be run here; the reasons stand below.")
+            continue
         source = "a file of events" if stream.family == "events" else f"made up, family {stream.family}"
         page.text(f"{first.rounds:,} people, {first.n_items:,} items, {source}.", small=True)
         stem = f"{number + 1}-{_slug(stream.name)}"

@@ -526,7 +526,7 @@ def _rows(cells: list[Cell], workers: int, progress: bool) -> Iterator[tuple[Cel
 
     others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")  # threads of ours would not survive a fork
-    with ProcessPoolExecutor(workers, context, initializer=_quiet) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_as_a_worker) as pool:
         try:
             with _children_undisturbed():
                 waiting = {pool.submit(run_cell, cell): cell for cell in cells}
@@ -544,9 +544,23 @@ def _rows(cells: list[Cell], workers: int, progress: bool) -> Iterator[tuple[Cel
             raise
 
 
-def _quiet() -> None:
-    """Leave an interruption to the process that started us: it ends us, and says one line."""
+def _as_a_worker() -> None:
+    """Leave an interruption to the process that started us: it ends us, and says one line.
+
+    If that process is killed it can end nobody, and its pipes stay open in our siblings: so we watch it.
+    """
+    import multiprocessing
+    import threading
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end_with_it() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_it, daemon=True).start()
 
 
 @contextmanager
@@ -565,6 +579,7 @@ def _children_undisturbed() -> Iterator[None]:
 def run_cell(cell: Cell) -> dict[str, Any]:
     """Run one cell: a row of plain values, or ``{"refused": reason}`` where its settings cannot be."""
     from ..objectives.each import value_to_each
+    from ..privacy import BudgetExceeded
 
     stage = _staged(_canonical(cell.stage), cell.stream.settings.get("path"), cell.k, cell.comparator)
     people = stage.people
@@ -579,7 +594,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
                 rewards, account = value_to_each(people, items), math.inf
             else:
                 rewards, account = _learned(people, cell)
-        except (ValueError, TypeError, NotImplementedError) as error:
+        except (ValueError, TypeError, NotImplementedError, ArithmeticError, BudgetExceeded) as error:
             return {"refused": str(error)}
         seconds = time.perf_counter() - start
     at = np.unique(np.linspace(1, rewards.size, min(_POINTS, rewards.size)).round().astype(np.int64))

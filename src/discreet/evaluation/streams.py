@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks, objectives
-from ..objectives import Coverage, GraphCut, Population, ProbabilisticCoverage
-from ..objectives.matrices import SparseMatrix
+from ..objectives import Arcs, Coverage, GraphCut, Population, ProbabilisticCoverage
 
 
 def product_display(
@@ -184,9 +183,7 @@ def _cuts(
     modular: NDArray[np.float64],
 ) -> GraphCut:
     """People with a few arcs each of one graph, without a matrix for every one of them."""
-    people = GraphCut(shared, directed=True, bound=float(shared.sum()))
+    tails, heads = np.nonzero(shared)
     ends = np.arange(0, arcs.size + 1, arcs.shape[1])
-    people._weights = SparseMatrix(ends, arcs.ravel().astype(np.int32), weights.ravel(), int(shared.sum()))
-    people._modular = modular
-    people._declare(1.0)
-    return people
+    minded = Arcs(tails, heads, ends, arcs.ravel().astype(np.int32), weights.ravel(), modular)
+    return GraphCut.from_arcs(shared.shape[0], minded, bound=1.0)

@@ -2,8 +2,8 @@
 
 Only one item of one expert learns from an exploring round, so a round costs a walk up one tree and, where a
 new set is due, k walks down. ``explore`` holds the expert that explores in each round, or -1; ``item`` what
-it shows. A lesson is over when ``repeats`` rounds of it have been seen: their sum, with the noise that was
-drawn for it, is what the expert learns.
+it shows, ``lesson`` which sum its value goes to. A lesson is over when ``repeats`` rounds of it have been
+seen: their sum, with the noise that was drawn for it, is what the expert learns.
 """
 
 from __future__ import annotations
@@ -109,16 +109,17 @@ def stream(  # type: ignore[no-untyped-def]
         rewards[t] = _worth(indices, data, start, stop, cap[person], kind, fresh, selections, t, count)
         if explore[t] < 0:
             continue
-        expert = np.uint64(explore[t])
+        at = lesson[t]
         if admitted[t]:
-            sums[expert] += _units(rewards[t], finer, most)
-        left[expert] -= 1
-        if left[expert] == 0:
-            heard = np.float64(sums[expert] + noise[lesson[t]])
+            sums[at] += _units(rewards[t], finer, most)
+        left[at] -= 1
+        if left[at] == 0:
+            heard = np.float64(sums[at] + noise[at])
             amount = np.int64(np.rint(heard * ratio)) - centre
+            expert = np.uint64(explore[t])
             teach(gains, refs, tree, starts, k, unit, tile, scratch, expert, item[t], amount)
-            sums[expert] = 0
-            left[expert] = repeats
+            sums[at] = 0
+            left[at] = repeats
     return DONE
 
 

@@ -10,7 +10,7 @@ from .continuous import (
     QuadraticProgram,
 )
 from .coverage import Coverage, ProbabilisticCoverage
-from .cut import GraphCut
+from .cut import Arcs, GraphCut
 from .facility_location import FacilityLocation
 from .greedy import greedy
 from .log_determinant import LogDeterminant
@@ -20,6 +20,7 @@ from .set_function import SetFunction
 from .topics import WeightedTopics
 
 __all__ = [
+    "Arcs",
     "BudgetAllocation",
     "ConcaveOfLinear",
     "ConcaveOverModular",

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._checks import vector, whole
 from .base import Floats, Items, Population, State
 from .matrices import SparseMatrix, as_sparse, checked
+
+
+class Arcs(NamedTuple):
+    """Cuts of many people as arrays: one list of arcs for everybody, and a sparse row of weights for each.
+
+    Arc a leads from ``tail[a]`` to ``head[a]``. Person p minds the arcs ``arc[start[p]:start[p + 1]]``, by as
+    much as the same places of ``weight`` say. ``modular`` has a row for each person, or one for everybody.
+    """
+
+    tail: NDArray[np.int64]
+    head: NDArray[np.int64]
+    start: NDArray[np.int64]
+    arc: NDArray[np.int32]
+    weight: Floats
+    modular: Floats
 
 
 class GraphCut(Population):
@@ -69,6 +85,37 @@ class GraphCut(Population):
         self._modular = _modular_part(modular, len(graphs), self.n_items)
         self._name_items(labels)
         self._declare(bound)
+
+    @classmethod
+    def from_arcs(
+        cls,
+        n_items: int,
+        arcs: Arcs,
+        *,
+        bound: float | None = None,
+        labels: Iterable[Any] | None = None,
+    ) -> Self:
+        """Directed cuts from `Arcs`: many people with a few arcs each, without a matrix for every one.
+
+        >>> minded = Arcs([0, 1], [1, 2], [0, 1, 3], [0, 0, 1], [1.0, 0.5, 0.5], [[0.0, 0.0, -1.0]])
+        >>> people = GraphCut.from_arcs(3, minded, bound=2)
+        >>> len(people), people[1].value([0, 2]), people[1].value([0, 1])
+        (2, -0.5, 0.5)
+        """
+        people = object.__new__(cls)
+        people.n_items = whole("n_items", n_items, at_least=1)
+        people.directed = True
+        people._tail, people._head = _ends(arcs, people.n_items)
+        people._weights = _minded(arcs)
+        people._modular = _modular_part(arcs.modular, len(people), people.n_items)
+        people._name_items(labels)
+        people._declare(bound)
+        return people
+
+    def as_arcs(self) -> Arcs:
+        """These people as `Arcs`, an edge as two arcs: the population's own arrays, read only."""
+        w = self._weights
+        return Arcs(self._tail, self._head, w.indptr, w.indices, w.data, self._modular)
 
     def __len__(self) -> int:
         return self._weights.n_rows
@@ -195,6 +242,56 @@ def _graphs(adjacency: Any) -> list[SparseMatrix]:
         raise ValueError("adjacency is empty; a population needs at least one person")
     names = [f"adjacency[{i}]" if several else "adjacency" for i in range(len(given))]
     return [as_sparse(checked(name, g, dense=False)) for name, g in zip(names, given, strict=True)]
+
+
+def _ends(arcs: Arcs, n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the arcs start and lead to: copies, after every arc has been found to lead from item to item."""
+    tail, head = (_whole_numbers(name, ends) for name, ends in (("tail", arcs.tail), ("head", arcs.head)))
+    if tail.size != head.size:
+        raise ValueError(f"tail has {tail.size} entries and head {head.size}; every arc has both")
+    for name, ends in (("tail", tail), ("head", head)):
+        if ends.size and not (ends.min() >= 0 and ends.max() < n_items):
+            raise ValueError(
+                f"{name} names items from {ends.min()} to {ends.max()}; 0 to {n_items - 1} expected"
+            )
+    if (tail == head).any():
+        raise ValueError(
+            f"arc {int(np.argmax(tail == head))} is a loop, which never leaves a set; leave it out"
+        )
+    if np.unique(tail * n_items + head).size < tail.size:
+        raise ValueError("two arcs lead from one item to the same other; list each of them once")
+    return tail, head
+
+
+def _minded(arcs: Arcs) -> SparseMatrix:
+    """People's weights: copies, sorted by arc, without zeros."""
+    start, arc = _whole_numbers("start", arcs.start), _whole_numbers("arc", arcs.arc)
+    weight = vector("weight", arcs.weight, length=arc.size)
+    count = len(arcs.tail)
+    if start.size < 2 or start[0] != 0 or start[-1] != arc.size or (np.diff(start) < 0).any():
+        raise ValueError(
+            f"start must rise from 0 to {arc.size}, the number of weights, with an end per person"
+        )
+    if arc.size and not (arc.min() >= 0 and arc.max() < count):
+        raise ValueError(f"arc names arcs from {arc.min()} to {arc.max()}; 0 to {count - 1} expected")
+    if (weight < 0.0).any():
+        where = int(np.argmax(weight < 0.0))
+        raise ValueError(f"weight[{where}]={weight[where]:g} is negative; cuts have weights of 0 or more")
+    person = np.repeat(np.arange(start.size - 1), np.diff(start))
+    order = np.lexsort((arc, person))
+    arc, weight = arc[order], weight[order]
+    again = (person[1:] == person[:-1]) & (arc[1:] == arc[:-1])
+    if again.any():
+        where = int(np.argmax(again))
+        raise ValueError(f"person {person[where]} names arc {arc[where]} twice; add the weights up first")
+    return SparseMatrix(start, arc.astype(np.int32), weight, count).keep(weight > 0.0)
+
+
+def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+    given = np.asarray(values)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise TypeError(f"{name} must be a vector of whole numbers, got {given.dtype.name} {given.shape}")
+    return given.astype(np.int64)
 
 
 def _symmetric(person: int, graph: SparseMatrix) -> None:

@@ -18,6 +18,8 @@ from .rows import LOG, Rows
 # A gain is kept to this many binary places at most, and to fewer where a sum needs the room.
 _PLACES = 40
 _EXACT_BITS = 52
+# Below this a step, or the number of steps to 1, is no longer an exact float.
+_LEAST_EXPONENT = -1000
 
 
 def step(bound: float, length: int, spare_bits: int = 0) -> float:
@@ -29,7 +31,10 @@ def step(bound: float, length: int, spare_bits: int = 0) -> float:
     (True, True, True)
     """
     places = min(_PLACES, _EXACT_BITS - spare_bits - length.bit_length())
-    return 2.0 ** (math.frexp(bound)[1] - (math.frexp(bound)[0] == 0.5) - places)
+    exponent = math.frexp(bound)[1] - (math.frexp(bound)[0] == 0.5) - places
+    if exponent < _LEAST_EXPONENT:
+        raise ValueError(f"bound={bound:g} is too small to be counted in steps of it; rescale the values")
+    return float(2.0**exponent)
 
 
 @dataclass
@@ -73,7 +78,7 @@ class Growth:
         self._sums = np.zeros(n_items)
         for part in self._parts:
             self._begin(part)
-        self._asked = self._ask()
+        self._asked: Floats | None = None  # asked for when it is needed: after the last pick it is not
 
     @classmethod
     def over(cls, people: Population, bound: float, unit: float) -> Self:
@@ -87,7 +92,7 @@ class Growth:
         """The sum over people of every item's gain, each gain rounded down to a step; 0 for chosen items."""
         total = self._sums * self._unit
         if len(self._others):
-            total += self._asked.sum(axis=0) * self._unit
+            total += self._ask().sum(axis=0) * self._unit
         total[self.items] = 0.0
         return total
 
@@ -96,12 +101,13 @@ class Growth:
         score = float(self._sums[item] * self._unit)
         for part in self._parts:
             self._choose(part, item)
-        self.items.append(item)
         if len(self._others):
-            score += float(self._asked[:, item].sum() * self._unit)
+            asked = self._ask()
+            score += float(asked[:, item].sum() * self._unit)
             if self._low == 0.0:
-                self._left -= self._asked[:, item]
-            self._asked = self._ask()
+                self._left -= asked[:, item]
+            self._asked = None
+        self.items.append(item)
         return score
 
     def _begin(self, part: _Part) -> None:
@@ -126,6 +132,8 @@ class Growth:
 
     def _ask(self) -> Floats:
         """The others' gains in steps, a row for each."""
+        if self._asked is not None:
+            return self._asked
         asked = np.zeros((len(self._others), self._sums.size))
         for row, person, left in zip(asked, self._others, self._left, strict=True):
             try:
@@ -135,6 +143,7 @@ class Growth:
             ):  # somebody's own code: what it raises may hold their data, and one person is not worth it
                 continue
             row[:] = np.clip(np.floor(np.nan_to_num(gains) * self._per_unit), self._low, left)
+        self._asked = asked
         return asked
 
 
@@ -158,12 +167,13 @@ def row_parts(people: Population) -> list[tuple[Rows, float]] | None:
 
 
 def _limits(others: Sequence[Population], bound: float, per_unit: float) -> tuple[float, float]:
-    """Fewest and most steps of one of the others."""
+    """Fewest and most steps of one of the others; functions that may fall have limits of their own."""
     low, high = 0.0, bound
     for person in others:
         if not person.monotone:
             _, _, up, down = person._ranges()
-            low, high = min(low, -down), max(high, up)
+            low, high = -down, up
+            break
     return float(math.ceil(low * per_unit)), float(math.floor(high * per_unit))
 
 

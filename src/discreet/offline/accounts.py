@@ -20,6 +20,8 @@ from ..privacy.conversions import exact, rounded_down
 METHODS = ("basic", "zcdp", "decomposable", "subsampled")
 # Logarithms and exponentials of floats are good to a few units in the last place; this is far beyond those.
 _SAFE = 1.0 - 2.0**-44
+# Exponentials of more than this are no floats.
+_LARGEST_RATE = 700.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def decomposable_delta(rate: float, epsilon: float, neighbours: str) -> float:
 
     The setting is that of Gupta, Ligett, McSherry, Roth and Talwar (2010), whose constant this sharpens.
     """
-    if rate >= epsilon:
+    if rate >= epsilon or rate > _LARGEST_RATE:
         return 1.0  # adding somebody costs the rate itself
     c = math.expm1(rate)
     if c == 0.0:
@@ -120,7 +122,7 @@ def decomposable_rate(epsilon: float, delta: float, neighbours: str) -> float:
     >>> [round(decomposable_rate(0.1, 1e-3, how), 4) for how in ("add_remove", "replace")]
     [0.0238, 0.0198]
     """
-    low, high = 0.0, epsilon
+    low, high = 0.0, min(epsilon, _LARGEST_RATE)
     for _ in range(200):
         middle = (low + high) / 2.0
         if not low < middle < high:

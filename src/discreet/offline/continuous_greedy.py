@@ -166,6 +166,8 @@ class ContinuousGreedy:
         self.update_within_steps = bool(update_within_steps)
         self.people = None if people is None else _checks.whole("people", people, at_least=1)
         self._gate = Gate(budget, seed)
+        # What calibrates everything. The gate's own budget may become a larger one: see `_published_gate`.
+        self._claimed = budget
         self._check_settings()
         self.point_: Floats | None = None
         self.steps_: int | None = None
@@ -245,7 +247,9 @@ class ContinuousGreedy:
         size = _checks.whole("n_items", size, at_least=1)
         touched = min(size, self.items_per_person or size)
         setting = self._setting(self.constraint.over(size), size, touched, count)
-        steps = self._steps(setting)
+        # As many steps as `select` would take, which may not know how many people there are.
+        known = count if self.budget.neighbours == "replace" else self.people
+        steps = self._steps(self._setting(self.constraint.over(size), size, touched, known))
         assert setting.most is not None
         loss = self._loss(setting, steps, self._event(setting, steps), curvature)
         return min(loss, (1.0 - curvature / math.e) * setting.most)
@@ -332,7 +336,7 @@ class ContinuousGreedy:
             return _USUAL_STEPS
         if self.calibration == "published":
             return bounds.published_steps(
-                setting.n_items, setting.most, setting.reach, self.budget.epsilon, setting.value
+                setting.n_items, setting.most, setting.reach, self._claimed.epsilon, setting.value
             )
 
         def loss(steps: int) -> float:
@@ -376,7 +380,7 @@ class ContinuousGreedy:
         return calibrated(
             self.noise,
             self.composition,
-            self.budget if budget is None else budget,
+            self._claimed if budget is None else budget,
             setting.change,
             max(1, self._releases(setting, steps)),
             published=(setting.n_items, setting.value) if self.calibration == "published" else None,
@@ -384,7 +388,7 @@ class ContinuousGreedy:
 
     def _warn_if_hopeless(self, setting: Setting, steps: int, event: Event) -> None:
         """Say so when one choice is noisier than everybody together can be loud; public sizes only."""
-        if setting.most is None or not self.budget.private:
+        if setting.most is None or not self._claimed.private:
             return
 
         def noise_of(event: Event) -> float:
@@ -400,14 +404,14 @@ class ContinuousGreedy:
             loud = noise_of(self._scaled(setting, steps, middle)) >= setting.most
             low, high = (middle, high) if loud else (low, middle)
         warnings.warn(
-            f"epsilon={self.budget.epsilon:g} is too small for a choice better than chance: the noise of one"
-            f" choice ({noise_of(event):.3g}) drowns even an item that everybody wants ({setting.most:.3g});"
-            f" epsilon={high * self.budget.epsilon:.2g} would do, or more people",
+            f"epsilon={self._claimed.epsilon:g} is too small for a choice better than chance: the noise of"
+            f" one choice ({noise_of(event):.3g}) drowns even an item that everybody wants"
+            f" ({setting.most:.3g}); epsilon={high * self._claimed.epsilon:.2g} would do, or more people",
             stacklevel=4,
         )
 
     def _scaled(self, setting: Setting, steps: int, factor: float) -> Event:
-        return self._event(setting, steps, replace(self.budget, epsilon=factor * self.budget.epsilon))
+        return self._event(setting, steps, replace(self._claimed, epsilon=factor * self._claimed.epsilon))
 
     # --- the climb -------------------------------------------------------------------------------
 
@@ -418,9 +422,7 @@ class ContinuousGreedy:
         self._warn_if_hopeless(setting, steps, event)
         gate, count = self._gate, self._releases(setting, steps)
         if self.calibration == "published":
-            budget = true_budget(self.budget, [(event, count)], type(self).__name__)
-            if budget != self.budget:
-                gate = Gate(budget, gate.randomness)
+            gate = self._published_gate([(event, count)], type(self).__name__)
         if count and not (preview := gate.preview(event, count)).fits:
             raise BudgetExceeded(preview)
         self._gate = gate
@@ -435,6 +437,17 @@ class ContinuousGreedy:
             self._step(climb, k)
         self.point_, self.steps_ = climb.point, steps
         return climb
+
+    def _published_gate(self, releases: list[tuple[Event, int]], what: str) -> Gate:
+        """A gate with the budget that published constants really need; the same one for good.
+
+        It is made before anything has been released: later releases add to what was spent, and are refused
+        like any others.
+        """
+        if self._gate.spent.ledger.counts:
+            return self._gate
+        budget = true_budget(self._claimed, releases, what)
+        return self._gate if budget == self._claimed else Gate(budget, self._gate.randomness)
 
     def _step(self, climb: Climb, k: int) -> None:
         if self.noise != "exponential":

@@ -12,8 +12,7 @@ from .. import _checks
 from .._progress import track
 from ..constraints import Constraint
 from ..objectives import Population
-from ..privacy import Budget, Event, Gate, GaussianNoise, LaplaceNoise, Randomness
-from ..privacy.published import true_budget
+from ..privacy import Budget, Event, GaussianNoise, LaplaceNoise, Randomness
 from ..privacy.randomness import public_generator
 from ..results import Selection
 from .continuous_greedy import Climb, ContinuousGreedy, Setting
@@ -142,10 +141,8 @@ class CurvatureGreedy(ContinuousGreedy):
         steps = self._steps(setting)
         event = self._event(setting, steps)
         bare = GaussianNoise(setting.change.l2, 0.0)
-        budget = true_budget(
-            self.budget, [(bare, 1)], "CurvatureGreedy (the vector ell is a constraint in the clear)"
-        )
-        self._gate = gate = Gate(budget, self._gate.randomness)
+        what = "CurvatureGreedy (the vector ell is a constraint in the clear)"
+        self._gate = gate = self._published_gate([(bare, 1)], what)
         gate.reserve(bare, label="last slopes, as a constraint, without noise")
         slopes = SummedSlopes(people, self.bound, self.samples, public_generator(gate.randomness))
         last = slopes.scores(slopes.at(np.ones(people.n_items)))

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from .. import _checks, objectives
 from ..constraints import Cardinality, Constraint
 from ..objectives import MutualInformation, Population
+from ..objectives.mutual_information import _CELLS as LARGEST_TABLE
 from ..privacy import Account, Budget, ExponentialChoice, Gate
 from ..results import Selection
 from .greedy import PrivateGreedy
@@ -54,6 +55,11 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else list(names)
 
+    def _forget(self) -> None:
+        """An earlier fit is over: were this one to fail, nobody is to read an old choice off new columns."""
+        if hasattr(self, "selection_"):
+            del self.selection_
+
     def _more(self, k: int) -> None:
         if k > self.n_features_in_:
             raise ValueError(f"k={k} exceeds the {self.n_features_in_} columns of X; choose a smaller k")
@@ -63,10 +69,11 @@ class PrivateItemSelector(_PrivateSelector):
     """The k columns that serve most rows: one row per person, one column per item.
 
     ``objective`` is ``"coverage"`` (a person is served by any item they have), ``"probabilistic_coverage"``
-    (entries are chances), ``"facility_location"`` (entries are worths), or a function from the matrix to a
-    `Population`. ``constraint`` takes the place of k. ``items_per_person`` keeps at most so many items of
-    each person, chosen by public coins. ``method`` as in `PrivateGreedy`. ``random_state=None`` draws secure
-    randomness; a number makes the fit reproducible and is marked as not private.
+    (entries are chances), ``"facility_location"`` (entries are worths, up to the public ``bound``, 1 unless
+    declared), or a function from the matrix to a `Population`. ``constraint`` takes the place of k.
+    ``items_per_person`` keeps at most so many items of each person, chosen by public coins. ``method`` as in
+    `PrivateGreedy`. ``random_state=None`` draws secure randomness; a number makes the fit reproducible and is
+    marked as not private.
 
     Guarantee: (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the set of chosen
     columns and nothing else.
@@ -85,6 +92,7 @@ class PrivateItemSelector(_PrivateSelector):
         delta: float = 0.0,
         objective: str | Callable[[Any], Population] = "coverage",
         *,
+        bound: float | None = None,
         constraint: Constraint | None = None,
         method: str = "auto",
         items_per_person: int | None = None,
@@ -96,6 +104,7 @@ class PrivateItemSelector(_PrivateSelector):
         self.epsilon = epsilon
         self.delta = delta
         self.objective = objective
+        self.bound = bound
         self.constraint = constraint
         self.method = method
         self.items_per_person = items_per_person
@@ -106,7 +115,10 @@ class PrivateItemSelector(_PrivateSelector):
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002  (scikit-learn passes it)
         """Choose the columns; ``y`` is not used."""
         budget = Budget(self.epsilon, self.delta, self.neighbours, self.max_rows_per_person)
+        self._forget()
         matrix = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        if not callable(self.objective):
+            check_non_negative(matrix, type(self).__name__)
         people = self._people(matrix)
         constraint = self.constraint
         if constraint is None:
@@ -124,15 +136,26 @@ class PrivateItemSelector(_PrivateSelector):
 
     def _people(self, matrix: Any) -> Population:
         if callable(self.objective):
-            return self.objective(matrix)
+            people = self.objective(matrix)
+            if not isinstance(people, Population):
+                raise TypeError(f"objective must return a Population, got a {type(people).__name__}")
+            if people.n_items != self.n_features_in_:
+                raise ValueError(
+                    f"objective returned {people.n_items} items for {self.n_features_in_} columns; there must"
+                    " be one for each"
+                )
+            return people
         family = _FAMILIES[_checks.one_of("objective", self.objective, tuple(_FAMILIES))]
-        names = self._names()
-        people: Population = getattr(objectives, family)(matrix, labels=names)
-        return people
+        options = {} if self.bound is None else {"bound": self.bound}
+        if options and self.objective != "facility_location":
+            raise ValueError(f"bound={self.bound} is for facility_location; {self.objective} has the bound 1")
+        made: Population = getattr(objectives, family)(matrix, labels=self._names(), **options)
+        return made
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.positive_only = not callable(self.objective)
         return tags
 
 
@@ -194,36 +217,42 @@ class PrivateFeatureSelector(_PrivateSelector):
         budget = Budget(self.epsilon, self.delta, self.neighbours, self.max_rows_per_person)
         if y is None:
             raise ValueError("y is missing: features are chosen by what they tell about a class")
+        self._forget()
         table, labels = validate_data(self, X, y, dtype=np.float64)
         _checks.one_of("objective", self.objective, ("mutual_information", "covariance"))
         k = _checks.whole("k", self.k, at_least=1)
         self._more(k)
-        scaled, kinds = self._scaled(table), self._kinds(labels)
+        known = self._known()
+        scaled, kinds = self._scaled(table), _kinds(labels, known)
         if self.objective == "covariance":
-            self.selection_ = self._by_covariance(scaled, kinds, k, budget)
+            self.selection_ = self._by_covariance(scaled, kinds, len(known), k, budget)
             return self
         bins = _checks.whole("bins", self.bins, at_least=2)
+        cells = len(known) * bins**k
+        if cells > LARGEST_TABLE:
+            raise ValueError(
+                f"k={k} features in bins={bins} parts make a table of {cells} cells, above {LARGEST_TABLE};"
+                " choose fewer features, fewer bins, or objective='covariance'"
+            )
         parts = np.minimum((scaled * bins).astype(np.int64), bins - 1)
-        told = MutualInformation(parts, kinds, n_classes=self._n_classes, labels=self._names())
+        told = MutualInformation(parts, kinds, n_classes=len(known), labels=self._names())
         greedy = PrivateGreedy(Cardinality(k), budget, self.method, bound=told.bound, seed=self.random_state)
         self.selection_ = greedy.select(told)
         return self
 
     def _by_covariance(
-        self, scaled: NDArray[np.float64], kinds: NDArray[np.int64], k: int, budget: Budget
+        self, scaled: NDArray[np.float64], kinds: NDArray[np.int64], n_classes: int, k: int, budget: Budget
     ) -> Selection:
-        scores = covariances(scaled, kinds, self._n_classes)
+        scores = covariances(scaled, kinds, n_classes)
         moves = covariance_range()
         gate = Gate(budget, self.random_state)
         left = np.ones(scores.size, dtype=np.bool_)
-        picks = min(k, scores.size - 1)
-        chosen: list[int] = []
-        for _ in range(k):
+        # All features are chosen whatever the data: then nothing is drawn, and nothing spent.
+        chosen: list[int] = list(range(k)) if k == scores.size else []
+        for _ in range(k - len(chosen)):
             candidates = np.flatnonzero(left)
-            if candidates.size == 1:
-                place = 0
-            elif budget.private:
-                rate = ExponentialChoice.within(budget.share(), moves, picks).rate
+            if budget.private:
+                rate = ExponentialChoice.within(budget.share(), moves, k).rate
                 place = gate.choose(scores[candidates], rate, moves, label="feature by covariance")
             else:
                 place = int(np.argmax(scores[candidates]))
@@ -252,7 +281,7 @@ class PrivateFeatureSelector(_PrivateSelector):
             raise ValueError("bounds must be finite, with low < high for every feature")
         return np.clip((table - low) / (high - low), 0.0, 1.0)
 
-    def _kinds(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+    def _known(self) -> list[Any]:
         if self.classes is None:
             raise ValueError(
                 "classes=[...] is missing: declare the public list of classes; a list read off the data would"
@@ -261,16 +290,16 @@ class PrivateFeatureSelector(_PrivateSelector):
         known = list(self.classes)
         if len(known) < 2 or len(set(known)) != len(known):
             raise ValueError(f"classes must be at least two distinct values, got {known!r}")
-        places = {value: place for place, value in enumerate(known)}
-        try:
-            return np.array([places[value] for value in labels.tolist()], dtype=np.int64)
-        except KeyError as error:
-            raise ValueError(f"y holds {error.args[0]!r}, which is not among classes={known!r}") from None
+        return known
 
-    @property
-    def _n_classes(self) -> int:
-        assert self.classes is not None
-        return len(list(self.classes))
+
+def _kinds(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
+    """The number of each label among the known classes."""
+    places = {value: place for place, value in enumerate(known)}
+    try:
+        return np.array([places[value] for value in labels.tolist()], dtype=np.int64)
+    except KeyError as error:
+        raise ValueError(f"y holds {error.args[0]!r}, which is not among classes={known!r}") from None
 
 
 # Products of numbers in [0, 1] are summed as whole numbers of this many steps to 1, so that sums are exact.

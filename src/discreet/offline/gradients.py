@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
-from ..objectives import MutualInformation, Population
+from ..objectives import Population
 from ..objectives.growth import row_parts
-from ..objectives.mixture import Mixture
 from ..objectives.rows import BEST, COVER, SURVIVE, Rows
 from ..objectives.sampling import random_sets
 from ..privacy import ScoreChange
+from .scores import sums_over_people
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
@@ -234,7 +234,7 @@ def check_people(people: Any, bound: float, stated: bool) -> None:
             "continuous greedy needs functions that never fall when an item is added (monotone);"
             f" {people!r} makes no such promise"
         )
-    if not stated and not adds_up(people):
+    if not stated and not sums_over_people(people):
         raise ValueError(
             f"{people!r} is not a sum over people, so bound={bound:g} says nothing about one of them; state"
             " sensitivity=, how far one person can move the value of a set"
@@ -250,13 +250,6 @@ def check_people(people: Any, bound: float, stated: bool) -> None:
         )
     if people.as_rows() is None:
         people.gains([])  # functions that fail or break their promise do so now
-
-
-def adds_up(people: Population) -> bool:
-    """Whether the objective is a sum of functions that each depend on one person alone."""
-    if isinstance(people, Mixture):
-        return all(adds_up(part) for _, part in people._parts)
-    return not isinstance(people, MutualInformation)
 
 
 def _fraction(values: Steps, factors: Floats) -> Steps:

@@ -25,6 +25,8 @@ from .scores import Averages, Scores, quick_average, sums, sums_over_people
 # Where the number of people is private, exact sums are laid out for this many unless told otherwise.
 _MOST_PEOPLE = 1 << 24
 _ROOT_TWO = math.sqrt(2.0) * (1.0 + 2.0**-50)
+# Information is computed in floating point, to far more digits than this factor leaves out.
+_ROUNDED = 1.0 + 2.0**-30
 
 
 class PrivateGreedy:
@@ -51,8 +53,9 @@ class PrivateGreedy:
       in the sample; under a knapsack the last two choices count as well). ``method_used`` and ``reason`` say
       which and why. It is decided from public facts alone.
 
-    ``release_gains``: the share of the budget (for instance 0.2) spent on noisy totals of what each pick
-    added, in ``selection.gains``; without it no gains are given out. ``people``: the most people there can
+    ``release_gains``: the share of the budget (for instance 0.2) spent on noisy totals over people of what
+    each pick added (of the objective itself where that is no sum over people), in ``selection.gains``;
+    without it no gains are given out. ``people``: the most people there can
     be, public. It is needed only under ``neighbours="add_remove"``, where their number is private: without it
     sums are laid out for 16 million, and nobody is warned of a budget that is too small.
 
@@ -166,7 +169,11 @@ class PrivateGreedy:
         size = _checks.whole("people", people, at_least=1)
         if self.ratio is None:
             raise ValueError(f"no guarantee is known for {self.constraint!r}; use matroids or a knapsack")
-        return self.plan(n_items, size).loss
+        # The plan is the one that `select` would make, which may not know how many people there are.
+        plan, question = self.plan(n_items, size), self._question(self._over(n_items), size)
+        if not self.budget.private:
+            return plan.loss
+        return plans.loss(replace(question, people=size), plan.picks, plan.ends)
 
     # --- the selection ---------------------------------------------------------------------------
 
@@ -241,6 +248,7 @@ class PrivateGreedy:
                     f"people reach values of up to {people.bound:g}, above bound={self.bound:g}; pass"
                     f" bound={people.bound:g} or rescale"
                 )
+        plans.check_tables(people, min(constraint.rank, people.n_items))
         if people.as_rows() is None:
             _checks.finite("gains", people.gains([]))  # what fails at once must fail here
         size = None if one_way else len(people)
@@ -275,10 +283,9 @@ class PrivateGreedy:
             width, gap = (2.0 if weighed else 1.0) * each, None if people is None else people.bound
             moved = (picks * each, math.sqrt(picks) * each)
             apart = "it is for sums over people, and a sensitivity was stated instead"
-        elif isinstance(people, MutualInformation):
-            size_of_set = min(picks, n_items)
-            each = people.sensitivity(neighbours, "coordinate", set_size=size_of_set)
-            width = 2.0 * each if weighed else people.sensitivity(neighbours, "range", set_size=size_of_set)
+        elif people is not None and not sums_over_people(people):
+            each, width = _own_movement(people, neighbours, picks)
+            width = 2.0 * each if weighed else width
             gap, moved = people.bound, (picks * each, math.sqrt(picks) * each)
             apart = "it is for sums over people, which mutual information is not"
         elif people is not None and not sums_wanted:
@@ -346,14 +353,15 @@ class PrivateGreedy:
         source = self._gate.reserve(picks.event, picks.count, label="picks")
         if ends is not None and ends is not picks:
             self._gate.reserve(ends.event, ends.count, label="best single item, and which of the two")
-        looked_at = people
-        if picks.keep is not None:
-            rows = accounts.kept(source, len(people), picks.keep)
-            if rows.size == 0:
-                # Nobody: every pick is a fair draw.
-                return self._drawn(_Nothing(question.n_items), question, plan, progress)
-            looked_at = people[rows]
-        growth = self._scores(looked_at, question)
+        growth: Scores
+        rows = None if picks.keep is None else accounts.kept(source, len(people), picks.keep)
+        if rows is None:
+            growth = self._scores(people, question)
+        elif rows.size:
+            growth = self._scores(people[rows], question)
+        else:
+            # Nobody: every pick is a fair draw. What follows the picks must not tell, so nothing is left out.
+            growth = _Nothing(question.n_items)
         if ends is None:
             return self._drawn(growth, question, plan, progress)
         return self._with_best_single(people, growth, question, plan, progress)
@@ -385,7 +393,10 @@ class PrivateGreedy:
         large = question.costs.large
         alone = whole.scores()[large]
         place = self._draw(alone, plan.ends)
-        together = math.fsum(whole.add(item) for item in chosen)
+        if question.unit:
+            together = math.fsum(whole.add(item) for item in chosen)
+        else:  # in one go: a sum of averages would round once more for every pick
+            together = people.value(chosen) - people.value([])
         queries += int(large.size) + 1
         if self._draw(np.array([together, alone[place]]), plan.ends) == 0:
             return chosen, queries
@@ -410,7 +421,20 @@ class PrivateGreedy:
         else:
             assert isinstance(noise, LaplaceNoise)
             noisy = self._gate.laplace(gains, noise.scale, noise.sensitivity, label=label)
+        if not question.unit and self.sensitivity is None and sums_over_people(people):
+            noisy = noisy * len(people)  # averages are for replaced people, whose number is public
         return tuple(noisy.tolist())
+
+
+def _own_movement(people: Population, neighbours: str, picks: int) -> tuple[float, float]:
+    """How far one person moves a gain, and two against each other, where people's parts do not add up."""
+    if isinstance(people, MutualInformation):
+        each, width = (
+            people.sensitivity(neighbours, norm, set_size=picks) for norm in ("coordinate", "range")
+        )
+    else:
+        each, width = (people.sensitivity(neighbours, norm) for norm in ("coordinate", "range"))
+    return each * _ROUNDED, width * _ROUNDED
 
 
 class _Candidates:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid
+from ..objectives import MutualInformation, Population
+from ..objectives.mixture import Mixture
+from ..objectives.mutual_information import _CELLS as LARGEST_TABLE
 from ..privacy import Budget, Event, GaussianNoise, LaplaceNoise
 from ..privacy.accounting import event_loss
 from ..privacy.conversions import exact, root_below
@@ -139,7 +142,9 @@ def loss(question: Question, picks: Picks, ends: Picks | None) -> float:
         total += certificates.sampling_loss(
             question.n_items, question.picks, people, picks.chance, question.bound
         )
-    return total + certificates.rounding(question.picks, people or 1, question.unit)
+    # Under a knapsack what is lost in a score counts as often as the item's cost holds the smallest one.
+    times = question.picks if question.costs is None else max(question.picks, math.ceil(question.costs.most))
+    return total + certificates.rounding(times, people or 1, question.unit)
 
 
 def draws_loss(question: Question, picks: Picks, ends: Picks | None) -> float:
@@ -202,6 +207,22 @@ def _gains_noise(question: Question, budget: Budget, picks: Picks, gains_share: 
         return GaussianNoise(question.moved[1], exact(question.moved[1]) / root_below(2 * share.rho))
     assert isinstance(share.epsilon, Fraction)
     return LaplaceNoise(question.moved[0], exact(question.moved[0]) / share.epsilon)
+
+
+def check_tables(people: Population, picks: int) -> None:
+    """An error, before anything is spent, where picking so many features may need too large a table."""
+    if isinstance(people, Mixture):
+        for _, part in people._parts:
+            check_tables(part, picks)
+    if not isinstance(people, MutualInformation):
+        return
+    sizes = sorted((within.shape[1] for within in people._model[1]), reverse=True)
+    cells = people._n_classes * math.prod(sizes[:picks])
+    if cells > LARGEST_TABLE:
+        raise ValueError(
+            f"the joint table of {picks} features may have {cells} cells, above {LARGEST_TABLE}; choose fewer"
+            " features or merge their values"
+        )
 
 
 def costs_of(constraint: Constraint) -> ChargedCosts | None:

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import finite
-from ..objectives import MutualInformation, Population, SetFunction
+from ..objectives import GraphCut, LogDeterminant, MutualInformation, Population, WeightedTopics
 from ..objectives.growth import Growth, row_parts
+from ..objectives.mixture import Mixture
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +30,7 @@ class Scores(Protocol):
 
 
 class Averages:
-    """A population's own average gains, asked for again after each addition.
+    """A population's own average gains, asked for again after each addition, when they are needed.
 
     `Population.sensitivity` speaks of these numbers as computed.
     """
@@ -37,34 +38,42 @@ class Averages:
     def __init__(self, people: Population) -> None:
         self._people = people
         self.items: list[int] = []
-        self._now = self._ask()
+        self._now: Floats | None = None
 
     def scores(self) -> Floats:
+        if self._now is None:
+            self._now = self._people.gains(self.items)
+            finite("gains", self._now)
         return self._now
 
     def add(self, item: int) -> float:
-        score = float(self._now[item])
+        score = float(self.scores()[item])
         self.items.append(item)
-        self._now = self._ask()
+        self._now = None
         return score
-
-    def _ask(self) -> Floats:
-        gains = self._people.gains(self.items)
-        finite("gains", gains)
-        return gains
 
 
 def sums_over_people(people: Population) -> bool:
     """Whether the objective is a sum of functions that each depend on one person alone."""
+    if isinstance(people, Mixture):
+        return all(sums_over_people(part) for _, part in people._parts)
     return not isinstance(people, MutualInformation)
 
 
 def quick_average(people: Population) -> bool:
     """Whether average gains come much cheaper than asking people one by one.
 
-    Functions of unknown origin are asked one by one: what they give can then be clipped.
+    Functions of unknown origin are asked one by one: what they give can then be clipped, and where they fail
+    nobody is told.
     """
-    return row_parts(people) is None and not isinstance(people, SetFunction)
+    return row_parts(people) is None and _well_known(people)
+
+
+def _well_known(people: Population) -> bool:
+    """Whether nothing but the library's own arithmetic is asked."""
+    if isinstance(people, Mixture):
+        return all(_well_known(part) for _, part in people._parts)
+    return people.as_rows() is not None or isinstance(people, WeightedTopics | GraphCut | LogDeterminant)
 
 
 def sums(people: Population, bound: float, unit: float) -> Growth:

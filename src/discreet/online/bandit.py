@@ -154,9 +154,10 @@ class BanditSelector(OnlineSelector):
         self._gate.check_process()
         with self._lock:
             if not wait and self._open and not self.over:
-                self._pending[self._round] = self._engine.ticket(self._round)
-                self._round += 1
+                passed, ticket = self._round, self._engine.ticket(self._round)
+                self._round += 1  # first, so that an interruption never leaves the round open and pending
                 self._open = False
+                self._pending[passed] = ticket
             if self.over and not self._open:
                 self._shown = self._engine.current()
             return super().choose()

@@ -18,8 +18,8 @@ _CHUNK = 4096
 class Chunk:
     """Some rounds in a row. ``explore`` is the expert that explores, or -1; ``item`` what it tries.
 
-    ``lesson`` numbers the lessons of the chunk, block by block and expert by expert. ``due`` says before
-    which rounds a new set is drawn.
+    ``lesson`` numbers the lessons of the chunk, block by block and expert by expert; where coins decide, a
+    lesson is one round, and it only says which expert. ``due`` says before which rounds a new set is drawn.
     """
 
     start: int
@@ -60,6 +60,8 @@ class Schedule:
     @property
     def lessons(self) -> int:
         """How many lessons a chunk has room for."""
+        if self._way.exploration_rate is not None:
+            return self._k
         return max(1, -(-int(self.chunk.explore.size) // self._way.block)) * self._k
 
     def reach(self, round: int) -> bool:
@@ -74,10 +76,10 @@ class Schedule:
         way = self._way
         length = min(self.chunk_length, self._rounds - start)
         explore, item, lesson, due = self._nothing(length)
-        blocks = np.arange(length) // way.block
         if way.exploration_rate is None:
             self._by_blocks(explore, item, length)
             due[:: way.block] = True
+            lesson[:] = np.maximum(explore, 0) + self._k * (np.arange(length) // way.block)
         else:
             # Coins first, then experts and items for all rounds: how many are used changes nothing later.
             coins = self._coins.random(length) < way.exploration_rate
@@ -92,7 +94,7 @@ class Schedule:
                 self._explored_last = bool(coins[-1])
             else:
                 due[(-start) % way.block :: way.block] = True
-        lesson[:] = np.where(explore >= 0, blocks * self._k + explore, 0)
+            lesson[:] = np.maximum(explore, 0)
         self.chunk = Chunk(start, explore, item, lesson, due)
 
     def _by_blocks(self, explore: NDArray[np.int32], item: NDArray[np.int32], length: int) -> None:

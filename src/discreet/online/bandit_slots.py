@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from ..objectives.rows import Rows
-from ..privacy import Event, Gate, LaplaceNoise, ScoreChange, mechanisms
+from ..privacy import Event, Gate, ScoreChange, mechanisms
 from ..privacy.conversions import exact
 from ..privacy.randomness import public_generator, restored_generator
+from .bandit_settings import laplace_on_sums
 from .protocol import Stream
 
 COUNTS = "noisy counts of what was taken from the shown items (nobody is in two of them)"
@@ -62,7 +63,7 @@ class SlotFeedback:
     def _settle(self) -> None:
         budget = self._gate.budget
         moves = ScoreChange(self._bound, one_directional=budget.neighbours == "add_remove").range
-        self._event = LaplaceNoise.within(budget.share(), moves)
+        self._event = laplace_on_sums(budget, moves, self._bound, self._rounds)
         self._grid: mechanisms.Grid | None = None
         step = exact(self._bound) / 2**_UNITS
         if budget.private:
@@ -158,17 +159,20 @@ class SlotFeedback:
             self._make_lists(round)
 
     def _release(self) -> None:
-        """The counts of the open block, with noise; what follows from them is free."""
+        """The counts of the open block, with noise; what follows from them is free.
+
+        The block is emptied first: an interruption may lose its people, never release them twice. Noise is
+        added to whole steps, before anything is rounded to a float.
+        """
         items = np.flatnonzero(self._open_shows)
-        counts = self._open_taken[items].astype(np.float64)
+        counts, shows = self._open_taken[items], self._open_shows[items]
+        self._released = 1
+        self._open_taken[:], self._open_shows[:] = 0, 0
         if self._grid is not None:
-            noise = mechanisms.noise_steps(self._gate.randomness, items.size, gaussian=False)
-            counts += noise
+            counts += mechanisms.noise_steps(self._gate.randomness, items.size, gaussian=False)
             self._variance[items] += 2.0 * float(self._event.scale) ** 2
         self._taken[items] += counts * self._step
-        self._shows[items] += self._open_shows[items]
-        self._open_taken[:], self._open_shows[:] = 0, 0
-        self._released = 1
+        self._shows[items] += shows
 
     def _means(self) -> NDArray[np.float64]:
         common = float(self._taken.sum() / max(self._shows.sum(), 1.0))

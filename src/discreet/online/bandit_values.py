@@ -153,10 +153,14 @@ class ValueFeedback:
             self._released = 1
         if self._grid is None:
             return 0
-        place = (block - self.schedule.chunk.start // self.way.block) * self._k + expert
+        place = self._place(block, expert)
         if place < 0:
             return int(mechanisms.noise_steps(self._gate.randomness, 1, gaussian=False)[0])
         return int(self._noise[place])
+
+    def _place(self, block: int, expert: int) -> int:
+        """Where a lesson stands among those of the chunk; below 0 if its chunk has passed."""
+        return (block - self.schedule.chunk.start // self.way.block) * self._k + expert
 
     def _reach(self, round: int) -> None:
         """Make the coins of this round's chunk, and the noise of its lessons, which nobody has seen."""
@@ -247,7 +251,7 @@ class ValueFeedback:
             if self.way.mode == "blocks" and (chunk.explore[here] >= 0).any():
                 self._released = 1
             yield stop  # the rounds count as passed before anything is drawn
-            sums, left = self._open_lessons(start)
+            sums, left = self._open_lessons()
             place, current = machine.start(), self._current.copy()
             while kernels.stream(
                 *machine.tree_arguments,
@@ -276,7 +280,7 @@ class ValueFeedback:
             ):
                 self._decide(words, current, place)
             self._current = current
-            self._keep_lessons(stop - 1, sums, left)
+            self._keep_lessons(sums, left)
 
     def _parts(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Stretches of rounds that share a chunk and a rate."""
@@ -290,20 +294,20 @@ class ValueFeedback:
             start = min(ends)
         return parts
 
-    def _open_lessons(self, round: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        block = round // self.way.block
-        sums = np.zeros(self._k, dtype=np.int64)
-        left = np.full(self._k, self.way.repeats, dtype=np.int64)
-        for expert in range(self._k):
-            if lesson := self._lessons.pop((block, expert), None):
-                sums[expert], left[expert] = lesson
+    def _open_lessons(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Sums so far and rounds to come, for every lesson of the chunk; those of other chunks stay."""
+        sums = np.zeros(self.schedule.lessons, dtype=np.int64)
+        left = np.full(self.schedule.lessons, self.way.repeats, dtype=np.int64)
+        for block, expert in list(self._lessons):
+            if (place := self._place(block, expert)) >= 0:
+                sums[place], left[place] = self._lessons.pop((block, expert))
         return sums, left
 
-    def _keep_lessons(self, round: int, sums: NDArray[np.int64], left: NDArray[np.int64]) -> None:
-        block = round // self.way.block
-        for expert in range(self._k):
-            if left[expert] < self.way.repeats:
-                self._lessons[block, expert] = [int(sums[expert]), int(left[expert])]
+    def _keep_lessons(self, sums: NDArray[np.int64], left: NDArray[np.int64]) -> None:
+        first = self.schedule.chunk.start // self.way.block
+        for place in np.flatnonzero(left < self.way.repeats).tolist():
+            key = first + place // self._k, place % self._k
+            self._lessons[key] = [int(sums[place]), int(left[place])]
 
     # --- saving ----------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..objectives import GraphCut
 from ..privacy import (
     Budget,
     Event,
@@ -29,17 +28,11 @@ from ..privacy.factorizations import Factorization, buffered, square_root
 from .bounds import minimization as bounds
 
 if TYPE_CHECKING:
-    from ..kernels.minimization import Cuts, Inside
+    from ..kernels.minimization import Inside
 
 # Room for rounding errors, in gradients and in what people promise about their functions.
 ROUNDING = 1e-9
 _ROWS_AHEAD, _NUMBERS_AHEAD = 256, 1 << 18
-
-
-def cut_arrays(people: GraphCut) -> Cuts:
-    """Arcs and prices as the compiled rounds take them: see `kernels.minimization`."""
-    weights = people._weights
-    return people._tail, people._head, weights.indptr, weights.indices, weights.data, people._modular
 
 
 def difference(n_items: int, bound: float, noise: str, neighbours: str, empty_is_free: bool) -> float:
@@ -147,8 +140,29 @@ def _honaker_error(rounds: int) -> float:
     return math.sqrt(levels * (total + 2.0 / rounds))
 
 
-class GradientTree(TreeSum):
-    """A tree calibrated to how far two gradients can be apart, which is less than twice their length."""
+class _Unbroken(RunningSum):
+    """A sum that is saved only while it is whole.
+
+    An interruption, most likely in a compiled stretch of rounds, leaves people in the sum whom the learner
+    does not know of. A file of that would take them up again when they come back.
+    """
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        if self._interrupted:
+            raise RuntimeError(
+                "an addition was interrupted half-way, and its people would be counted twice; go on from the"
+                " last saved state"
+            )
+        return super().state()
+
+
+class GradientTree(_Unbroken, TreeSum):
+    """A tree calibrated to how far two gradients can be apart, which is less than twice their length.
+
+    As in every tree, vectors are truncated towards zero to the grid. That takes something off the rises of a
+    gradient, and lowers no height along the chain by more than it takes: the gradient stays in its set. Where
+    the empty set is free it may leave the set, but the two that are farthest apart only come closer.
+    """
 
     def __init__(
         self, dimension: int, rounds: int, gate: Gate, *, moves: float, event: Event | None, **options: Any
@@ -173,7 +187,7 @@ class GradientTree(TreeSum):
         return float(self._event.scale)
 
 
-class GradientSum(FactorizedSum):
+class GradientSum(_Unbroken, FactorizedSum):
     """A factorised sum calibrated in the same way, whose noise is drawn many rounds at a time.
 
     The rows that no round has used yet are part of its state. A saved file holds them only for a seeded

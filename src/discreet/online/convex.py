@@ -6,19 +6,19 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
-from ..domains import Domain, Simplex, _Missing
+from ..domains import Ball, Box, Domain, Simplex, _Missing
 from ..losses import Losses, cost_functions
 from ..privacy import (
     Account,
     Budget,
-    FactorizedSum,
     LaplaceNoise,
     Randomness,
     RunningSum,
@@ -32,12 +32,21 @@ from ..privacy.randomness import public_generator, restored_generator
 from ..results import CostTrace
 from .bounds import convex as bounds
 from .bounds.selection import gaussian_pull, laplace_pull
+from .chains import GradientSum
 from .protocol import OnlineLearner, Stream
+
+if TYPE_CHECKING:
+    from ..kernels.convex import Shape
 
 SUMS = ("sqrt", "blt", "tree", "laplace tree", "spherical tree")
 _NOISES = {"tree": "gaussian", "laplace tree": "laplace", "spherical tree": "spherical"}
 
 Vector = NDArray[np.float64]
+
+# Points are sums over this and more of the longest gradient: nothing that leaves the range of floats.
+_LEAST_PULL = 1e-100
+# Longer gradients than this are left to loops that look at every number.
+_LARGEST = 1e100
 
 
 class PointLearner(OnlineLearner):
@@ -123,8 +132,15 @@ class PointLearner(OnlineLearner):
 
     def _worth(self, person: Any, decision: Vector) -> float:
         if isinstance(person, Losses):
+            self._check_one(person)
             return person.at(0, decision)[0]
         return _checks.real("value(point)", cost_functions(person)[0](decision))
+
+    def _check_one(self, person: Losses) -> None:
+        """Refuse losses that are not one person's, or not about points of the domain."""
+        if len(person) != 1:
+            raise ValueError(f"learn() takes one person, got {len(person)}; use run() for a stream")
+        self._check_people(person)
 
     def _trace(self, rewards: Vector, selections: NDArray[Any]) -> CostTrace:
         return CostTrace(rewards, selections, type(self).__name__)
@@ -199,6 +215,7 @@ class SumLeader(PointLearner):
         """The budget that the papers' noise really needs: it is calibrated to a norm, not to a difference."""
         if not budget.private:
             raise ValueError('calibration="published" needs a finite epsilon; take "tight"')
+        budget = replace(budget, delta=0.0)  # the papers claim and spend a pure epsilon
         noise = SphericalLaplaceNoise if sums == "spherical tree" else LaplaceNoise
         levels = tree_levels(_checks.whole("rounds", rounds, at_least=1))
         scale = inputs.difference("add_remove") * levels / float(budget.epsilon_per_round)
@@ -213,9 +230,12 @@ class SumLeader(PointLearner):
     def _draw(self) -> Vector:
         if self._round == 0 or self._sum is None or self._shown is None:
             return np.array(self.domain.center)
+        if self._sum.taken >= self._round:  # an interruption came between this round's sum and its point
+            return self._shown
         gradient, self._pending = self._pending, np.zeros(self.domain.dimension)  # nobody is added twice
+        known = self._sum.add(gradient)
         self._passed(self._shown)
-        return self._leader(self._sum.add(gradient))
+        return self._leader(known)
 
     def _passed(self, point: Vector) -> None:
         """A round was played with ``point``."""
@@ -227,9 +247,7 @@ class SumLeader(PointLearner):
     def _gradient(self, person: Any, point: Vector) -> Vector:
         size = self.domain.dimension
         if isinstance(person, Losses):
-            if len(person) != 1:
-                raise ValueError(f"learn() takes one person, got {len(person)}; use run() for a stream")
-            self._check_people(person)
+            self._check_one(person)
             return person.at(0, point)[1]
         return _checks.vector("gradient(point)", cost_functions(person)[1](point), length=size)
 
@@ -277,7 +295,7 @@ class SumLeader(PointLearner):
         self._pending = arrays["pending"].copy()
         self._sum = None
         if "sum" in settings:
-            kind: type[RunningSum] = FactorizedSum if self.sums in ("sqrt", "blt") else TreeSum
+            kind: type[RunningSum] = GradientSum if self.sums in ("sqrt", "blt") else TreeSum
             inner = {name[4:]: array for name, array in arrays.items() if name.startswith("sum_")}
             self._sum = kind.from_state(settings["sum"], inner, self._gate)
 
@@ -317,7 +335,7 @@ class ApproximateLeader(SumLeader):
     >>> people = Logistic([[0.6, 0.8], [-0.6, -0.8]] * 50, [1, -1] * 50)
     >>> learner = ApproximateLeader(Ball(2, 5.0), len(people), dc.Budget(1.0, 1e-6), lipschitz=1.0, seed=0)
     >>> learner.run(people)
-    CostTrace(ApproximateLeader: 100 rounds, average 0.2113)
+    CostTrace(ApproximateLeader: 100 rounds, average 0.2830)
     """
 
     def __init__(
@@ -362,9 +380,10 @@ class ApproximateLeader(SumLeader):
             self.regularization = self._best_regularization(regularization == "optimistic")
         else:
             self.regularization = _checks.real("regularization", regularization, at_least=0.0)
-            if self.regularization + self.strong_convexity == 0.0:
+            if self.regularization + self.strong_convexity < _LEAST_PULL * self.lipschitz:
                 raise ValueError(
-                    "regularization=0 needs costs with strong_convexity above 0; leave it at 'auto'"
+                    f"regularization={self.regularization:g} is nothing beside lipschitz={self.lipschitz:g},"
+                    " and needs costs with strong_convexity above 0; leave it at 'auto'"
                 )
         self._played = np.zeros(domain.dimension)
 
@@ -400,8 +419,72 @@ class ApproximateLeader(SumLeader):
         unit = self.lipschitz / self.domain.diameter
         return float(unit * self.domain.dimension * logs / (budget.epsilon * math.sqrt(self.horizon)))
 
+    def _run(self, stream: Stream) -> None:
+        people, total, shape = stream.people, self._sum, _shape(self.domain)
+        rows = people.compiled() if isinstance(people, Losses) else None
+        # What may have to be refused, or leave the range of floats, goes round by round.
+        if rows is None or shape is None or not isinstance(total, GradientSum) or not self._surely(people):
+            super()._run(stream)
+            return
+        from ..kernels.convex import leader_rounds
+
+        count, first = stream.rewards.size, 0
+        while first < count:
+            self.choose()
+            assert self._shown is not None
+            size = min(count - first, total.rows_ahead() + 1)
+            stop = first + size
+            shown, played = self._shown.copy(), self._played.copy()
+            pending = np.zeros(self.domain.dimension)
+            with total.compiled(size - 1) as (inside, known):
+                shortened = leader_rounds(
+                    rows,
+                    first,
+                    stream.admitted[first:stop],
+                    self._limit,
+                    self._longest,
+                    self.strong_convexity,
+                    self.regularization,
+                    self._round,
+                    shape,
+                    inside,
+                    known,
+                    played,
+                    shown,
+                    pending,
+                    stream.rewards[first:stop],
+                    stream.selections[first:stop],
+                )
+                self._round += size
+                self._open = False
+                self._shown, self._played, self._pending = shown, played, pending
+                self._insecure_clipped += shortened
+            first = stop
+
+    def _surely(self, people: Losses) -> bool:
+        """Whether no gradient of ``people`` can be refused, by what they promise."""
+        longest = people.lipschitz(self.domain)
+        return longest < _LARGEST and (self.clip or longest <= self._limit)
+
+    @property
+    def _limit(self) -> float:
+        """Longer gradients break the promise; up to here it is rounding."""
+        return self.lipschitz * (1.0 + 1e-12)
+
+    @property
+    def _longest(self) -> float:
+        """What gradients are shortened to: within ``lipschitz`` however their length is rounded."""
+        return self.lipschitz * (1.0 - (2 * self.domain.dimension + 32) * 2.0**-53)
+
     def _leader(self, known: Vector) -> Vector:
         held = self.regularization + self._growing * self._round
+        shape = _shape(self.domain)
+        if shape is not None:
+            from ..kernels.convex import follow
+
+            point = np.empty(self.domain.dimension)
+            follow(known, self._played, self.strong_convexity, held, self._round, shape, point)
+            return point
         curved = self.strong_convexity * self._round
         aim = self.strong_convexity * self._played + held * self.domain.center - known
         return self.domain.project(aim / (curved + held))
@@ -410,17 +493,18 @@ class ApproximateLeader(SumLeader):
         self._played = self._played + point
 
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
-        with np.errstate(over="ignore"):
-            length = float(np.linalg.norm(gradient))
-        if length <= self.lipschitz * (1.0 + 1e-12):
-            return gradient, False
-        if not self.clip:
+        from ..kernels.convex import shorten
+
+        kept = np.array(gradient, dtype=np.float64)
+        _checks.finite("the gradient at the shown point", kept)
+        length = float(shorten(kept, self._longest))
+        if length > self._limit and not self.clip:
             raise ValueError(
                 f"the gradient at the shown point has length {length:.6g}, beyond lipschitz="
                 f"{self.lipschitz:g}; declare a larger bound, rescale the costs, or pass clip=True to shorten"
                 " long gradients"
             )
-        return Inputs(gradient.size, 2, self.lipschitz).checked(gradient, clip=True), True
+        return kept, length > self._limit
 
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {
@@ -446,7 +530,8 @@ class LinearLeader(SumLeader):
     Costs <c_t, w>: experts on the simplex (``regularizer="entropy"``), directions in a ball or a box
     (``"euclidean"``); ``"auto"`` takes entropy on a `domains.Simplex`. ``box=(low, high)`` says where each
     entry of a cost vector lies, ``lipschitz`` bounds its Euclidean length: give one of them, or both. A cost
-    is a vector, a `losses.Linear`, or anything with ``value`` and ``gradient`` (its gradient is taken).
+    is a vector, a `losses.Linear`, or anything with ``value`` and ``gradient`` (its gradient is taken; where
+    it changes with the point, privacy holds, and ``certified_regret`` does not: take `ApproximateLeader`).
 
     What a cost vector is does not depend on the point that was played, so for streams fixed in advance the
     noise of all rounds can be exchanged for one draw made before the first: it enters the regret once, not
@@ -517,7 +602,7 @@ class LinearLeader(SumLeader):
 
     @property
     def certified_regret(self) -> float:
-        """Bound on the expected regret against the best fixed point, for streams fixed in advance.
+        """Bound on the expected regret against the best fixed point, for linear costs fixed in advance.
 
         See `bounds.convex.linear_experts` (entropy) and `bounds.convex.linear_leader` (Euclidean). Rounds
         that are not learned from (beyond ``max_rounds_per_person``) and clipped costs are not in it.
@@ -639,12 +724,23 @@ class LinearLeader(SumLeader):
         self._coins = restored_generator(settings["coins"])
 
 
+def _shape(domain: Domain) -> Shape | None:
+    """A ball or a box as compiled loops take it; None for any other set."""
+    if type(domain) is Ball:
+        return domain.center, domain.radius, domain.center, domain.center
+    if type(domain) is Box:
+        return domain.center, -1.0, domain.low, domain.high
+    return None
+
+
 def _pair(person: Any) -> bool:
     return isinstance(person, tuple | list) and len(person) == 2 and callable(person[0])
 
 
 def _sums(asked: str, budget: Budget, pure: str, published: bool) -> str:
     """The kind of sum: as asked, or Gaussian where the budget has a delta (or no noise is needed)."""
+    if not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got {budget!r}")
     if published:
         return pure
     if asked == "auto":
@@ -677,6 +773,7 @@ def _running_sum(gate: Any, inputs: Inputs, releases: int, sums: str) -> Running
     }
     shape = (inputs.dimension, releases, gate)
     if sums in ("sqrt", "blt"):
-        return FactorizedSum(*shape, method=sums, **options)
+        moves = inputs.difference(gate.budget.neighbours)
+        return GradientSum(*shape, moves=moves, method=sums, **options)
     noise = _NOISES[sums]
     return TreeSum(*shape, noise=noise, honaker=noise == "gaussian", **options)

@@ -288,7 +288,7 @@ class BanditApproximateLeader(PointLearner):
         return self._round % self.batch == 0
 
     def _draw(self) -> Vector:
-        if self._round:
+        if self._batches * self.batch < self._round:  # not closed before an interruption
             self._close_batch()
         self._direction = self.domain.direction(self._coins)
         return self._own + self.exploration_radius * self._direction

@@ -110,6 +110,11 @@ class Certificate:
             pulls.append(bounds.set_pull(n, leader.rank, deviation))
         return min(pulls)
 
+    def least(self, steps: int, batch: int, error: float | None = None) -> float:
+        """What is certified at the best rate, also where that is more than doing nothing loses."""
+        experts = self.experts(steps, batch, self.best_rate(steps, batch))
+        return self.between(steps) + experts + self.pull(steps, batch, error)
+
     def regret(self, steps: int, batch: int, rate: float) -> float:
         total = self.between(steps) + self.experts(steps, batch, rate) + self.pull(steps, batch)
         return min(self.trivial, total)
@@ -138,10 +143,7 @@ class Certificate:
             count = releases(self.rounds, batch)
             gaussian = self.budget.private and self.noise == "gaussian" and count > 0
             error = self.error(batch) if gaussian else None
-            for number in steps:
-                total = self.between(number) + self.pull(number, batch, error)
-                total += self.experts(number, batch, self.best_rate(number, batch))
-                found.append((total, number, batch))
+            found += [(self.least(number, batch, error), number, batch) for number in steps]
         total, number, batch = min(found)
         if free and total >= self.trivial:
             number = min(FEW_STEPS, self.rounds)

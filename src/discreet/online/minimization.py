@@ -23,7 +23,6 @@ from .chains import (
     GradientSum,
     GradientTree,
     chosen_sums,
-    cut_arrays,
     gradient_sum,
     mean_nodes,
     noise_pull,
@@ -40,6 +39,22 @@ NOISES = ("auto", "gaussian", "spherical", "laplace")
 # What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half
 # the regularization costs (2 + 1/2) / 2 of the best bound.
 BOLDER = 0.5
+# Beyond these, squares of the bound and sums over the rounds leave the range of floats.
+_MOST_ROUNDS, _MOST_BOUND = 1 << 40, 1e100
+
+
+def checked_question(
+    n_items: int, rounds: int, budget: Budget, bound: float
+) -> tuple[int, int, Budget, float]:
+    """What every learner, and every certificate, is asked for, within its range."""
+    if not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a Budget, got {budget!r}; e.g. Budget(epsilon=1.0, delta=1e-6)")
+    return (
+        _checks.whole("n_items", n_items, at_least=1),
+        _checks.whole("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS),
+        budget,
+        _checks.real("bound", bound, at_least=1.0 / _MOST_BOUND, at_most=_MOST_BOUND),
+    )
 
 
 class SetMinimizer(OnlineLearner):
@@ -129,7 +144,7 @@ class SetMinimizer(OnlineLearner):
 
     def _run(self, stream: Stream) -> None:
         if isinstance(stream.people, GraphCut):
-            self._run_cuts(stream, cut_arrays(stream.people))
+            self._run_cuts(stream, stream.people.as_arcs())
         else:
             super()._run(stream)
 
@@ -204,9 +219,7 @@ class SubmodularMinimizer(SetMinimizer):
         clip: bool = False,
         seed: Randomness | int | None = None,
     ) -> None:
-        items = _checks.whole("n_items", n_items, at_least=1)
-        horizon = _checks.whole("rounds", rounds, at_least=1)
-        largest = _checks.real("bound", bound, above=0.0)
+        items, horizon, budget, largest = checked_question(n_items, rounds, budget, bound)
         _checks.one_of("sums", sums, SUMS)
         _checks.one_of("noise", noise, NOISES)
         self.empty_is_free = bool(empty_is_free)
@@ -290,11 +303,14 @@ class SubmodularMinimizer(SetMinimizer):
         empty_is_free: bool = False,
     ) -> float:
         """`certified_regret` of a learner with these settings, without making one."""
-        question = (n_items, rounds, budget, bound)
+        question = checked_question(n_items, rounds, budget, bound)
+        _checks.one_of("sums", sums, SUMS)
+        _checks.one_of("noise", noise, NOISES)
         kinds = chosen_sums(*question, sums, noise, empty_is_free)
         pull = noise_pull(*question, *kinds, empty_is_free)
         best = bounds.best_regularization(n_items, rounds, pull, bound, empty_is_free=empty_is_free)
-        strength = BOLDER * best if regularization is None else regularization
+        wanted = BOLDER * best if regularization is None else regularization
+        strength = _checks.real("regularization", wanted, above=0.0)
         return bounds.chain_leader(n_items, rounds, strength, pull, bound, empty_is_free=empty_is_free)
 
     # --- for the protocol ------------------------------------------------------------------------
@@ -327,7 +343,7 @@ class SubmodularMinimizer(SetMinimizer):
         limit = self._limit(person)
         if isinstance(person, GraphCut):
             gradient = np.empty(self.n_items)
-            cut_gradient(cut_arrays(person), 0, self._known, gradient)
+            cut_gradient(person.as_arcs(), 0, self._known, gradient)
         else:
             self._question(person)
             gradient = _checks.vector(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Hashable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ..privacy.published import true_budget
 from ..privacy.randomness import public_generator, restored_generator
 from .bounds import minimization as bounds
 from .chains import ROUNDING, GradientTree, mean_nodes
-from .minimization import BOLDER, SetMinimizer
+from .minimization import BOLDER, SetMinimizer, checked_question
 from .protocol import Stream
 
 if TYPE_CHECKING:
@@ -80,17 +81,10 @@ class BanditSubmodularMinimizer(SetMinimizer):
         clip: bool = False,
         seed: Randomness | int | None = None,
     ) -> None:
-        items = _checks.whole("n_items", n_items, at_least=1)
-        horizon = _checks.whole("rounds", rounds, at_least=1)
-        largest = _checks.real("bound", bound, above=0.0)
-        self.form = _checks.one_of("form", form, FORMS)
-        if batch is not None:
-            batch = _checks.whole("batch", batch, at_least=1, at_most=horizon)
-        if exploration is not None:
-            exploration = _checks.real("exploration", exploration, above=0.0, at_most=1.0)
+        items, horizon, budget, largest = checked_question(n_items, rounds, budget, bound)
         published = calibration == "published"
-        if (published or self.form == "tree") and batch not in (None, 1):
-            raise ValueError(f'batch={batch}, but only form="values" has batches; leave it out')
+        self.form = _checks.one_of("form", form, FORMS)
+        batch, exploration = _checked_choices(horizon, "tree" if published else form, batch, exploration)
         self._centre = 0.0 if published else 0.5
         event: Event | None = None
         if published:
@@ -153,7 +147,11 @@ class BanditSubmodularMinimizer(SetMinimizer):
 
     @property
     def certified_regret(self) -> float:
-        """Bound on the expected cost beyond the best fixed set's, over the declared rounds."""
+        """Bound on the expected cost beyond the best fixed set's, over the declared rounds.
+
+        For people who were fixed beforehand; where they depend on the sets of earlier batches, beyond that of
+        any one set named beforehand. (An adversary who sees the set in the middle of its batch can do worse.)
+        """
         if self.calibration == "published":
             scale = 0.0 if self._sum is None else self._sum.scale
             noise = bounds.moved_by(self.n_items, "spherical", scale, mean_nodes(self.horizon), self.bound)
@@ -185,7 +183,8 @@ class BanditSubmodularMinimizer(SetMinimizer):
         regularization: float | None = None,
     ) -> float:
         """`certified_regret` of a learner with these settings, without making one; trivial where none is."""
-        question = (n_items, rounds, budget, bound)
+        question = checked_question(n_items, rounds, budget, bound)
+        batch, exploration = _checked_choices(rounds, form, batch, exploration)
         try:
             length, gamma = settled(*question, form, batch, exploration)
         except HorizonTooShort:
@@ -193,7 +192,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         price = learning_price(*question, form, length, gamma)
         strength = BOLDER * _best_regularization(n_items, rounds, length, gamma, price)
         if regularization is not None:
-            strength = regularization
+            strength = _checks.real("regularization", regularization, above=0.0)
         return bounds.explored(n_items, rounds, length, gamma, strength, price, bound)
 
     # --- for the protocol ------------------------------------------------------------------------
@@ -223,18 +222,25 @@ class BanditSubmodularMinimizer(SetMinimizer):
         """Release what the batch cost, or the sum of the estimates, and learn from it."""
         if self._sum is not None:
             estimate, self._pending = self._pending, np.zeros(self.n_items)  # nobody is to be added twice
-            self._known = self._sum.add(estimate)
+            if self._sum.taken < self._sum.rounds:  # fewer are left where a draw was interrupted and repeated
+                self._known = self._sum.add(estimate)
             return
-        total, self._gathered = self._gathered / self._scale, 0
+        units, self._gathered = self._gathered, 0
         self._released += 1
-        self._known = self._known + self._estimate(self._noisy(total) / self.batch)
+        self._known = self._known + self._estimate(self._noisy(units) / self.batch)
 
-    def _noisy(self, total: float) -> float:
-        """A batch's sum as it leaves: on a grid, with the Laplace noise that was reserved for it."""
-        if self._grid is None:
-            return total
+    def _noisy(self, units: int) -> float:
+        """A batch's sum as it leaves: on a grid, with the Laplace noise that was reserved for it.
+
+        In whole numbers throughout, because a float holds the sum of a very long batch only roughly.
+        """
+        grid = self._grid
+        if grid is None:
+            return math.ldexp(units, -self._shift)
+        power = grid.exponent + self._shift
+        steps = (units << max(-power, 0)) // (grid.mantissa << max(power, 0))
         noise = mechanisms.noise_steps(self._gate.randomness, 1, gaussian=False)
-        return float(self._grid.values(self._grid.truncate(np.array([total])) + noise)[0])
+        return float(steps + int(noise[0])) * float(grid.step)
 
     @cached_property
     def _grid(self) -> mechanisms.Grid | None:
@@ -255,9 +261,9 @@ class BanditSubmodularMinimizer(SetMinimizer):
         return estimate
 
     @property
-    def _scale(self) -> float:
-        """Units in which costs are counted, per 1: a power of two, 2^31 to 2^32 of them to the bound."""
-        return 2.0 ** (32 - math.frexp(self.bound)[1])
+    def _shift(self) -> int:
+        """Costs are counted in units of 2^-shift, of which 2^31 to 2^32 make the bound."""
+        return 32 - math.frexp(self.bound)[1]
 
     def _prepared(self, person: Any) -> tuple[float, bool]:
         value = _checks.real("the cost", person)
@@ -280,8 +286,8 @@ class BanditSubmodularMinimizer(SetMinimizer):
             self._gathered += self._units(value)
 
     def _units(self, value: float) -> int:
-        most = math.floor(self.bound * self._scale)
-        return min(max(math.floor(value * self._scale), -most), most)
+        most = math.floor(math.ldexp(self.bound, self._shift))
+        return min(max(math.floor(math.ldexp(value, self._shift)), -most), most)
 
     def _run(self, stream: Stream) -> None:
         from ..objectives import GraphCut
@@ -367,6 +373,19 @@ class HorizonTooShort(ValueError):
     """So few rounds that exploring would take more than all of them."""
 
 
+def _checked_choices(
+    rounds: int, form: str, batch: int | None, exploration: float | None
+) -> tuple[int | None, float | None]:
+    _checks.one_of("form", form, FORMS)
+    if batch is not None:
+        batch = _checks.whole("batch", batch, at_least=1, at_most=rounds)
+    if exploration is not None:
+        exploration = _checks.real("exploration", exploration, above=0.0, at_most=1.0)
+    if form == "tree" and batch not in (None, 1):
+        raise ValueError(f'batch={batch}, but only form="values" has batches; leave it out')
+    return batch, exploration
+
+
 def value_event(budget: Budget, bound: float) -> LaplaceNoise:
     """Laplace noise on a sum of costs, which one person moves by 2 bound (replaced) or by bound."""
     return LaplaceNoise.within(budget.share(), bound * (2.0 if budget.neighbours == "replace" else 1.0))
@@ -409,29 +428,42 @@ def settled(
 ) -> tuple[int, float]:
     """Batch and exploration as given, or those of (nearly) the smallest certified regret."""
 
-    def gamma(length: int) -> float:
-        price = learning_price(n_items, rounds, budget, bound, form, length, 1.0)
-        return bounds.best_exploration(n_items, rounds, length, price, bound)
+    def price(length: int) -> float:
+        if form == "values":
+            return bounds.value_price(n_items, length, scale, bound)
+        return learning_price(n_items, rounds, budget, bound, form, length, 1.0)
 
+    def share(length: int) -> float:
+        return bounds.best_exploration(n_items, rounds, length, price(length), bound)
+
+    # The certified regret is 6 gamma M T at the best gamma, whatever the batch B. That gamma's cube grows as
+    # B + 2 (scale / M)^2 / B, which falls up to its smallest place and rises from there.
+    scale = float(value_event(budget, bound).scale)
     if form == "tree":
-        lengths = [1]
+        best = 1
     elif batch is None:
-        lengths = [b for b in range(1, 1 + _most_batch(rounds, budget)) if b <= rounds]
+        best = _smallest_at(share, math.sqrt(2.0) * scale / bound, rounds)
     else:
-        lengths = [batch]
-    # The certified regret is 6 gamma M T at the best gamma, whatever the batch.
-    shares = {length: gamma(length) for length in lengths}
-    least = min(shares.values())
+        best = batch
+    least = share(best)
     if exploration is None and least > 1.0:
-        length = min(shares, key=lambda b: shares[b])
-        price = learning_price(n_items, rounds, budget, bound, form, length, 1.0)
+        needed = bounds.rounds_needed(n_items, best, price(best), bound)
         raise HorizonTooShort(
             f"rounds={rounds} is too short to explore the sets of n_items={n_items}: the share of exploring"
-            f" rounds would be {least:.3g}; at least {bounds.rounds_needed(n_items, length, price, bound)}"
-            " rounds are needed, or say how much to explore by exploration="
+            f" rounds would be {least:.3g}; at least {needed} rounds are needed, or say how much to explore"
+            " by exploration="
         )
-    longest = max(length for length in lengths if shares[length] <= min(_LONGER * least, max(1.0, least)))
-    return longest, shares[longest] if exploration is None else exploration
+    longest = best
+    if form == "values" and batch is None:
+        enough = range(best, min(rounds, 4 * best + 4) + 1)
+        longest = enough[bisect_right(enough, min(_LONGER * least, max(1.0, least)), key=share) - 1]
+    return longest, share(longest) if exploration is None else exploration
+
+
+def _smallest_at(share: Callable[[int], float], place: float, rounds: int) -> int:
+    """The whole number from 1 to ``rounds`` with the smallest share, if a real one would be ``place``."""
+    below = min(max(1, math.floor(place)), rounds)
+    return min(below, min(below + 1, rounds), key=share)
 
 
 def learning_price(
@@ -448,11 +480,6 @@ def learning_price(
 
 def _best_regularization(n_items: int, rounds: int, batch: int, exploration: float, price: float) -> float:
     return math.sqrt(8.0 * rounds * price / (exploration * n_items * batch))
-
-
-def _most_batch(rounds: int, budget: Budget) -> int:
-    """Longer batches than this are never within a quarter of the best."""
-    return 1 if not budget.private else min(rounds, math.ceil(16.0 / float(budget.share().epsilon)) + 2)
 
 
 def _largest_estimate(n_items: int, bound: float, exploration: float) -> float:

@@ -65,10 +65,10 @@ def blocks(
     block k (n ln n / rate + sum of `second`) + k repeats Q bound for Q whole blocks; ``rate=None`` is
     `falling_rate`. ``noise`` is the Laplace scale on the average of a lesson.
     """
-    if k >= n_items:
-        return 0.0  # there is only one set
     most = trivial(rounds, bound)
     whole = rounds // block
+    if k >= n_items:  # there is only one set, and exploring shows less than it
+        return ALPHA * bound * k * repeats * whole
     if whole == 0 or block < k * repeats:
         return most if clipped else math.inf
     if rate is None:
@@ -93,6 +93,8 @@ def falling_blocks_size(
     k block (1/a + 2a) sqrt(n ln n c Q) + k repeats Q bound, with a the eagerness, c = bound^2/8 + noise^2.
     """
     whole = rounds / block
+    if k >= n_items:
+        return k * repeats * whole * bound
     spread = bound**2 / 8.0 + noise**2
     constant = 1.0 / EAGERNESS + 2.0 * EAGERNESS
     experts = k * block * constant * math.sqrt(n_items * math.log(max(n_items, 2)) * spread * whole)
@@ -113,14 +115,22 @@ def coins(
 ) -> float:
     """A coin of ``exploration_rate`` decides each round whether it explores; new sets every ``every`` rounds.
 
-    k (k n ln n / (g rate) + T (`second` + rate bound^2 g every / (8 k n))) + g T bound with g the exploration
-    rate. The last part of the sum is Hoeffding's lemma for what an expert learns between two sets. Drawing
-    a new set right after exploring is ``every=1``.
+    k (k n ln n / (g rate) + T (`second` + g every w^2 / (8 k n rate))) + g T bound with g the exploration
+    rate and w = exp(rate bound/2) - exp(-rate bound/2), or exp(rate bound) - 1 if nothing is subtracted. The
+    last part of the sum is for what an expert learns between two sets: with q = g / (k n) the chance that an
+    item is tried in a round, the weight of an item grows between them by at most exp(q sum (e^(rate c) - 1))
+    in expectation, c being its values; over the items these exponents lie within q every w of each other,
+    and Hoeffding's lemma bounds what drawing by old weights loses. Drawing a new set right after exploring is
+    ``every=1``.
     """
-    if k >= n_items:
-        return 0.0
     most = trivial(rounds, bound)
-    late = rate * bound**2 * exploration_rate * every / (8.0 * k * n_items)
+    if k >= n_items:  # there is only one set, and exploring shows less than it
+        return exploration_rate * most
+    h = rate * bound
+    if h > 50.0:
+        return most if clipped else math.inf
+    wide = 2.0 * math.sinh(h / 2.0) if centred else math.expm1(h)
+    late = exploration_rate * every * wide**2 / (8.0 * k * n_items * rate)
     first = k * n_items * math.log(n_items) / (exploration_rate * rate)
     regret = k * (first + rounds * (second(rate, 0.0, bound, centred=centred) + late))
     regret += exploration_rate * rounds * bound

@@ -46,13 +46,14 @@ def approximate_leader(
     and comparing F_t(w_t) with F_t(v_t) instead gives (L + |Z|)^2 / (2 a_t), better where the noise is small.
     No step uses that gradients are independent of the noise (they are not).
     """
-    most = lipschitz * diameter
-    extra = (regularization + growing * rounds) * radius**2 / 2.0
-    start = regularization - growing  # a growing pull enters a round late
-    slope = strong_convexity + growing
-    linear = _harmonic(rounds, lipschitz * (lipschitz + noise), start, slope, most)
-    square = _harmonic(rounds, (lipschitz + noise) ** 2 / 2.0, start, slope, math.inf)
-    return min(most * rounds, extra + min(linear, square))
+    # In units of the longest gradient, so that no square of it leaves the range of floats.
+    noise, pull, growth = noise / lipschitz, regularization / lipschitz, growing / lipschitz
+    extra = (pull + growth * rounds) * radius**2 / 2.0
+    start = pull - growth  # a growing pull enters a round late
+    slope = strong_convexity / lipschitz + growth
+    linear = _harmonic(rounds, 1.0 + noise, start, slope, diameter)
+    square = _harmonic(rounds, (1.0 + noise) ** 2 / 2.0, start, slope, math.inf)
+    return lipschitz * min(diameter * rounds, extra + min(linear, square))
 
 
 def _harmonic(rounds: int, top: float, start: float, slope: float, most: float) -> float:
@@ -80,8 +81,8 @@ def best_regularization(
     """
     if not math.isfinite(noise):
         return math.inf
-    cost = min(lipschitz * (lipschitz + noise), (lipschitz + noise) ** 2 / 2.0)
-    free = float(math.sqrt(2.0 * rounds * cost) / radius)
+    cost = min(1.0 + noise / lipschitz, (1.0 + noise / lipschitz) ** 2 / 2.0)
+    free = lipschitz * math.sqrt(2.0 * rounds * cost) / radius
     if strong_convexity <= 0.0:
         return free
     tried: list[float] = [0.0, *(float(free * 10.0 ** (-i / 16.0)) for i in range(128))]

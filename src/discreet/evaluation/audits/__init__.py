@@ -1,0 +1,1 @@
+"""The parts of `discreet.evaluation.audit`, one idea per file."""

@@ -1,0 +1,137 @@
+"""Planted errors, each of which an audit must notice. They live in context managers, never in the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from ...offline import accounts, flips
+from ...privacy import ExponentialChoice, GaussianNoise, LaplaceNoise, ScoreChange, mechanisms
+from ...privacy.accounting import Ledger
+from .coins import Planted, kernel_arguments, swapped
+
+Plant = Callable[[], AbstractContextManager[None]]
+
+
+@contextmanager
+def _choices(factor: float) -> Iterator[None]:
+    """The rate of every choice multiplied before it is drawn."""
+    from ...kernels import hedge
+
+    def before(source: Any, scores: Any, rate: float) -> tuple[Any, ...]:
+        return source, np.copysign(1.0, factor) * scores, abs(factor) * rate
+
+    def sets_before(*given: Any) -> tuple[Any, ...]:
+        told = kernel_arguments(real, given)
+        told["unit"] = factor * told["unit"]
+        told["book"][hedge.ALL] = 1  # weigh everything again
+        return tuple(told.values())
+
+    real = hedge.draw_set
+    with ExitStack() as stack:
+        for owner, name in ((mechanisms, "exponential_choice"), (flips, "flipped_choice")):
+            stack.enter_context(swapped(owner, name, Planted(getattr(owner, name), before)))
+        stack.enter_context(swapped(hedge, "draw_set", Planted(real, sets_before)))
+        yield
+
+
+def rate_doubled() -> AbstractContextManager[None]:
+    """Choices are drawn at twice the rate that was charged for."""
+    return _choices(2.0)
+
+
+def choice_sign_lost() -> AbstractContextManager[None]:
+    """Choices favour what is worth least."""
+    return _choices(-1.0)
+
+
+@contextmanager
+def _noise(steps: Callable[[Any], Any], vectors: Callable[[Any], Any]) -> Iterator[None]:
+    with (
+        swapped(mechanisms, "noise_steps", Planted(mechanisms.noise_steps, after=steps)),
+        swapped(
+            mechanisms,
+            "spherical_laplace_noise",
+            Planted(mechanisms.spherical_laplace_noise, after=vectors),
+        ),
+    ):
+        yield
+
+
+def noise_halved() -> AbstractContextManager[None]:
+    """Noise is half as wide as was charged for."""
+    return _noise(lambda steps: steps // 2, lambda vector: vector / 2.0)
+
+
+def noise_sign_lost() -> AbstractContextManager[None]:
+    """Noise only ever adds."""
+    return _noise(np.abs, np.abs)
+
+
+@contextmanager
+def charges_forgotten() -> Iterator[None]:
+    """Of the releases of one kind every second one is entered, and of a single one none."""
+    add = Ledger.add
+
+    def forgetful(self: Ledger, label: str, event: Any, count: int) -> None:
+        if count > 1:
+            add(self, label, event, count // 2)
+
+    with swapped(Ledger, "add", forgetful):
+        yield
+
+
+@contextmanager
+def sensitivity_halved() -> Iterator[None]:
+    """Everything is calibrated, and charged, for half of what one person can do."""
+    with ExitStack() as stack:
+        for kind in (ExponentialChoice, LaplaceNoise, GaussianNoise):
+            honest = vars(kind)["within"].__func__
+
+            def within(cls: Any, share: Any, moves: Any, count: int = 1, honest: Any = honest) -> Any:
+                return honest(cls, share, moves / 2, count)
+
+            stack.enter_context(swapped(kind, "within", classmethod(within)))
+        yield
+
+
+@contextmanager
+def range_halved() -> Iterator[None]:
+    """Scores are thought to be pushed apart by half of what one person can do."""
+    honest = vars(ScoreChange)["range"]
+    with swapped(ScoreChange, "range", property(lambda change: honest.fget(change) / 2.0)):
+        yield
+
+
+@contextmanager
+def everybody_sampled() -> Iterator[None]:
+    """A secret sample that holds everybody."""
+
+    def before(source: Any, people: int, keep: int) -> tuple[Any, ...]:  # noqa: ARG001
+        return source, people, (1 << 64) - 1
+
+    with swapped(accounts, "kept", Planted(accounts.kept, before)):
+        yield
+
+
+# Errors that the exact audit must see: in what one person can move, and in what was paid for it.
+EXACT: dict[str, Plant] = {
+    "rate doubled": rate_doubled,
+    "noise halved": noise_halved,
+    "charges forgotten": charges_forgotten,
+    "sensitivity halved": sensitivity_halved,
+    "range of scores halved": range_halved,
+    "everybody in the sample": everybody_sampled,
+}
+# Errors that only show in what the sampler really draws.
+SAMPLED: dict[str, Plant] = {
+    "drawn at twice the rate": rate_doubled,
+    "drawn with the sign lost": choice_sign_lost,
+    "half of the noise drawn": noise_halved,
+    "noise drawn with its sign lost": noise_sign_lost,
+}
+# Somebody is counted in two rounds, windows or blocks although one was promised.
+TWICE = "a person in two rounds"

@@ -1,0 +1,336 @@
+"""The audits hold for the library, see errors that are planted, and leave nothing out."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import discreet as dc
+from discreet.cli import main
+from discreet.evaluation import audit as face
+from discreet.evaluation.audits import black_box, bugs, coins, exact, mechanisms, registry, sampled
+from discreet.evaluation.audits.cases import QUICK, ChoiceCase, Finding, NoiseCase, Played
+from discreet.evaluation.audits.exact import Pair, Space
+
+QUICK_CASES = registry.chosen(None, deep=False)
+
+
+# --- everything is audited --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", QUICK_CASES, ids=[f"{case.name}: {case.setting}" for case in QUICK_CASES])
+def test_quick_audit(case):
+    finding = case.audit(QUICK)
+    assert finding.sound, finding.verdict
+    assert finding.caught == case.bugs
+    assert 0.1 * finding.claimed < finding.exact <= finding.claimed * (1 + 1e-6)  # it looks where it matters
+
+
+def test_nothing_public_is_left_out():
+    assert registry.missing() == []
+    quick = {case.name for case in QUICK_CASES}
+    assert set(registry.to_audit()) <= quick
+    assert {"Gate.choose", "TreeSum", "FactorizedSum", "HedgeSelector", "PrivateGreedy"} <= quick
+
+
+def test_a_class_without_an_audit_is_missed():
+    class NewSelector(dc.online.PhasedSelector):
+        """Made up, and nowhere in the registry."""
+
+    class NewResult:
+        """Decides nothing."""
+
+    module = SimpleNamespace(
+        __all__=["NewSelector", "NewResult", "OnlineLearner", "PhasedSelector"],
+        NewSelector=NewSelector,
+        NewResult=NewResult,
+        OnlineLearner=dc.online.OnlineLearner,
+        PhasedSelector=dc.online.PhasedSelector,
+    )
+    try:
+        assert registry.missing(module) == ["NewSelector"]
+    finally:
+        dc.online.OnlineLearner._kinds.pop("NewSelector")
+
+
+def test_every_kind_of_running_sum_is_audited():
+    """What the classes say they can do, against what the settings say they try."""
+    told = " ".join(case.setting.lower() for case in registry.cases() if case.name == "TreeSum")
+    assert all(noise in told for noise in dc.privacy.TreeSum._noises)
+    assert "combined" in told
+    assert len([case for case in QUICK_CASES if case.name == "FactorizedSum"]) == 2
+
+
+# --- the audit of a wrong library fails ---------------------------------------------------------------
+
+
+def case_of(name, start=""):
+    return next(case for case in QUICK_CASES if case.name == name and case.setting.startswith(start))
+
+
+@pytest.mark.parametrize(
+    ("name", "plant", "said"),
+    [
+        ("Gate.choose", bugs.rate_doubled, "beyond the account"),
+        ("Gate.choose", bugs.charges_forgotten, "beyond the account"),
+        ("Gate.laplace", bugs.noise_halved, "outputs prove epsilon"),
+        ("Gate.gaussian", bugs.noise_sign_lost, "does not follow"),
+        ("FactorizedSum", bugs.sensitivity_halved, "beyond the account"),
+        ("HedgeSelector", bugs.charges_forgotten, "beyond the account"),
+    ],
+)
+def test_a_wrong_library_gets_a_failing_verdict(name, plant, said):
+    case = replace(case_of(name), bugs=())
+    with plant():
+        finding = case.audit(QUICK)
+    assert not finding.sound
+    assert said in finding.verdict
+    assert case.audit(QUICK).sound
+
+
+def test_an_audit_that_cannot_see_fails():
+    """A setting so coarse that a planted error changes nothing is itself called wrong."""
+    budget = dc.Budget(1.0)
+
+    def play(_, source):
+        gate = dc.Gate(budget, source)
+        return Played((gate.choose([0.0, 0.0], 0.1, 1.0),), lambda: gate.spent)
+
+    blind = ChoiceCase("Gate.choose", "ignores people", budget, Space(1, 1), play, ("rate doubled",))
+    finding = blind.audit(QUICK)
+    assert finding.missed == ("rate doubled",)
+    assert "not noticed" in finding.verdict
+
+
+def test_a_release_that_no_noise_covers_is_infinite():
+    budget = dc.Budget(1.0)
+
+    def play(stream, source):
+        gate = dc.Gate(budget, source)
+        told = [gate.laplace(stream.sum(axis=0)[:1], 1.0, 1.0), stream.sum(axis=0)]
+        with coins.swapped(coins.mechanisms, "noise_steps", lambda _, n, **__: np.zeros(n, dtype=np.int64)):
+            told.append(gate.laplace(stream.sum(axis=0)[:1], 1.0, 0.0))
+        return Played(told, lambda: gate.spent)
+
+    leaky = NoiseCase("Gate.laplace", "one of two bare", budget, Space(1, 1), play, ())
+    finding = leaky.audit(QUICK)
+    assert math.isinf(finding.exact)
+    assert not finding.sound
+
+
+def test_choices_that_are_not_seen_are_an_error():
+    rng = np.random.default_rng(0)
+    with pytest.raises(AssertionError, match="not audited"):
+        exact.distribution(lambda: dc.Gate(dc.Budget(9.0), 0).choose(rng.random(2), 1.0, 1.0))
+
+
+# --- the parts ----------------------------------------------------------------------------------------
+
+
+def test_enumerated_divergences_are_those_of_the_formula():
+    """One pick between two candidates: randomised response."""
+    p = exact.distribution(lambda: dc.Gate(dc.Budget(2.0), 0).choose([0.0, 1.0], 1.0, 1.0))
+    q = {0: p[1], 1: p[0]}
+    assert p[1] == pytest.approx(math.e / (1 + math.e))
+    assert exact.exact_epsilon(p, q, 0.0) == pytest.approx(1.0)
+    assert exact.hockey_stick(p, q, 0.5) == pytest.approx(p[1] - math.exp(0.5) * p[0])
+    delta = exact.hockey_stick(p, q, 0.5)
+    assert exact.exact_epsilon(p, q, delta) == pytest.approx(0.5, abs=1e-9)
+    assert exact.exact_epsilon(p, p, 0.1) == 0.0
+
+
+def test_gaussian_curves():
+    for mu in (0.1, 1.0, 3.0):
+        for epsilon in (0.0, 0.5, 2.0):
+            x = stats.norm.isf(stats.norm.cdf(mu / 2 - epsilon / mu))  # the likelihood ratio's threshold
+            expected = stats.norm.sf(x) - math.exp(epsilon) * stats.norm.sf(x + mu)
+            assert exact.gaussian_delta(mu, epsilon) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+        assert exact.gaussian_epsilon(mu, exact.gaussian_delta(mu, 0.7)) == pytest.approx(0.7, rel=1e-6)
+    assert exact.gaussian_epsilon(0.1, 0.9) == 0.0
+
+
+def test_noise_maps_measure_shifts():
+    square = np.array([[1.0, 0.0], [1.0, 1.0]])
+    moved = np.array([0.3, 0.7])
+    groups = (slice(0, 2),)
+    assert exact.NoiseMap(square, groups, "laplace").loss(moved) == pytest.approx(0.3 + 0.4)
+    assert exact.NoiseMap(square, groups, "gaussian").loss(moved) == pytest.approx(0.5)
+    assert exact.NoiseMap(square, groups, "spherical").loss(moved) == pytest.approx(0.5)
+    wide = np.array([[1.0, 2.0]])  # the cheaper of two ways to hide the same move
+    assert exact.NoiseMap(wide, groups, "laplace").loss(np.array([1.0])) == pytest.approx(0.5)
+    bare = np.array([[1.0], [0.0]])
+    assert math.isinf(exact.NoiseMap(bare, (slice(0, 1),), "laplace").loss(np.array([0.0, 1.0])))
+    assert exact.NoiseMap(bare, (slice(0, 1),), "laplace").loss(np.zeros(2)) == 0.0
+
+
+def test_the_search_finds_the_worst_pair():
+    """A loss whose only maximum is one pair out of 2^12."""
+    target = np.array([1.0, 0.0, 1.0])
+
+    def loss(pair):
+        here, there = (pair.mine == target).mean(), (pair.yours == 1.0 - target).mean()
+        return float(here + there + (pair.others[1:] == 1.0).mean())
+
+    pair, value = exact.worst_pair(Space(3, 3), loss, 150)
+    assert value == pytest.approx(3.0)
+    assert np.array_equal(pair.here[0], target)
+    one_way, _ = exact.worst_pair(Space(3, 3, one_way=True), loss, 60)
+    assert (one_way.there[0] == 0.0).all()
+
+
+def test_a_person_in_two_rows():
+    pair = Pair(np.zeros((3, 1)), np.ones(1), np.full(1, -1.0), (0,)).twice(2)
+    assert pair.here.ravel().tolist() == [1.0, 0.0, 1.0]
+    assert pair.there.ravel().tolist() == [-1.0, 0.0, -1.0]
+
+
+def test_public_coins_are_the_same_in_every_run():
+    from discreet.privacy.randomness import public_generator
+
+    first, second = coins.Source(1), coins.Source(2)
+    assert public_generator(first).random() == public_generator(second).random()
+    assert first.words(1)[0] != second.words(1)[0]
+    assert public_generator(coins.Source(1, public=1)).random() != public_generator(coins.Source(1)).random()
+
+
+def test_planted_errors_are_taken_out_again():
+    from discreet.kernels import hedge
+    from discreet.offline import accounts, flips
+    from discreet.privacy import GaussianNoise, mechanisms
+    from discreet.privacy.accounting import Ledger
+
+    places = [
+        (mechanisms, "exponential_choice"),
+        (mechanisms, "noise_steps"),
+        (mechanisms, "spherical_laplace_noise"),
+        (flips, "flipped_choice"),
+        (accounts, "kept"),
+        (hedge, "draw_set"),
+        (Ledger, "add"),
+        (GaussianNoise, "within"),
+        (dc.privacy.ScoreChange, "range"),
+    ]
+    before = [vars(owner)[name] for owner, name in places]
+    for plant in [*bugs.EXACT.values(), *bugs.SAMPLED.values()]:
+        with plant(), pytest.raises(KeyError):
+            raise KeyError
+        with plant():
+            assert [vars(owner)[name] for owner, name in places] != before
+        assert [vars(owner)[name] for owner, name in places] == before
+
+
+# --- outputs alone --------------------------------------------------------------------------------------
+
+
+def test_lower_bounds_come_near_the_truth_and_not_above():
+    rng = np.random.default_rng(3)
+    for epsilon in (0.5, 1.0, 2.0):
+        bound = black_box.epsilon_lower_bound(
+            rng.laplace(1.0, 1.0 / epsilon, 40_000), rng.laplace(0.0, 1.0 / epsilon, 40_000)
+        )
+        assert 0.8 * epsilon < bound <= epsilon
+    same = black_box.epsilon_lower_bound(rng.random(5000), rng.random(5000))
+    assert same == 0.0
+
+
+def test_lower_bounds_are_seldom_wrong():
+    """With a chance of 5 % allowed per bound, the number of wrong ones among 400 is what it may be."""
+    rng = np.random.default_rng(4)
+    chance = math.exp(-1.0) / 2.0
+    wrong = 0
+    for _ in range(400):
+        here, there = rng.random(300) < 0.5, rng.random(300) < chance
+        bound = black_box.epsilon_lower_bound(here.astype(float), there.astype(float), mistake=0.05)
+        wrong += bound > 1.0
+    assert wrong <= stats.binom.isf(1e-6, 400, 0.05)
+
+
+def test_binomial_intervals():
+    low, high = black_box.clopper_pearson(3, 20, 1e-3)
+    assert stats.binom.sf(2, 20, low) == pytest.approx(1e-3)
+    assert stats.binom.cdf(3, 20, high) == pytest.approx(1e-3)
+    assert black_box.clopper_pearson(0, 20, 1e-3)[0] == 0.0
+    assert black_box.clopper_pearson(20, 20, 1e-3)[1] == 1.0
+
+
+def test_discriminants_find_the_direction():
+    rng = np.random.default_rng(5)
+    here, there = rng.normal(size=(4000, 3)), rng.normal(size=(4000, 3)) + np.array([0.0, 2.0, 0.0])
+    scores = black_box.discriminant_scores(here, there)
+    assert black_box.epsilon_lower_bound(*scores, 1e-3) > 1.0
+
+
+def test_goodness_of_fit():
+    rng = np.random.default_rng(6)
+    law = {0: 0.5, 1: 0.3, 2: 0.2}
+    fair = rng.choice(3, 3000, p=list(law.values())).tolist()
+    assert sampled.chi_square(fair, law) > 1e-6
+    assert sampled.chi_square(fair, {0: 0.4, 1: 0.4, 2: 0.2}) < 1e-6
+    assert sampled.chi_square([3], law) == 0.0
+    normal, wide = rng.normal(size=3000), rng.laplace(size=3000)
+    assert sampled.noise_law([normal], "gaussian") > 1e-6 > sampled.noise_law([normal], "laplace")
+    assert sampled.noise_law([wide], "laplace") > 1e-6 > sampled.noise_law([wide / 2], "laplace")
+    from discreet.privacy.mechanisms import spherical_laplace_noise
+
+    vectors = [spherical_laplace_noise(coins.Source(seed), 3, 1.0) for seed in range(1500)]
+    assert sampled.noise_law(vectors, "spherical") > 1e-6
+    assert sampled.noise_law([np.abs(v) for v in vectors], "spherical") < 1e-6
+    assert sampled.noise_law([v / 2 for v in vectors], "spherical") < 1e-6
+
+
+# --- the table and the command ----------------------------------------------------------------------------
+
+
+def finding(**changes):
+    sound = Finding("A", "b", "replace", 1.0, 0.0, 0.9, 0.0, 0.5, 0.2, ("x",), ())
+    return replace(sound, **changes)
+
+
+def test_verdicts():
+    assert finding().sound
+    assert finding().verdict == "holds"
+    for changes in ({"excess": 0.1}, {"sampler": 1e-7}, {"lower_bound": 1.1}, {"missed": ("y",)}):
+        assert not finding(**changes).sound
+    report = face.AuditReport((finding(), finding(excess=math.inf, exact=math.inf)))
+    assert not report.sound
+    assert "1 fail" in report.summary
+    assert "beyond the account" in str(report)
+    assert report.to_json()["findings"][1]["exact_epsilon"] is None
+    json.dumps(report.to_json(), allow_nan=False)
+    assert "| A | b | replace |" in report.to_markdown()
+
+
+def test_command(tmp_path, capsys, monkeypatch):
+    page, plain = tmp_path / "audit.md", tmp_path / "audit.json"
+    assert main(["audit", "gate.laplace", "--json", "--out", str(page)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["sound"]
+    assert told["findings"][0]["name"] == "Gate.laplace"
+    assert "How to read it" in page.read_text()
+    monkeypatch.setattr(face, "audit", lambda *_, **__: face.AuditReport((finding(excess=1.0),)))
+    assert main(["audit", "--all", "--out", str(plain)]) == 1
+    assert not json.loads(plain.read_text())["sound"]
+    assert "beyond the account" in capsys.readouterr().out
+
+
+def test_command_mistakes(capsys):
+    assert main(["audit"]) == 2
+    assert main(["audit", "--all", "HedgeSelector"]) == 2
+    assert main(["audit", "HedgeSelecter"]) == 2
+    assert "did you mean HedgeSelector?" in capsys.readouterr().err
+    assert main(["audit", "--list"]) == 0
+    assert "PhasedSelector" in capsys.readouterr().out
+
+
+def test_mechanism_settings_spend_what_they_claim():
+    for case in mechanisms.cases():
+        with np.errstate(all="raise"):
+            played = case.play(np.zeros((case.space.rows, case.space.columns)), case.source(0))
+        spent = played.account().epsilon()
+        assert 0.99 * case.budget.epsilon <= spent <= case.budget.epsilon
