@@ -10,13 +10,23 @@ the data set's documentation (capital gain and loss as logarithms), eight catego
 categories, too, are documented); rows divided by 3.2 and shortened to length 1 where longer. breast cancer: a
 constant and thirty measurements scaled to [-1, 1] by the documented minima and maxima, divided by 3 and
 shortened to length 1. The baseline is projected online gradient descent with steps a / sqrt(t) on the same
-rows and the same ball, a being the best of six in hindsight. The ball's radius, from which the learner takes
-its regularisation, the divisor 3.2 and the "optimistic" rule were settled by trying a few on adult itself at
-epsilon 1, which no account here pays for (radius 20 instead of 30: 1.23 times the baseline instead of 1.21;
-the certified regularisation: 1.30). The exponents of the bandit forms are for one coordinate and up to 31,623
-rounds, where 20 runs and more are affordable; means of 6 runs up to 100,000 rounds vary too much between runs
-to tell (they gave .77 with curvature, .83 without). Prints tables, stores
-benchmarks/results/convex.json, docs/images/logistic_epsilon.png and docs/images/convex_regret.png.
+rows and the same ball, a being the best of six in hindsight.
+
+Settled on adult itself, at epsilon 1, by looking at the loss, which no account here pays for: the features
+and their form, the divisor 3.2, the ball's radius, from which the learner takes its regularisation (20
+instead of 30: 1.23 times the baseline instead of 1.21), and the "optimistic" rule (the certified
+regularisation: 1.30). Breast cancer takes the same radius and rule, which are too bold for so few people.
+
+Exponents of the bandit forms, and what was tried: two coordinates, one run, up to 100,000 rounds gave .73
+with curvature and .88 without; one coordinate, means of 6 runs up to 100,000 gave .77 and .83. Three of these
+four are beyond the limit that was set first, the certificate's exponent + .05. It was then widened to + .1,
+the horizons were cut to 31,623, and 20 runs gave .68 and .75. But 20 runs do not settle it: over the first
+three horizons, three sets of 20 seeds gave .68, .87 and .73 with curvature, .75, .74 and .78 without. So the
+limit is + .05 again, for the mean of 100 runs, and the exponent's standard error (runs drawn anew) stands
+beside it.
+
+Prints tables, stores benchmarks/results/convex.json, docs/images/logistic_epsilon.png and
+docs/images/convex_regret.png.
 """
 
 from __future__ import annotations
@@ -153,7 +163,7 @@ def _bandit(budget: dc.Budget, curved: float, **options: Any) -> Callable[[int, 
 
 
 PRIVATE = dc.Budget(1.0, 1e-6)
-# name -> learner by (rounds, seed), population of points, largest exponent (None: the certificate's + 0.1)
+# name -> learner by (rounds, seed), population of points, largest exponent (None: the certificate's + 0.05)
 GROWTH: dict[str, tuple[Callable[[int, int], Any], Callable[[np.ndarray], Losses], float | None]] = {
     "curved costs (polylogarithmic)": (_leader(PRIVATE, 1.0), Distance, 0.3),
     "Lipschitz costs (T^1/2)": (_leader(PRIVATE, 0.0), lambda x: Linear(x, row_norm=1.0), 0.55),
@@ -178,33 +188,42 @@ def growth(runs: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, (make, population, most) in GROWTH.items():
         start = time.perf_counter()
-        bandit = (
-            most is None
-        )  # costs of single points say little: more runs, whose mean still varies by a tenth
+        bandit = most is None  # costs of single points say little: many more runs, of fewer rounds
         horizons = [1_000, 3_162, 10_000, 31_623] + [100_000] * (not bandit)
-        regrets, certified = [], []
-        for rounds in horizons:
-            totals = []
-            for seed in range(20 * runs if bandit else runs):
+        totals, certified = np.zeros((len(horizons), 50 * runs if bandit else runs)), []
+        for place, rounds in enumerate(horizons):
+            for seed in range(totals.shape[1]):
                 people = population(_still(rounds, seed))
                 learner = make(rounds, seed)
-                totals.append(learner.run(people).total - rounds * people.best(Ball(1))[1])
-            regrets.append(float(np.mean(totals)))
+                totals[place, seed] = learner.run(people).total - rounds * people.best(Ball(1))[1]
             certified.append(learner.certified_regret)
+        regrets = [float(regret) for regret in totals.mean(axis=1)]
         slope, promised = exponent(horizons, regrets), exponent(horizons, certified)
-        allowed = promised + 0.1 if most is None else most
+        allowed = promised + 0.05 if most is None else most
         found[name] = {
             "rounds": horizons,
+            "runs": totals.shape[1],
             "regret": regrets,
             "certified": certified,
             "exponent": slope,
+            "standard error": _uncertainty(horizons, totals),
             "certified exponent": promised,
             "allowed": allowed,
         }
         verdict = "" if slope <= allowed else " MISSED"
-        took = time.perf_counter() - start
-        print(f"{name}: exponent {slope:.3f} (at most {allowed:.2f}{verdict}), {took:.0f} s", flush=True)
+        took, off = time.perf_counter() - start, found[name]["standard error"]
+        print(
+            f"{name}: exponent {slope:.3f} +- {off:.3f} (at most {allowed:.2f}{verdict}), {took:.0f} s",
+            flush=True,
+        )
     return found
+
+
+def _uncertainty(horizons: list[int], totals: np.ndarray) -> float:
+    """Standard error of the exponent: runs drawn anew, horizon by horizon."""
+    coins = np.random.default_rng(0)
+    again = [[float(row[coins.integers(0, row.size, row.size)].mean()) for row in totals] for _ in range(300)]
+    return float(np.std([exponent(horizons, means) for means in again if min(means) > 0.0]))
 
 
 # --- output -------------------------------------------------------------------------------------

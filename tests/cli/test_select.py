@@ -369,10 +369,19 @@ def test_repeated_rows_are_merged_as_they_come(monkeypatch):
     assert pairs.merged()[0].tolist() == list(range(60))
 
 
-def test_a_cap_is_a_cap(file, capsys):
-    path = file("u,i\n" + "".join(f"a,{item}\n" for item in range(50)) + "b,1\n")
+def test_a_cap_is_a_cap(file, capsys, monkeypatch):
+    """What is chosen from holds at most so many of each person's own items, and the output says so."""
+    seen = []
+    select = PrivateGreedy.select
+    monkeypatch.setattr(
+        PrivateGreedy, "select", lambda self, people: seen.append(people) or select(self, people)
+    )
+    path = file("u,i\n" + "".join(f"a,{item:02}\n" for item in range(50)) + "b,01\nb,02\n")
     asked = (path, "--person", "u", "--item", "i", "--k", "2", "--epsilon", "1", "--cap", "3")
     assert any("at most 3 items of each person" in said for said in told(capsys, *asked)["reading"])
+    [people] = seen
+    assert np.diff(people.indptr).tolist() == [3, 2]
+    assert people.indices[3:].tolist() == [1, 2]
 
 
 ONE_PERSON = """

@@ -226,6 +226,20 @@ def test_a_function_that_breaks_its_promise_half_way_counts_as_nothing():
     assert len(found) == 2
 
 
+@pytest.mark.parametrize("family", [ProbabilisticCoverage, FacilityLocation, ConcaveOverModular])
+@pytest.mark.parametrize("x", [0.0, 0.3])
+def test_rows_that_change_after_they_were_checked_are_held_to_the_bound(family, x):
+    """All kinds of compiled loops: nobody's slope counts for more than the bound, whatever their numbers."""
+    people = family(np.full((3, 12), 0.05))
+    assert people.bound == 1.0
+    people._rows.sparse.data[:] = 5.0
+    summed = slopes_of(people)
+    slopes = summed.scores(summed.at(np.full(12, x)))
+    assert slopes.min() >= 0.0
+    assert slopes.max() <= len(people)
+    assert x or slopes.max() == len(people)  # they would be above
+
+
 def test_stated_sensitivity_covers_any_objective_within_it():
     """Slopes of a table's mutual information, over neighbouring tables, against the stated movement."""
     rng = np.random.default_rng(1)

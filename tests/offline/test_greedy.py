@@ -744,6 +744,31 @@ def test_gains_move_by_no_more_than_they_are_charged_for(kind, method, neighbour
         assert moved >= sensitivity * (1 - 1e-12)  # no smaller number would be true
 
 
+def test_gains_of_functions_that_may_rise_and_fall():
+    """One pick, worth 2 more to one person and 2 less to another: four apart."""
+    up, down = (
+        SetFunction([lambda chosen, sign=sign: sign * (1.0 if chosen else -1.0)], n_items=2, bound=1.0)
+        for sign in (1.0, -1.0)
+    )
+    (here, sensitivity, _), (there, _, _) = (
+        _released_gains(who, dc.Budget(1.0), "basic", constraint=1) for who in (up, down)
+    )
+    assert float(np.abs(here - there).sum()) == pytest.approx(4.0, abs=1e-9)
+    assert sensitivity >= 4.0
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_run_makes_more_draws_than_are_paid_for(name):
+    people, budget = Coverage(np.eye(4)[:3]), dc.Budget(1.0)
+    paths = transcripts(
+        lambda _: PrivateGreedy(SMALL[name](), budget, "basic", seed=0).select(people), budget
+    )
+    chooser = PrivateGreedy(SMALL[name](), budget, "basic", seed=0)
+    with mock.patch.object(PrivateGreedy, "_warn"):
+        chooser.select(people)
+    assert max(map(len, paths)) <= sum(chooser.privacy.ledger.counts.values())
+
+
 def test_seeds_reproduce_and_secure_randomness_does_not_say_so():
     people = _crowd(np.random.default_rng(8), n_items=40)
     sets = [PrivateGreedy(6, BUDGET, seed=5).select(people) for _ in range(2)]

@@ -545,3 +545,19 @@ def test_sums_on_the_grid_do_not_leak_low_order_bits():
         answer = total.add([value])[0]
         assert answer == round(answer / float(step)) * float(step)
     assert mechanisms.STEPS_BITS == 32
+
+
+@pytest.mark.parametrize("kind", [TreeSum, FactorizedSum])
+def test_an_interrupted_sum_is_not_saved(kind, monkeypatch):
+    """People of an addition that broke off may be in the sums already: from a file they could enter again."""
+    total = kind(2, 4, dc.Budget(1.0, 1e-6), norm_bound=1.0, seed=0)
+    total.add([1.0, 0.0])
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kind, "_add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        total.add([0.0, 1.0])
+    with pytest.raises(RuntimeError, match="counted twice"):
+        total.state()

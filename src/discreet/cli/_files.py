@@ -180,7 +180,7 @@ class Source:
             import pyarrow as arrow
             import pyarrow.parquet as parquet
         except ImportError as error:
-            raise ImportError("reading Parquet needs pyarrow: pip install discreet[tables]") from error
+            raise ImportError("reading Parquet needs pyarrow: pip install 'discreet[tables]'") from error
         try:
             with parquet.ParquetFile(self.path) as file:
                 schema = file.schema_arrow

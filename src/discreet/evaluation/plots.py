@@ -193,7 +193,8 @@ def bars(
     colours = [_CHOSEN if name in dark else _OTHER for name in names]
     drawn = ax.barh(range(len(names)), [shares[name] for name in names], color=colours, edgecolor="#101010")
     ax.bar_label(drawn, [f" {shares[name]:.3f}" for name in names], fontsize=8)
-    narrow = ax.get_figure(root=True).get_figwidth() < 6  # type: ignore[union-attr]
+    figure: Any = ax.get_figure(root=True)
+    narrow = figure.get_figwidth() < 6
     ax.set_yticks(range(len(names)), ["\n".join(textwrap.wrap(name, 20 if narrow else 44)) for name in names])
     ax.set_xlim(0.0, 1.15 * max(shares.values()))
     return _finish(ax, title, unit, "")
@@ -333,7 +334,7 @@ def _axes(ax: Axes | None) -> Axes:
         return ax
     from matplotlib import pyplot
 
-    _, made = pyplot.subplots(figsize=(7.5, 4.2))
+    made: Axes = pyplot.subplots(figsize=(7.5, 4.2))[1]
     return made
 
 

@@ -140,23 +140,7 @@ def _honaker_error(rounds: int) -> float:
     return math.sqrt(levels * (total + 2.0 / rounds))
 
 
-class _Unbroken(RunningSum):
-    """A sum that is saved only while it is whole.
-
-    An interruption, most likely in a compiled stretch of rounds, leaves people in the sum whom the learner
-    does not know of. A file of that would take them up again when they come back.
-    """
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        if self._interrupted:
-            raise RuntimeError(
-                "an addition was interrupted half-way, and its people would be counted twice; go on from the"
-                " last saved state"
-            )
-        return super().state()
-
-
-class GradientTree(_Unbroken, TreeSum):
+class GradientTree(TreeSum):
     """A tree calibrated to how far two gradients can be apart, which is less than twice their length.
 
     As in every tree, vectors are truncated towards zero to the grid. That takes something off the rises of a
@@ -187,7 +171,7 @@ class GradientTree(_Unbroken, TreeSum):
         return float(self._event.scale)
 
 
-class GradientSum(_Unbroken, FactorizedSum):
+class GradientSum(FactorizedSum):
     """A factorised sum calibrated in the same way, whose noise is drawn many rounds at a time.
 
     The rows that no round has used yet are part of its state. A saved file holds them only for a seeded

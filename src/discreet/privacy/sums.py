@@ -123,8 +123,14 @@ class RunningSum(ABC):
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Settings and arrays from which `from_state` goes on.
 
-        They hold true sums of private data: keep them as safe as the data.
+        They hold true sums of private data: keep them as safe as the data. Refused after an interrupted
+        addition: whether its people are in the sums is not known, and they might be counted twice.
         """
+        if self._interrupted:
+            raise RuntimeError(
+                "an addition was interrupted half-way, and its people might be counted twice; go on from the"
+                " last saved state"
+            )
         settings = asdict(self.inputs)
         del settings["norm"]
         settings |= {"rounds": self.rounds, "noise": self.noise, "clip": self.clip, "label": self.label}
