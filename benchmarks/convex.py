@@ -190,7 +190,7 @@ def growth(runs: int) -> dict[str, Any]:
         start = time.perf_counter()
         bandit = most is None  # costs of single points say little: many more runs, of fewer rounds
         horizons = [1_000, 3_162, 10_000, 31_623] + [100_000] * (not bandit)
-        totals, certified = np.zeros((len(horizons), 50 * runs if bandit else runs)), []
+        totals, certified = np.zeros((len(horizons), (50 if bandit else 10) * runs)), []
         for place, rounds in enumerate(horizons):
             for seed in range(totals.shape[1]):
                 people = population(_still(rounds, seed))

@@ -23,8 +23,8 @@ def process(*arguments: str, stdin: str | None = None, **environment: str) -> En
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=120,
-        env=os.environ | environment,
+        timeout=600,  # only against a command that never ends: the machine may be busy
+        env=os.environ | {"COLUMNS": "200"} | environment,  # test runners set a width of their own
         check=False,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)

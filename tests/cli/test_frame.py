@@ -118,7 +118,7 @@ def test_closed_streams(closed, code, words):
     """One line or none, no traceback, and nothing that belongs on standard error among the results."""
     ask = f"{sys.executable} -m discreet select - --person u --item i --k 1 --epsilon 1 {closed}"
     ended = subprocess.run(
-        ["bash", "-c", ask], input="", capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", ask], input="", capture_output=True, text=True, timeout=600, check=False
     )
     assert (ended.returncode, ended.stdout) == (code, "")
     assert words in ended.stderr

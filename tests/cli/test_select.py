@@ -410,7 +410,7 @@ def test_memory_does_not_grow_with_the_rows_of_one_person(visits, tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
     )
     assert run.returncode == 0, run.stderr
@@ -595,7 +595,7 @@ def test_ctrl_c_ends_in_one_line_and_leaves_no_file(tmp_path):
     program.stdin.write("user,page\n" + "a,x\n" * 200_000)
     program.stdin.flush()
     program.send_signal(signal.SIGINT)
-    out_text, err_text = program.communicate(timeout=60)
+    out_text, err_text = program.communicate(timeout=600)
     assert program.returncode == 130
     assert (out_text, err_text) == ("", "discreet select: interrupted\n")
     assert list(tmp_path.iterdir()) == []
@@ -624,7 +624,7 @@ def test_a_device_or_a_pipe_is_written_to_and_not_replaced(visits, tmp_path):
         ended = process("select", visits, *ASK, "--out", pipe)
         if not pipe.is_fifo():
             reader.kill()  # nobody will ever write to it
-        read, _ = reader.communicate(timeout=60)
+        read, _ = reader.communicate(timeout=600)
     assert (ended.code, ended.err) == (0, "")
     assert len(json.loads(read)["items"]) == 3
     assert pipe.is_fifo()

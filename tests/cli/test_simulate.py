@@ -115,7 +115,7 @@ def test_interrupted_and_resumed(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         os.killpg(running.pid, signal.SIGINT)
-        said, told = running.communicate(timeout=60)
+        said, told = running.communicate(timeout=600)
     assert running.returncode == 130
     assert said == ""
     assert "run the same command again to go on" in told

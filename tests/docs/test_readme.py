@@ -54,22 +54,6 @@ def test_docstring_examples(name):
     assert results.failed == 0
 
 
-def test_demo_shows_both_jobs_and_their_accounts():
-    run = subprocess.run(
-        [sys.executable, "-m", "discreet", "demo", "--seed", "1"], capture_output=True, text=True, check=True
-    )
-    for words in (
-        "A shop",
-        "published constants",
-        "A private choice",
-        "A private running sum",
-        "square-root factorisation",
-        "limit 1",
-        "not private",
-    ):
-        assert words in run.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -395,6 +395,19 @@ def test_draws_have_the_enumerated_probabilities():
     assert stats.chisquare(np.array(list(seen.values())), 20_000 * chances / chances.sum()).pvalue > NEVER
 
 
+@pytest.mark.parametrize(("neighbours", "scale"), [("replace", 4.0), ("add_remove", 2.0)])
+def test_noise_of_counts_is_laplace_of_the_charged_scale(neighbours, scale):
+    learner = BanditSelector(
+        2000, 2, 10, dc.Budget(0.5, 0.0, neighbours), feedback="slots", block=5, bound=1.0, seed=2
+    )
+    learner.choose()
+    engine = learner._engine
+    engine._open_shows[:] = 1
+    engine._open_taken[:] = engine._most
+    engine._release()
+    assert stats.kstest(engine._taken - 1.0, stats.laplace(scale=scale).cdf).pvalue > NEVER
+
+
 @pytest.mark.parametrize("mode", ["blocks", "presampled"])
 def test_blocks_explore_at_random_places_and_items(mode):
     """What the certificate rests on: every place of a block and every item, equally often for each expert."""
@@ -567,6 +580,29 @@ def test_published_tail_enters_the_account():
     assert roomy.budget.delta == 1e-3
     assert roomy.privacy.delta(1.0) >= tail
     assert roomy.privacy.epsilon(1e-3) <= 1.0
+
+
+def test_published_sets_are_drawn_right_after_exploring_and_as_often_as_charged():
+    """Also from one chunk of coins to the next; more often than charged only as often as the tail says."""
+    rounds, chance = 50, 0.2
+    with (
+        mock.patch.object(limits, "published_exploration", return_value=chance),
+        mock.patch.object(bandit_schedule, "_CHUNK", 4),
+    ):
+        for seed in range(40):
+            learner = BanditSelector(
+                5, 1, rounds, dc.Budget(1.0, 1e-3), exploration="online", calibration="published", seed=seed
+            )
+            engine, explored, due = learner._engine, [], []
+            charged = {label: count for label, _, count in engine.releases()}
+            assert charged == {bandit_settings.DRAWS: 20, bandit_settings.TAIL: 1}
+            for t in range(rounds):
+                engine.schedule.reach(t)
+                chunk = engine.schedule.chunk
+                explored.append(bool(chunk.explore[t - chunk.start] >= 0))
+                due.append(bool(chunk.due[t - chunk.start]))
+            assert due == [True, *explored[:-1]]
+            assert sum(due[1:]) <= charged[bandit_settings.DRAWS] or sum(explored) > 2 * chance * rounds
 
 
 def test_presampled_published_takes_its_rate_from_the_number_of_rounds_picked():

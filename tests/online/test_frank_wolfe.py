@@ -837,6 +837,29 @@ def test_experts_regret_is_at_most_certified(name, batch, regularizer):
             assert regret <= limit
 
 
+@pytest.mark.parametrize("name", sorted(MATROIDS))
+def test_leaders_know_the_range_of_their_regularizers(name):
+    constraint, rng = MATROIDS[name], np.random.default_rng(2)
+    for kind in ("entropy", "euclidean"):
+        leader = Leader(constraint, N_ITEMS, kind)
+        points = [
+            leader.at(rng.normal(0.0, size, N_ITEMS), 1.0) for size in (0.0, 0.3, 1.0, 50.0, 50.0, 50.0)
+        ]
+        if name == "knapsack":
+            points.append(np.zeros(N_ITEMS))
+        heights = []
+        for x in points:
+            logs = np.log(x, out=np.zeros(N_ITEMS), where=x > 0.0)
+            heights.append(float(x @ logs - x.sum() if kind == "entropy" else x @ x / 2.0))
+        spread = leader.spread if kind == "entropy" else leader.reach**2 / 2.0
+        assert heights[0] <= min(heights) + 1e-9  # the leader of nothing is where it is least
+        assert max(heights) - heights[0] <= spread + 1e-9
+        if name != "knapsack" or kind == "entropy":
+            assert max(heights) - heights[0] == pytest.approx(spread)
+        assert max(x.sum() for x in points) <= leader.rank + 1e-9
+        assert max(np.linalg.norm(x) for x in points) <= leader.radius + 1e-9
+
+
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "spherical"])
 def test_noise_never_falls(noise):
     """The certificate's argument: what a tree's sum lacks in noise against the worst one is made up for."""

@@ -33,7 +33,9 @@ class BanditSelector(OnlineSelector):
     items of experts 1..i-1. In a round that explores, one of them tries an item a drawn at random: the set
     shown is S + a, S being the items of the experts before it (so it may have fewer than k items; a trace
     holds -1 in their place), and f(S + a) is what that expert learns of a. All other rounds show the set as
-    it stands.
+    it stands. The empty places are the price of the certificate, which compares f(S + a) with f(S + b): a set
+    that is filled with R at random tells f(S + a + R), by which items that R can stand in for look worse than
+    they are.
 
     ``exploration`` says when to explore and what protects people:
 
@@ -52,13 +54,17 @@ class BanditSelector(OnlineSelector):
     ``calibration="tight"`` takes the numbers with the smallest certified regret that the budget allows; any
     of ``rate``, ``exploration_rate``, ``block`` and ``repeats`` can be given. For blocks the rate falls as
     more is known, which serves better than it certifies; ``rate="certified"`` is the fixed rate that
-    certifies most. ``"published"`` takes the paper's constants; `privacy` then tells the true account, and a
-    warning says where every round explores.
+    certifies most. Where the horizon is too short for every expert to try every item four times, blocks
+    explore in one round of 32 only: they then serve about what sets at random do, which is more than
+    exploring would, and `certified_regret` is the trivial one. Slots need far shorter horizons.
+    ``"published"`` takes the paper's constants; `privacy` then tells the true account, and a warning says
+    where every round explores.
 
     Late rewards. ``choose(wait=False)`` moves on without the last reward; ``learn(value, round=r)`` brings it
     later. Each round is counted once. With ``feedback="set"`` a lesson of several rounds waits for the last
     of its rewards and is then learned once, however late; with ``"slots"`` a reward enters the block that is
-    open when it comes. Either way nobody is in two releases. That rewards come late is taken to be public.
+    open when it comes. Either way nobody is in two releases. That rewards come late, or never, is taken to be
+    public; for one that will never come, 0 (or None for slots) lets the others of its lesson be learned.
 
     Guarantee. (epsilon, delta)-DP for a person replaced, or (``neighbours="add_remove"``) for a person whose
     round passes with nothing learned; also if later people depend on what was shown. Sums are in whole units,
@@ -166,7 +172,8 @@ class BanditSelector(OnlineSelector):
         """Learn what the set of this round was worth, or of an earlier ``round`` whose reward comes late.
 
         ``value`` is a number in [0, bound]; with ``feedback="slots"`` it is the item that was taken, None for
-        none, or one number per slot. ``person_id`` lets the learner keep to ``max_rounds_per_person``.
+        none, or one number per slot, in all at most ``bound`` (who took two counts half for each).
+        ``person_id`` lets the learner keep to ``max_rounds_per_person``.
         """
         self._gate.check_process()
         with self._lock:
