@@ -1064,18 +1064,22 @@ def test_the_certificate_of_one_point_term_by_term(curved, pull, adaptive):
 
 def test_gradient_estimates_are_as_large_as_the_certificate_says():
     """Mean square of a batch's estimate, noise included, for costs at the end of their range."""
-    squares = []
-    for seed in range(4000):
-        learner = _bandit(batch=4)(seed=seed, rounds=5)
+    learner, squares = _bandit(batch=4)(rounds=16_001), []
+    for _ in range(4000):
+        learner.choose()
+        before = learner._estimates
         for _ in range(4):
             learner.choose()
             learner.learn(2.0)
         learner.choose()
-        squares.append(float((learner._estimates**2).sum()))
+        squares.append(float(((learner._estimates - before) ** 2).sum()))
     scale = float(learner._event.scale)
-    wanted = (SIZE / learner.exploration_radius) ** 2 * (4.0**2 + 2.0 * scale**2)
-    # fourth moments of S + Laplace are below 24 (S^2 + 2 scale^2)^2: six deviations of a mean of 4,000
-    assert np.mean(squares) == pytest.approx(wanted, rel=6.0 * math.sqrt(24.0 / 4000.0))
+    square = 4.0**2 + 2.0 * scale**2
+    fourth = 4.0**4 + 6.0 * 4.0**2 * 2.0 * scale**2 + 24.0 * scale**4
+    # six deviations of a mean of 4,000
+    slack = 6.0 * math.sqrt((fourth / square**2 - 1.0) / 4000.0)
+    wanted = (SIZE / learner.exploration_radius) ** 2 * square
+    assert np.mean(squares) == pytest.approx(wanted, rel=slack)
 
 
 def test_certificates_of_linear_costs_term_by_term():

@@ -256,7 +256,8 @@ def _descend(tree, starts, k, expert, word, log_items):  # type: ignore[no-untyp
     """The item in which the word falls, or -1 if the error margin reaches over one of its borders."""
     levels = np.uint64(starts.size - 1)
     total = _total(tree, starts, expert)
-    spread = math.log(total) + 2.0 * log_items if total >= 1.0 else 709.0
+    # The logarithm, rounded up to the next power of two: total < 2^e.
+    spread = 0.6931471805599454 * math.frexp(total)[1] + 2.0 * log_items if total >= 1.0 else 709.0
     margin = (9.0 * spread + 16.0 * np.float64(levels) + 64.0) * _UNIT * total
     rest = np.float64(word) * 2.0**-64 * total
     node = _U0
@@ -362,14 +363,14 @@ def draw_set(  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _find(indices, start, stop, item):  # type: ignore[no-untyped-def]
     """Where ``item`` stands in a sorted row; ``stop`` if it does not."""
-    low, high = start, stop
-    while low < high:
-        middle = (low + high) >> _U1
-        if np.uint64(indices[middle]) < item:
-            low = middle + _U1
-        else:
-            high = middle
-    return low if low < stop and np.uint64(indices[low]) == item else stop
+    # Without branches on what is read: those are guessed wrongly half of the time. As long as more than one
+    # place is left, the item stands among them or nowhere.
+    low, left = start, stop - start
+    while left > _U1:
+        half = left >> _U1
+        low += half * np.uint64(np.uint64(indices[low + half - _U1]) < item)
+        left -= half
+    return low if start < stop and np.uint64(indices[low]) == item else stop
 
 
 @njit(cache=True, nogil=True)

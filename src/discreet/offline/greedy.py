@@ -228,12 +228,13 @@ class PrivateGreedy:
             raise ValueError(f"{constraint!r} allows no item at all; there is nothing to choose")
         if self.people is not None and len(people) > self.people:
             raise ValueError(
-                f"there are {len(people)} people, more than people={self.people} that were declared"
+                f"there are more people than the people={self.people} that were declared; declare a larger"
+                " public number"
             )
         one_way = self.budget.neighbours == "add_remove"
         if one_way and self.people is None and len(people) > _MOST_PEOPLE:
             raise ValueError(
-                f"there are {len(people)} people; declare a public people= of at least that many"
+                f"there are more than {_MOST_PEOPLE:,} people; declare a public people= that is large enough"
             )
         if self.sensitivity is None:
             if not sums_over_people(people):
