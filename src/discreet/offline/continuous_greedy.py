@@ -277,7 +277,8 @@ class ContinuousGreedy:
         check_people(people, bound, stated is not None)
         if self.people is not None and len(people) > self.people:
             raise ValueError(
-                f"there are {len(people)} people, more than people={self.people} that were declared"
+                f"there are more people than the people={self.people} that were declared; declare a larger"
+                " public number"
             )
         constraint = self.constraint.over(people.n_items)
         touched = touched_items(people, self.items_per_person)
