@@ -5,10 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
-import pickle
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
@@ -23,6 +20,7 @@ from discreet.online.bounds import convex as bounds
 from discreet.privacy import mechanisms, tree_levels
 from discreet.privacy.inputs import Inputs
 from discreet.privacy.published import PublishedCalibrationWarning
+from tests.online.learners import BANDIT_LEADERS, LEADERS
 from tests.privacy.audit import exact_sum_loss
 
 ROUNDS, SIZE = 30, 3
@@ -66,38 +64,8 @@ def _bandit(budget=PURE, domain=None, **options):
     )
 
 
-GRADIENT = {
-    "leader": _leader(),
-    "leader, curved": _leader(strong_convexity=1.0, regularization=0.0),
-    "leader, buffered, optimistic": _leader(sums="blt", regularization="optimistic"),
-    "leader, tree, box": _leader(sums="tree", domain=Box([-1.0] * SIZE, [0.5] * SIZE)),
-    "leader, pure": _leader(PURE, strong_convexity=1.0),
-    "leader, Laplace tree": _leader(PURE, sums="laplace tree", domain=CappedSimplex(SIZE, 2)),
-    "leader, two rounds each, clipping": _leader(TWICE, lipschitz=0.3, clip=True),
-    "leader, published": _leader(PURE, calibration="published"),
-    "leader, published, curved": _leader(PURE, calibration="published", strong_convexity=1.0),
-    "leader, not private": _leader(FREE),
-    "linear, experts": _linear(),
-    "linear, experts, pure": _linear(PURE),
-    "linear, experts, tree": _linear(sums="tree"),
-    "linear, ball, pure": _linear(PURE, Ball(SIZE), box=None, lipschitz=2.0),
-    "linear, box": _linear(domain=Box([0.0] * SIZE, [1.0] * SIZE), lipschitz=2.0),
-    "linear, published": _linear(PURE, calibration="published"),
-    "linear, two rounds each, clipping": _linear(TWICE, box=(-0.2, 0.2), clip=True),
-    "linear, not private": _linear(FREE),
-}
-BANDIT = {
-    "bandit": _bandit(),
-    "bandit, batches": _bandit(batch=4, strong_convexity=1.0),
-    "bandit, adaptive": _bandit(adversary="adaptive"),
-    "bandit, experts": _bandit(domain=Simplex(SIZE)),
-    "bandit, two rounds each": _bandit(dc.Budget(1.0, 0.0, "add_remove", 2), batch=3),
-    "bandit, published": _bandit(calibration="published"),
-    "bandit, published, adaptive": _bandit(
-        calibration="published", adversary="adaptive", strong_convexity=1.0
-    ),
-    "bandit, not private": _bandit(FREE),
-}
+GRADIENT = {name: setting.make for name, setting in LEADERS.items()}
+BANDIT = {name: setting.make for name, setting in BANDIT_LEADERS.items()}
 LEARNERS = GRADIENT | BANDIT
 
 
@@ -153,24 +121,6 @@ def test_run_equals_one_by_one_and_in_pieces(make):
     assert (np.concatenate([part.decisions for part in parts]) == points).all()
 
 
-@pytest.mark.parametrize("stop", [0, 1, 4, 13, 29])
-@pytest.mark.parametrize("asked", [False, True])
-def test_resumes_identically_at_any_point(make, stop, asked, tmp_path):
-    learner = make()
-    people = _people(learner)
-    whole = make().run(people)
-    _one_by_one(learner, people, stop=stop)
-    if asked:
-        learner.choose()
-    learner.save(tmp_path / "state")
-    again = dc.load(tmp_path / "state")
-    assert type(again) is type(learner)
-    assert again.privacy.to_json() == learner.privacy.to_json()
-    assert again.privacy.spent.to_json() == learner.privacy.spent.to_json()
-    assert again.certified_regret == learner.certified_regret
-    assert (again.run(people[stop:]).decisions == whole.decisions[stop:]).all()
-
-
 def test_a_domain_given_by_a_function_is_given_again(tmp_path):
     def half(point):
         return np.clip(point, -0.5, 0.5)
@@ -212,122 +162,11 @@ def test_a_shrunk_domain_is_saved_with_the_learner(tmp_path):
     assert (again.run(people[7:]).decisions == _leader(domain=given)().run(people).decisions[7:]).all()
 
 
-def test_order_of_calls_and_horizon(make):
-    learner = make()
-    people = _people(learner, ROUNDS + 5)
-    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\): this round's point"):
-        _learn(learner, people[0], np.zeros(SIZE))
-    first = learner.choose()
-    assert (learner.choose() == first).all()
-    _learn(learner, people[0], first)
-    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
-        _learn(learner, people[1], first)
-    trace = make().run(people)
-    assert (trace.decisions[ROUNDS:] == trace.decisions[ROUNDS - 1]).all()
-    _one_by_one(learner, people, 1, ROUNDS)
-    assert learner.over
-    with pytest.raises(RuntimeError, match="horizon of rounds=30 is over"):
-        _learn(learner, people[0], first)
-    assert (learner.choose() == trace.decisions[-1]).all()
-
-
-def test_bad_people_are_refused_and_the_round_stays_open(make):
-    learner, twin = make(), make()
-    people = _people(learner)
-    learner.choose()
-    twin.choose()
-    bad = ["somebody", None, math.nan, _people(learner)[:2], (lambda _: 0.0, lambda _: [math.nan] * SIZE)]
-    if isinstance(learner, BanditApproximateLeader):
-        bad += [2.5, -2.5, math.inf, [1.0, 2.0]]
-    else:
-        bad += [3.0, Distance([[0.0] * 5]), (lambda _: 0.0, lambda _: [1.0, 2.0])]
-        if not learner.clip:
-            bad += [(lambda _: 0.0, lambda _: [50.0] * SIZE), Distance([[40.0] * SIZE], row_norm=100.0)]
-    for person in bad:
-        with pytest.raises((ValueError, TypeError)):
-            learner.learn(person, person_id="ann")
-    assert learner.round == 0
-    for t in range(3):
-        _learn(learner, people[t], learner.choose(), person_id="ann" if t == 0 else None)
-        _learn(twin, people[t], twin.choose())
-    assert (learner.choose() == twin.choose()).all()
-
-
 def test_a_stream_that_is_none_is_refused(make):
     with pytest.raises(TypeError, match=r"run\(\) takes a population of losses or a sequence"):
         make().run(5)
     with pytest.raises(ValueError, match="the losses have 2 coordinates; the domain has 3"):
         make().run(Distance([[0.0, 0.0]]))
-
-
-def test_whole_guarantee_is_known_before_and_never_exceeded(make):
-    learner = make()
-    before, budget = learner.privacy, learner.budget
-    if budget.private:
-        assert before.epsilon(budget.delta) <= budget.epsilon
-    assert learner.privacy.spent.epsilon(budget.delta) == 0.0
-    learner.run(_people(learner))
-    assert 0.0 < learner.privacy.spent.epsilon(budget.delta) <= before.epsilon(budget.delta)
-    assert learner.privacy.to_json() == before.to_json()
-
-
-def test_further_rounds_of_a_person_are_served_but_not_learned(make):
-    learner, once = make(), make()
-    people, limit = _people(learner), learner.budget.max_rounds_per_person
-    ids = ["ann"] * ROUNDS
-    points, _ = _one_by_one(learner, people, ids=ids)
-    expected = []
-    for t in range(ROUNDS):  # as if everybody after the limit were indifferent
-        expected.append(once.choose())
-        if t < limit:
-            _learn(once, people[t], expected[-1])
-        elif isinstance(once, BanditApproximateLeader):
-            once.learn((once.low + once.high) / 2.0)
-        else:
-            once.learn((lambda _: 0.0, lambda _: np.zeros(SIZE)))
-    assert (points == np.array(expected)).all()
-    assert (make().run(people, person_ids=ids).decisions == points).all()
-
-
-def test_one_point_a_round_for_all_threads_and_no_other_process(make):
-    learner = make(seed=None)
-    people = _people(learner)
-    for t in range(5):
-        with ThreadPoolExecutor(4) as pool:
-            shown = {point.tobytes() for point in pool.map(lambda _: learner.choose(), range(8))}
-        assert len(shown) == 1
-        _learn(learner, people[t], learner.choose())
-    with pytest.raises(TypeError, match="not copied or pickled"):
-        pickle.dumps(learner)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            learner.choose()
-        except RuntimeError as error:
-            os.write(write, str(error).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(write)
-    assert b"made in another process" in os.read(read, 500)
-
-
-def test_an_interruption_never_counts_anybody_twice(make, monkeypatch):
-    learner = make()
-    people = _people(learner)
-    point = learner.choose()
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(type(learner), "_absorb", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            _learn(learner, people[0], point)
-    assert learner.round == 1
-    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
-        _learn(learner, people[0], point)
-    learner.choose()
 
 
 @pytest.mark.parametrize("name", sorted(GRADIENT))
@@ -371,7 +210,9 @@ def test_an_interrupted_batch_is_released_once(monkeypatch):
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5])
-@pytest.mark.parametrize("name", sorted(LEARNERS.keys() - {"bandit, batches", "bandit, two rounds each"}))
+@pytest.mark.parametrize(
+    "name", sorted(LEARNERS.keys() - {"one point, batches", "one point, two rounds each"})
+)
 def test_short_horizons(name, rounds):
     learner = LEARNERS[name](rounds=rounds)
     assert learner.run(_people(learner, rounds)).decisions.shape == (rounds, SIZE)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import pickle
-from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
@@ -55,43 +52,12 @@ def _points(constraint=BOX, budget=BUDGET, **options):
     return lambda seed=1, **more: MetaFrankWolfe(constraint, ROUNDS, budget, seed=seed, **settings, **more)
 
 
-SETS = {
-    "partition": _sets(),
-    "cardinality, capped, batches": _sets(
-        c.Cardinality(RANK), n_items=N_ITEMS, items_per_person=2, resample_every=4
-    ),
-    "knapsack": _sets(c.Knapsack(COSTS, 1.0)),
-    "curvature, blt": _sets(curvature=True, sums="blt"),
-    "tree": _sets(sums="tree", resample_every=3),
-    "pure": _sets(budget=PURE),
-    "pure, two rounds each": _sets(budget=dc.Budget(1.0, 0.0, "add_remove", 2), resample_every=2),
-    "euclidean": _sets(regularizer="euclidean"),
-    "automatic": _sets(steps="auto", resample_every="auto"),
-    "one batch": _sets(resample_every=ROUNDS),
-    "not private": _sets(budget=FREE),
-}
-POINTS = {
-    "box": _points(),
-    "box, batches": _points(resample_every=4),
-    "box, pure": _points(budget=PURE),
-    "polytope": _points(BLOCKS),
-    "box, automatic": _points(steps="auto", smoothness=1.0),
-    "box, not private": _points(budget=FREE),
-}
-LEARNERS = SETS | POINTS
-
-
 def _stream(learner, kind="coverage", count=ROUNDS):
     if learner.experts == "ftrl":
         return people(kind, count)
     rng = np.random.default_rng(5)
     weights = rng.random((count, N_ITEMS)) * np.linspace(0.2, 1.0, N_ITEMS)
     return ConcaveOfLinear(weights / weights.sum(axis=1, keepdims=True))
-
-
-@pytest.fixture(params=LEARNERS, ids=LEARNERS.keys())
-def make(request):
-    return LEARNERS[request.param]
 
 
 def _one_by_one(learner, stream, count=None, ids=None):
@@ -108,14 +74,6 @@ def _one_by_one(learner, stream, count=None, ids=None):
 # --- the protocol -------------------------------------------------------------------------------
 
 
-def test_run_equals_one_by_one(make):
-    stream = _stream(make())
-    trace = make().run(stream)
-    shown, rewards = _one_by_one(make(), stream)
-    assert (trace.selections == shown).all()
-    assert np.allclose(trace.rewards, rewards)
-
-
 @pytest.mark.parametrize("kind", ["chances", "facility", "functions"])
 def test_other_families_run_as_one_by_one(kind):
     stream = people(kind)
@@ -129,130 +87,6 @@ def test_rows_and_plain_functions_agree():
     for options in ({}, {"curvature": True}):
         a, b = (_sets(**options)().run(people(kind)) for kind in ("coverage", "functions"))
         assert (a.selections == b.selections).all()
-
-
-def test_run_in_pieces_equals_run_at_once(make):
-    learner = make()
-    stream = _stream(learner)
-    whole = make().run(stream)
-    parts = [learner.run(stream[a:b]) for a, b in ((0, 5), (5, 6), (6, 19), (19, ROUNDS))]
-    assert (np.concatenate([p.selections for p in parts]) == whole.selections).all()
-
-
-@pytest.mark.parametrize("stop", [0, 1, 13, 29])
-@pytest.mark.parametrize("asked", [False, True])
-def test_resumes_identically_at_any_point(make, stop, asked, tmp_path):
-    stream = _stream(make())
-    whole = make().run(stream)
-    learner = make()
-    _one_by_one(learner, stream, stop)
-    if asked:
-        learner.choose()
-    learner.save(tmp_path / "state.discreet")
-    again = MetaFrankWolfe.load(tmp_path / "state.discreet")
-    assert again.privacy.to_json() == learner.privacy.to_json()
-    assert again.privacy.spent.to_json() == learner.privacy.spent.to_json()
-    assert again.certified_regret == learner.certified_regret
-    assert (again.point == learner.point).all()
-    assert (again.run(stream[stop:]).selections == whole.selections[stop:]).all()
-
-
-def test_order_of_calls_and_horizon(make):
-    learner = make()
-    stream = _stream(learner, count=ROUNDS + 5)
-    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
-        learner.learn(stream[0])
-    first = learner._row(learner.choose())
-    assert (learner._row(learner.choose()) == first).all()
-    learner.learn(stream[0])
-    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
-        learner.learn(stream[1])
-    trace = learner.run(stream[1:])
-    assert (trace.selections[ROUNDS - 1 :] == trace.selections[ROUNDS - 2]).all()
-    with pytest.raises(RuntimeError, match="horizon of rounds=30 is over"):
-        learner.learn(stream[0])
-
-
-def test_whole_guarantee_is_known_before_and_never_exceeded(make):
-    learner = make()
-    before, budget = learner.privacy, learner.budget
-    if budget.private:
-        assert before.epsilon(budget.delta) <= budget.epsilon
-    assert learner.privacy.spent.epsilon(budget.delta) == 0.0
-    stream = _stream(learner)
-    last = 0.0
-    for t in range(ROUNDS):
-        learner.choose()
-        learner.learn(stream[t])
-        spent = learner.privacy.spent.epsilon(budget.delta)
-        assert last <= spent <= before.epsilon(budget.delta)
-        last = spent
-    assert learner.privacy.to_json() == before.to_json()
-
-
-def test_further_rounds_of_a_person_are_served_but_not_learned(make):
-    learner, twin = make(), make()
-    limit = learner.budget.max_rounds_per_person
-    stream = _stream(learner)
-    learner.run(stream, person_ids=["ann"] * ROUNDS)
-    for t in range(ROUNDS):
-        twin.choose()
-        twin.learn(stream[t], person_id="ann")
-    assert (twin._gathered == learner._gathered).all()
-    assert [learner._visits.admit("ann"), learner._visits.admit("bob")] == [False, True]
-    once = make()
-    once.choose()
-    for t in range(limit):
-        once.learn(stream[t], person_id="ann")
-        once.choose()
-    before = once._gathered.copy()
-    once.learn(stream[limit], person_id="ann")
-    assert (once._gathered == before).all()
-
-
-def test_an_interruption_never_counts_anybody_twice(make, monkeypatch):
-    learner = make()
-    stream = _stream(learner)
-    learner.choose()
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(MetaFrankWolfe, "_absorb", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            learner.learn(stream[0])
-    assert learner.round == 1
-    learner.choose()
-
-
-def test_threads_are_shown_one_decision_a_round(make):
-    learner = make()
-    stream = _stream(learner)
-    for t in range(5):
-        with ThreadPoolExecutor(4) as pool:
-            shown = set(pool.map(lambda _: tuple(learner._row(learner.choose())), range(8)))
-        assert len(shown) == 1
-        learner.learn(stream[t])
-
-
-def test_a_forked_child_is_refused_and_nothing_is_pickled():
-    learner = _sets()(seed=None)
-    learner.run(_stream(learner))
-    assert "not private (anyone" not in str(learner.privacy)
-    with pytest.raises(TypeError, match="not copied or pickled"):
-        pickle.dumps(learner)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            learner.choose()
-        except RuntimeError as error:
-            os.write(write, str(error).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(write)
-    assert b"made in another process" in os.read(read, 500)
 
 
 def test_labels_come_back(tmp_path):
@@ -668,26 +502,6 @@ def test_an_honest_person_passes_the_spot_check_of_sampled_gradients():
         learner.choose()
         learner.learn(person)
         assert learner.round == 1
-
-
-def test_caps_of_later_people_do_not_depend_on_earlier_ones():
-    """Also with known coins: neither on their data, nor on calls that failed."""
-    crowd = Coverage(np.ones((9, N_ITEMS)))
-    kept = []
-    for first in (
-        crowd[0],
-        Coverage(np.zeros((1, N_ITEMS))),
-        Coverage(np.eye(N_ITEMS)[:1]).cap_items(1, RNG),
-    ):
-        learner = _sets(items_per_person=2)()
-        learner.choose()
-        with pytest.raises(TypeError, match="person_id must be"):
-            learner.learn(first, person_id=["ann"])
-        learner.learn(first)
-        learner.choose()
-        kept.append(learner._prepared(crowd[1]).as_rows().sparse.indices.tolist())
-    assert kept[0] == kept[1] == kept[2]
-    assert len(kept[0]) == 2
 
 
 RNG = np.random.default_rng(77)

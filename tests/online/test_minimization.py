@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 import warnings
 from fractions import Fraction
 from unittest import mock
@@ -738,21 +737,6 @@ def test_plain_functions_are_served_as_cuts_are(name):
     assert traces[0].costs == pytest.approx(traces[1].costs, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_a_saved_learner_goes_on_identically(name, tmp_path):
-    whole = LEARNERS[name](BUDGET, seed=9)
-    expected = _served(whole, PEOPLE[:600])
-    learner = LEARNERS[name](BUDGET, seed=9)
-    shown = _items(learner.run(PEOPLE[:303]))
-    assert learner.choose().items == expected[303]
-    learner.save(tmp_path / "state")
-    again = type(learner).load(tmp_path / "state")
-    assert again.choose().items == expected[303]
-    assert again.privacy.epsilon(1e-6) == learner.privacy.epsilon(1e-6)
-    assert shown + _served(again, PEOPLE[303:600]) == expected
-    assert again.certified_regret == whole.certified_regret
-
-
 def test_a_saved_file_holds_no_noise_that_two_learners_could_share(tmp_path):
     learner = SubmodularMinimizer(4, 600, BUDGET)
     _served(learner, PEOPLE[:10])
@@ -818,79 +802,6 @@ def test_a_draw_that_was_interrupted_is_repeated_and_nobody_is_added_twice(name)
             learner.learn(_told(learner, PEOPLE[t], decision))
     assert sum(added) <= last // batch
     assert learner.round == 650
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_people_beyond_their_rounds_are_served_and_not_learned_from(name):
-    ids = [t % 50 for t in range(200)]
-    trace = LEARNERS[name](BUDGET, seed=3).run(PEOPLE[:200], person_ids=ids)
-    learner = LEARNERS[name](BUDGET, seed=3)
-    shown = []
-    for t in range(200):
-        decision = learner.choose()
-        shown.append(decision.items)
-        learner.learn(_told(learner, PEOPLE[t], decision), person_id=ids[t])
-    assert _items(trace) == shown
-    learned = learner._known.copy()
-    silent = LEARNERS[name](BUDGET, seed=3)
-    silent.run(PEOPLE[:200], person_ids=[t if t < 50 else 0 for t in range(200)])
-    assert np.allclose(learned, silent._known)
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_bad_input_leaves_the_round_open(name):
-    learner, twin = (LEARNERS[name](BUDGET, seed=1) for _ in range(2))
-    bandit = isinstance(learner, BanditSubmodularMinimizer)
-    with pytest.raises(RuntimeError, match="after choose"):
-        learner.learn(0.0 if bandit else PEOPLE[0])
-    bad = [math.nan, 1.01, "x", math.inf, None]
-    if not bandit:
-        wide = GraphCut(np.ones((4, 4)), modular=np.ones(4), bound=50)
-        broken = SetFunction(lambda _: math.nan, 4, bound=1.0)
-        bad = [None, 0.5, PEOPLE[:2], cuts_and_prices(1, 5, np.random.default_rng(0)), wide, broken]
-    learner.choose()
-    for person in bad:
-        with pytest.raises((ValueError, TypeError)):
-            learner.learn(person)
-    assert learner.round == 0
-    assert learner.clipped == 0
-    assert _served(learner, PEOPLE[:40]) == _served(twin, PEOPLE[:40])
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_the_account_is_known_before_and_spent_once(name):
-    learner = LEARNERS[name](BUDGET, seed=1)
-    whole = learner.privacy.epsilon(1e-6)
-    assert learner.privacy.spent.epsilon(1e-6) == 0.0
-    if "published" not in name:
-        assert 0.99 <= whole <= 1.0 + 1e-12
-    learner.run(PEOPLE[:100])
-    assert learner.privacy.epsilon(1e-6) == whole
-    assert learner.privacy.spent.epsilon(1e-6) == whole
-    with pytest.raises(TypeError, match="save"):
-        __import__("copy").copy(learner)
-
-
-@pytest.mark.parametrize("name", ["sqrt", "values"])
-def test_threads_take_turns(name):
-    learner = LEARNERS[name](BUDGET, seed=1)
-    failed = []
-
-    def work():
-        for _ in range(60):
-            try:
-                learner.learn(_told(learner, PEOPLE[0], learner.choose()))
-            except RuntimeError as error:
-                if "after choose" not in str(error):
-                    failed.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert 60 <= learner.round <= 240
 
 
 def test_several_rounds_of_a_person_are_paid_for():

@@ -25,6 +25,7 @@ from ..privacy.published import PublishedCalibrationWarning, true_budget
 from ..privacy.randomness import public_generator, restored_generator
 from ..results import Selection, Trace
 from .bounds import frank_wolfe as bounds
+from .capping import capped
 from .frank_wolfe_certificate import MOST_STEPS, Certificate, most_nodes
 from .frank_wolfe_certificate import releases as releases_of
 from .linear_experts import ExpertTree, Leader, node_noise, stacked
@@ -508,30 +509,18 @@ class MetaFrankWolfe(OnlineLearner):
 
     def _prepared(self, person: Any) -> Population | tuple[NDArray[np.int64], int]:
         """Rows for the compiled loop, or the payoffs to each expert in whole units and whether shortened."""
+        self._check_people(person)
+        if isinstance(person, ContinuousPopulation | Population) and len(person) != 1:
+            raise ValueError(f"learn() takes one person, got {len(person)}; use run() for a stream")
         if self.experts == "pftal":
             return self._gradients(self._function(person))
-        self._check_people(person)
-        if len(person) != 1:
-            raise ValueError(f"learn() takes one person, got {len(person)}; use run() for a stream")
         one = self._capped(person)
         if _closed_form(one.as_rows()):
             return one
         return self._set_gradients(one), 0
 
     def _capped(self, people: Population) -> Population:
-        """The people as the learner counts them: at most ``items_per_person`` items each."""
-        cap = self.items_per_person
-        if cap is None or (people.items_per_person is not None and people.items_per_person <= cap):
-            return people
-        if not hasattr(people, "cap_items"):
-            raise ValueError(
-                f"items_per_person={cap}, but {type(people).__name__} has no items to cap; leave it out"
-            )
-        # One coin a person, at the place of their round: a call that fails leaves nothing behind.
-        source = np.random.PCG64(self._round_words)
-        source.advance(self._round)
-        capped: Population = people.cap_items(cap, np.random.Generator(source))
-        return capped
+        return capped(people, self.items_per_person, self._round_words, self._round)
 
     def _set_gradients(self, person: Population) -> NDArray[np.int64]:
         """Multilinear gradients at the partial points; where sampled, from coins of the round alone."""

@@ -18,6 +18,7 @@ from ..privacy.factorizations import buffered, square_root
 from ..privacy.inputs import Inputs
 from ..privacy.randomness import public_generator, restored_generator
 from . import bounds
+from .capping import capped
 from .protocol import Stream
 from .selector import OnlineSelector
 
@@ -94,7 +95,7 @@ class RunningSumSelector(OnlineSelector):
             rate = bounds.best_rate(self.n_items, self.k, self.rounds, cautious, self.bound)
         self.rate = _checks.real("rate", rate, above=0.0)
         self._coins = public_generator(self._gate.randomness)
-        self._cap_coins = public_generator(self._gate.randomness)
+        self._cap_words = [int(word) for word in self._gate.randomness.words(4)]
         self._sum: RunningSum | None = None
         if self._releases:
             self._sum = self._made_sum()
@@ -251,16 +252,7 @@ class RunningSumSelector(OnlineSelector):
         return units
 
     def _capped(self, people: Population) -> Population:
-        """The people as the learner counts them: at most ``items_per_person`` items each."""
-        cap = self.items_per_person
-        if cap is None or (people.items_per_person is not None and people.items_per_person <= cap):
-            return people
-        if not hasattr(people, "cap_items"):
-            raise ValueError(
-                f"items_per_person={cap}, but {type(people).__name__} has no items to cap; leave it out"
-            )
-        capped: Population = people.cap_items(cap, self._cap_coins)
-        return capped
+        return capped(people, self.items_per_person, self._cap_words, self._round)
 
     def _absorb(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
@@ -325,7 +317,7 @@ class RunningSumSelector(OnlineSelector):
             "rate": self.rate,
             "topped_up": self._topped_up,
             "coins": self._coins.bit_generator.state,
-            "cap_coins": self._cap_coins.bit_generator.state,
+            "cap_words": self._cap_words,
         }
         if self._sum is not None:
             settings["sum"] = self._sum.state()[0]
@@ -343,7 +335,7 @@ class RunningSumSelector(OnlineSelector):
         self.items_per_person, self.resample_every = settings["items_per_person"], settings["resample_every"]
         self.rate, self._topped_up = settings["rate"], settings["topped_up"]
         self._coins = restored_generator(settings["coins"])
-        self._cap_coins = restored_generator(settings["cap_coins"])
+        self._cap_words = settings["cap_words"]
         self._gathered, self._known = arrays["gathered"].copy(), arrays["known"].copy()
         self._sum = None
         if "sum" in settings:

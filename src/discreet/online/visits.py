@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import uuid
 from collections.abc import Hashable, Iterable
 
@@ -75,6 +76,8 @@ def _plain(person: Hashable) -> Hashable:
     value = person.item() if isinstance(person, np.generic) else person
     if isinstance(value, tuple):
         return tuple(_plain(part) for part in value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"person_id is {value}, which names nobody; use None for somebody unknown")
     if isinstance(value, bool | float) and value == int(value):
         return int(value)
     if isinstance(value, str | bytes | int | float | uuid.UUID):
