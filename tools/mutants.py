@@ -5,10 +5,13 @@
 Mutants are made in `privacy/` and `online/` (bounds left out: they promise regret, not privacy), on lines
 that speak of what privacy hangs on: sensitivities, scales, rates, ranges, noise, budgets, charges, counts,
 coins. A mutant flips a sign, turns a quotient into a product, doubles a number, drops a factor, exchanges min
-and max, moves a comparison by one, or forgets a charge. Every file gives its share of the sample in turn. For
-each mutant the tests of its module run in a copy of the tree until the first failure; one that passes them
-meets the audit too. What survives both is listed in docs/mutants.md with the reason that
-tools/survivors.json gives for it. Before anything is broken the same tests must pass on the copy as it is.
+and max, moves a comparison by one, or forgets a charge. Every file gives its share of the sample in turn.
+
+Everything happens in copies of the last commit. There the tests of `privacy`, `online` and the audit run once
+with nothing broken, all of them must pass, and which of them runs which line is noted (lines_by_test.py). A
+mutant then meets the tests that run its line, one of each kind first, until one fails; code that runs when a
+module is imported meets the tests of its module. What survives meets all tests of its module and the audit,
+and is listed in docs/mutants.md with the reason that tools/survivors.json gives for it.
 
 Tests are written for survivors, so the sample that showed them is no measure afterwards: take a fresh one
 (another seed). `--again` tries the known survivors once more, `--page` only writes the page.
@@ -24,12 +27,11 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -41,7 +43,10 @@ SOURCE = ROOT / "src" / "discreet"
 PAGE = ROOT / "docs" / "mutants.md"
 FOUND = Path(__file__).with_name("mutants.json")
 REASONS = Path(__file__).with_name("survivors.json")
-LIMIT = 300  # seconds for one mutant's tests
+LIMIT = 900.0  # seconds after which tests are taken to hang
+ENOUGH = 90.0  # seconds of tests that run a mutant's line
+PLACES = ["src/discreet/privacy/*.py", "src/discreet/online/*.py"]
+WATCHED = ["tests/privacy", "tests/online", "tests/evaluation/test_audit.py"]
 
 WORDS = re.compile(
     r"sensitiv|scale|sigma|rate\b|range|noise|epsilon|delta|rho|\bmu\b|mu_squared|budget|share|reserve|charge|count"
@@ -95,6 +100,7 @@ class Mutant:
     before: str
     after: str
     text: str  # the whole line
+    span: tuple[int, int]  # lines of the statement; none where it runs on import
     twin: int  # which one, where the same line is broken in the same way twice
 
     @property
@@ -106,6 +112,22 @@ class Mutant:
 
 def tests_for(file: str) -> list[str]:
     return next((tests for pattern, tests in TESTS if fnmatch.fnmatch(file, pattern)), [])
+
+
+def statements(tree: ast.AST) -> dict[int, tuple[int, int]]:
+    """For nodes inside functions the first and last line of their statement, or of the statement's head."""
+    homes: dict[int, tuple[int, int]] = {}
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for line in ast.walk(function):
+            if line is function or not isinstance(line, ast.stmt):
+                continue
+            body = getattr(line, "body", None)
+            last = body[0].lineno - 1 if body else line.end_lineno or line.lineno
+            for node in ast.walk(line):  # inner statements come later and have the last word
+                homes[id(node)] = (line.lineno, max(line.lineno, last))
+    return homes
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
@@ -130,13 +152,16 @@ def mutants(path: Path) -> Iterator[Mutant]:
         line: int = node.lineno  # type: ignore[attr-defined]
         shape = (lines[line - 1].strip(), raw[start:end].decode(), after)
         seen[shape] += 1
-        return Mutant(file, line, start, end, shape[1], after, shape[0], seen[shape])
+        return Mutant(
+            file, line, start, end, shape[1], after, shape[0], homes.get(id(node), (0, 0)), seen[shape]
+        )
 
     def code(node: ast.AST) -> str:
         start, end = span(node)
         return raw[start:end].decode()
 
     tree = ast.parse(text)
+    homes = statements(tree)
     skipped = {
         id(inner)
         for node in ast.walk(tree)
@@ -181,37 +206,80 @@ def mutants(path: Path) -> Iterator[Mutant]:
             yield made(node, "None")
 
 
-def noticed(copy: Path, tests: list[str]) -> str:
-    """The first test that fails in this copy, or nothing."""
-    environment = dict(os.environ, PYTHONPATH=str(copy / "src"), NUMBA_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command += ["-o", "addopts=", "--tb=no"]
+def failing(copy: Path, tests: list[str], limit: float = LIMIT, **more: str) -> str:
+    """The first of these tests that fails in this copy, or nothing."""
+    paths = os.pathsep.join(str(copy / part) for part in ("src", "tools"))
+    environment = dict(os.environ, PYTHONPATH=paths, NUMBA_NUM_THREADS="1", OMP_NUM_THREADS="1", **more)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *tests]
+    command += ["-o", "addopts=", *(["-p", "lines_by_test"] if more else ["-p", "no:xdist"])]
     try:
-        run = subprocess.run(
-            [*command, *tests], cwd=copy, env=environment, capture_output=True, timeout=LIMIT, text=True
+        found = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, timeout=limit, text=True
         )
     except subprocess.TimeoutExpired:
         return "no end"  # a loop that never ends is noticed too
-    if not run.returncode:
+    if not found.returncode:
         return ""
-    failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", run.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", found.stdout, re.MULTILINE)
     return failed[1] if failed else "not even collected"
 
 
-def verdict(mutant: Mutant, copy: Path) -> str:
-    """What notices this mutant, or nothing."""
-    target = copy / "src" / "discreet" / mutant.file
-    whole = target.read_bytes()
-    target.write_bytes(whole[: mutant.start] + mutant.after.encode() + whole[mutant.end :])
-    try:
-        return noticed(copy, tests_for(mutant.file)) or noticed(copy, [AUDIT])
-    finally:
-        target.write_bytes(whole)
+class Judge:
+    """The tests: which of them a mutant meets, and what they say."""
+
+    def __init__(self) -> None:
+        self.tests: list[tuple[str, float]] = []
+        self.lines: dict[str, list[int]] = {}
+
+    def watch(self, copy: Path, workers: int) -> str:
+        """Note which tests run which lines, with nothing broken; what fails, if anything does."""
+        folder = copy / "build" / "lines"
+        failed = failing(copy, ["-n", str(workers), *WATCHED], 3600.0, LINES_BY_TEST=str(folder))
+        for file in sorted(folder.glob("*.json")):
+            noted, before = json.loads(file.read_text()), len(self.tests)
+            self.tests += [(name, seconds) for name, seconds in noted["tests"]]
+            for line, places in noted["lines"].items():
+                self.lines.setdefault(line, []).extend(before + place for place in places)
+        return failed
+
+    def running(self, mutant: Mutant) -> list[str]:
+        """Tests that run the mutant's statement: the quickest of every kind, then the next of every kind."""
+        first, last = mutant.span
+        places = {p for line in range(first, last + 1) for p in self.lines.get(f"{mutant.file}:{line}", ())}
+        kinds: dict[str, list[tuple[float, str]]] = {}
+        for name, seconds in (self.tests[place] for place in places):
+            kinds.setdefault(name.split("[")[0], []).append((seconds, name))
+        ranked = sorted(
+            (rank, seconds, name)
+            for kind in kinds.values()
+            for rank, (seconds, name) in enumerate(sorted(kind))
+        )
+        chosen, total = [], 0.0
+        for _, seconds, name in ranked:
+            total += seconds
+            if total > ENOUGH:
+                break
+            chosen.append(name)
+        return chosen
+
+    def verdict(self, mutant: Mutant, copy: Path) -> str:
+        """What notices this mutant, or nothing."""
+        target = copy / "src" / "discreet" / mutant.file
+        whole = target.read_bytes()
+        target.write_bytes(whole[: mutant.start] + mutant.after.encode() + whole[mutant.end :])
+        try:
+            running = self.running(mutant)
+            by = failing(copy, running) if running else ""
+            return by or failing(copy, tests_for(mutant.file)) or failing(copy, [AUDIT])
+        finally:
+            target.write_bytes(whole)
 
 
 def copied(folder: Path) -> Path:
-    wanted = shutil.ignore_patterns(".venv", ".git", "__pycache__", ".mypy_cache", ".ruff_cache", "build")
-    shutil.copytree(ROOT, folder, ignore=wanted, dirs_exist_ok=True)
+    """The last commit."""
+    folder.mkdir(parents=True)
+    packed = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "-x"], cwd=folder, input=packed, check=True)
     return folder
 
 
@@ -229,6 +297,8 @@ def main() -> int:
     if (options.resume or options.again or options.page) and FOUND.exists():
         known = json.loads(FOUND.read_text())
     if not options.page:
+        if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *PLACES], cwd=ROOT).returncode:
+            parser.error(f"{' and '.join(PLACES)} have changes that are not committed")
         wanted = sampled(options.seed, options.only)
         print(f"{len(wanted)} mutants can be made", flush=True)
         if options.again:
@@ -242,7 +312,7 @@ def main() -> int:
 
 def sampled(seed: int, only: str) -> list[Mutant]:
     """Every mutant, in an order whose beginning holds each file's share."""
-    files = [path for part in ("privacy", "online") for path in sorted((SOURCE / part).glob("*.py"))]
+    files = [path for place in PLACES for path in sorted(ROOT.glob(place))]
     shuffled = random.Random(seed)
     piles = []
     for path in files:
@@ -255,34 +325,31 @@ def sampled(seed: int, only: str) -> list[Mutant]:
 
 def tried(wanted: list[Mutant], known: dict[str, dict[str, object]], workers: int, seed: int) -> bool:
     """Try them all, keeping each verdict; whether the tests pass while nothing is broken."""
-    print(f"{len(wanted)} to try", flush=True)
+    print(f"{len(wanted)} to try; first the tests as they are", flush=True)
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(workers) as pool:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(workers):
             copies.put(copied(Path(temporary) / str(number)))
+        judge = Judge()
+        if failed := judge.watch(copied(Path(temporary) / "whole"), workers):
+            print(f"fails with nothing broken: {failed}")
+            return False
+        print(f"{len(judge.tests)} tests run {len(judge.lines)} lines", flush=True)
 
-        def lent(work: Callable[[Path], str]) -> str:
+        def one_of(mutant: Mutant) -> str:
             copy = copies.get()
             try:
-                return work(copy)
+                return judge.verdict(mutant, copy)
             finally:
                 copies.put(copy)
 
-        paths = sorted({path for one in wanted for path in tests_for(one.file)} | {AUDIT})
-        sound = pool.map(lambda path: lent(lambda copy: noticed(copy, [path])), paths)
-        for path, failed in zip(paths, sound, strict=True):
-            if failed:
-                print(f"{path} fails with nothing broken: {failed}")
-                return False
-        verdicts = pool.map(lambda one: lent(lambda copy: verdict(one, copy)), wanted)
-        for number, (one, by) in enumerate(zip(wanted, verdicts, strict=True), 1):
-            first = known.get(one.key, {}).get("seed", seed)
+        for number, (one, by) in enumerate(zip(wanted, pool.map(one_of, wanted), strict=True), 1):
             known[one.key] = {
                 "file": one.file,
                 "line": one.line,
                 "before": one.before,
                 "after": one.after,
-                "seed": first,
+                "seed": known.get(one.key, {}).get("seed", seed),
                 "noticed": by,
             }
             FOUND.write_text(json.dumps(known, indent=1) + "\n")

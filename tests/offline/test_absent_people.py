@@ -13,7 +13,7 @@ import pytest
 import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.objectives import Coverage, FacilityLocation
-from discreet.offline import PrivateGreedy, accounts, flips
+from discreet.offline import PrivateGreedy, accounts, estimators, flips, gradients
 from discreet.privacy import mechanisms
 from tests.offline.test_greedy import transcripts
 from tests.privacy.audit import hockey_stick
@@ -142,3 +142,21 @@ def test_gains_are_clipped_to_what_a_person_has_left_whoever_is_in_the_sample():
         rate = accounts.subsampled(budget.share(), 1.0).rate
         worst = max(math.log(runs[0][path] / runs[1][path]) for path in runs[0])
         assert 0.0 < worst <= rate * max(one) + 1e-12
+
+
+def test_too_many_people_are_refused_without_saying_how_many(monkeypatch):
+    monkeypatch.setattr(gradients, "MOST_PEOPLE", 10)
+    monkeypatch.setattr(estimators, "_MOST_PEOPLE", 10)
+    crowd = Coverage(np.eye(3)[[0, 1, 2] * 5])
+    budget = dc.Budget(1.0, neighbours="add_remove")
+    features, classes = np.linspace(0.0, 1.0, 45).reshape(15, 3), np.arange(15) % 2
+    columns = estimators.PrivateFeatureSelector(
+        1, 1.0, objective="covariance", bounds=(0, 1), classes=[0, 1], neighbours="add_remove"
+    )
+    for choose in (
+        lambda: dc.offline.ContinuousGreedy(1, budget, people=100).select(crowd),
+        lambda: columns.fit(features, classes),
+    ):
+        with pytest.raises(ValueError, match="more than the 10 people") as refusal:
+            choose()
+        assert "15" not in str(refusal.value)

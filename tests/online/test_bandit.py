@@ -679,6 +679,27 @@ def test_late_rewards_of_a_chunk_that_has_passed():
     assert learner.over
 
 
+@pytest.mark.parametrize("rounds", [0, 1, 7])
+def test_a_saved_file_holds_no_noise_that_two_learners_could_share(rounds, tmp_path):
+    """Lessons of value 0 and of value 1 from one file: the difference of what is known is no round number."""
+    learner = BanditSelector(5, 1, 4000, PURE, block=2)
+    for _ in range(rounds):
+        learner.choose()
+        learner.learn(0.5)
+    learner.choose()
+    learner.save(tmp_path / "state")
+    known = []
+    for value in (0.0, 1.0):
+        again = dc.load(tmp_path / "state")
+        for _ in range(40):
+            again.choose()
+            again.learn(value)
+        known.append(again._engine._gains / float(again._engine._scale))
+        assert again.privacy.epsilon() == learner.privacy.epsilon()
+    difference = known[1] - known[0]
+    assert np.abs(difference - np.round(difference)).max() > 1e-6
+
+
 def test_late_rounds_are_saved_and_only_open_rounds_are_taken(tmp_path):
     learner = BanditSelector(5, 2, 24, PURE, block=8, repeats=2, seed=6)
     for _ in range(5):

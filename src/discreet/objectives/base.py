@@ -293,7 +293,7 @@ class Population(ABC):
         """The factor of ``sensitivity`` for what floating-point sums and the tolerance of the bound add."""
         roundings = self._additions() * 2.0**-53
         if roundings >= 0.5:
-            raise ValueError(f"{len(self)} people are too many for sums of floats; release several parts")
+            raise ValueError("there are too many people for sums of floats; release several parts")
         sizes = 1.0 if self.monotone else 6.0
         return 1.0 + ROUNDING + 4.0 * sizes * len(self) * roundings / (1.0 - roundings)
 

@@ -319,7 +319,7 @@ def covariances(scaled: NDArray[np.float64], kinds: NDArray[np.int64], n_classes
     steps = np.rint(scaled * _STEPS).astype(np.int64)
     people = steps.shape[0]
     if people > _MOST_PEOPLE:
-        raise ValueError(f"{people:,} people are too many for exact sums; at most {_MOST_PEOPLE:,}")
+        raise ValueError(f"there are more than the {_MOST_PEOPLE:,} people whose sums are exact")
     totals = steps.sum(axis=0)
     score = np.zeros(steps.shape[1])
     for kind in range(n_classes):

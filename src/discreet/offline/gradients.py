@@ -111,8 +111,8 @@ class SummedSlopes:
     def __init__(self, people: Population, bound: float, samples: int, coins: np.random.Generator) -> None:
         if len(people) > MOST_PEOPLE:
             raise ValueError(
-                f"{len(people):,} people are more than the {MOST_PEOPLE:,} whose sum is exact in floats; take"
-                " a part of them that is chosen without looking at their data"
+                f"there are more than the {MOST_PEOPLE:,} people whose sum is exact in floats; take a part of"
+                " them that is chosen without looking at their data"
             )
         self.n_items, self._samples, self._coins = people.n_items, samples, coins
         mantissa, exponent = math.frexp(bound)

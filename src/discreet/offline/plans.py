@@ -220,7 +220,7 @@ def check_tables(people: Population, picks: int) -> None:
     cells = people._n_classes * math.prod(sizes[:picks])
     if cells > LARGEST_TABLE:
         raise ValueError(
-            f"the joint table of {picks} features may have {cells} cells, above {LARGEST_TABLE}; choose fewer"
+            f"the joint table of {picks} features may have more than {LARGEST_TABLE} cells; choose fewer"
             " features or merge their values"
         )
 

@@ -164,13 +164,15 @@ class ValueFeedback:
 
     def _reach(self, round: int) -> None:
         """Make the coins of this round's chunk, and the noise of its lessons, which nobody has seen."""
-        if not self.schedule.reach(round):
-            return
+        if self.schedule.reach(round):
+            self._noise = self._fresh_noise()
+
+    def _fresh_noise(self) -> NDArray[np.int64]:
+        """Noise for every lesson of the chunk."""
+        count = self.schedule.lessons
         if self._grid is None:
-            self._noise = np.zeros(self.schedule.lessons, dtype=np.int64)
-        else:
-            count = self.schedule.lessons
-            self._noise = mechanisms.noise_steps(self._gate.randomness, count, gaussian=False)
+            return np.zeros(count, dtype=np.int64)
+        return mechanisms.noise_steps(self._gate.randomness, count, gaussian=False)
 
     # --- experts ---------------------------------------------------------------------------------
 
@@ -320,11 +322,9 @@ class ValueFeedback:
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        own: dict[str, NDArray[Any]] = {
-            "gains": self._gains,
-            "current": self._current,
-            "noise": self._noise,
-        }
+        # Secret noise that was not used is not written down: two that go on from one file would share it.
+        kept = self._noise[:0] if self._gate.randomness.secure else self._noise
+        own: dict[str, NDArray[Any]] = {"gains": self._gains, "current": self._current, "noise": kept}
         return own | self.schedule.arrays()
 
     @classmethod
@@ -345,6 +345,8 @@ class ValueFeedback:
         made._settle()
         made._gains = np.ascontiguousarray(arrays["gains"])
         made._current, made._noise = np.array(arrays["current"]), np.array(arrays["noise"])
+        if not made._noise.size:
+            made._noise = made._fresh_noise()
         made._released = state["released"]
         made._lessons = {(row[0], row[1]): [row[2], row[3]] for row in state["lessons"]}
         return made
