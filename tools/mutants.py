@@ -297,7 +297,8 @@ def main() -> int:
     if (options.resume or options.again or options.page) and FOUND.exists():
         known = json.loads(FOUND.read_text())
     if not options.page:
-        if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *PLACES], cwd=ROOT).returncode:
+        changed = ["git", "diff", "--quiet", "HEAD", "--", *(f":(glob){place}" for place in PLACES)]
+        if subprocess.run(changed, cwd=ROOT).returncode:
             parser.error(f"{' and '.join(PLACES)} have changes that are not committed")
         wanted = sampled(options.seed, options.only)
         print(f"{len(wanted)} mutants can be made", flush=True)
