@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.domains import Ball
 from discreet.objectives import Coverage
 from discreet.online import bounds
 from discreet.planning import plan
@@ -212,3 +213,27 @@ def test_chance_is_priced_at_what_a_random_set_earns():
         sets = list(itertools.combinations(range(6), 2))
         values = [people.value(s) for s in sets]
         assert np.mean(values) >= max(values) * 2 / 6 - 1e-12
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda rounds, budget: dc.plan(5, 2, rounds, budget),
+        lambda rounds, budget: dc.plan_minimization(5, rounds, budget),
+        lambda rounds, budget: dc.plan_convex(Ball(3), rounds, budget, lipschitz=1.0),
+    ],
+)
+def test_horizons_beyond_the_tables_have_a_plan_that_can_be_made(ask):
+    """Buffers are tabulated up to 2^24 rounds, and factorised sums are exact enough up to 2^25."""
+    names = []
+    for rounds in (1 << 24, 1 << 25, 10**8):
+        plan = ask(rounds, dc.Budget(1.0, 1e-6))
+        assert plan.learner(seed=0).rounds == rounds
+        names.append({one.settings.get("sums") for one in plan.candidates})
+    assert [{"sqrt", "blt"} & name for name in names] == [{"sqrt", "blt"}, {"sqrt"}, set()]
+
+
+def test_the_smallest_budget_has_a_plan():
+    plan = dc.plan(5, 2, 100, dc.Budget(1e-12, 1e-6))
+    assert plan.vacuous
+    assert plan.rounds_needed is None or plan.rounds_needed > 10**6

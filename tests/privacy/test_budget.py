@@ -17,6 +17,7 @@ from discreet.privacy import ExponentialChoice, GaussianNoise, LaplaceNoise
     [
         ({"epsilon": 0.0}, "epsilon=0.0 must be greater than 0"),
         ({"epsilon": -1}, "epsilon=-1.0 must be greater than 0"),
+        ({"epsilon": 1e-13}, "epsilon=1e-13 is below 1e-12"),
         ({"epsilon": math.nan}, "epsilon is NaN"),
         ({"epsilon": "one"}, "epsilon must be a number"),
         ({"epsilon": 1.0, "delta": 1.0}, "delta=1.0 must be less than 1"),

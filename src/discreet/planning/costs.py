@@ -134,7 +134,7 @@ class _Minimization(Question):
 
         kinds = [("tree", "laplace"), ("tree", "spherical")]
         if self.budget.delta > 0.0:
-            kinds = [("sqrt", "gaussian"), ("blt", "gaussian"), ("tree", "gaussian"), *kinds]
+            kinds = [*((sums, "gaussian") for sums in (*self.factorised, "tree")), *kinds]
         if not self.budget.private:
             kinds = [("sqrt", "gaussian")]
         for sums, noise in kinds:
@@ -201,7 +201,7 @@ class _Convex(Question):
             return
         kinds = ["laplace tree", "spherical tree"]
         if self.budget.delta > 0.0:
-            kinds = ["sqrt", "blt", "tree", *kinds]
+            kinds = [*self.factorised, "tree", *kinds]
         if not self.budget.private:
             kinds = ["sqrt"]
         for sums in kinds:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .._table import table
 from ..privacy import Budget, Randomness
+from ..privacy.factorizations import longest_buffered
 
 if TYPE_CHECKING:
     from ..online import OnlineLearner
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 # How far the search for enough rounds, or enough epsilon, goes.
 _MOST_ROUNDS = 1 << 40
 _MOST_EPSILON = 1e6
+# Beyond so many rounds the rounding errors of factorised sums come near their noise, and they are refused.
+_MOST_FILTERED = 1 << 25
 # A certificate about people as they are is worth this much more than one about people cut short.
 _WORTH = 2.0
 
@@ -94,6 +97,12 @@ class Question(ABC):
     ) -> Candidate:
         most = min(self.trivial, formula if certified is None else certified)
         return Candidate(name, settings, most, most / self.rounds, formula, cut, note)
+
+    @property
+    def factorised(self) -> tuple[str, ...]:
+        """The factorised sums that can be had for so many rounds."""
+        there = {"sqrt": _MOST_FILTERED, "blt": longest_buffered()}
+        return tuple(name for name, most in there.items() if self.rounds <= most)
 
     # --- what would be needed --------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ class _FullInformation(_Selection):
             return  # without noise they are Hedge
         kinds = [("tree", "laplace")]
         if self.budget.delta > 0.0:
-            kinds = [("sqrt", "gaussian"), ("blt", "gaussian"), ("tree", "gaussian"), *kinds]
+            kinds = [*((sums, "gaussian") for sums in (*self.factorised, "tree")), *kinds]
         for sums, noise in kinds:
             bound_at = partial(self._running_sum, sums=sums, noise=noise)
             batch, formula = smallest(bound_at, batches(self.rounds, self.fineness))

@@ -12,6 +12,7 @@ from . import conversions
 from .conversions import exact
 
 NEIGHBOURS = ("replace", "add_remove")
+LEAST_EPSILON = 1e-12
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         epsilon = _checks.real("epsilon", self.epsilon, above=0.0, infinite=True)
+        if epsilon < LEAST_EPSILON:
+            raise ValueError(
+                f"epsilon={epsilon} is below {LEAST_EPSILON}, where no noise that a computer can add leaves"
+                " anything to see"
+            )
         delta = _checks.real("delta", self.delta, at_least=0.0, below=1.0)
         rounds = _checks.whole("max_rounds_per_person", self.max_rounds_per_person, at_least=1)
         _checks.one_of("neighbours", self.neighbours, NEIGHBOURS)

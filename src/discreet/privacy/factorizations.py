@@ -222,11 +222,11 @@ def buffered(rounds: int) -> Factorization:
     >>> fewer.buffers, round(fewer.worst_error, 2)
     (5, 5.49)
     """
-    table = _tabulated()
+    table, longest = _tabulated(), longest_buffered()
     rounds = _checks.whole("rounds", rounds, at_least=1)
-    if rounds > max(table):
+    if rounds > longest:
         raise ValueError(
-            f"rounds={rounds} is too large; the table ends at {max(table)}, square_root(rounds) goes further"
+            f"rounds={rounds} is too large; the table ends at {longest}, square_root(rounds) goes further"
         )
     if rounds <= 5:
         short = square_root(rounds)
@@ -235,6 +235,11 @@ def buffered(rounds: int) -> Factorization:
     neighbours = [horizon for horizon in (above // 2, above) if horizon in table]
     candidates = [Factorization(*table[horizon], rounds, "buffered") for horizon in neighbours]
     return min(candidates, key=lambda candidate: candidate.worst_error)
+
+
+def longest_buffered() -> int:
+    """The most rounds for which there are buffers."""
+    return max(_tabulated())
 
 
 @cache
