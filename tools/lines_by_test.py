@@ -2,7 +2,7 @@
 
     PYTHONPATH=tools LINES_BY_TEST=folder python -m pytest -p lines_by_test tests/...
 
-Each process writes a JSON file into the folder: {"tests": [[name, seconds]], "lines": {"file:line": [place]}},
+Each process writes JSON into the folder: {"tests": [[name, seconds]], "lines": {"file:line": [place]}},
 with the places of tests in their list.
 Used by tools/mutants.py: a test that never runs a line cannot notice that it is broken.
 """
