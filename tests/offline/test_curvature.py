@@ -283,3 +283,18 @@ def test_bad_settings_are_named():
         CurvatureGreedy(2, budget, gamma=2.0)
     with pytest.raises(ValueError, match="noise of paper 003"):
         CurvatureGreedy(2, budget, calibration="published")
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+def test_the_published_certificate_pays_for_its_grid_of_guesses():
+    """People who like one item each, next to no noise: what is lost is what the guesses of lambda miss."""
+    shares = np.random.default_rng(0).choice(6, 3000, p=[0.3, 0.25, 0.2, 0.1, 0.1, 0.05])
+    people = Coverage(np.eye(6)[shares])
+    best = 3000 * people.value([0, 1])
+
+    def made(**options):
+        return CurvatureGreedy(2, dc.Budget(1e6), 400, "laplace", calibration="published", seed=0, **options)
+
+    lost = best - 3000 * people.multilinear(made().fractional(people))
+    assert 3 * made(gamma=1e-9).certified_loss(3000, 6, 0.0) < lost <= made().certified_loss(3000, 6, 0.0)
+    assert made(guess=0.0).certified_loss(3000, 6, 0.0) == 3000.0

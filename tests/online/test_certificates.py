@@ -9,7 +9,9 @@ import pytest
 
 import discreet as dc
 from discreet.evaluation.streams import STREAMS
+from discreet.offline import continuous_bounds
 from discreet.online import HedgeSelector, RunningSumSelector
+from discreet.online.bounds import bandit, convex, frank_wolfe, published_private_experts, utility
 
 ITEMS, K, ROUNDS, RUNS = 8, 2, 4000, 3
 APPROXIMATE = dc.Budget(8.0, 1e-6)  # enough that the bounds say something at this size
@@ -80,3 +82,78 @@ def test_certificates_scale_with_the_bound(kind, bound):
     learner = kind(3, 1, rounds, dc.Budget(100.0, 1e-6), bound=bound, resample_every=2, seed=0)
     regret = learner.run(people).regret(people, alpha=1.0).total / bound
     assert regret <= learner.certified_regret / bound <= 0.3 * rounds
+
+
+# --- as printed: by hand at small numbers, with T = e^4 where ln(T)^2.5 is 32 --------------------------
+
+E4 = math.exp(4.0)
+
+
+def test_printed_bounds_of_paper_000():
+    assert published_private_experts(9, 2, E4, 2.0) == pytest.approx(4 * math.sqrt(9 * E4 * 32) / 2)
+    # n = 2, k = 1, T = (32 ln 2)^2: the exploration rate is 1
+    rounds = (32 * math.log(2)) ** 2
+    by_hand = 8 * 2 * math.log(2) * math.log(1e6) * math.sqrt(rounds) / 4 + rounds
+    assert bandit.published_presampled(2, 1, rounds, 4.0, 1e-6) == pytest.approx(by_hand)
+    assert frank_wolfe.published_leaders(E4, 2.0) == pytest.approx(math.exp(3.0) * 32**0.25 / 2)
+    # Lemma 5 at T = e^4: K = (e^4 / 32)^(1/4); n = 4, G = 1, diameter 2, smoothness 3, radius 5
+    steps = math.e / 32**0.25
+    slope = 1 + math.sqrt(4 * 32 * steps / (0.5 * E4)) * 2
+    by_hand = math.sqrt(4 * 32) * slope**2 * steps * math.exp(2.0) / 0.5 + 3 * 25 * E4 / (2 * steps)
+    assert frank_wolfe.published_leaders_derived(4, E4, 0.5, 1.0, 3.0, 5.0, 2.0) == pytest.approx(by_hand)
+
+
+def test_theorem_nine_is_what_lemma_five_comes_to():
+    """With everything constant, the ratio of the two tends to a constant: same order in T."""
+    ratios = [
+        frank_wolfe.published_leaders_derived(1, t, 1.0, 1.0, 1.0, 1.0, 1.0)
+        / frank_wolfe.published_leaders(t, 1.0)
+        for t in (1e40, 1e80)
+    ]
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-3) == pytest.approx(1.5, rel=1e-3)
+
+
+def test_printed_bounds_of_paper_003():
+    # R = 4, n = e: the first term is 4 sqrt(T), the second 8 e T^(1/4) sqrt(ln 1/delta) / epsilon
+    by_hand = 4 * math.sqrt(256) + 8 * math.e * 4 * 3 / 0.5
+    assert frank_wolfe.published_meta(math.e, 4.0, 256, 0.5, math.exp(-9.0)) == pytest.approx(by_hand)
+    assert utility.published_picks(10, 3, 0.5, 2.0) == pytest.approx(2 * 9 * math.log(10) / 0.5)
+    by_hand = math.sqrt(0.01 * 8 * 10 * math.log(10) / 0.5)
+    assert utility.published_continuous_greedy(10, 2.0, 0.5, 0.01) == pytest.approx(by_hand)
+    # scale 2 K n Delta / epsilon = 12, H_3 = 11/6: m R^2 / (2K) + 2 R 12 H_3
+    assert utility.published_laplace_steps(3, 2.0, 4, 0.5, 0.25, 10.0) == pytest.approx(5 + 4 * 12 * 11 / 6)
+    # 4 sqrt(2 K ln(1/delta)) n Delta / epsilon at K = 2, delta = 1/e: 8 n Delta / epsilon = 12
+    by_hand = 10 + 4 * 12 * 11 / 6
+    assert utility.published_laplace_steps_advanced(
+        3, 2.0, 2, 0.5, math.exp(-1), 0.25, 10.0
+    ) == pytest.approx(by_hand)
+
+
+def test_lemma_three_is_least_at_the_steps_of_theorem_three():
+    """And there it is of the theorem's order: the best K is what `published_steps` writes out."""
+    n, reach, people, epsilon = 20, 3.0, 10**6, 1.0
+
+    def loss(steps):
+        return utility.published_laplace_steps(n, reach, steps, epsilon, 1.0, people)
+
+    best = continuous_bounds.published_steps(n, people, reach, epsilon, 1.0)
+    assert loss(best) <= min(loss(best - 1), loss(best + 1))
+    order = utility.published_continuous_greedy(n, reach, epsilon, 1.0, people)
+    assert 1.0 < loss(best) / order < 4.0
+
+
+def test_printed_bounds_of_paper_004():
+    by_hand = 3 * (2 + 0.5 * 4) ** 2 * 32 / (2 * 0.5)
+    assert convex.published_strongly_convex(3, E4, 2.0, 2.0, 0.5, 4.0) == pytest.approx(by_hand)
+    assert convex.published_lipschitz(3, E4, 2.0) == pytest.approx(math.sqrt(3 * E4 * 32) / 2)
+    spread = math.sqrt(3 * 32 / (2 * E4)) * 4
+    by_hand = math.sqrt(3 * E4 * 32) / 2 * (5 + spread) ** 2
+    assert convex.published_lipschitz_in_full(3, E4, 2.0, 5.0, 4.0) == pytest.approx(by_hand)
+    # B R + (1 + R/r) L + (H |C| + B)^2 / H (1 + B / epsilon)
+    chi = 1 * 3 + (1 + 3 / 0.5) * 2 + (0.5 * 6 + 1) ** 2 / 0.5 * (1 + 1 / 4)
+    settings = (7, 4096, 4.0, 2.0, 0.5, 0.5, 3.0, 6.0, 1.0)
+    assert convex.published_one_point(*settings) == pytest.approx(7 * 256 * chi)
+    assert convex.published_one_point(*settings, adaptive=True) == pytest.approx(7 * 512 * chi)
+    assert convex.published_one_point_lipschitz(7, 4096, 4.0) == pytest.approx(7 * 512 / 4)
+    assert convex.published_one_point_without_privacy(8, 4096) == pytest.approx(4 * 256)
+    assert convex.published_one_point_without_privacy(8, 4096, adaptive=True) == pytest.approx(4 * 512)

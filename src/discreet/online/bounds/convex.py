@@ -190,3 +190,91 @@ def one_point(
         beta = min((first * 2.0 ** (i / 8.0) for i in range(-160, 161)), key=lambda near: tuned(near)[0])
     regret, pull = tuned(beta)
     return OnePoint(batch, beta, pull, min(regret, width * rounds, 2.0 * lipschitz * radius * rounds))
+
+
+# --- as printed in papers 004 and 000 -------------------------------------------------------------
+
+
+def published_strongly_convex(
+    dimension: int,
+    rounds: int,
+    epsilon: float,
+    lipschitz: float,
+    strong_convexity: float,
+    diameter: float,
+) -> float:
+    """Paper 004, Theorem 4: p (L + H |C|)^2 ln(T)^2.5 / (epsilon H), also against adaptive adversaries.
+
+    |C| is the diameter. Only the order is printed; constants are 1 here.
+
+    >>> round(published_strongly_convex(3, 2000, 8.0, 2.001, 1.0, 2.0))
+    956
+    """
+    size = dimension * (lipschitz + strong_convexity * diameter) ** 2
+    return size * math.pow(math.log(rounds), 2.5) / (epsilon * strong_convexity)
+
+
+def published_lipschitz(dimension: int, rounds: int, epsilon: float) -> float:
+    """Paper 004, Table 1, lines 1 and 2: sqrt(p T ln(T)^2.5) / epsilon, for experts and Lipschitz costs.
+
+    Only the order is printed, for constant L and diameter; constants are 1 here. (The introduction has
+    epsilon under the root, Section 2.1 outside.)
+
+    >>> round(published_lipschitz(3, 2000, 8.0))
+    122
+    """
+    return math.sqrt(dimension * rounds * math.log(rounds) ** 2.5) / epsilon
+
+
+def published_lipschitz_in_full(
+    dimension: int, rounds: int, epsilon: float, lipschitz: float, diameter: float
+) -> float:
+    """Paper 000, Theorem 10, which cites paper 004: `published_lipschitz` times a square of L and diameter.
+
+    sqrt(n T ln(T)^2.5) (L + sqrt(n ln(T)^2.5 / (epsilon T)) diam)^2 / epsilon. Only the order is printed;
+    constants are 1 here.
+    """
+    spread = math.sqrt(dimension * math.log(rounds) ** 2.5 / (epsilon * rounds)) * diameter
+    return published_lipschitz(dimension, rounds, epsilon) * (lipschitz + spread) ** 2
+
+
+def published_one_point(
+    dimension: int,
+    rounds: int,
+    epsilon: float,
+    lipschitz: float,
+    strong_convexity: float,
+    inner_radius: float,
+    radius: float,
+    diameter: float,
+    bound: float,
+    *,
+    adaptive: bool = False,
+) -> float:
+    """Paper 004, Theorem 6: p T^(2/3) chi against oblivious adversaries, p T^(3/4) chi against adaptive ones.
+
+    chi = B R + (1 + R/r) L + (H |C| + B)^2 / H (1 + B / epsilon), for costs in [-B, B], L-Lipschitz and
+    H-strongly convex. Only the order is printed, and powers of ln T are hidden; constants are 1 here.
+    """
+    curved = (strong_convexity * diameter + bound) ** 2 / strong_convexity * (1.0 + bound / epsilon)
+    chi = bound * radius + (1.0 + radius / inner_radius) * lipschitz + curved
+    return dimension * math.pow(rounds, 0.75 if adaptive else 2.0 / 3.0) * chi
+
+
+def published_one_point_lipschitz(dimension: int, rounds: int, epsilon: float) -> float:
+    """Paper 004, Table 2, lines 1 and 2: p T^(3/4) / epsilon for bandits with Lipschitz costs, or experts.
+
+    Only the order is printed, for constant L, r and R, and powers of ln T are hidden; constants are 1 here.
+
+    >>> round(published_one_point_lipschitz(3, 10_000, 8.0))
+    375
+    """
+    return dimension * math.pow(rounds, 0.75) / epsilon
+
+
+def published_one_point_without_privacy(dimension: int, rounds: int, *, adaptive: bool = False) -> float:
+    """Paper 004, Section 3.1: p^(2/3) T^(2/3), or T^(3/4) if adversaries adapt, for curved costs.
+
+    Only the order is printed, and powers of ln T are hidden; constants are 1 here.
+    """
+    return math.pow(dimension, 2.0 / 3.0) * math.pow(rounds, 0.75 if adaptive else 2.0 / 3.0)

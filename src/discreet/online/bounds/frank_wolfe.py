@@ -145,3 +145,51 @@ def published_curvature(dimension: int, rounds: int, epsilon: float) -> float:
     """Paper 000, Theorem 10: the leader's H = sqrt(n ln^2.5 T / (epsilon T)), epsilon of one expert."""
     logs = max(math.log(max(rounds, 2)), 1.0)
     return math.sqrt(dimension * logs**2.5 / (epsilon * rounds))
+
+
+def published_meta(n_items: int, reach: float, rounds: int, epsilon: float, delta: float) -> float:
+    """Paper 003, Theorem 4: R sqrt(T ln n) + R^(3/2) n T^(1/4) sqrt(ln(1/delta)) / epsilon.
+
+    ``reach`` R is the rank of a matroid, or 1 over the least cost of a knapsack of capacity 1. Only the order
+    is printed, and powers of ln T are hidden in the second term; constants are 1 here.
+
+    >>> round(published_meta(8, 2.0, 333, 8.0, 1e-6))
+    98
+    """
+    size = math.pow(reach, 1.5) * n_items * math.pow(rounds, 0.25)
+    private = size * math.sqrt(math.log(1.0 / delta)) / epsilon
+    return reach * math.sqrt(rounds * math.log(n_items)) + private
+
+
+def published_leaders(rounds: int, epsilon: float) -> float:
+    """Paper 000, Theorem 9: T^(3/4) (ln(T)^2.5)^(1/4) / epsilon.
+
+    Only the order in T and epsilon is printed, for constant dimension, gradients and diameter (they are in
+    `published_leaders_derived`); constants are 1 here.
+
+    >>> round(published_leaders(250, 8.0))
+    23
+    """
+    return math.pow(rounds, 0.75) * math.pow(math.log(rounds), 0.625) / epsilon
+
+
+def published_leaders_derived(
+    dimension: int,
+    rounds: int,
+    epsilon: float,
+    length: float,
+    smoothness: float,
+    radius: float,
+    diameter: float,
+) -> float:
+    """Paper 000, Lemma 5: the last line of its proof, with the K of Algorithm 4 (not rounded).
+
+    sqrt(n ln(T)^2.5) (G + sqrt(n ln(T)^2.5 K / (epsilon T)) diam)^2 K sqrt(T) / epsilon + b R^2 T / (2 K),
+    where G is the longest gradient and b the smoothness. The first term is known to its order only; its
+    constant is 1 here.
+    """
+    logs = math.pow(math.log(rounds), 2.5)
+    steps = max(1.0, math.pow(rounds / logs, 0.25))
+    slope = length + math.sqrt(dimension * logs * steps / (epsilon * rounds)) * diameter
+    leaders = math.sqrt(dimension * logs) * slope**2 * steps * math.sqrt(rounds) / epsilon
+    return leaders + smooth_discretization(1, radius, smoothness, rounds) / steps

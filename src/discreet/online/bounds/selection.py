@@ -36,6 +36,17 @@ def published_hedge(n_items: int, k: int, rounds: int, epsilon: float, delta: fl
     return k * (rate * rounds + math.log(n_items) / rate)
 
 
+def published_private_experts(n_items: int, k: int, rounds: int, epsilon: float) -> float:
+    """Paper 000, Section 3: paper 004's experts instead of Hedge, k^2 sqrt(n T ln(T)^2.5) / epsilon.
+
+    Only the order is printed; constants are 1 here.
+
+    >>> round(published_private_experts(8, 1, 2000, 8.0))
+    200
+    """
+    return k**2 * math.sqrt(n_items * rounds * math.log(rounds) ** 2.5) / epsilon
+
+
 def hedge(n_items: int, k: int, rounds: int, rate: float, batch: int = 1, bound: float = 1.0) -> float:
     """k ordered Hedge experts at ``rate``, a new set every ``batch`` rounds: rate B T + k ln n / rate.
 
