@@ -38,7 +38,7 @@ from discreet.evaluation import best_fixed_set, streams
 from discreet.losses import Distance, Linear, Logistic
 from discreet.objectives import Coverage, FacilityLocation, GraphCut
 from discreet.objectives.continuous import BudgetAllocation
-from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
+from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy, published_bounds
 from discreet.online import (
     ApproximateLeader,
     BanditApproximateLeader,
@@ -59,7 +59,6 @@ from discreet.online.bounds import (
     minimization,
     published_hedge,
     published_private_experts,
-    utility,
 )
 from discreet.privacy.published import PublishedCalibrationWarning
 
@@ -950,7 +949,7 @@ def _sack(n_items: int) -> Knapsack:
 
 def choices() -> list[Choice]:
     def picks(n: int, _: int, e: float) -> float:
-        return utility.published_picks(n, 3, e, 1.0)
+        return published_bounds.published_picks(n, 3, e, 1.0)
 
     def greedy(theorem: str, name: str, method: str, **more: Any) -> Choice:
         pure = method in ("basic", "subsampled")
@@ -974,15 +973,15 @@ def choices() -> list[Choice]:
 
     def theorem3(reach: float) -> dict[str, Any]:
         def printed(n: int, t: int, e: float) -> float:
-            return utility.published_continuous_greedy(n, reach, e, 1.0, float(t))
+            return published_bounds.published_continuous_greedy(n, reach, e, 1.0, float(t))
 
         return {"printed": printed, "order_only": True}
 
     def lemma3(steps: int) -> Callable[[int, int, float], float]:
-        return lambda n, t, e: utility.published_laplace_steps(n, 3.0, steps, e, 1.0, float(t))
+        return lambda n, t, e: published_bounds.published_laplace_steps(n, 3.0, steps, e, 1.0, float(t))
 
     def lemma4(steps: int) -> Callable[[int, int, float], float]:
-        return lambda n, t, e: utility.published_laplace_steps_advanced(
+        return lambda n, t, e: published_bounds.published_laplace_steps_advanced(
             n, 3.0, steps, e, DELTA, 1.0, float(t)
         )
 
