@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import sys
 import warnings
@@ -41,7 +40,6 @@ from discreet.privacy import GaussianNoise, LaplaceNoise, SphericalLaplaceNoise,
 from discreet.privacy.published import PublishedCalibrationWarning
 
 PAGE = Path(__file__).parent.parent / "docs" / "errata.md"
-THEOREMS = Path(__file__).parent / "results" / "theorems.json"
 ONE = dc.Budget(1.0)
 APPROXIMATE = dc.Budget(1.0, 1e-6)
 
@@ -735,47 +733,6 @@ def large_rates() -> str:
     )
 
 
-def theorem_table() -> str:
-    """What `benchmarks/theorems.py` stored: per learner its hardest made-up stream, and every real one."""
-    record = json.loads(THEOREMS.read_text())
-    hardest: dict[tuple[str, str], dict[str, object]] = {}
-    for row in record["rows"]:
-        key = (row["learner"], row["stream"] if row["stream"].startswith("real") else "")
-        kept = hardest.setdefault(key, row)
-        if row["measured"] > kept["measured"]:
-            hardest[key] = row
-    lines = [
-        "| theorem | learner | stream | epsilon | rounds | measured | certified | printed |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in hardest.values():
-        printed = "" if row["printed"] is None else f"{'~' if row['order_only'] else ''}{row['printed']:,.0f}"
-        epsilon = "none" if row["epsilon"] is None else f"{row['epsilon']:g}"
-        certified = f"{row['certified']:,.0f}{' (trivial)' if row['trivial'] else ''}"
-        lines.append(
-            f"| {row['theorem']} | {row['learner']} | {row['stream']} | {epsilon} | {row['rounds']:,}"
-            f" | {row['measured']:,.0f} | {certified} | {printed} |"
-        )
-    return "\n".join(lines)
-
-
-def exponent_table() -> str:
-    """How regret grew with the rounds, beside what is certified and printed."""
-    kinds = ("exponent_measured", "exponent_certified", "exponent_printed")
-    lines = ["| learner | stream | measured | certified | printed | theorem |", "|---|---|---|---|---|---|"]
-    for one in json.loads(THEOREMS.read_text())["growth"]:
-        shown = ["" if one[kind] is None else f"{one[kind]:.2f}" for kind in kinds]
-        if all(one["trivial"]):
-            shown[1] += " (trivial)"
-        lines.append(f"| {one['learner']} | {one['stream']} | {' | '.join(shown)} | {one['power']} |")
-    return "\n".join(lines)
-
-
-def growth_horizons() -> tuple[int, int]:
-    rounds = json.loads(THEOREMS.read_text())["growth"][0]["rounds"]
-    return rounds[0], rounds[-1]
-
-
 PRIVACY = "Privacy that is less than claimed"
 REGRET = "Regret and utility that is not shown, or not so"
 EMPTY = "True, and without content at practical sizes"
@@ -1166,33 +1123,7 @@ really spend.
 - Paper 004 counts log2 T nodes above a leaf of its tree, which has one more. That is right: no point uses the
   sum over all T rounds.
 
-## Theorems beside measurements
-
-Every setting of every learner and chooser with a certificate, as `python benchmarks/theorems.py FOLDER`
-measured it: the made-up stream on which it lost most, each real stream, what is certified for it, and what
-the paper's bound comes to ("~": only an order is printed, evaluated with constants 1, so that a measurement
-above it refutes nothing). Means of {runs} runs ({real_runs} on real people). Epsilon is {epsilon} for
-learners on made-up streams and with few items, so that certificates say something at these sizes; "(trivial)"
-marks those that still say no more than that nobody can lose more than everything. Regret is against the best
-fixed choice itself for costs, points, and most learners with k = 1, and against 1 - 1/e of it (choosers: the
-ratio of their theorem) otherwise, where a good learner's is negative. "Watched" learners play against an
-adversary who knows their point and pushes it away; others on streams fixed in advance. No measurement exceeds
-its certificate by more than chance allows, which `tests/evaluation/test_theorems.py` checks.
-
-{theorems}
-
-How regret grows: slopes on log-log axes between {shortest:,} and {longest:,} rounds, of the measured and the
-certified regret and of the printed bound, beside the power of T that the theorem shows. At these lengths
-logarithms still count, noise that does not grow with T flattens a slope, and a learner that has not begun to
-learn has slope 1. Where the learner beat the fixed choice at some length there is no slope.
-
-{exponents}
-
-![Sets: measured and certified regret](images/theorems_sets.png)
-![Sets, bandit feedback: measured and certified regret](images/theorems_bandit.png)
-![Costs: measured and certified regret](images/theorems_costs.png)
-![Points: measured and certified regret](images/theorems_points.png)
-![Choosers: measured and certified loss as epsilon grows](images/theorems_offline.png)
+How each theorem fares beside what was measured is on [a page of its own](theorems.md).
 
 ## Not checked
 
@@ -1203,20 +1134,8 @@ theorems are. What papers say of others' work was not looked at, except where it
 
 
 def ending() -> str:
-    """What holds, and how theorems fare."""
-    settings = json.loads(THEOREMS.read_text())["settings"]
-    shortest, longest = growth_horizons()
-    return HOLDS.format(
-        table=quietly(what_holds),
-        large_rates=quietly(large_rates),
-        theorems=theorem_table(),
-        exponents=exponent_table(),
-        runs=settings["runs"],
-        real_runs=settings["real_runs"],
-        epsilon=f"{settings['epsilon']:g}",
-        shortest=shortest,
-        longest=longest,
-    )
+    """What holds."""
+    return HOLDS.format(table=quietly(what_holds), large_rates=quietly(large_rates))
 
 
 def page() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -13,15 +14,15 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "errata.py"
 
 
-def _script():
-    spec = importlib.util.spec_from_file_location("errata", SCRIPT)
+def _script(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["errata"] = module  # dataclasses look their module up
+    sys.modules[path.stem] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
 
-ERRATA = _script()
+ERRATA = _script(SCRIPT)
 STORED = (ROOT / "docs" / "errata.md").read_text()
 
 
@@ -43,8 +44,20 @@ def test_nothing_else_is_on_the_page():
     assert titles == [one.title for group in groups for one in ERRATA.ERRATA if one.group == group]
     assert STORED.startswith(ERRATA.INTRO)
     assert STORED.endswith(ERRATA.ending())
-    for image in re.findall(r"\]\((images/.*?)\)", STORED):
+
+
+def test_the_page_of_theorems_is_what_was_stored():
+    stored = (ROOT / "docs" / "theorems.md").read_text()
+    assert stored == _script(SCRIPT.with_name("theorems_page.py")).page()
+    images = re.findall(r"\]\((images/.*?)\)", stored)
+    assert len(images) == 5
+    for image in images:
         assert (ROOT / "docs" / image).is_file(), image
+    rows = json.loads((ROOT / "benchmarks" / "results" / "theorems.json").read_text())["rows"]
+    assert len(rows) > 300
+    for row in rows:
+        assert row["holds"], row
+        assert row["measured"] <= row["certified"], row
 
 
 @pytest.mark.parametrize("erratum", ERRATA.ERRATA, ids=lambda one: one.title)
