@@ -12,7 +12,8 @@ can lose more than everything. Exponents are slopes over horizons on log-log axe
 
 The defaults take most of an hour on a quiet machine; ``--rounds 2000 --runs 3 --most 8000`` some minutes.
 
-Prints tables, stores benchmarks/results/theorems.json and, with matplotlib, docs/images/theorems_*.png.
+Prints tables, stores benchmarks/results/theorems.json and, with matplotlib, docs/images/theorems_*.png;
+benchmarks/theorems_page.py makes docs/theorems.md of them.
 """
 
 from __future__ import annotations
