@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,8 +16,11 @@ import discreet as dc
 from discreet.cli import main
 from discreet.evaluation import audit as face
 from discreet.evaluation.audits import black_box, bugs, coins, exact, mechanisms, registry, sampled
-from discreet.evaluation.audits.cases import QUICK, ChoiceCase, Finding, NoiseCase, Played
+from discreet.evaluation.audits.cases import QUICK, Finding, Played
+from discreet.evaluation.audits.choices import ChoiceCase
 from discreet.evaluation.audits.exact import Pair, Space
+from discreet.evaluation.audits.mixed import MixedCase
+from discreet.evaluation.audits.noise import NoiseCase
 
 QUICK_CASES = registry.chosen(None, deep=False)
 
@@ -67,6 +71,28 @@ def test_every_kind_of_running_sum_is_audited():
     assert len([case for case in QUICK_CASES if case.name == "FactorizedSum"]) == 2
 
 
+def test_outputs_alone_are_put_to_the_test_everywhere():
+    """Every setting has a gross error that outputs must reject, or says why it cannot have one."""
+    for case in registry.cases():
+        tested = any(bug in bugs.OUTPUTS for bug in case.bugs)
+        assert tested or any("utputs alone" in reason for reason in case.unseen), (case.name, case.setting)
+    assert all(any(bug in bugs.OUTPUTS for bug in case.bugs) for case in QUICK_CASES)
+
+
+def test_errors_that_one_setting_cannot_see_are_seen_in_another():
+    noticed = {}
+    for case in registry.cases():
+        noticed.setdefault(f"{case.name}, {case.setting.split(',')[0]}", set()).update(case.bugs)
+    for method in ("basic", "zcdp", "decomposable", "subsampled"):
+        assert {"rate doubled", "charges forgotten"} <= noticed[f"PrivateGreedy, {method}"]
+    for objective in ("covariance", "mutual information"):
+        assert {"rate doubled", "charges forgotten"} <= noticed[f"PrivateFeatureSelector, {objective}"]
+    knapsacks = [case for case in registry.cases() if "knapsack" in case.setting]
+    assert knapsacks
+    assert all("charges forgotten" in case.bugs for case in knapsacks)
+    assert all("charges forgotten" in case.bugs for case in registry.cases() if "ItemSelector" in case.name)
+
+
 # --- the audit of a wrong library fails ---------------------------------------------------------------
 
 
@@ -83,6 +109,7 @@ def case_of(name, start=""):
         ("Gate.gaussian", bugs.noise_sign_lost, "does not follow"),
         ("FactorizedSum", bugs.sensitivity_halved, "beyond the account"),
         ("HedgeSelector", bugs.charges_forgotten, "beyond the account"),
+        ("RunningSumSelector", bugs.noise_left_out, "outputs prove epsilon"),
     ],
 )
 def test_a_wrong_library_gets_a_failing_verdict(name, plant, said):
@@ -92,6 +119,62 @@ def test_a_wrong_library_gets_a_failing_verdict(name, plant, said):
     assert not finding.sound
     assert said in finding.verdict
     assert case.audit(QUICK).sound
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "bug"),
+    [
+        ("Gate.choose", "", bugs.CHOICES_TELL),
+        ("PrivateGreedy", "basic, 1 of 5", bugs.CHOICES_TELL),
+        ("PrivateGreedy", "basic, 1 of 5", bugs.NUMBERS_TELL),
+        ("TreeSum", "Laplace", bugs.NUMBERS_TELL),
+        ("RunningSumSelector", "Laplace", bugs.SHOWN_TELLS),
+        ("BanditSelector", "blocks", bugs.SHOWN_TELLS),
+    ],
+)
+def test_outputs_alone_reject_what_is_wrong_and_nothing_else(name, start, bug):
+    """The same neighbours, runs and scores, with the planted error and without any."""
+    case = case_of(name, start)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pair = case._worst(case._searched(), 8)
+        assert case.outputs_notice(bug, bugs.OUTPUTS[bug], pair, QUICK)
+        if isinstance(case, NoiseCase):
+            assert not case.outputs_notice(bug, bugs.nothing, pair, QUICK)
+            return
+        clear, runs = case._clear_pair(bugs.OUTPUTS[bug], pair, QUICK) or (pair, 0)
+        if isinstance(case, MixedCase):
+            bound, _ = case._bound(clear, max(runs, 300))
+        else:
+            bound = replace(case, bugs=(), runs=3).real_runs(clear, QUICK)[1]
+        assert bound <= case._claim(pair)
+
+
+def test_choices_that_outputs_cannot_tell_are_not_said_to_be_noticed():
+    budget = dc.Budget(1.0)
+
+    def play(_, source):
+        gate = dc.Gate(budget, source)
+        return Played((gate.choose([0.0, 0.0], 0.1, 1.0),), lambda: gate.spent)
+
+    blind = ChoiceCase("Gate.choose", "ignores people", budget, Space(1, 1), play, (bugs.CHOICES_TELL,))
+    assert blind.audit(QUICK).missed == (bugs.CHOICES_TELL,)
+
+
+def test_a_learner_that_shows_people_past_the_gate_is_noticed():
+    """All noise is in order, and the exact part of what left too: only what is shown gives it away."""
+    case = replace(case_of("RunningSumSelector", "Laplace"), bugs=())
+    honest = case.play
+
+    def leaking(stream, source):
+        played = honest(stream, source)
+        return Played([*played.published, stream[0]], played.account)
+
+    pair = case._worst(case._searched(), 8)
+    assert case.compare(pair)[1] == 0.0
+    finding = replace(case, play=leaking).audit(QUICK)
+    assert math.isinf(finding.excess)
+    assert "outputs prove epsilon" in finding.verdict
 
 
 def test_an_audit_that_cannot_see_fails():
@@ -169,6 +252,77 @@ def test_noise_maps_measure_shifts():
     assert exact.NoiseMap(bare, (slice(0, 1),), "laplace").loss(np.zeros(2)) == 0.0
 
 
+def test_alike_candidates_can_be_taken_together():
+    """When the first item is picked, once by all transcripts and once by those that differ."""
+    case = case_of("PrivateGreedy", "decomposable, 14")
+
+    def play(items, picks, stream):
+        greedy = dc.offline.PrivateGreedy(picks, case.budget, "decomposable", people=8, seed=0)
+        chosen = greedy.select(dc.objectives.Coverage(np.repeat(stream, [1, items - 1], axis=1))).items
+        return chosen.index(0) if 0 in chosen else picks
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for stream in ([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 0.0], [0.0, 0.0]]):
+            whole, merged = (
+                exact.distribution(lambda stream=stream: play(4, 3, np.array(stream)), alike)
+                for alike in (None, case.alike)
+            )
+            assert whole.keys() == merged.keys()
+            assert all(whole[o] == pytest.approx(merged[o], rel=1e-12) for o in whole)
+
+
+def test_losses_of_choices_and_numbers_add_up():
+    """Two candidates by randomised response, and a number with noise that tells which world it is."""
+    for law, delta in (("laplace", 0.0), ("gaussian", 0.1)):
+        budget = dc.Budget(4.0, delta)
+
+        def play(stream, source, law=law, budget=budget):
+            gate = dc.Gate(budget, source)
+            chosen = gate.choose([0.0, float(stream[0, 0])], 0.5, 1.0)
+            getattr(gate, law)(float(stream[0, 0]) * chosen, 1.0, 1.0)
+            return Played((chosen,), lambda: gate.spent)
+
+        case = MixedCase("Gate.choose", "and a number", budget, Space(1, 1), play, ())
+        pair = Pair(np.zeros((1, 1)), np.ones(1), np.zeros(1), (0,))
+        loss, excess = case.compare(pair)
+        assert excess == 0.0
+        p = math.exp(0.5) / (1 + math.exp(0.5))
+        ratio = math.log(p / 0.5)
+        if law == "laplace":
+            assert loss == pytest.approx(max(ratio + 1.0, math.log(0.5 / (1 - p))), rel=1e-6)
+            continue
+        grid = np.linspace(-12.0, 12.0, 200_001)
+        here = p * stats.norm.pdf(grid - 1.0), (1 - p) * stats.norm.pdf(grid)
+        there = 0.5 * stats.norm.pdf(grid), 0.5 * stats.norm.pdf(grid)
+        for a, b in ((here, there), (there, here)):
+            gaps = [
+                np.trapezoid(np.maximum(x - math.exp(loss) * y, 0.0), grid) for x, y in zip(a, b, strict=True)
+            ]
+            assert sum(gaps) <= delta * (1 + 1e-6)
+        assert sum(
+            np.trapezoid(np.maximum(x - math.exp(loss) * y, 0.0), grid)
+            for x, y in zip(here, there, strict=True)
+        ) == pytest.approx(delta, rel=1e-5)
+
+
+def test_likelihood_ratios_of_noise():
+    """Against the densities themselves."""
+    rng = np.random.default_rng(1)
+    matrix, here, there = np.array([[2.0, 0.0], [1.0, 0.5]]), np.array([0.3, -0.2]), np.array([1.0, 0.4])
+    left = rng.normal(size=(50, 2))
+    inverse = np.linalg.inv(matrix)
+    mine, yours = (left - here) @ inverse.T, (left - there) @ inverse.T
+    groups = (slice(0, 2),)
+    for law, density in (
+        ("gaussian", lambda z: -(z**2).sum(axis=1) / 2),
+        ("laplace", lambda z: -np.abs(z).sum(axis=1)),
+        ("spherical", lambda z: -np.sqrt((z**2).sum(axis=1))),
+    ):
+        found = exact.NoiseMap(matrix, groups, law).log_ratios(left, here, there)
+        assert found == pytest.approx(density(mine) - density(yours))
+
+
 def test_the_search_finds_the_worst_pair():
     """A loss whose only maximum is one pair out of 2^12."""
     target = np.array([1.0, 0.0, 1.0])
@@ -197,6 +351,11 @@ def test_public_coins_are_the_same_in_every_run():
     assert public_generator(first).random() == public_generator(second).random()
     assert first.words(1)[0] != second.words(1)[0]
     assert public_generator(coins.Source(1, public=1)).random() != public_generator(coins.Source(1)).random()
+    words = {
+        tuple(dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0), seed=coins.Source(seed))._cap_words)
+        for seed in (1, 2)
+    }
+    assert len(words) == 1
 
 
 def test_planted_errors_are_taken_out_again():
@@ -217,7 +376,7 @@ def test_planted_errors_are_taken_out_again():
         (dc.privacy.ScoreChange, "range"),
     ]
     before = [vars(owner)[name] for owner, name in places]
-    for plant in [*bugs.EXACT.values(), *bugs.SAMPLED.values()]:
+    for plant in [*bugs.EXACT.values(), *bugs.SAMPLED.values(), *bugs.OUTPUTS.values()]:
         with plant(), pytest.raises(KeyError):
             raise KeyError
         with plant():
@@ -251,6 +410,29 @@ def test_lower_bounds_are_seldom_wrong():
     assert wrong <= stats.binom.isf(1e-6, 400, 0.05)
 
 
+def test_runs_that_prove_an_epsilon():
+    """The plan for perfectly told worlds is the fewest runs that do, and for others it is kept."""
+    for epsilon, delta in ((0.5, 0.0), (1.0, 1e-5), (2.0, 0.05), (4.0, 0.0)):
+        runs = black_box.runs_to_prove(epsilon, delta)
+        assert black_box.epsilon_lower_bound(np.ones(runs), np.zeros(runs), delta) > epsilon
+        assert black_box.epsilon_lower_bound(np.ones(runs - 2), np.zeros(runs - 2), delta) <= epsilon
+    p, q = np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.2, 0.7])
+    runs = black_box.runs_needed(p, q, 1.2, 0.0, 20_000)
+    rng = np.random.default_rng(7)
+    scores = [np.log(p / q)[rng.choice(3, runs, p=chances)] for chances in (p, q)]
+    assert 1.2 < black_box.epsilon_lower_bound(*scores) <= math.log(7.0)
+    assert black_box.runs_needed(p, q, math.log(7.0), 0.0, 20_000) is None
+    assert black_box.provable(p, p, 1000) < 0.0
+
+
+def test_the_better_of_several_scores_is_taken():
+    rng = np.random.default_rng(8)
+    noise = [rng.normal(size=(400, 1)) for _ in range(2)]
+    both = [np.hstack([noise[0], np.ones((400, 1))]), np.hstack([noise[1], np.zeros((400, 1))])]
+    assert black_box.epsilon_lower_bound(*both) > 2.0
+    assert black_box.epsilon_lower_bound(*noise) == 0.0
+
+
 def test_binomial_intervals():
     low, high = black_box.clopper_pearson(3, 20, 1e-3)
     assert stats.binom.sf(2, 20, low) == pytest.approx(1e-3)
@@ -264,6 +446,8 @@ def test_discriminants_find_the_direction():
     here, there = rng.normal(size=(4000, 3)), rng.normal(size=(4000, 3)) + np.array([0.0, 2.0, 0.0])
     scores = black_box.discriminant_scores(here, there)
     assert black_box.epsilon_lower_bound(*scores, 1e-3) > 1.0
+    still = black_box.discriminant_scores(np.zeros((200, 3)), np.tile([0.0, 1e-3, 0.0], (200, 1)))
+    assert black_box.epsilon_lower_bound(*still) > 1.0
 
 
 def test_goodness_of_fit():
@@ -304,6 +488,9 @@ def test_verdicts():
     assert report.to_json()["findings"][1]["exact_epsilon"] is None
     json.dumps(report.to_json(), allow_nan=False)
     assert "| A | b | replace |" in report.to_markdown()
+    blind = face.AuditReport((finding(unseen=("Too small.",)), finding(setting="c", unseen=("Too small.",))))
+    assert "- A (b); A (c): Too small.\n" in blind.to_markdown()
+    assert blind.to_json()["findings"][0]["cannot_be_seen"] == ["Too small."]
 
 
 def test_command(tmp_path, capsys, monkeypatch):

@@ -702,6 +702,8 @@ def test_a_saved_file_holds_no_noise_that_two_learners_could_share(rounds, tmp_p
 
 def test_late_rounds_are_saved_and_only_open_rounds_are_taken(tmp_path):
     learner = BanditSelector(5, 2, 24, PURE, block=8, repeats=2, seed=6)
+    with pytest.raises(ValueError, match="round=0 has not been chosen for"):
+        learner.learn(0.5, round=0)
     for _ in range(5):
         learner.choose(wait=False)
     with pytest.raises(ValueError, match=r"round=9 has not been chosen for; .* open for rounds 0, 1, 2, 3"):
