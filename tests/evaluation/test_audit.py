@@ -352,7 +352,7 @@ def test_public_coins_are_the_same_in_every_run():
     assert first.words(1)[0] != second.words(1)[0]
     assert public_generator(coins.Source(1, public=1)).random() != public_generator(coins.Source(1)).random()
     words = {
-        tuple(dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0), seed=coins.Source(seed))._cap_words)
+        tuple(dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0, 1e-5), seed=coins.Source(seed))._cap_words)
         for seed in (1, 2)
     }
     assert len(words) == 1

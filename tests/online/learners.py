@@ -142,15 +142,15 @@ def _crowd(count):
 
 
 def _hedge(budget=APPROXIMATE, **options):
-    return _selector(HedgeSelector, N_ITEMS, K, ROUNDS, budget, **options)
+    return _selector(HedgeSelector, N_ITEMS, K, ROUNDS, budget=budget, **options)
 
 
 def _running(budget=APPROXIMATE, **options):
-    return _selector(RunningSumSelector, N_ITEMS, K, ROUNDS, budget, **options)
+    return _selector(RunningSumSelector, N_ITEMS, K, ROUNDS, budget=budget, **options)
 
 
 def _phased(budget=APPROXIMATE, **options):
-    return _selector(PhasedSelector, N_ITEMS, K, budget, **options)
+    return _selector(PhasedSelector, N_ITEMS, K, budget=budget, **options)
 
 
 def _reward(learner, person, decision):
@@ -172,7 +172,7 @@ def _no_reward(learner):
 
 
 def _bandit(budget=PURE, **options):
-    make = made(BanditSelector, N_ITEMS, K, ROUNDS, budget, **options)
+    make = made(BanditSelector, N_ITEMS, K, ROUNDS, budget=budget, **options)
     return Setting(make, _crowd, _reward, _no_rewards, _no_reward, _k_items)
 
 
@@ -229,7 +229,7 @@ def _within(learner, decision):
 
 
 def _sets(constraint=BLOCKS, budget=APPROXIMATE, **options):
-    make = made(MetaFrankWolfe, constraint, ROUNDS, budget, **({"steps": 3} | options))
+    make = made(MetaFrankWolfe, constraint, ROUNDS, budget=budget, **({"steps": 3} | options))
     return Setting(make, _crowd, _person, _no_functions, _nobody, _within)
 
 
@@ -257,7 +257,7 @@ def _in_blocks(_, point):
 def _points(constraint=None, budget=APPROXIMATE, **options):
     where = Box(np.zeros(N_ITEMS), np.ones(N_ITEMS)) if constraint is None else constraint
     settings = {"experts": "pftal", "steps": 3, "gradient_bound": 1.0} | options
-    make = made(MetaFrankWolfe, where, ROUNDS, budget, **settings)
+    make = made(MetaFrankWolfe, where, ROUNDS, budget=budget, **settings)
     return Setting(make, _slopes, _person, _no_slopes, _flat, _in_box if constraint is None else _in_blocks)
 
 

@@ -17,9 +17,21 @@ from hypothesis import strategies as st
 
 import discreet as dc
 from discreet import online
-from discreet.objectives import Coverage, SetFunction
+from discreet.losses import Distance, Linear
+from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction
 from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector
-from tests.online.learners import EVERYBODY, N_ITEMS, ROUNDS, SELECTORS, K, people, shown
+from tests.online.learners import (
+    EVERYBODY,
+    FRANK_WOLFE_POINTS,
+    FRANK_WOLFE_SETS,
+    LEADERS,
+    N_ITEMS,
+    ROUNDS,
+    SELECTORS,
+    K,
+    people,
+    shown,
+)
 
 FAMILIES = ("coverage", "chances", "facility", "functions")
 # Some come again and again, most are unknown.
@@ -358,6 +370,61 @@ def test_secure_by_default_and_not_copied(setting):
     assert "not private (anyone" not in str(learner.privacy)
     with pytest.raises(TypeError, match="not copied or pickled"):
         pickle.dumps(learner)
+
+
+# --- learning goes the right way ---------------------------------------------------------------------
+
+
+def _opposites(name):
+    """Two crowds of equal people who want opposite things, and whether worth is good (1) or bad (-1)."""
+    if name in SELECTORS or name in FRANK_WOLFE_SETS:
+        rows = np.eye(N_ITEMS)[[0, N_ITEMS - 1]]
+        return *(Coverage(np.tile(row, (ROUNDS, 1))) for row in rows), 1.0
+    if name in FRANK_WOLFE_POINTS:
+        rows = np.eye(N_ITEMS)[[0, N_ITEMS - 1]]
+        return *(ConcaveOfLinear(np.tile(row, (ROUNDS, 1))) for row in rows), 1.0
+    if name in LEADERS:
+        kind = Linear if name.startswith("linear") else Distance
+        rows = np.array([[0.4, 0.1, -0.3], [-0.4, -0.1, 0.3]])
+        return *(kind(np.tile(row, (ROUNDS, 1)), row_norm=1.0) for row in rows), -1.0
+    prices = np.array([[0.25, -0.25, 0.25, -0.25], [-0.25, 0.25, -0.25, 0.25]])
+    none = np.zeros((4, 4))
+    return *(
+        GraphCut([none] * ROUNDS, modular=np.tile(row, (ROUNDS, 1)), directed=True, bound=1.0)
+        for row in prices
+    ), -1.0
+
+
+FULL_INFORMATION = [
+    name
+    for name in EVERYBODY
+    if not name.startswith(("bandit", "one point")) and "published" not in name and "one batch" not in name
+]
+
+
+@pytest.mark.parametrize("name", FULL_INFORMATION)
+def test_learning_goes_the_right_way(name):
+    """With a budget that leaves hardly any noise, people get more of what people like them taught.
+
+    Without learning the gain would be symmetric around 0: five deviations of its mean are a chance of 3e-7.
+    """
+    make = EVERYBODY[name].make
+    budget = make().budget
+    rich = (
+        dc.Budget(1e4, budget.delta, budget.neighbours, budget.max_rounds_per_person)
+        if budget.private
+        else budget
+    )
+    *crowds, sign = _opposites(name)
+    gained = []
+    for seed in range(40):
+        learners = [make(seed=seed, budget=rich) for _ in crowds]
+        for learner, crowd in zip(learners, crowds, strict=True):
+            learner.run(crowd)
+        own, other = (sign * one._worth(crowds[0][0], one.choose()) for one in learners)
+        gained.append(own - other)
+    assert np.mean(gained) > 5.0 * np.std(gained) / math.sqrt(len(gained) - 1)
+    assert np.mean(gained) > 0.05
 
 
 # --- learners of k items -------------------------------------------------------------------------------

@@ -7,7 +7,8 @@
 2. The sampler. The real coins follow the probabilities of the first part (chi-square, Kolmogorov-Smirnov).
 3. Black box. From outputs alone, a lower bound on epsilon that is too large with chance 1e-6 at most.
 4. Power. Planted errors (half the noise, a doubled rate, a forgotten charge, half the sensitivity, a lost
-   sign, a person in two rounds) have to be noticed by these very audits.
+   sign, a person in two rounds, something shown past the gate) have to be noticed by these very audits;
+   noise left out and rates a hundredfold by outputs alone.
 
 >>> report = audit(["Gate.laplace"])
 >>> report.sound
@@ -80,6 +81,7 @@ class AuditReport:
                     "sampler_p": one.sampler,
                     "planted_errors_noticed": list(one.caught),
                     "planted_errors_missed": list(one.missed),
+                    "cannot_be_seen": list(one.unseen),
                     "verdict": one.verdict,
                     "seconds": round(one.seconds, 2),
                 }
@@ -91,7 +93,16 @@ class AuditReport:
         """A page with the table and how to read it."""
         lines = [_cells(HEADER), "|" + "---|" * len(HEADER), *(_cells(row) for row in self.rows())]
         effort = "deep" if self.deep else "quick"
-        return PAGE.format(table="\n".join(lines), summary=self.summary, effort=effort)
+        unseen = "".join(f"{line}\n" for line in self.unseen())
+        return PAGE.format(table="\n".join(lines), summary=self.summary, effort=effort, unseen=unseen)
+
+    def unseen(self) -> list[str]:
+        """What single settings cannot show, and why, as lines of a list, a line per reason."""
+        reasons: dict[str, list[str]] = {}
+        for one in self.findings:
+            for reason in one.unseen:
+                reasons.setdefault(reason, []).append(f"{one.name} ({one.setting})")
+        return [f"- {'; '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
 def audit(names: Iterable[str] | None = None, *, deep: bool = False, progress: bool = False) -> AuditReport:

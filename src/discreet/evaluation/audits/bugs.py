@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from ...privacy.accounting import Ledger
 from .coins import Planted, kernel_arguments, swapped
 
 Plant = Callable[[], AbstractContextManager[None]]
+
+
+nothing: Plant = nullcontext
 
 
 @contextmanager
@@ -64,6 +67,11 @@ def _noise(steps: Callable[[Any], Any], vectors: Callable[[Any], Any]) -> Iterat
 def noise_halved() -> AbstractContextManager[None]:
     """Noise is half as wide as was charged for."""
     return _noise(lambda steps: steps // 2, lambda vector: vector / 2.0)
+
+
+def noise_left_out() -> AbstractContextManager[None]:
+    """No noise at all: a gross error, for audits that see nothing but outputs."""
+    return _noise(np.zeros_like, np.zeros_like)
 
 
 def noise_sign_lost() -> AbstractContextManager[None]:
@@ -117,6 +125,13 @@ def everybody_sampled() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def hardly_random() -> Iterator[None]:
+    """A gross error, for outputs alone: choices all but take the best, and secret samples hold everybody."""
+    with _choices(100.0), everybody_sampled():
+        yield
+
+
 # Errors that the exact audit must see: in what one person can move, and in what was paid for it.
 EXACT: dict[str, Plant] = {
     "rate doubled": rate_doubled,
@@ -133,5 +148,18 @@ SAMPLED: dict[str, Plant] = {
     "half of the noise drawn": noise_halved,
     "noise drawn with its sign lost": noise_sign_lost,
 }
+OF_NOISE = (noise_halved, noise_sign_lost)
+# Errors so gross that outputs alone must prove more than the claim: in the choices that were made, in the
+# noisy numbers that left, and in what a learner showed.
+CHOICES_TELL = "outputs alone: rate a hundredfold, all sampled"
+NUMBERS_TELL = "outputs alone: noise left out"
+SHOWN_TELLS = "what is shown alone: noise left out"
+OUTPUTS: dict[str, Plant] = {
+    CHOICES_TELL: hardly_random,
+    NUMBERS_TELL: noise_left_out,
+    SHOWN_TELLS: noise_left_out,
+}
+# What is shown depends on people in another way than through the noisy numbers that left.
+PAST_THE_GATE = "somebody's numbers shown as they are"
 # Somebody is counted in two rounds, windows or blocks although one was promised.
 TWICE = "a person in two rounds"

@@ -27,6 +27,14 @@ ONE = 1 << mechanisms.STEPS_BITS  # one scale of noise on the grid, in steps
 _NOISY = ("laplace", "gaussian", "spherical_laplace")  # methods of a gate
 
 
+# Where words are drawn for public coins: by module and function. All other words are secret.
+_PUBLIC = {
+    ("discreet.privacy.randomness", "public_generator"),
+    ("discreet.online.running_sums", "__init__"),  # which items of a person count
+    ("discreet.online.frank_wolfe", "__init__"),  # the same, and which sets are sampled
+}
+
+
 class Source:
     """Random words for one run: public coins are those of ``public`` in every run, all others follow a seed.
 
@@ -39,7 +47,8 @@ class Source:
         self._own, self._public = ReproducibleRandomness(seed), ReproducibleRandomness(public)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        public = sys._getframe(1).f_code.co_name == "public_generator"
+        asked = sys._getframe(1)
+        public = (asked.f_globals["__name__"], asked.f_code.co_name) in _PUBLIC
         return (self._public if public else self._own).words(count)
 
     def state(self) -> dict[str, Any]:

@@ -22,8 +22,15 @@ _SAME = 1e-6
 # --- choices --------------------------------------------------------------------------------------
 
 
-def distribution(play: Callable[[], Hashable]) -> Distribution:
+# Given the places taken so far and the number of candidates, which of these are alike: lists of places.
+Alike = Callable[[tuple[int, ...], int], list[list[int]]]
+
+
+def distribution(play: Callable[[], Hashable], alike: Alike | None = None) -> Distribution:
     """The probability of everything that ``play`` can publish, found by taking every way through its choices.
+
+    ``alike``: of candidates that lead to the same distribution of what is published, the first is taken for
+    all of them, with the sum of their probabilities.
 
     >>> import discreet as dc
     >>> def fair():
@@ -45,12 +52,15 @@ def distribution(play: Callable[[], Hashable]) -> Distribution:
             path: list[int] = path,
             chance: list[float] = chance,
         ) -> int:
-            place = script[len(path)] if len(path) < len(script) else 0
+            size = probabilities.size
+            groups = [[place] for place in range(size)] if alike is None else alike(tuple(path), size)
+            place = script[len(path)] if len(path) < len(script) else groups[0][0]
             if len(path) >= len(script):
-                ahead.extend((*path, other) for other in range(1, probabilities.size))
+                ahead.extend((*path, group[0]) for group in groups[1:])
             path.append(place)
+            taken_for = next(group for group in groups if group[0] == place)
             with np.errstate(divide="ignore"):
-                chance[0] += float(np.log(probabilities[place]))
+                chance[0] += float(np.log(probabilities[taken_for].sum()))
             return place
 
         with coins.scripted_choices(decide):
@@ -67,7 +77,8 @@ def distribution(play: Callable[[], Hashable]) -> Distribution:
     return dict(sorted(found.items(), key=repr))
 
 
-def _paired(p: Distribution, q: Distribution) -> tuple[Floats, Floats]:
+def paired(p: Distribution, q: Distribution) -> tuple[Floats, Floats]:
+    """The probabilities of the same outcomes, in one order."""
     outcomes = sorted(p.keys() | q.keys(), key=repr)
     return (np.array([d.get(outcome, 0.0) for outcome in outcomes]) for d in (p, q))  # type: ignore[return-value]
 
@@ -78,7 +89,7 @@ def hockey_stick(p: Distribution, q: Distribution, epsilon: float) -> float:
     >>> round(hockey_stick({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75}, 0.0), 12)
     0.5
     """
-    here, there = _paired(p, q)
+    here, there = paired(p, q)
     growth = math.exp(epsilon)
     return float(
         max(np.maximum(here - growth * there, 0.0).sum(), np.maximum(there - growth * here, 0.0).sum())
@@ -91,7 +102,7 @@ def exact_epsilon(p: Distribution, q: Distribution, delta: float) -> float:
     >>> round(exact_epsilon({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75}, 0.0), 6) == round(math.log(3), 6)
     True
     """
-    here, there = _paired(p, q)
+    here, there = paired(p, q)
     with np.errstate(divide="ignore"):
         losses = np.abs(np.log(here) - np.log(there))
     largest = float(losses.max())
@@ -138,6 +149,30 @@ class NoiseMap:
         both = np.hstack([self.matrix, -self.matrix])
         answer: Any = linprog(np.ones(2 * size), A_eq=both, b_eq=moved, bounds=(0, None))
         return float(answer.fun)
+
+    def explains(self, moved: Floats, drawn: coins.Drawn) -> bool:
+        """Whether the noise that was drawn moves what leaves by ``moved``."""
+        foreseen = self.matrix @ np.concatenate(drawn.values)
+        return not np.abs(moved - foreseen).max() > _SAME * max(1.0, np.abs(foreseen).max())
+
+    def log_ratios(self, left: Floats, here: Floats, there: Floats) -> Floats:
+        """For each row of what left, how much likelier it is if the exact part is ``here`` and not ``there``.
+
+        Exact wherever the noise can be read off what left, and always for Gaussian noise; elsewhere a score.
+        """
+        if self.law == "gaussian":
+            way = np.linalg.pinv(self.matrix @ self.matrix.T, rcond=1e-10) @ (here - there)
+            return np.asarray((left - (here + there) / 2.0) @ way, dtype=np.float64)
+        back = np.linalg.pinv(self.matrix, rcond=1e-10).T
+        sizes = [self._sizes((left - exact_part) @ back) for exact_part in (here, there)]
+        return np.asarray(sizes[1] - sizes[0], dtype=np.float64)
+
+    def _sizes(self, noise: Floats) -> Floats:
+        """Minus the logarithm of the density of noise in units of its scale, up to a constant."""
+        if self.law == "laplace":
+            return np.asarray(np.abs(noise).sum(axis=1), dtype=np.float64)
+        lengths = [np.linalg.norm(noise[:, group], axis=1) for group in self.groups]
+        return np.asarray(np.sum(lengths, axis=0), dtype=np.float64)
 
 
 Observe = Callable[[coins.Script | None], tuple[list[Floats], coins.Drawn]]
@@ -190,7 +225,7 @@ def coupled_loss(here: Observe, there: Observe) -> float:
 
     for _ in range(len(told) + 1):
         seen = there(script)[0]
-        at = next((t for t, (a, b) in enumerate(zip(told, seen, strict=True)) if _differ(a, b)), None)
+        at = next((t for t, (a, b) in enumerate(zip(told, seen, strict=True)) if differ(a, b)), None)
         if at is None:
             return math.fsum(float(np.abs(shift).sum()) for shift in shifts)
         columns, places = [], []
@@ -199,8 +234,8 @@ def coupled_loss(here: Observe, there: Observe) -> float:
                 shifts[draw][place] += 1.0
                 moved = there(script)[0]
                 shifts[draw][place] -= 1.0
-                earlier = any(_differ(a, b) for a, b in zip(seen[:at], moved[:at], strict=True))
-                if not earlier and _differ(seen[at], moved[at]):
+                earlier = any(differ(a, b) for a, b in zip(seen[:at], moved[:at], strict=True))
+                if not earlier and differ(seen[at], moved[at]):
                     columns.append(moved[at] - seen[at])
                     places.append((draw, place))
         if not columns:
@@ -211,12 +246,13 @@ def coupled_loss(here: Observe, there: Observe) -> float:
     return math.inf
 
 
-def _differ(a: Floats, b: Floats) -> bool:
+def differ(a: Floats, b: Floats) -> bool:
+    """Whether two vectors are not the same, to as many digits as are compared."""
     return bool(np.abs(a - b).max(initial=0.0) > _SAME * max(1.0, float(np.abs(a).max(initial=0.0))))
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The exact delta of a mu-Gaussian mechanism at ``epsilon`` (Balle and Wang 2018).
+    """The exact delta of a mu-Gaussian mechanism at ``epsilon``, which may be negative (Balle and Wang 2018).
 
     >>> round(gaussian_delta(1.0, 0.0), 6)
     0.382925
@@ -224,7 +260,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     from scipy.special import log_ndtr, ndtr
 
     if mu == 0.0:
-        return 0.0
+        return max(0.0, -math.expm1(epsilon))
     if math.isinf(mu):
         return 1.0
     far = epsilon + float(log_ndtr(-mu / 2.0 - epsilon / mu))
@@ -290,6 +326,10 @@ class Space:
     where: tuple[int, ...] = (0,)
     one_way: bool = False
     nobody: float = 0.0
+
+    def example(self) -> Floats:
+        """Some people."""
+        return np.full((self.rows, self.columns), self.levels[-1])
 
     def starts(self, rng: np.random.Generator) -> Iterator[Pair]:
         """Extreme pairs first, then random ones for ever."""

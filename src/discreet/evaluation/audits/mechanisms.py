@@ -19,10 +19,12 @@ from ...privacy import (
     SphericalLaplaceNoise,
     TreeSum,
 )
-from .bugs import TWICE
-from .cases import Case, ChoiceCase, NoiseCase, Play, Played
+from .bugs import CHOICES_TELL, NUMBERS_TELL, TWICE
+from .cases import Case, Play, Played
+from .choices import ChoiceCase
 from .coins import Floats, Source
 from .exact import Space
+from .noise import NoiseCase
 
 PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-5)
 NEIGHBOURS = ("replace", "add_remove")
@@ -117,7 +119,7 @@ def _choices() -> Iterator[Case]:
                 budget,
                 Space(7, 3),
                 choosing(budget),
-                CHOICE_BUGS + CHOICE_SAMPLER_BUGS,
+                (*CHOICE_BUGS, *CHOICE_SAMPLER_BUGS, CHOICES_TELL),
                 runs=3,
                 only_deep=bool(delta),
             )
@@ -127,7 +129,7 @@ def _numbers() -> Iterator[Case]:
     for kind in ("laplace", "gaussian"):
         budget = PURE if kind == "laplace" else APPROXIMATE
         play, many = one_number(kind, budget)
-        bugs = NOISE_BUGS + NOISE_SAMPLER_BUGS
+        bugs = (*NOISE_BUGS, *NOISE_SAMPLER_BUGS, NUMBERS_TELL)
         yield NoiseCase(f"Gate.{kind}", "one number", budget, Space(1, 1), play, bugs, 4, many=many)
 
 
@@ -140,7 +142,7 @@ def _releases() -> Iterator[Case]:
             budget,
             Space(3, 2),
             releasing(kind, budget, 2),
-            NOISE_BUGS + NOISE_SAMPLER_BUGS,
+            (*NOISE_BUGS, *NOISE_SAMPLER_BUGS, NUMBERS_TELL),
             runs=4,
             only_deep=neighbours == "add_remove" or kind != "spherical_laplace",
         )
@@ -164,7 +166,7 @@ def _sums() -> Iterator[Case]:
             budget,
             Space(5, 2, (-1.0, 0.0, 1.0)),
             summing(kind, budget, 5, **options),
-            (*NOISE_BUGS, *NOISE_SAMPLER_BUGS, TWICE),
+            (*NOISE_BUGS, *NOISE_SAMPLER_BUGS, TWICE, NUMBERS_TELL),
             twice=3,
             only_deep=neighbours == "add_remove",
         )

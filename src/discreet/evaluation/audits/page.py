@@ -27,17 +27,19 @@ This is the {effort} one.
 - The account must hold at every epsilon, not only at the claimed one: the exact delta is compared at
   several epsilons. Exceeding it anywhere is a failing verdict.
 - **from outputs** is what somebody who only sees outputs can prove: a lower bound on epsilon from
-  repeated real runs, wrong with chance 1e-6. Scores are likelihood ratios where the outputs are discrete
-  and Fisher's discriminant where they are vectors; thresholds are chosen on one half of the runs and
-  tested on the other. It must never exceed the claim. It is far below it wherever a few thousand runs
-  cannot tell rare events apart, and 0 where they tell nothing.
+  repeated real runs, wrong with chance 1e-6. Outputs are the choices that were published, the noisy
+  numbers that left, and what a learner showed. Scores are their exact likelihood ratios, and Fisher's
+  discriminant for what was shown; thresholds are chosen on one half of the runs and tested on the other.
+  It must never exceed the claim. It is far below it wherever a few thousand runs cannot tell rare events
+  apart, and 0 where they tell nothing: at epsilon 1 and delta 1e-5 Gaussian noise takes some 100,000 runs.
 - **sampler p** is the p-value of the real sampler under the probabilities that the exact part took it to
   have (chi-square for choices, Kolmogorov-Smirnov for noise, whose effect on what leaves is also checked
   number by number). It fails below 1e-6.
 - **planted errors**: how many errors were put into the running code, one at a time, and noticed by the
   same audit: half the noise, a doubled rate, a forgotten charge, half the sensitivity, a lost sign, a
-  person in two rounds or blocks, a secret sample that holds everybody. An audit that misses one of those
-  that it lists fails.
+  person in two rounds or blocks, a secret sample that holds everybody, somebody's numbers shown past the
+  gate. Outputs alone must also reject gross errors, noise left out or a rate a hundred times too large,
+  by proving more than the claim. An audit that misses one of those that it lists fails.
 
 ## What it does not show
 
@@ -48,4 +50,4 @@ This is the {effort} one.
   on the tests of sums, gains and grids at any size.
 - Timing, memory and whatever else a process gives away are not looked at; see the pages on privacy and
   pitfalls.
-"""
+{unseen}"""

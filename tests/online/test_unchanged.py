@@ -1,0 +1,184 @@
+"""Every number of every learner is what it was: rates, batches, noise, accounts, certificates and decisions.
+
+Other tests say why the numbers are right. This one notices when any of them changes, so that a change is one
+that somebody wanted: `python -m tests.online.test_unchanged` writes the file anew, and the commit says why.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.domains import Ball, Box, Simplex
+from discreet.online import (
+    ApproximateLeader,
+    BanditApproximateLeader,
+    BanditSelector,
+    BanditSubmodularMinimizer,
+    HedgeSelector,
+    LinearLeader,
+    MetaFrankWolfe,
+    PhasedSelector,
+    RunningSumSelector,
+    SubmodularMinimizer,
+)
+from tests.online.learners import EVERYBODY, ROUNDS
+
+STORED = Path(__file__).with_name("unchanged.json")
+DIGITS = 9
+LOOSE, PURE = dc.Budget(1.0, 1e-6), dc.Budget(2.0)
+BOX, CHOICE = Box([0.0] * 4, [1.0] * 4), dc.constraints.Cardinality(2)
+# As large as they are used, and only looked at: what they would do, and what they promise for it.
+LARGE = {
+    "hedge": lambda: HedgeSelector(100, 5, 10**5, LOOSE, seed=0),
+    "hedge, automatic": lambda: HedgeSelector(100, 5, 10**5, PURE, resample_every="auto", bound=3.0, seed=0),
+    "running sums": lambda: RunningSumSelector(100, 5, 10**5, LOOSE, resample_every="auto", seed=0),
+    "running sums, capped": lambda: RunningSumSelector(
+        200, 3, 20_000, LOOSE, sums="blt", items_per_person=4, resample_every="auto", bound=2.0, seed=0
+    ),
+    "running sums, tree": lambda: RunningSumSelector(
+        30, 2, 10**4, LOOSE, sums="tree", resample_every="auto", seed=0
+    ),
+    "running sums, Laplace": lambda: RunningSumSelector(
+        30, 2, 10**5, PURE, sums="tree", noise="laplace", resample_every="auto", seed=0
+    ),
+    "phased": lambda: PhasedSelector(100, 5, LOOSE, bound=2.0, seed=0),
+    "bandit": lambda: BanditSelector(10, 2, 10**6, PURE, seed=0),
+    "bandit, certified": lambda: BanditSelector(10, 1, 10**6, PURE, rate="certified", bound=2.0, seed=0),
+    "bandit, online": lambda: BanditSelector(10, 1, 10**6, LOOSE, exploration="online", seed=0),
+    "bandit, presampled": lambda: BanditSelector(10, 1, 10**6, LOOSE, exploration="presampled", seed=0),
+    "bandit, every round": lambda: BanditSelector(10, 1, 10**5, LOOSE, exploration="every_round", seed=0),
+    "bandit, slots": lambda: BanditSelector(50, 5, 10**5, PURE, feedback="slots", bound=2.0, seed=0),
+    "minimizer": lambda: SubmodularMinimizer(20, 10**5, LOOSE, bound=2.0, seed=0),
+    "minimizer, tree": lambda: SubmodularMinimizer(20, 10**5, LOOSE, sums="tree", seed=0),
+    "minimizer, pure": lambda: SubmodularMinimizer(20, 10**5, PURE, empty_is_free=True, seed=0),
+    "bandit minimizer": lambda: BanditSubmodularMinimizer(5, 10**6, PURE, bound=2.0, seed=0),
+    "bandit minimizer, tree": lambda: BanditSubmodularMinimizer(5, 10**6, LOOSE, form="tree", seed=0),
+    "leader": lambda: ApproximateLeader(Ball(5, 2.0), 10**5, LOOSE, lipschitz=3.0, seed=0),
+    "leader, optimistic": lambda: ApproximateLeader(
+        Ball(5), 10**5, LOOSE, lipschitz=1.0, regularization="optimistic", seed=0
+    ),
+    "leader, curved": lambda: ApproximateLeader(
+        Ball(5), 10**4, PURE, lipschitz=1.0, strong_convexity=0.5, seed=0
+    ),
+    "linear": lambda: LinearLeader(Simplex(10), 10**5, LOOSE, box=(0.0, 1.0), seed=0),
+    "linear, ball": lambda: LinearLeader(Ball(4), 10**5, PURE, lipschitz=1.0, seed=0),
+    "one point": lambda: BanditApproximateLeader(
+        Ball(3), 10**6, PURE, lipschitz=1.0, bound=(0.0, 2.0), seed=0
+    ),
+    "one point, curved": lambda: BanditApproximateLeader(
+        Ball(3), 10**6, PURE, lipschitz=1.0, bound=2.0, strong_convexity=1.0, adversary="adaptive", seed=0
+    ),
+    "frank-wolfe": lambda: MetaFrankWolfe(
+        CHOICE, 10**5, LOOSE, n_items=12, steps="auto", resample_every="auto", bound=2.0, seed=0
+    ),
+    "frank-wolfe, curvature": lambda: MetaFrankWolfe(
+        CHOICE, 10**4, LOOSE, n_items=12, curvature=True, sums="tree", seed=0
+    ),
+    "frank-wolfe, pure": lambda: MetaFrankWolfe(
+        CHOICE, 10**4, PURE, n_items=12, regularizer="euclidean", seed=0
+    ),
+    "frank-wolfe, box": lambda: MetaFrankWolfe(
+        BOX, 10**4, LOOSE, experts="pftal", gradient_bound=2.0, smoothness=1.0, steps="auto", seed=0
+    ),
+    "frank-wolfe, box, pure": lambda: MetaFrankWolfe(
+        BOX, 10**4, PURE, experts="pftal", gradient_bound=2.0, smoothness=1.0, seed=0
+    ),
+}  # fmt: skip
+
+
+def _plain(value):
+    """Numbers rounded, states of coins left out."""
+    if isinstance(value, dict):
+        return {
+            name: _plain(one) for name, one in value.items() if "coins" not in name and "words" not in name
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and math.isfinite(value):
+        return float(f"{value:.{DIGITS}g}")
+    return value if isinstance(value, int | bool | None | float) else str(value)
+
+
+def _known(learner):
+    """What a learner has settled on, and says of itself."""
+    certified = learner.certified_regret
+    total = getattr(learner, "_sum", None)
+    found = {
+        "settings": learner._settings(),
+        "certified": certified(10_000) if callable(certified) else certified,
+        "account": learner.privacy.to_json(),
+        "noise": []
+        if total is None
+        else [total.noise_std(t) for t in sorted({1, total.rounds // 2 or 1, total.rounds})],
+    }
+    return _plain(json.loads(json.dumps(found, default=str)))
+
+
+def _played(setting):
+    learner = setting.make()
+    stream = setting.people(ROUNDS)
+    trace = learner.run(stream, person_ids=["ann" if t % 7 == 3 else None for t in range(ROUNDS)])
+    played = trace.decisions if hasattr(trace, "decisions") else trace.selections
+    spent = learner.privacy.spent
+    return _plain({
+        "decisions": np.asarray(played)[::3].tolist(),
+        "spent": spent.epsilon(learner.budget.delta),
+    })  # fmt: skip
+
+
+def computed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {f"large: {name}": _known(make()) for name, make in LARGE.items()}
+        for name, setting in EVERYBODY.items():
+            found[name] = _known(setting.make()) | _played(setting)
+    return found
+
+
+def _same(here, there, where):
+    """Equal, with numbers that differ in the last digits at most."""
+    if isinstance(here, dict):
+        assert here.keys() == there.keys(), where
+        for name in here:
+            _same(here[name], there[name], f"{where}, {name}")
+    elif isinstance(here, list):
+        assert len(here) == len(there), where
+        for place, (one, two) in enumerate(zip(here, there, strict=True)):
+            _same(one, two, f"{where}[{place}]")
+    elif isinstance(here, float):
+        assert here == pytest.approx(there, rel=1e-6, abs=1e-9), where
+    else:
+        assert here == there, where
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_settings_are_unchanged(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _same(_known(LARGE[name]()), json.loads(STORED.read_text())[f"large: {name}"], name)
+
+
+@pytest.mark.parametrize("name", EVERYBODY)
+def test_learners_are_unchanged(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = _known(EVERYBODY[name].make()) | _played(EVERYBODY[name])
+    _same(found, json.loads(STORED.read_text())[name], name)
+
+
+def test_nothing_is_stored_that_is_not_computed():
+    names = {f"large: {name}" for name in LARGE} | EVERYBODY.keys()
+    assert json.loads(STORED.read_text()).keys() == names
+
+
+if __name__ == "__main__":
+    lines = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in computed().items()]
+    STORED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"wrote {STORED}: {len(lines)} settings")
