@@ -378,10 +378,10 @@ def test_secure_by_default_and_not_copied(setting):
 def _opposites(name):
     """Two crowds of equal people who want opposite things, and whether worth is good (1) or bad (-1)."""
     if name in SELECTORS or name in FRANK_WOLFE_SETS:
-        rows = np.eye(N_ITEMS)[[0, N_ITEMS - 1]]
+        rows = np.eye(N_ITEMS)[[N_ITEMS - 2, N_ITEMS - 1]]
         return *(Coverage(np.tile(row, (ROUNDS, 1))) for row in rows), 1.0
     if name in FRANK_WOLFE_POINTS:
-        rows = np.eye(N_ITEMS)[[0, N_ITEMS - 1]]
+        rows = np.eye(N_ITEMS)[[N_ITEMS - 2, N_ITEMS - 1]]
         return *(ConcaveOfLinear(np.tile(row, (ROUNDS, 1))) for row in rows), 1.0
     if name in LEADERS:
         kind = Linear if name.startswith("linear") else Distance
