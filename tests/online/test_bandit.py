@@ -679,6 +679,16 @@ def test_late_rewards_of_a_chunk_that_has_passed():
     assert learner.over
 
 
+@pytest.mark.parametrize("bound", [1e-3, 1.0, 5.0])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
+def test_sums_of_noise_stay_within_64_bits(epsilon, bound):
+    """Noise is at most 2^24 units wide: of 2^30 lessons, each with forty times that, the sum stays below 2^60."""
+    engine = BanditSelector(5, 2, 10**6, dc.Budget(epsilon), bound=bound, seed=0)._engine
+    width = float(engine._grid.noise_scale * engine._scale)
+    assert 2.0**22 < width <= 2.0**24
+    assert bound * float(engine._scale) <= 2.0**32
+
+
 @pytest.mark.parametrize("rounds", [0, 1, 7])
 def test_a_saved_file_holds_no_noise_that_two_learners_could_share(rounds, tmp_path):
     """Lessons of value 0 and of value 1 from one file: the difference of what is known is no round number."""

@@ -32,12 +32,12 @@ from tests.online.learners import EVERYBODY, ROUNDS
 
 STORED = Path(__file__).with_name("unchanged.json")
 DIGITS = 9
-LOOSE, PURE = dc.Budget(1.0, 1e-6), dc.Budget(2.0)
+LOOSE, PURE, RICH = dc.Budget(1.0, 1e-6), dc.Budget(2.0), dc.Budget(30.0, 1e-6)
 BOX, CHOICE = Box([0.0] * 4, [1.0] * 4), dc.constraints.Cardinality(2)
 # As large as they are used, and only looked at: what they would do, and what they promise for it.
 LARGE = {
-    "hedge": lambda: HedgeSelector(100, 5, 10**5, LOOSE, seed=0),
-    "hedge, automatic": lambda: HedgeSelector(100, 5, 10**5, PURE, resample_every="auto", bound=3.0, seed=0),
+    "hedge": lambda: HedgeSelector(100, 5, 10**5, RICH, seed=0),
+    "hedge, automatic": lambda: HedgeSelector(100, 5, 10**5, RICH, resample_every="auto", bound=3.0, seed=0),
     "running sums": lambda: RunningSumSelector(100, 5, 10**5, LOOSE, resample_every="auto", seed=0),
     "running sums, capped": lambda: RunningSumSelector(
         200, 3, 20_000, LOOSE, sums="blt", items_per_person=4, resample_every="auto", bound=2.0, seed=0
@@ -53,7 +53,7 @@ LARGE = {
     "bandit, certified": lambda: BanditSelector(10, 1, 10**6, PURE, rate="certified", bound=2.0, seed=0),
     "bandit, online": lambda: BanditSelector(10, 1, 10**6, LOOSE, exploration="online", seed=0),
     "bandit, presampled": lambda: BanditSelector(10, 1, 10**6, LOOSE, exploration="presampled", seed=0),
-    "bandit, every round": lambda: BanditSelector(10, 1, 10**5, LOOSE, exploration="every_round", seed=0),
+    "bandit, every round": lambda: BanditSelector(5, 1, 10**6, RICH, exploration="every_round", seed=0),
     "bandit, slots": lambda: BanditSelector(50, 5, 10**5, PURE, feedback="slots", bound=2.0, seed=0),
     "minimizer": lambda: SubmodularMinimizer(20, 10**5, LOOSE, bound=2.0, seed=0),
     "minimizer, tree": lambda: SubmodularMinimizer(20, 10**5, LOOSE, sums="tree", seed=0),
@@ -82,7 +82,7 @@ LARGE = {
         CHOICE, 10**4, LOOSE, n_items=12, curvature=True, sums="tree", seed=0
     ),
     "frank-wolfe, pure": lambda: MetaFrankWolfe(
-        CHOICE, 10**4, PURE, n_items=12, regularizer="euclidean", seed=0
+        CHOICE, 10**4, dc.Budget(99.0), n_items=12, regularizer="euclidean", seed=0
     ),
     "frank-wolfe, box": lambda: MetaFrankWolfe(
         BOX, 10**4, LOOSE, experts="pftal", gradient_bound=2.0, smoothness=1.0, steps="auto", seed=0
