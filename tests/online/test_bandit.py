@@ -682,7 +682,7 @@ def test_late_rewards_of_a_chunk_that_has_passed():
 @pytest.mark.parametrize("bound", [1e-3, 1.0, 5.0])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
 def test_sums_of_noise_stay_within_64_bits(epsilon, bound):
-    """Noise is at most 2^24 units wide: of 2^30 lessons, each with forty times that, the sum stays below 2^60."""
+    """Noise is at most 2^24 units wide: 2^30 lessons, each with forty times that, stay below 2^60."""
     engine = BanditSelector(5, 2, 10**6, dc.Budget(epsilon), bound=bound, seed=0)._engine
     width = float(engine._grid.noise_scale * engine._scale)
     assert 2.0**22 < width <= 2.0**24
