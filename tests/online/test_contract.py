@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import pickle
@@ -249,6 +250,39 @@ def test_horizon(setting):
     with pytest.raises(RuntimeError, match=f"horizon of rounds={learner.rounds} is over"):
         learner.learn(setting.told(learner, stream[0], last))
     assert shown(learner.choose()) == shown(last)
+
+
+def test_a_second_run_beyond_the_horizon_serves_the_last_decision(setting):
+    learner = setting.make()
+    if learner.rounds is None:
+        pytest.skip("no horizon to reach")
+    stream = setting.people(learner.rounds + 5)
+    whole = _played(setting.make().run(stream))
+    learner.run(stream[: learner.rounds - 4])
+    rest = learner.run(stream[learner.rounds - 4 :])
+    assert (_played(rest) == whole[learner.rounds - 4 :]).all()
+
+
+def test_an_interrupted_draw_is_made_up_for(setting, monkeypatch):
+    """Stopped after what is private has left, and before a decision was made of it, the last round included."""
+    learner, stream = setting.make(), setting.people(ROUNDS)
+    honest = type(learner)._draw
+
+    def interrupted(self):
+        honest(self)
+        raise KeyboardInterrupt
+
+    for t in range(ROUNDS):
+        with monkeypatch.context() as patched:
+            patched.setattr(type(learner), "_draw", interrupted)
+            if t % 5 == 4 or t == ROUNDS - 1:
+                with contextlib.suppress(KeyboardInterrupt):
+                    learner.choose()
+        decision = learner.choose()
+        assert setting.allowed(learner, decision)
+        learner.learn(setting.told(learner, stream[t], decision))
+    budget = learner.budget
+    assert learner.privacy.spent.epsilon(budget.delta) <= learner.privacy.epsilon(budget.delta)
 
 
 def test_whole_guarantee_is_known_before_and_never_exceeded(setting):

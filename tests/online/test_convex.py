@@ -1096,3 +1096,11 @@ def test_saved_costs_of_logistic_people():
     b = ApproximateLeader(Ball(3, 2.0), 20, APPROXIMATE, lipschitz=1.0, seed=3)
     pairs = [(people[t].value, people[t].gradient) for t in range(20)]
     assert np.allclose(a.run(people).decisions, b.run(pairs).decisions, rtol=0, atol=1e-9)
+
+
+def test_a_batch_that_does_not_fit_the_grid_is_refused():
+    """Sums of costs are kept in 62 bits: batch times epsilon stays below 2^30."""
+    make = _bandit(dc.Budget(1e6), batch=1 << 12)
+    with pytest.raises(ValueError, match="does not fit the noise's grid"):
+        make(rounds=1 << 14)
+    assert _bandit(dc.Budget(1e5), batch=1 << 12)(rounds=1 << 14).batch == 1 << 12

@@ -19,7 +19,7 @@ from discreet.kernels import minimization as kernels
 from discreet.objectives import GraphCut, SetFunction
 from discreet.online import minimization_bandit
 from discreet.online.bounds import minimization as bounds
-from discreet.online.chains import GradientSum, GradientTree
+from discreet.online.chains import ROUNDING, GradientSum, GradientTree
 from discreet.online.minimization import SubmodularMinimizer
 from discreet.online.minimization_bandit import BanditSubmodularMinimizer, HorizonTooShort
 from discreet.privacy import mechanisms
@@ -944,3 +944,18 @@ def test_cuts_and_prices_is_what_it_says():
         items = np.flatnonzero(s)
         assert one.value(items) == pytest.approx(twin.value(items))
     assert (np.count_nonzero(matrix), np.count_nonzero(arcs.modular)) == (3, 4)
+
+
+@pytest.mark.parametrize("bound", [1e-3, 1.0, 1e3])
+def test_how_far_from_free_the_empty_set_may_be_goes_with_the_bound(bound):
+    learner = SubmodularMinimizer(2, 10, FREE, bound=bound, empty_is_free=True, seed=0)
+    learner.choose()
+    for size, fine in ((3.0, False), (0.3, True)):
+        cost = SetFunction(
+            lambda items, size=size: size * ROUNDING * bound if not items else 0.0, 2, bound=bound
+        )
+        if fine:
+            learner.learn(cost)
+        else:
+            with pytest.raises(ValueError, match="the empty set costs"):
+                learner.learn(cost)
