@@ -264,7 +264,7 @@ def test_a_second_run_beyond_the_horizon_serves_the_last_decision(setting):
 
 
 def test_an_interrupted_draw_is_made_up_for(setting, monkeypatch):
-    """Stopped after what is private has left, and before a decision was made of it, the last round included."""
+    """Stopped after what is private has left, and before a decision was made of it; in the last round too."""
     learner, stream = setting.make(), setting.people(ROUNDS)
     honest = type(learner)._draw
 

@@ -51,7 +51,7 @@ LARGE = {
     "phased": lambda: PhasedSelector(100, 5, LOOSE, bound=2.0, seed=0),
     "bandit": lambda: BanditSelector(10, 2, 10**6, PURE, seed=0),
     "bandit, certified": lambda: BanditSelector(10, 1, 10**6, PURE, rate="certified", bound=2.0, seed=0),
-    "bandit, online": lambda: BanditSelector(10, 1, 10**6, LOOSE, exploration="online", seed=0),
+    "bandit, online": lambda: BanditSelector(5, 2, 10**6, RICH, exploration="online", seed=0),
     "bandit, presampled": lambda: BanditSelector(10, 1, 10**6, LOOSE, exploration="presampled", seed=0),
     "bandit, every round": lambda: BanditSelector(5, 1, 10**6, RICH, exploration="every_round", seed=0),
     "bandit, slots": lambda: BanditSelector(50, 5, 10**5, PURE, feedback="slots", bound=2.0, seed=0),
