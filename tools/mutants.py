@@ -46,13 +46,13 @@ REASONS = Path(__file__).with_name("survivors.json")
 LIMIT = 400.0  # seconds after which tests are taken to hang
 ENOUGH = 120.0  # seconds of tests that run a mutant's line
 PLACES = ["src/discreet/privacy/*.py", "src/discreet/online/*.py"]
-WATCHED = ["tests/privacy", "tests/online", "tests/evaluation/test_audit.py"]
+WATCHED = ["tests/privacy", "tests/online", "tests/evaluation/test_audit.py", "tests/docs/test_readme.py"]
 
 WORDS = re.compile(
     r"sensitiv|scale|sigma|rate\b|range|noise|epsilon|delta|rho|\bmu\b|mu_squared|budget|share|reserve|charge|count"
     r"|moves|difference|norm|clip|bound|levels|releases|steps|coins|admit|taken|limit|loss|grid|width"
 )
-AUDIT = "tests/evaluation/test_audit.py"
+UNCHANGED = "tests/online/test_unchanged.py"
 # Which tests answer for which module, the nearest first; the first pattern that fits.
 TESTS = [
     ("privacy/sums.py", ["tests/privacy/test_sums.py", "tests/privacy/test_factorizations.py"]),
@@ -111,7 +111,11 @@ class Mutant:
 
 
 def tests_for(file: str) -> list[str]:
-    return next((tests for pattern, tests in TESTS if fnmatch.fnmatch(file, pattern)), [])
+    """The tests of a module, those first that look at everything at once."""
+    module = "discreet." + file.removesuffix(".py").replace("/", ".")
+    own = next((tests for pattern, tests in TESTS if fnmatch.fnmatch(file, pattern)), [])
+    whole = [f"tests/docs/test_readme.py::test_docstring_examples[{module}]"]
+    return [*whole, *([UNCHANGED] if file.startswith("online/") else []), *own] if own else []
 
 
 def statements(tree: ast.AST) -> dict[int, tuple[int, int]]:
@@ -294,7 +298,10 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="keep the verdicts that are already known")
     parser.add_argument("--again", action="store_true", help="only try the known survivors again")
     parser.add_argument(
-        "--lines", type=Path, metavar="FOLDER", help="which tests run which lines, noted before"
+        "--lines",
+        type=Path,
+        metavar="FOLDER",
+        help="which tests run which lines, noted before; none: all of a module",
     )
     parser.add_argument("--page", action="store_true", help="only write docs/mutants.md from what is known")
     options = parser.parse_args()
@@ -344,7 +351,8 @@ def tried(
             copies.put(copied(Path(temporary) / str(number)))
         judge = Judge()
         if lines is not None:
-            judge.read(lines)
+            if lines.name != "none":
+                judge.read(lines)
         elif failed := judge.watch(copied(Path(temporary) / "whole"), workers):
             print(f"fails with nothing broken: {failed}")
             return False
