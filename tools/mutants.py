@@ -52,7 +52,6 @@ WORDS = re.compile(
     r"sensitiv|scale|sigma|rate\b|range|noise|epsilon|delta|rho|\bmu\b|mu_squared|budget|share|reserve|charge|count"
     r"|moves|difference|norm|clip|bound|levels|releases|steps|coins|admit|taken|limit|loss|grid|width"
 )
-UNCHANGED = "tests/online/test_unchanged.py"
 # Which tests answer for which module, the nearest first; the first pattern that fits.
 TESTS = [
     ("privacy/sums.py", ["tests/privacy/test_sums.py", "tests/privacy/test_factorizations.py"]),
@@ -115,7 +114,7 @@ def tests_for(file: str) -> list[str]:
     module = "discreet." + file.removesuffix(".py").replace("/", ".")
     own = next((tests for pattern, tests in TESTS if fnmatch.fnmatch(file, pattern)), [])
     whole = [f"tests/docs/test_readme.py::test_docstring_examples[{module}]"]
-    return [*whole, *([UNCHANGED] if file.startswith("online/") else []), *own] if own else []
+    return [*whole, f"tests/{file.split('/')[0]}/test_unchanged.py", *own] if own else []
 
 
 def statements(tree: ast.AST) -> dict[int, tuple[int, int]]:

@@ -15,7 +15,7 @@ from scipy import stats
 import discreet as dc
 from discreet.kernels import bandit as kernels
 from discreet.objectives import Coverage, ProbabilisticCoverage
-from discreet.online import BanditSelector, bandit_schedule, bandit_settings
+from discreet.online import BanditSelector, bandit_schedule, bandit_settings, bandit_slots
 from discreet.online.bandit_slots import SlotFeedback
 from discreet.online.bandit_values import ValueFeedback
 from discreet.online.bounds import bandit as limits
@@ -24,6 +24,7 @@ from discreet.privacy.published import PublishedCalibrationWarning
 from tests.privacy.audit import hockey_stick
 
 PURE = dc.Budget(1.0)
+FREE = dc.Budget(math.inf)
 LOOSE = dc.Budget(2.0, 1e-3)
 NEVER = 1e-6  # chance that a right program fails a statistical test
 
@@ -677,6 +678,18 @@ def test_late_rewards_of_a_chunk_that_has_passed():
             learner.learn(0.5, round=r)
     assert np.count_nonzero(learner._engine._gains) > 2
     assert learner.over
+
+
+def test_what_slots_take_an_item_to_be_worth_before_it_is_known():
+    """As much as items are on average; never nothing, and never more than the bound."""
+    engine = BanditSelector(4, 2, 100, FREE, feedback="slots", block=5, bound=2.0, seed=0)._engine
+    assert engine._means() == pytest.approx([2.0 / 400.0] * 4)  # nobody has been seen
+    engine._shows[:], engine._taken[:] = [100.0, 100.0, 0.0, 0.0], [60.0, 20.0, 0.0, 0.0]
+    heavy = bandit_slots._COMMON
+    known = [(60.0 + 0.4 * heavy) / (100.0 + heavy), (20.0 + 0.4 * heavy) / (100.0 + heavy)]
+    assert engine._means() == pytest.approx([*known, 0.4, 0.4])
+    engine._taken[:2] = 900.0
+    assert engine._means()[2:] == pytest.approx([2.0, 2.0])
 
 
 @pytest.mark.parametrize("bound", [1e-3, 1.0, 5.0])

@@ -519,6 +519,18 @@ def test_refusals_say_what_is_wrong(selector):
             learner.learn(person)
 
 
+def test_a_bound_may_be_exceeded_by_rounding_only(selector):
+    learner = selector.make()
+    if isinstance(learner, BanditSelector):
+        pytest.skip("is fed numbers, not people (tests/online/test_bandit.py)")
+    if "functions" not in _families(selector):
+        pytest.skip("a cap needs rows")
+    learner.choose()
+    with pytest.raises(ValueError, match="above the learner's bound"):
+        learner.learn(people()[0] * (1.0 + 1e-11))
+    learner.learn(people()[0] * (1.0 + 1e-13))
+
+
 def test_functions_that_break_their_promise_change_nothing(selector):
     """NaN, a value above the bound, a value that falls: found at the second item, the first being fine."""
     learner, twin = selector.make(), selector.make()

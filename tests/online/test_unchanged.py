@@ -142,18 +142,18 @@ def computed():
     return found
 
 
-def _same(here, there, where):
+def _same(here, there, where, least=1e-9):
     """Equal, with numbers that differ in the last digits at most."""
     if isinstance(here, dict):
         assert here.keys() == there.keys(), where
         for name in here:
-            _same(here[name], there[name], f"{where}, {name}")
+            _same(here[name], there[name], f"{where}, {name}", least)
     elif isinstance(here, list):
         assert len(here) == len(there), where
         for place, (one, two) in enumerate(zip(here, there, strict=True)):
-            _same(one, two, f"{where}[{place}]")
+            _same(one, two, f"{where}[{place}]", least)
     elif isinstance(here, float):
-        assert here == pytest.approx(there, rel=1e-6, abs=1e-9), where
+        assert here == pytest.approx(there, rel=1e-6, abs=least), where
     else:
         assert here == there, where
 

@@ -267,15 +267,13 @@ class BanditSubmodularMinimizer(SetMinimizer):
 
     def _prepared(self, person: Any) -> tuple[float, bool]:
         value = _checks.real("the cost", person)
-        if abs(value) <= self.bound:
-            return value, False
         outside = abs(value) > self.bound * (1.0 + ROUNDING)
         if outside and not self.clip:
             raise ValueError(
                 f"the cost {value:.6g} is outside [-{self.bound:g}, {self.bound:g}]; rescale costs, declare a"
                 " larger bound, or pass clip=True"
             )
-        return math.copysign(self.bound, value), outside
+        return min(max(value, -self.bound), self.bound), outside
 
     def _absorb(self, person: tuple[float, bool]) -> None:
         value, clipped = person
