@@ -414,7 +414,9 @@ def _price(_, person, decision):
     return person.value(decision.items)
 
 
-def _any_set(_, decision):
+def _any_set(learner, decision):
+    if not all(0.0 <= chance <= 1.0 for chance in learner.point):
+        return False
     return len(set(decision.items)) == len(decision.items) and all(0 <= i < 4 for i in decision.items)
 
 
@@ -440,6 +442,7 @@ MINIMIZERS = {
     "bandit minimizer, values": _bandit_minimizer(exploration=0.5, batch=4),
     "bandit minimizer, two rounds each": _bandit_minimizer(PURE_TWICE, exploration=0.5, batch=5),
     "bandit minimizer, estimates": _bandit_minimizer(form="tree", exploration=0.5),
+    "bandit minimizer, estimates, two rounds each": _bandit_minimizer(TWICE, form="tree", exploration=0.5),
     "bandit minimizer, published": _bandit_minimizer(calibration="published", rounds=600),
     "bandit minimizer, not private": _bandit_minimizer(FREE, exploration=0.5),
 }

@@ -36,61 +36,69 @@ LOOSE, PURE, RICH = dc.Budget(1.0, 1e-6), dc.Budget(2.0), dc.Budget(30.0, 1e-6)
 BOX, CHOICE = Box([0.0] * 4, [1.0] * 4), dc.constraints.Cardinality(2)
 # As large as they are used, and only looked at: what they would do, and what they promise for it.
 LARGE = {
-    "hedge": lambda: HedgeSelector(100, 5, 10**5, RICH, seed=0),
-    "hedge, automatic": lambda: HedgeSelector(100, 5, 10**5, RICH, resample_every="auto", bound=3.0, seed=0),
-    "running sums": lambda: RunningSumSelector(100, 5, 10**5, LOOSE, resample_every="auto", seed=0),
-    "running sums, capped": lambda: RunningSumSelector(
-        200, 3, 20_000, LOOSE, sums="blt", items_per_person=4, resample_every="auto", bound=2.0, seed=0
+    "hedge": lambda b: HedgeSelector(100, 5, 10**5, b(RICH), seed=0),
+    "hedge, automatic": lambda b: HedgeSelector(
+        100, 5, 10**5, b(RICH), resample_every="auto", bound=3.0, seed=0
     ),
-    "running sums, tree": lambda: RunningSumSelector(
-        30, 2, 10**4, LOOSE, sums="tree", resample_every="auto", seed=0
+    "running sums": lambda b: RunningSumSelector(100, 5, 10**5, b(LOOSE), resample_every="auto", seed=0),
+    "running sums, capped": lambda b: RunningSumSelector(
+        200, 3, 20_000, b(LOOSE), sums="blt", items_per_person=4, resample_every="auto", bound=2.0, seed=0
     ),
-    "running sums, Laplace": lambda: RunningSumSelector(
-        30, 2, 10**5, PURE, sums="tree", noise="laplace", resample_every="auto", seed=0
+    "running sums, tree": lambda b: RunningSumSelector(
+        30, 2, 10**4, b(LOOSE), sums="tree", resample_every="auto", seed=0
     ),
-    "phased": lambda: PhasedSelector(100, 5, LOOSE, bound=2.0, seed=0),
-    "bandit": lambda: BanditSelector(10, 2, 10**6, PURE, seed=0),
-    "bandit, certified": lambda: BanditSelector(10, 1, 10**6, PURE, rate="certified", bound=2.0, seed=0),
-    "bandit, online": lambda: BanditSelector(5, 2, 10**6, RICH, exploration="online", seed=0),
-    "bandit, presampled": lambda: BanditSelector(10, 1, 10**6, LOOSE, exploration="presampled", seed=0),
-    "bandit, every round": lambda: BanditSelector(5, 1, 10**6, RICH, exploration="every_round", seed=0),
-    "bandit, slots": lambda: BanditSelector(50, 5, 10**5, PURE, feedback="slots", bound=2.0, seed=0),
-    "minimizer": lambda: SubmodularMinimizer(20, 10**5, LOOSE, bound=2.0, seed=0),
-    "minimizer, tree": lambda: SubmodularMinimizer(20, 10**5, LOOSE, sums="tree", seed=0),
-    "minimizer, pure": lambda: SubmodularMinimizer(20, 10**5, PURE, empty_is_free=True, seed=0),
-    "bandit minimizer": lambda: BanditSubmodularMinimizer(5, 10**6, PURE, bound=2.0, seed=0),
-    "bandit minimizer, tree": lambda: BanditSubmodularMinimizer(5, 10**6, LOOSE, form="tree", seed=0),
-    "leader": lambda: ApproximateLeader(Ball(5, 2.0), 10**5, LOOSE, lipschitz=3.0, seed=0),
-    "leader, optimistic": lambda: ApproximateLeader(
-        Ball(5), 10**5, LOOSE, lipschitz=1.0, regularization="optimistic", seed=0
+    "running sums, Laplace": lambda b: RunningSumSelector(
+        30, 2, 10**5, b(PURE), sums="tree", noise="laplace", resample_every="auto", seed=0
     ),
-    "leader, curved": lambda: ApproximateLeader(
-        Ball(5), 10**4, PURE, lipschitz=1.0, strong_convexity=0.5, seed=0
+    "phased": lambda b: PhasedSelector(100, 5, b(LOOSE), bound=2.0, seed=0),
+    "bandit": lambda b: BanditSelector(10, 2, 10**6, b(PURE), seed=0),
+    "bandit, certified": lambda b: BanditSelector(10, 1, 10**6, b(PURE), rate="certified", bound=2.0, seed=0),
+    "bandit, online": lambda b: BanditSelector(5, 2, 10**6, b(RICH), exploration="online", seed=0),
+    "bandit, presampled": lambda b: BanditSelector(10, 1, 10**6, b(LOOSE), exploration="presampled", seed=0),
+    "bandit, every round": lambda b: BanditSelector(5, 1, 10**6, b(RICH), exploration="every_round", seed=0),
+    "bandit, slots": lambda b: BanditSelector(50, 5, 10**5, b(PURE), feedback="slots", bound=2.0, seed=0),
+    "minimizer": lambda b: SubmodularMinimizer(20, 10**5, b(LOOSE), bound=2.0, seed=0),
+    "minimizer, tree": lambda b: SubmodularMinimizer(20, 10**5, b(LOOSE), sums="tree", seed=0),
+    "minimizer, pure": lambda b: SubmodularMinimizer(20, 10**5, b(PURE), empty_is_free=True, seed=0),
+    "bandit minimizer": lambda b: BanditSubmodularMinimizer(5, 10**6, b(PURE), bound=2.0, seed=0),
+    "bandit minimizer, tree": lambda b: BanditSubmodularMinimizer(5, 10**6, b(LOOSE), form="tree", seed=0),
+    "leader": lambda b: ApproximateLeader(Ball(5, 2.0), 10**5, b(LOOSE), lipschitz=3.0, seed=0),
+    "leader, optimistic": lambda b: ApproximateLeader(
+        Ball(5), 10**5, b(LOOSE), lipschitz=1.0, regularization="optimistic", seed=0
     ),
-    "linear": lambda: LinearLeader(Simplex(10), 10**5, LOOSE, box=(0.0, 1.0), seed=0),
-    "linear, ball": lambda: LinearLeader(Ball(4), 10**5, PURE, lipschitz=1.0, seed=0),
-    "one point": lambda: BanditApproximateLeader(
-        Ball(3), 10**6, PURE, lipschitz=1.0, bound=(0.0, 2.0), seed=0
+    "leader, curved": lambda b: ApproximateLeader(
+        Ball(5), 10**4, b(PURE), lipschitz=1.0, strong_convexity=0.5, seed=0
     ),
-    "one point, curved": lambda: BanditApproximateLeader(
-        Ball(3), 10**6, PURE, lipschitz=1.0, bound=2.0, strong_convexity=1.0, adversary="adaptive", seed=0
+    "linear": lambda b: LinearLeader(Simplex(10), 10**5, b(LOOSE), box=(0.0, 1.0), seed=0),
+    "linear, ball": lambda b: LinearLeader(Ball(4), 10**5, b(PURE), lipschitz=1.0, seed=0),
+    "one point": lambda b: BanditApproximateLeader(
+        Ball(3), 10**6, b(PURE), lipschitz=1.0, bound=(0.0, 2.0), seed=0
     ),
-    "frank-wolfe": lambda: MetaFrankWolfe(
-        CHOICE, 10**5, LOOSE, n_items=12, steps="auto", resample_every="auto", bound=2.0, seed=0
+    "one point, curved": lambda b: BanditApproximateLeader(
+        Ball(3), 10**6, b(PURE), lipschitz=1.0, bound=2.0, strong_convexity=1.0, adversary="adaptive", seed=0
     ),
-    "frank-wolfe, curvature": lambda: MetaFrankWolfe(
-        CHOICE, 10**4, LOOSE, n_items=12, curvature=True, sums="tree", seed=0
+    "frank-wolfe": lambda b: MetaFrankWolfe(
+        CHOICE, 10**5, b(LOOSE), n_items=12, steps="auto", resample_every="auto", bound=2.0, seed=0
     ),
-    "frank-wolfe, pure": lambda: MetaFrankWolfe(
-        CHOICE, 10**4, dc.Budget(99.0), n_items=12, regularizer="euclidean", seed=0
+    "frank-wolfe, curvature": lambda b: MetaFrankWolfe(
+        CHOICE, 10**4, b(LOOSE), n_items=12, curvature=True, sums="tree", seed=0
     ),
-    "frank-wolfe, box": lambda: MetaFrankWolfe(
-        BOX, 10**4, LOOSE, experts="pftal", gradient_bound=2.0, smoothness=1.0, steps="auto", seed=0
+    "frank-wolfe, pure": lambda b: MetaFrankWolfe(
+        CHOICE, 10**4, b(dc.Budget(99.0)), n_items=12, regularizer="euclidean", seed=0
     ),
-    "frank-wolfe, box, pure": lambda: MetaFrankWolfe(
-        BOX, 10**4, PURE, experts="pftal", gradient_bound=2.0, smoothness=1.0, seed=0
+    "frank-wolfe, box": lambda b: MetaFrankWolfe(
+        BOX, 10**4, b(LOOSE), experts="pftal", gradient_bound=2.0, smoothness=1.0, steps="auto", seed=0
+    ),
+    "frank-wolfe, box, pure": lambda b: MetaFrankWolfe(
+        BOX, 10**4, b(PURE), experts="pftal", gradient_bound=2.0, smoothness=1.0, seed=0
     ),
 }  # fmt: skip
+
+
+NEIGHBOURS = {
+    "replaced": lambda budget: budget,
+    "removed, two rounds each": lambda budget: dc.Budget(budget.epsilon, budget.delta, "add_remove", 2),
+}
 
 
 def _plain(value):
@@ -136,7 +144,11 @@ def _played(setting):
 def computed():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {f"large: {name}": _known(make()) for name, make in LARGE.items()}
+        found = {
+            f"large: {name}, {who}": _known(make(budget))
+            for name, make in LARGE.items()
+            for who, budget in NEIGHBOURS.items()
+        }
         for name, setting in EVERYBODY.items():
             found[name] = _known(setting.make()) | _played(setting)
     return found
@@ -158,11 +170,13 @@ def _same(here, there, where, least=1e-9):
         assert here == there, where
 
 
+@pytest.mark.parametrize("who", NEIGHBOURS)
 @pytest.mark.parametrize("name", LARGE)
-def test_large_settings_are_unchanged(name):
+def test_large_settings_are_unchanged(name, who):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _same(_known(LARGE[name]()), json.loads(STORED.read_text())[f"large: {name}"], name)
+        found = _known(LARGE[name](NEIGHBOURS[who]))
+    _same(found, json.loads(STORED.read_text())[f"large: {name}, {who}"], name)
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
@@ -174,7 +188,7 @@ def test_learners_are_unchanged(name):
 
 
 def test_nothing_is_stored_that_is_not_computed():
-    names = {f"large: {name}" for name in LARGE} | EVERYBODY.keys()
+    names = {f"large: {name}, {who}" for name in LARGE for who in NEIGHBOURS} | EVERYBODY.keys()
     assert json.loads(STORED.read_text()).keys() == names
 
 
