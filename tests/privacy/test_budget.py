@@ -116,3 +116,9 @@ def test_proportional_split_is_exact():
         dc.Budget(1.0).split([])
     with pytest.raises(ValueError, match="fraction=2"):
         dc.Budget(1.0).share(2)
+
+
+def test_more_delta_than_there_is_buys_nothing():
+    budget = dc.Budget(1.0, 1e-6)
+    for limit in (budget.limit_rho, budget.limit_mu):
+        assert limit(1e-3) == limit() > limit(1e-9) > 0.0
