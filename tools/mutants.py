@@ -9,9 +9,9 @@ and max, moves a comparison by one, or forgets a charge. Every file gives its sh
 
 Everything happens in copies of the last commit. There the tests of `privacy`, `online` and the audit run once
 with nothing broken, all of them must pass, and which of them runs which line is noted (lines_by_test.py). A
-mutant then meets the tests that run its line, one of each kind first, until one fails or they have taken
-ENOUGH; code that runs when a module is imported, and code that no test runs, meets the tests of its module.
-What survives is listed in docs/mutants.md with the reason that tools/survivors.json gives for it.
+mutant then meets the examples and stored numbers of its module, the tests that run its line, one of each
+kind first, and all tests of its module, until one fails. What survives is listed in docs/mutants.md with the
+reason that tools/survivors.json gives for it.
 
 Tests are written for survivors, so the sample that showed them is no measure afterwards: take a fresh one
 (another seed). `--again` tries the known survivors once more, `--page` only writes the page.
@@ -110,11 +110,15 @@ class Mutant:
 
 
 def tests_for(file: str) -> list[str]:
-    """The tests of a module, those first that look at everything at once."""
+    """The tests of a module."""
+    return next((tests for pattern, tests in TESTS if fnmatch.fnmatch(file, pattern)), [])
+
+
+def overall(file: str) -> list[str]:
+    """Quick tests that look at everything of a module at once: its examples, and its stored numbers."""
     module = "discreet." + file.removesuffix(".py").replace("/", ".")
-    own = next((tests for pattern, tests in TESTS if fnmatch.fnmatch(file, pattern)), [])
-    whole = [f"tests/docs/test_readme.py::test_docstring_examples[{module}]"]
-    return [*whole, f"tests/{file.split('/')[0]}/test_unchanged.py", *own] if own else []
+    example = f"tests/docs/test_readme.py::test_docstring_examples[{module}]"
+    return [example, f"tests/{file.split('/')[0]}/test_unchanged.py"]
 
 
 def statements(tree: ast.AST) -> dict[int, tuple[int, int]]:
@@ -275,7 +279,10 @@ class Judge:
         whole = target.read_bytes()
         target.write_bytes(whole[: mutant.start] + mutant.after.encode() + whole[mutant.end :])
         try:
-            return failing(copy, self.running(mutant) or tests_for(mutant.file))
+            for tests in (overall(mutant.file), self.running(mutant), tests_for(mutant.file)):
+                if tests and (by := failing(copy, tests)):
+                    return by
+            return ""
         finally:
             target.write_bytes(whole)
 
