@@ -348,3 +348,13 @@ def test_the_exact_curve_of_a_person_in_several_rounds():
 
     three = _exact(*released(1.0), rounds=3).epsilon(1e-6)
     assert three == pytest.approx(_exact(*released(3.0)).epsilon(1e-6), rel=1e-9)
+
+
+def test_the_exact_curve_of_groups_is_that_of_the_worst():
+    gate = dc.Gate(dc.Budget(3.0, 1e-6))
+    for name, count in (("few", 20), ("many", 200), ("some", 50)):
+        gate.part(name).reserve(pv.ExponentialChoice(0.03, 2.0), count)
+    alone = _exact((pv.ExponentialChoice(0.03, 2.0), 200))
+    curve = accounting._ExactCurve.of(gate.spent.ledger, gate.budget)
+    assert curve.epsilon(1e-6) == pytest.approx(alone.epsilon(1e-6), rel=1e-12)
+    assert curve.delta(0.5) == pytest.approx(alone.delta(0.5), rel=1e-12)
