@@ -34,7 +34,8 @@ STORED = Path(__file__).with_name("unchanged.json")
 DIGITS = 9
 LOOSE, PURE, RICH = dc.Budget(1.0, 1e-6), dc.Budget(2.0), dc.Budget(30.0, 1e-6)
 BOX, CHOICE = Box([0.0] * 4, [1.0] * 4), dc.constraints.Cardinality(2)
-# As large as they are used, and only looked at: what they would do, and what they promise for it.
+# As large as they are used, and only looked at: what they would do, and what they promise for it. Where there
+# are trees, one round more than they have room for at one level less.
 LARGE = {
     "hedge": lambda b: HedgeSelector(100, 5, 10**5, b(RICH), seed=0),
     "hedge, automatic": lambda b: HedgeSelector(
@@ -45,10 +46,10 @@ LARGE = {
         200, 3, 20_000, b(LOOSE), sums="blt", items_per_person=4, resample_every="auto", bound=2.0, seed=0
     ),
     "running sums, tree": lambda b: RunningSumSelector(
-        30, 2, 10**4, b(LOOSE), sums="tree", resample_every="auto", seed=0
+        30, 2, 2**13 + 1, b(LOOSE), sums="tree", resample_every="auto", seed=0
     ),
     "running sums, Laplace": lambda b: RunningSumSelector(
-        30, 2, 10**5, b(PURE), sums="tree", noise="laplace", resample_every="auto", seed=0
+        30, 2, 2**16 + 1, b(PURE), sums="tree", noise="laplace", resample_every="auto", seed=0
     ),
     "phased": lambda b: PhasedSelector(100, 5, b(LOOSE), bound=2.0, seed=0),
     "bandit": lambda b: BanditSelector(10, 2, 10**6, b(PURE), seed=0),
@@ -58,8 +59,8 @@ LARGE = {
     "bandit, every round": lambda b: BanditSelector(5, 1, 10**6, b(RICH), exploration="every_round", seed=0),
     "bandit, slots": lambda b: BanditSelector(50, 5, 10**5, b(PURE), feedback="slots", bound=2.0, seed=0),
     "minimizer": lambda b: SubmodularMinimizer(20, 10**5, b(LOOSE), bound=2.0, seed=0),
-    "minimizer, tree": lambda b: SubmodularMinimizer(20, 10**5, b(LOOSE), sums="tree", seed=0),
-    "minimizer, pure": lambda b: SubmodularMinimizer(20, 10**5, b(PURE), empty_is_free=True, seed=0),
+    "minimizer, tree": lambda b: SubmodularMinimizer(20, 2**16 + 1, b(LOOSE), sums="tree", seed=0),
+    "minimizer, pure": lambda b: SubmodularMinimizer(20, 2**16 + 1, b(PURE), empty_is_free=True, seed=0),
     "bandit minimizer": lambda b: BanditSubmodularMinimizer(5, 10**6, b(PURE), bound=2.0, seed=0),
     "bandit minimizer, tree": lambda b: BanditSubmodularMinimizer(5, 10**6, b(LOOSE), form="tree", seed=0),
     "leader": lambda b: ApproximateLeader(Ball(5, 2.0), 10**5, b(LOOSE), lipschitz=3.0, seed=0),
