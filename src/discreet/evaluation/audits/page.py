@@ -48,6 +48,8 @@ This is the {effort} one.
 - Spherical noise is drawn in floating point; it is audited as if numbers were real.
 - Settings are small. That the same code is as private in large ones rests on the accounts' proofs, and
   on the tests of sums, gains and grids at any size.
+- Decomposable picks together with what they gained (`release_gains`) are not audited: Laplace noise beside
+  an account with a delta has no closed mixture. Each alone is.
 - Timing, memory and whatever else a process gives away are not looked at; see the pages on privacy and
   pitfalls.
 {unseen}"""
