@@ -14,7 +14,7 @@ kind first, and all tests of its module, until one fails. What survives is liste
 reason that tools/survivors.json gives for it.
 
 Tests are written for survivors, so the sample that showed them is no measure afterwards: take a fresh one
-(another seed). `--again` tries the known survivors once more, `--page` only writes the page.
+(another seed). `--again` tries survivors without a reason once more, `--page` only writes the page.
 """
 
 from __future__ import annotations
@@ -302,7 +302,9 @@ def main() -> int:
     parser.add_argument("--only", default="*", help="files, e.g. 'privacy/*'")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--resume", action="store_true", help="keep the verdicts that are already known")
-    parser.add_argument("--again", action="store_true", help="only try the known survivors again")
+    parser.add_argument(
+        "--again", action="store_true", help="only try known survivors again that nothing explains"
+    )
     parser.add_argument(
         "--lines",
         type=Path,
@@ -321,7 +323,10 @@ def main() -> int:
         wanted = sampled(options.seed, options.only)
         print(f"{len(wanted)} mutants can be made", flush=True)
         if options.again:
-            wanted = [one for one in wanted if one.key in known and not known[one.key]["noticed"]]
+            there, explained = {one.key for one in wanted}, reasons()
+            known = {key: one for key, one in known.items() if key in there or one["noticed"]}
+            alive = {key for key, one in known.items() if not one["noticed"] and key not in explained}
+            wanted = [one for one in wanted if one.key in alive]
         else:
             wanted = [one for one in wanted[: options.sample] if one.key not in known]
         if not tried(wanted, known, options.workers, options.seed, options.lines):
@@ -387,10 +392,15 @@ def tried(
     return True
 
 
+def reasons() -> dict[str, str]:
+    """Why survivors live."""
+    return dict(json.loads(REASONS.read_text())) if REASONS.exists() else {}
+
+
 def write_page(known: dict[str, dict[str, object]]) -> int:
     from scipy.stats import beta
 
-    reasons = json.loads(REASONS.read_text()) if REASONS.exists() else {}
+    explained = reasons()
     alive = {key: one for key, one in known.items() if not one["noticed"]}
     total = len(known)
     lines = [
@@ -411,7 +421,7 @@ def write_page(known: dict[str, dict[str, object]]) -> int:
     lines += ["\nThe survivors:\n", "| where | was | became | why it lives |", "|---|---|---|---|"]
     for key, one in sorted(alive.items()):
         was, became = (" ".join(str(one[part]).split()).replace("|", "\\|") for part in ("before", "after"))
-        why = reasons.get(key, "not explained yet")
+        why = explained.get(key, "not explained yet")
         lines.append(f"| {one['file']}:{one['line']} | `{was}` | `{became}` | {why} |")
     PAGE.write_text("\n".join(lines) + "\n")
     share = 1.0 - len(alive) / max(1, total)
