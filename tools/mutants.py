@@ -5,7 +5,7 @@
 Mutants are made in `privacy/` and `online/` (bounds left out: they promise regret, not privacy), on lines
 that speak of what privacy hangs on: sensitivities, scales, rates, ranges, noise, budgets, charges, counts,
 coins. A mutant flips a sign, turns a quotient into a product, doubles a number, drops a factor, exchanges min
-and max, moves a comparison by one, or forgets a charge. Every file gives its share of the sample in turn.
+and max, turns a comparison round, or forgets a charge. Every file gives its share of the sample in turn.
 
 Everything happens in copies of the last commit. There the tests of `privacy`, `online` and the audit run once
 with nothing broken, all of them must pass, and which of them runs which line is noted (lines_by_test.py). A
@@ -199,7 +199,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
         ):
             yield made(node.func, "max" if node.func.id == "min" else "min")
         elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-            swap = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}.get(type(node.ops[0]))
+            swap = {ast.Lt: ">", ast.LtE: ">=", ast.Gt: "<", ast.GtE: "<="}.get(type(node.ops[0]))
             if swap:
                 yield made(node, f"({code(node.left)} {swap} {code(node.comparators[0])})")
         elif isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value > 1e-3:
@@ -322,9 +322,10 @@ def main() -> int:
             parser.error(f"{' and '.join(PLACES)} have changes that are not committed")
         wanted = sampled(options.seed, options.only)
         print(f"{len(wanted)} mutants can be made", flush=True)
+        there = {one.key for one in wanted}
+        known = {key: one for key, one in known.items() if key in there}  # lines that are gone say nothing
         if options.again:
-            there, explained = {one.key for one in wanted}, reasons()
-            known = {key: one for key, one in known.items() if key in there or one["noticed"]}
+            explained = reasons()
             alive = {key for key, one in known.items() if not one["noticed"] and key not in explained}
             wanted = [one for one in wanted if one.key in alive]
         else:

@@ -93,6 +93,39 @@ LARGE = {
     "frank-wolfe, box, pure": lambda b: MetaFrankWolfe(
         BOX, 10**4, b(PURE), experts="pftal", gradient_bound=2.0, smoothness=1.0, seed=0
     ),
+    "published hedge": lambda b: HedgeSelector(20, 2, 10**5, b(RICH), calibration="published", seed=0),
+    "published bandit": lambda b: BanditSelector(
+        3, 1, 10**6, b(RICH), exploration="online", calibration="published", seed=0
+    ),
+    "published bandit, every round": lambda b: BanditSelector(
+        3, 1, 10**6, b(RICH), exploration="every_round", calibration="published", seed=0
+    ),
+    "published minimizer": lambda b: SubmodularMinimizer(
+        4, 10**5, b(dc.Budget(999.0)), calibration="published", seed=0
+    ),
+    "published bandit minimizer": lambda b: BanditSubmodularMinimizer(
+        3, 10**6, b(dc.Budget(9999.0)), calibration="published", seed=0
+    ),
+    "published leader": lambda b: ApproximateLeader(
+        Ball(3), 10**5, b(dc.Budget(99.0)), lipschitz=1.0, calibration="published", seed=0
+    ),
+    "published leader, curved": lambda b: ApproximateLeader(
+        Ball(3), 10**5, b(dc.Budget(99.0)), lipschitz=1.0, strong_convexity=1.0, calibration="published",
+        seed=0,
+    ),
+    "published linear": lambda b: LinearLeader(
+        Simplex(5), 10**5, b(dc.Budget(9.0)), box=(0.0, 1.0), calibration="published", seed=0
+    ),
+    "published one point": lambda b: BanditApproximateLeader(
+        Ball(3), 10**6, b(dc.Budget(999.0)), lipschitz=1.0, bound=2.0, calibration="published",
+        adversary="adaptive", strong_convexity=1.0, seed=0,
+    ),
+    "published one point, oblivious": lambda b: BanditApproximateLeader(
+        Ball(3), 10**6, b(dc.Budget(999.0)), lipschitz=1.0, bound=2.0, calibration="published", seed=0
+    ),
+    "published frank-wolfe": lambda b: MetaFrankWolfe(
+        CHOICE, 10**4, b(dc.Budget(99.0, 1e-6)), n_items=5, calibration="published", seed=0
+    ),
 }  # fmt: skip
 
 
