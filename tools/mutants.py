@@ -384,6 +384,7 @@ def tried(
                 "before": one.before,
                 "after": one.after,
                 "seed": known.get(one.key, {}).get("seed", seed),
+                "at_first": known.get(one.key, {}).get("at_first", bool(by)),
                 "noticed": by,
             }
             FOUND.write_text(json.dumps(known, indent=1) + "\n")
@@ -409,16 +410,18 @@ def write_page(known: dict[str, dict[str, object]]) -> int:
         "<!-- written by tools/mutants.py; the reasons stand in tools/survivors.json -->\n",
         f"{total} places in `privacy/` and `online/` were broken one at a time; the tests noticed"
         f" {total - len(alive)} of them.\n",
-        "| sample | broken | noticed | share | at least (95 %) |",
-        "|---|---|---|---|---|",
+        'Where tests were written for survivors, "at first" is the measure: what was noticed before.\n',
+        "| sample | broken | noticed at first | noticed | share | at least (95 %) |",
+        "|---|---|---|---|---|---|",
     ]
     for seed in sorted({int(str(one["seed"])) for one in known.values()}):
         of_seed = [one for one in known.values() if one["seed"] == seed]
         dead = sum(bool(one["noticed"]) for one in of_seed)
         least = float(beta.ppf(0.05, dead, len(of_seed) - dead + 1)) if dead else 0.0
-        lines.append(
-            f"| {seed} | {len(of_seed)} | {dead} | {100 * dead / len(of_seed):.0f} % | {100 * least:.0f} % |"
-        )
+        before = [one["at_first"] for one in of_seed if one["at_first"] is not None]
+        first = f"{sum(map(bool, before))} of {len(before)}"
+        share = f"{100 * dead / len(of_seed):.0f} % | {100 * least:.0f} %"
+        lines.append(f"| {seed} | {len(of_seed)} | {first} | {dead} | {share} |")
     lines += ["\nThe survivors:\n", "| where | was | became | why it lives |", "|---|---|---|---|"]
     for key, one in sorted(alive.items()):
         was, became = (" ".join(str(one[part]).split()).replace("|", "\\|") for part in ("before", "after"))
