@@ -692,6 +692,27 @@ def test_what_slots_take_an_item_to_be_worth_before_it_is_known():
     assert engine._means()[2:] == pytest.approx([2.0, 2.0])
 
 
+@pytest.mark.parametrize("taken", [0.0, 150.0, 300.0])
+@pytest.mark.parametrize("bound", [1.0, 2.0])
+def test_how_far_the_lists_of_slots_spread(bound, taken):
+    """An item is drawn before another if its deviation times a normal number makes up for what it lacks.
+
+    The deviation is that of a mean of coins, whose chance is kept off 0 and 1.
+    """
+    engine = BanditSelector(2, 1, 10**4, FREE, feedback="slots", block=5, bound=bound, seed=0)._engine
+    engine._shows[:], engine._taken[:] = 300.0, taken * bound
+    engine._shows[0], engine._taken[0] = 1e9, engine._means()[1] * 1e9 + 1e7 * bound  # better by .01, surely
+    mean, weight = engine._means(), 300.0 + bandit_slots._COMMON
+    share = np.clip(mean[1] / bound, 0.01 / 2, 1.0 - 0.01 / 2)
+    deviation = bound * math.sqrt(share * (1.0 - share) / weight)
+    needed = (mean[0] - mean[1]) / (bandit_slots._SPREAD * deviation)
+    for times, first in ((0.97, 0), (1.03, 1)):
+        engine._coins = mock.Mock()
+        engine._coins.standard_normal = lambda shape, z=times * needed: np.tile([0.0, z], (shape[0], 1))
+        engine._make_lists(1)
+        assert engine._lists[0, 0] == first
+
+
 @pytest.mark.parametrize("bound", [1e-3, 1.0, 5.0])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
 def test_sums_of_noise_stay_within_64_bits(epsilon, bound):
