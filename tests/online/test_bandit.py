@@ -15,7 +15,7 @@ from scipy import stats
 import discreet as dc
 from discreet.kernels import bandit as kernels
 from discreet.objectives import Coverage, ProbabilisticCoverage
-from discreet.online import BanditSelector, bandit_schedule, bandit_settings, bandit_slots
+from discreet.online import BanditSelector, bandit_schedule, bandit_settings, bandit_slots, bandit_values
 from discreet.online.bandit_slots import SlotFeedback
 from discreet.online.bandit_values import ValueFeedback
 from discreet.online.bounds import bandit as limits
@@ -711,6 +711,25 @@ def test_how_far_the_lists_of_slots_spread(bound, taken):
         engine._coins.standard_normal = lambda shape, z=times * needed: np.tile([0.0, z], (shape[0], 1))
         engine._make_lists(1)
         assert engine._lists[0, 0] == first
+
+
+def test_draws_that_are_settled_exactly_have_the_rate_of_the_others():
+    """Where 64 bits do not decide a draw, exact numbers do: with the same weights."""
+    learner = BanditSelector(5, 2, 200, PURE, block=8, repeats=4, rate=0.5, seed=0)
+    for _ in range(60):
+        learner.choose()
+        learner.learn(0.5)
+    engine, seen = learner._engine, []
+    words, place = np.arange(1, 1 + 4 * 8, dtype=np.uint64), np.zeros(16, dtype=np.int64)
+
+    def settled(scores, unit, *_):
+        seen.append(float(unit * engine._scale))
+        return int(np.argmin(scores))
+
+    with mock.patch.object(bandit_values, "exact_draw", settled):
+        engine._decide(words, engine._current.copy(), place)
+    assert seen
+    assert seen == pytest.approx([0.5 / 4] * len(seen), rel=1e-12)
 
 
 @pytest.mark.parametrize("bound", [1e-3, 1.0, 5.0])

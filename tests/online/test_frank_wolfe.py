@@ -1056,3 +1056,10 @@ def test_bad_settings(options, message):
     asked = {"constraint": BLOCKS, "rounds": 10, "budget": BUDGET} | options
     with pytest.raises((ValueError, TypeError), match=message):
         MetaFrankWolfe(asked.pop("constraint"), asked.pop("rounds"), asked.pop("budget"), **asked)
+
+
+def test_leaders_know_the_widths_of_their_box():
+    leader = Leader(Box([0.25, 0.5], [1.0, 2.0]), 2, "euclidean")
+    assert leader.widths == pytest.approx([0.75, 1.5])
+    assert leader.reach == pytest.approx(math.hypot(0.75, 1.5) / 2.0)
+    assert leader.at(np.array([10.0, -10.0]), 1.0) == pytest.approx([1.0, 0.5])

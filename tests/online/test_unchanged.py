@@ -117,11 +117,11 @@ LARGE = {
         Simplex(5), 10**5, b(dc.Budget(9.0)), box=(0.0, 1.0), calibration="published", seed=0
     ),
     "published one point": lambda b: BanditApproximateLeader(
-        Ball(3), 10**6, b(dc.Budget(999.0)), lipschitz=1.0, bound=2.0, calibration="published",
+        Ball(3, 2.0), 10**6, b(dc.Budget(999.0)), lipschitz=1.0, bound=2.0, calibration="published",
         adversary="adaptive", strong_convexity=1.0, seed=0,
     ),
     "published one point, oblivious": lambda b: BanditApproximateLeader(
-        Ball(3), 10**6, b(dc.Budget(999.0)), lipschitz=1.0, bound=2.0, calibration="published", seed=0
+        Ball(3, 2.0), 10**6, b(dc.Budget(999.0)), lipschitz=1.0, bound=2.0, calibration="published", seed=0
     ),
     "published frank-wolfe": lambda b: MetaFrankWolfe(
         CHOICE, 10**4, b(dc.Budget(99.0, 1e-6)), n_items=5, calibration="published", seed=0
