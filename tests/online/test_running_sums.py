@@ -255,7 +255,7 @@ def test_bad_settings(options, message):
 
 @pytest.mark.parametrize(("rounds", "blocks"), [(3, 2.0), (5, 2.0 * (1.0 + 2.0 / 3.0))])
 def test_what_the_noise_of_a_tree_costs_by_hand(rounds, blocks):
-    """Levels times the variance of the noisiest sum: the two halves of a full tree, or a block of each level."""
+    """Levels times the variance of the noisiest sum: two halves of a full tree, or a block of each level."""
     budget = dc.Budget(1.0, 1e-6)
     pull = RunningSumSelector.noise_pull(4, 1, rounds, budget, "tree")
     moves = 2.0  # four gains in [0, 1] that all change
