@@ -222,7 +222,10 @@ class Gate:
             before = self._root._ledger.loss
             after = self._ledger.loss_with(event_loss(event) * count)
             fit = fits(after, self._budget)
-            factor = 1.0 if fit else self._largest(lambda c: self._fits(event.scaled(c), count))
+            largest: Event | None = event
+            if not fit:
+                factor = self._largest(lambda c: self._fits(event.scaled(c), count))
+                largest = event.scaled(factor) if factor > 0.0 else None
             return Preview(
                 asked=event,
                 count=count,
@@ -232,7 +235,7 @@ class Gate:
                 delta=self._budget.delta,
                 fits=fit,
                 largest_count=self._largest_count(event, count),
-                largest=event if fit else event.scaled(factor) if factor > 0.0 else None,
+                largest=largest,
             )
 
     # --- what leaves -----------------------------------------------------------------------------
