@@ -62,7 +62,9 @@ LARGE = {
     "minimizer, tree": lambda b: SubmodularMinimizer(20, 2**16 + 1, b(LOOSE), sums="tree", seed=0),
     "minimizer, pure": lambda b: SubmodularMinimizer(20, 2**16 + 1, b(PURE), empty_is_free=True, seed=0),
     "bandit minimizer": lambda b: BanditSubmodularMinimizer(5, 10**6, b(PURE), bound=2.0, seed=0),
-    "bandit minimizer, tree": lambda b: BanditSubmodularMinimizer(5, 2**20 + 1, b(LOOSE), form="tree", seed=0),
+    "bandit minimizer, tree": lambda b: BanditSubmodularMinimizer(
+        5, 2**20 + 1, b(LOOSE), form="tree", seed=0
+    ),
     "leader": lambda b: ApproximateLeader(Ball(5, 2.0), 10**5, b(LOOSE), lipschitz=3.0, seed=0),
     "leader, optimistic": lambda b: ApproximateLeader(
         Ball(5), 10**5, b(LOOSE), lipschitz=1.0, regularization="optimistic", seed=0

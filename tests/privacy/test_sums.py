@@ -561,3 +561,11 @@ def test_an_interrupted_sum_is_not_saved(kind, monkeypatch):
         total.add([0.0, 1.0])
     with pytest.raises(RuntimeError, match="counted twice"):
         total.state()
+
+
+def test_filters_are_refused_where_their_rounding_would_dominate():
+    """Rounding errors of the filter grow with the rounds, and are part of what one person moves."""
+    budget = dc.Budget(1.0, 1e-6)
+    assert FactorizedSum(2, 1 << 24, budget, norm_bound=1.0).rounds == 1 << 24
+    with pytest.raises(ValueError, match="rounding would dominate"):
+        FactorizedSum(2, 1 << 27, budget, norm_bound=1.0)
