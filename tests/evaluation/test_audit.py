@@ -19,7 +19,7 @@ from discreet.evaluation.audits import black_box, bugs, coins, exact, mechanisms
 from discreet.evaluation.audits.cases import QUICK, Finding, Played
 from discreet.evaluation.audits.choices import ChoiceCase
 from discreet.evaluation.audits.exact import Pair, Space
-from discreet.evaluation.audits.mixed import MixedCase
+from discreet.evaluation.audits.mixed import MixedCase, Mixture
 from discreet.evaluation.audits.noise import NoiseCase
 
 QUICK_CASES = registry.chosen(None, deep=False)
@@ -521,3 +521,16 @@ def test_mechanism_settings_spend_what_they_claim():
             played = case.play(np.zeros((case.space.rows, case.space.columns)), case.source(0))
         spent = played.account().epsilon()
         assert 0.99 * case.budget.epsilon <= spent <= case.budget.epsilon
+
+
+def test_choices_of_one_world_only_are_not_hidden_by_noise():
+    """Item 1 can be chosen in one of two worlds: everything of its chance is lost, whatever the noise."""
+    none = np.zeros(1)
+    here = Mixture({(0,): 0.75, (1,): 0.25}, {(0,): none, (1,): none})
+    there = Mixture({(0,): 1.0}, {(0,): none})
+    for one, other in ((here, there), (there, here)):
+        assert MixedCase._delta(one, other, {(0,): 0.0}, 5.0) == pytest.approx(0.25)
+    case = next(case for case in QUICK_CASES if isinstance(case, MixedCase))
+    law = SimpleNamespace(law="laplace", loss=lambda _: 0.0)
+    assert case._loss(here, there, law, 0.0) == math.inf
+    assert case._loss(here, here, law, 0.0) == 0.0

@@ -56,9 +56,8 @@ class Exploring:
         self, n_items: int, k: int, rounds: int, bound: float = 1.0, *, clipped: bool = True
     ) -> float:
         """The certified regret with these numbers."""
-        if (
-            self.chosen
-        ):  # a rate that knows how often it explores: the proof does not hold, see docs/errata.md
+        # A rate that knows how often it will explore: the proof does not hold, see docs/errata.md.
+        if self.chosen:
             return trivial(rounds, bound) if clipped else math.inf
         if self.exploration_rate is None:
             return limits.blocks(

@@ -78,6 +78,8 @@ class MixedCase(ChoiceCase):
         """The exact epsilon at ``delta`` for Gaussian noise; at a delta of 0 for Laplace noise."""
         shifts = self._shifts(here, there, noise)
         if noise.law != "gaussian":
+            if here.chances.keys() != there.chances.keys():
+                return math.inf  # chosen in one world only: no noise hides that
             return max(abs(log_ratio(here.chances, there.chances, o)) + s for o, s in shifts.items())
         low, high = 0.0, 1.0
         while self._delta(here, there, shifts, high) > delta and high < 700.0:
@@ -91,7 +93,8 @@ class MixedCase(ChoiceCase):
     @staticmethod
     def _delta(here: Mixture, there: Mixture, shifts: dict[Hashable, float], epsilon: float) -> float:
         def one_way(p: exact.Distribution, q: exact.Distribution) -> float:
-            return math.fsum(
+            alone = math.fsum(chance for o, chance in p.items() if o not in q)  # no noise hides these
+            return alone + math.fsum(
                 p.get(o, 0.0) * exact.gaussian_delta(s, epsilon - log_ratio(p, q, o))
                 for o, s in shifts.items()
             )
