@@ -367,7 +367,7 @@ def test_planted_errors_are_taken_out_again():
     places = [
         (mechanisms, "exponential_choice"),
         (mechanisms, "noise_steps"),
-        (mechanisms, "spherical_laplace_noise"),
+        (mechanisms, "spherical_steps"),
         (flips, "flipped_choice"),
         (accounts, "kept"),
         (hedge, "draw_set"),
@@ -460,9 +460,9 @@ def test_goodness_of_fit():
     normal, wide = rng.normal(size=3000), rng.laplace(size=3000)
     assert sampled.noise_law([normal], "gaussian") > 1e-6 > sampled.noise_law([normal], "laplace")
     assert sampled.noise_law([wide], "laplace") > 1e-6 > sampled.noise_law([wide / 2], "laplace")
-    from discreet.privacy.mechanisms import spherical_laplace_noise
+    from discreet.privacy.mechanisms import spherical_steps
 
-    vectors = [spherical_laplace_noise(coins.Source(seed), 3, 1.0) for seed in range(1500)]
+    vectors = [spherical_steps(coins.Source(seed), 3) / coins.ONE for seed in range(1500)]
     assert sampled.noise_law(vectors, "spherical") > 1e-6
     assert sampled.noise_law([np.abs(v) for v in vectors], "spherical") < 1e-6
     assert sampled.noise_law([v / 2 for v in vectors], "spherical") < 1e-6

@@ -336,17 +336,18 @@ def test_spherical_release_loses_at_most_epsilon(neighbours, steps):
     north = learner._prepared((lambda x: 0.5 * x[1], lambda _: np.array([0.0, 1.0])))[0] / learner._scale
     other = north if neighbours == "replace" else np.zeros_like(north)
     total = learner._sum
-    scales = []
+    drawn = []
 
-    def noise(_, size, scale):
-        scales.append(scale)
-        return np.zeros(size)
+    def noise(_, size):
+        drawn.append(size)
+        return np.zeros(size, dtype=np.int64)
 
-    with mock.patch.object(mechanisms, "spherical_laplace_noise", noise):
+    with mock.patch.object(mechanisms, "spherical_steps", noise):
         learner.learn((lambda _: 0.0, lambda _: np.zeros(2)))
         learner.choose()
-    assert len(scales) == steps
-    loss = total.levels * sum(np.linalg.norm(east - other, axis=1) / scales)
+    assert drawn == [2] * steps
+    scale = total._grid.noise_scale
+    loss = total.levels * sum(np.linalg.norm(east - other, axis=1) / scale)
     assert 0.99 <= loss <= 1.0
     assert learner.privacy.epsilon(0.0) == pytest.approx(1.0)
 

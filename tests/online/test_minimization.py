@@ -170,10 +170,7 @@ def _released(make, people, known):
         return next(script)
 
     def tree_node(total, sums):
-        if total.noise == "spherical":
-            seen.append(total._grid.values(sums) / total.scale)
-        else:
-            seen.append(sums / UNIT)
+        seen.append(sums / UNIT)
         return node(total, sums)
 
     def tree_add(total, vector):

@@ -284,7 +284,8 @@ def test_report_says_what_a_reviewer_needs():
         "first pick",
         "range 1",
         "rate 0.1",
-        "spherical noise is drawn in floating point",
+        "spherical Laplace",
+        "L2 2",
         "reproducible randomness: not private",
     ):
         assert words in report

@@ -15,7 +15,7 @@ from scipy import stats
 
 import discreet as dc
 from discreet.privacy import ReproducibleRandomness, SecureRandomness
-from discreet.privacy.randomness import public_generator, randomness, restored, uniforms
+from discreet.privacy.randomness import public_generator, randomness, restored
 
 
 @pytest.mark.parametrize("source", [SecureRandomness(), ReproducibleRandomness(4)], ids=repr)
@@ -118,20 +118,6 @@ def test_reproducible_state_resumes_anywhere(drawn):
     again = restored(source.state())
     assert again.words(9).tolist() == source.words(9).tolist()
     assert restored(None).secure
-
-
-def test_uniforms_stay_inside_the_open_interval():
-    class Extreme:
-        secure = False
-
-        def words(self, count):
-            return np.array([0, 2**64 - 1], dtype=np.uint64)[:count]
-
-        def state(self):
-            return None
-
-    low, high = uniforms(Extreme(), 2)
-    assert 0.0 < low < high < 1.0
 
 
 def test_public_generator_follows_the_seed():

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.privacy import FactorizedSum, Gate, TreeSum, mechanisms, tree_levels
+from discreet.privacy import FactorizedSum, Gate, ReproducibleRandomness, TreeSum, mechanisms, tree_levels
 from discreet.privacy.inputs import Inputs
 from tests.privacy.audit import exact_sum_loss
 
@@ -173,7 +173,7 @@ def test_reused_noise_is_caught_in_honakers_form_too():
 @pytest.mark.parametrize("rounds", [1, 5, 8])
 def test_spherical_tree_loses_at_most_its_epsilon(rounds, monkeypatch):
     """Released nodes with the noise taken out: total Euclidean shift over the noise scale."""
-    monkeypatch.setattr(mechanisms, "spherical_laplace_noise", lambda *_: np.zeros(3))
+    monkeypatch.setattr(mechanisms, "spherical_steps", lambda *_: np.zeros(3, dtype=np.int64))
 
     def nodes(first):
         total = TreeSum(3, rounds, PURE, noise="spherical", norm_bound=1.0, seed=0)
@@ -181,12 +181,36 @@ def test_spherical_tree_loses_at_most_its_epsilon(rounds, monkeypatch):
         total._released = lambda sums: seen.append(plain(total, sums)) or seen[-1]
         for step in range(rounds):
             total.add(first if step == 0 else np.zeros(3))
-        return np.array(seen), float(total._event.scale)
+        return np.array(seen), 2.0**mechanisms.STEPS_BITS
 
     direction = np.array([1.0, 2.0, -2.0]) / 3.0
     (a, scale), (b, _) = nodes(direction), nodes(-direction)
     loss = np.linalg.norm(a - b, axis=1).sum() / scale
     assert 0.999 <= loss <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "spherical"])
+def test_answers_of_a_tree_lie_on_its_grid(noise):
+    """Low-order bits of spherical noise in floating point told +1 from -1, also through a learner."""
+    for value in (1.0, -1.0, 1.0 / 3.0):
+        budget = APPROXIMATE if noise == "gaussian" else PURE
+        total = TreeSum(1, 5, budget, noise=noise, norm_bound=1.0, seed=3)
+        step = float(total._grid.step)
+        for _ in range(5):
+            answer = total.add([value])
+            assert (np.rint(answer / step) * step == answer).all()
+
+
+@pytest.mark.parametrize("epsilon", [1e2, 1e6])
+def test_sums_far_larger_than_their_noise_take_a_coarser_grid(epsilon):
+    """Whole steps of every sum stay below 2^62; the noise keeps its width."""
+    total = TreeSum(2, 10**6, dc.Budget(epsilon), noise="spherical", norm_bound=1.0, seed=0)
+    assert (total._grid.bits < mechanisms.STEPS_BITS) == (epsilon > 1e4)
+    assert total._grid.noise_scale == pytest.approx(float(total._event.scale), rel=1e-5)
+    assert 10**6 / total._grid.step < 1 << 61
+    assert np.abs(total.add([0.0, 0.0])).max() < 50.0 * total._grid.noise_scale
+    steps = total._grid.noise(ReproducibleRandomness(1), 4000, "gaussian") / 2.0**total._grid.bits
+    assert stats.kstest(steps, stats.norm().cdf).pvalue > 1e-6
 
 
 def test_gate_refuses_a_sum_that_is_less_noisy_than_it_says():
@@ -373,8 +397,9 @@ def test_sums_of_several_people_pay_for_truncation_and_promise_per_person():
     inputs.checked([10.0, 0.0, 0.0, 0.0], clip=False)
     with pytest.raises(ValueError, match="outside box"):
         inputs.checked([10.5, 0.0, 0.0, 0.0], clip=False)
-    with pytest.raises(ValueError, match="one person's vector at a time"):
-        TreeSum(3, 4, PURE, noise="spherical", norm_bound=1.0, people=2)
+    for noise in ("laplace", "spherical"):  # truncating the sum of two can move every coordinate by a step
+        alone, two = (TreeSum(3, 4, PURE, noise=noise, norm_bound=1.0, people=people) for people in (1, 2))
+        assert two._grid.step > alone._grid.step
 
 
 # --- sharing a gate, saving, bad input ----------------------------------------------------------

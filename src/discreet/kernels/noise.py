@@ -33,7 +33,10 @@ def attempt_noise(
     out: NDArray[np.int64],
     status: NDArray[np.uint8],
 ) -> int:
-    """One attempt per output from two words each; returns how many did not end in ``DONE``."""
+    """One attempt per output from two words each; returns how many did not end in ``DONE``.
+
+    ``out`` is the ideal variable rounded down to half steps: it lies in [out/2, (out + 1)/2).
+    """
     failed = 0
     for i in range(out.size):
         first = words[2 * i]
@@ -58,8 +61,8 @@ def attempt_noise(
             sure = _survival(end)
             hope = _survival(start)
         if test + 1.0 <= sure - _MARGIN:
-            size = (cell << 22) + low + half
-            out[i] = -size if (second >> _U23) & _ONE else size
+            size = (((cell << 22) + low) << 1) + half
+            out[i] = ~size if (second >> _U23) & _ONE else size
             status[i] = DONE
         else:
             status[i] = REJECTED if test >= hope + _MARGIN else UNDECIDED

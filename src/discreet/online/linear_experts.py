@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..constraints import Constraint, Matroid, PartitionMatroid
 from ..domains import Box
-from ..privacy import Gate, TreeSum, mechanisms
+from ..privacy import Gate, TreeSum
 from ..privacy.budget import Share
 from ..privacy.events import Event, LaplaceNoise, SphericalLaplaceNoise
 from ..privacy.inputs import Inputs
@@ -201,20 +201,8 @@ class ExpertTree(TreeSum):
         return float(self._event.sensitivity) / float(self._event.scale)
 
     @property
-    def _unit_std(self) -> float:
-        if self._grid is None or self.noise != "spherical":
-            return super()._unit_std
-        assert isinstance(self._event, SphericalLaplaceNoise)
-        return math.sqrt(self.dimension // self.experts + 1.0) * float(self._event.scale)
-
-    def _released(self, total: NDArray[Any]) -> NDArray[Any]:
-        if self._grid is None or self.noise != "spherical":
-            return super()._released(total)
-        assert isinstance(self._event, SphericalLaplaceNoise)
-        source, scale = self._gate.randomness, float(self._event.scale)
-        size = self.dimension // self.experts
-        noise = [mechanisms.spherical_laplace_noise(source, size, scale) for _ in range(self.experts)]
-        return self._grid.values(total) + np.concatenate(noise)
+    def _vector(self) -> int:
+        return self.dimension // self.experts if self.noise == "spherical" else self.dimension
 
     def _own_settings(self) -> dict[str, Any]:
         return super()._own_settings() | {"experts": self.experts}

@@ -19,7 +19,16 @@ from .._table import table
 from . import conversions
 from .budget import Budget
 from .conversions import exact, rounded_down, rounded_up
-from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, Loss, PureRelease, SamplingError
+from .events import (
+    Event,
+    ExponentialChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    PureRelease,
+    SamplingError,
+    SphericalLaplaceNoise,
+)
 
 _NOTHING = Loss()
 
@@ -250,8 +259,6 @@ class Account:
             yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
         header, rows = self.releases()
         yield table(header, rows) if rows else "nothing has been released"
-        if any(event.numerics == "floating point" for event in self.ledger.events()):
-            yield "numerics: spherical noise is drawn in floating point; the guarantee is for ideal reals"
         if self.reproducible:
             yield "reproducible randomness: not private (anyone who knows the seed can remove the noise)"
 
@@ -279,7 +286,7 @@ def _described(event: Event) -> tuple[str, str, str]:
     if isinstance(event, GaussianNoise):
         return "Gaussian", f"L2 {float(event.sensitivity):.4g}", f"sigma {float(event.sigma):.4g}"
     if isinstance(event, LaplaceNoise):
-        spherical = event.numerics != "exact"
+        spherical = isinstance(event, SphericalLaplaceNoise)
         kind, norm = ("spherical Laplace", "L2") if spherical else ("Laplace", "L1")
         return kind, f"{norm} {float(event.sensitivity):.4g}", f"scale {float(event.scale):.4g}"
     record = event.to_json()

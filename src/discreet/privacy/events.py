@@ -114,7 +114,6 @@ class Loss:
 class Event:
     """One release. Subclasses say what it costs (``loss``) and how it shrinks (``scaled``)."""
 
-    numerics: ClassVar[str] = "exact"
     _kinds: ClassVar[dict[str, type[Event]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -229,10 +228,8 @@ class LaplaceNoise(Event):
 class SphericalLaplaceNoise(LaplaceNoise):
     """Noise with density falling as ``exp(-|z|/scale)`` in the Euclidean norm; ``sensitivity`` is in L2.
 
-    The noise vector of papers 001 and 004. No exact sampler is known, so it is drawn in floating point.
+    The noise vector of papers 001 and 004.
     """
-
-    numerics: ClassVar[str] = "floating point"
 
 
 @dataclass(frozen=True)
@@ -305,7 +302,6 @@ class ApproximateRelease(Event):
 class SamplingError(Event):
     """A stated total-variation distance between a sampler and its ideal; costs no epsilon, only delta."""
 
-    numerics: ClassVar[str] = "stated error"
     total_variation: Number
 
     def loss(self) -> Loss:

@@ -292,7 +292,7 @@ class Gate:
         event = LaplaceNoise(_amount("sensitivity", sensitivity), _amount("scale", scale))
         grid = _grid(event.scale, event.sensitivity, Fraction(_touched(changed, array)))
         self._charge(label, event, 1)
-        return _returned(self._on_grid(array, grid, gaussian=False), scalar)
+        return _returned(self._on_grid(array, grid, "laplace"), scalar)
 
     def gaussian(
         self,
@@ -311,10 +311,9 @@ class Gate:
         if self._budget.private and not self._budget.delta:
             raise ValueError("Gaussian noise needs delta > 0; give the budget a delta or use laplace()")
         event = GaussianNoise(_amount("sensitivity", sensitivity), _amount("sigma", sigma))
-        root = math.isqrt(_touched(changed, array) - 1) + 1
-        grid = _grid(event.sigma, event.sensitivity, Fraction(root))
+        grid = _grid(event.sigma, event.sensitivity, _root_above(_touched(changed, array)))
         self._charge(label, event, 1)
-        return _returned(self._on_grid(array, grid, gaussian=True), scalar)
+        return _returned(self._on_grid(array, grid, "gaussian"), scalar)
 
     def spherical_laplace(
         self,
@@ -322,17 +321,18 @@ class Gate:
         scale: float | Fraction,
         sensitivity: float | Fraction,
         *,
+        changed: int | None = None,
         label: str = "noisy values",
     ) -> Any:
         """``values`` plus a vector with density falling as ``exp(-|z|/scale)``; ``sensitivity`` in L2.
 
-        Formal guarantee: (sensitivity/scale)-DP for ideal real numbers; drawn in floating point.
+        Formal guarantee: (sensitivity/scale)-DP, exact on the grid.
         """
         array, scalar = _values(values)
         event = SphericalLaplaceNoise(_amount("sensitivity", sensitivity), _amount("scale", scale))
+        grid = _grid(event.scale, event.sensitivity, _root_above(_touched(changed, array)))
         self._charge(label, event, 1)
-        noise = mechanisms.spherical_laplace_noise(self._source, array.size, float(event.scale))
-        return _returned(array + noise, scalar)
+        return _returned(self._on_grid(array, grid, "spherical"), scalar)
 
     def running_sum(self, dimension: int, rounds: int, *, method: str = "sqrt", **options: Any) -> RunningSum:
         """A private running sum of vectors: `TreeSum` for ``method="tree"``, else `FactorizedSum`.
@@ -462,16 +462,20 @@ class Gate:
         return low if low > 1e-4 else 0.0  # below that it is left-over rounding, not a release
 
     def _on_grid(
-        self, values: NDArray[np.float64], grid: mechanisms.Grid | None, *, gaussian: bool
+        self, values: NDArray[np.float64], grid: mechanisms.Grid | None, law: str
     ) -> NDArray[np.float64]:
         if grid is None:
             return values.copy()
-        noise = mechanisms.noise_steps(self._source, values.size, gaussian=gaussian)
-        return grid.values(grid.truncate(values) + noise)
+        return grid.values(grid.truncate(values) + grid.noise(self._source, values.size, law))
 
 
 def _grid(scale: Any, sensitivity: Any, truncation: Fraction) -> mechanisms.Grid | None:
     return mechanisms.Grid.for_noise(scale, sensitivity, truncation) if scale else None
+
+
+def _root_above(number: int) -> Fraction:
+    """The square root, rounded up to a whole number."""
+    return Fraction(math.isqrt(number - 1) + 1)
 
 
 def _values(values: ArrayLike) -> tuple[NDArray[np.float64], bool]:

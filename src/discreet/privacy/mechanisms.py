@@ -5,7 +5,8 @@ and then moved by ``round(Y)`` grid steps, where Y is an ideal real-valued Lapla
 of scale 2^32 steps. An integer plus ``round(Y)`` is ``round(integer + Y)``: what leaves is the ideal
 continuous mechanism's output, rounded. So every theorem about the continuous mechanism holds for it by
 post-processing, and there is no floating-point noise to attack (Mironov 2012). What truncation adds to
-the sensitivity is paid for by noise that is larger by the same factor.
+the sensitivity is paid for by noise that is larger by the same factor. Spherical Laplace noise is rounded
+the same way, coordinate by coordinate (`spherical_steps`).
 
 ``round(Y)`` is drawn exactly. |Y| is split into cells 2^22 steps wide. A first word picks the cell from
 a table of the distribution function; a second one gives a uniform place in the cell, a sign, and a
@@ -32,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .conversions import exact
-from .randomness import Randomness, uniforms
+from .randomness import Randomness
 
 STEPS_BITS = 32
 CELL_BITS = 22
@@ -44,10 +45,11 @@ _TEST_BITS = 40
 
 @dataclass(frozen=True)
 class Grid:
-    """A public grid whose step is ``mantissa * 2^exponent``; noise on it has scale 2^32 steps."""
+    """A public grid whose step is ``mantissa * 2^exponent``; noise on it has scale 2^bits steps."""
 
     mantissa: int
     exponent: int
+    bits: int = STEPS_BITS
 
     @cached_property
     def step(self) -> Fraction:
@@ -56,10 +58,10 @@ class Grid:
     @property
     def noise_scale(self) -> float:
         """Scale (Laplace) or standard deviation (Gaussian) of the noise, in the value's own unit."""
-        return float(self.step) * 2.0**STEPS_BITS
+        return float(self.step) * 2.0**self.bits
 
     @classmethod
-    def at_least(cls, step: Fraction) -> Grid:
+    def at_least(cls, step: Fraction, bits: int = STEPS_BITS) -> Grid:
         """The finest representable grid that is not finer than ``step`` (a 32-bit mantissa)."""
         exponent = step.numerator.bit_length() - step.denominator.bit_length() - 32
         mantissa = math.ceil(step / Fraction(2) ** exponent)
@@ -69,27 +71,31 @@ class Grid:
         while mantissa < 1 << 31:
             exponent -= 1
             mantissa = math.ceil(step / Fraction(2) ** exponent)
-        return cls(mantissa, exponent)
+        return cls(mantissa, exponent, bits)
 
     @classmethod
     @lru_cache(maxsize=256)
     def for_noise(
-        cls, scale: float | Fraction, sensitivity: float | Fraction, truncation: float | Fraction
+        cls,
+        scale: float | Fraction,
+        sensitivity: float | Fraction,
+        truncation: float | Fraction,
+        bits: int = STEPS_BITS,
     ) -> Grid:
-        """The grid on which noise of 2^32 steps gives the loss ``sensitivity / scale``, truncation included.
+        """The grid on which noise of 2^bits steps loses ``sensitivity / scale``, truncation included.
 
         ``truncation`` is how many steps truncation can add to the sensitivity: 0 when it cannot (values
         known by a norm), the number of coordinates that can change in L1, its square root in L2.
         """
         wanted, moves = exact(scale), exact(sensitivity)
-        steps = Fraction(2) ** STEPS_BITS
+        steps = Fraction(2) ** bits
         spare = steps - (exact(truncation) * wanted / moves if moves else 0)
         if spare < steps / 2:
             raise ValueError(
                 f"scale={float(wanted):g} is so large beside sensitivity={float(moves):g} that rounding would"
                 " dominate; release fewer coordinates at once or spend a larger share"
             )
-        return cls.at_least(wanted / spare)
+        return cls.at_least(wanted / spare, bits)
 
     def truncate(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Whole steps in each value, towards zero, exactly; saturated at 2^62 steps."""
@@ -98,6 +104,18 @@ class Grid:
         out = np.empty(values.shape, dtype=np.int64)
         to_grid(values, self.mantissa, self.exponent, out)
         return out
+
+    def noise(self, source: Randomness, count: int, law: str) -> NDArray[np.int64]:
+        """``count`` numbers of noise in steps; a coarser grid rounds those of the finest: post-processing.
+
+        ``law`` is "laplace", "gaussian", or "spherical" for one vector.
+        """
+        if law == "spherical":
+            steps = spherical_steps(source, count)
+        else:
+            steps = noise_steps(source, count, gaussian=law == "gaussian")
+        finer = STEPS_BITS - self.bits
+        return (steps + (1 << (finer - 1))) >> finer if finer else steps
 
     def values(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
         """Grid points as floats (rounding here is post-processing)."""
@@ -162,6 +180,18 @@ def _tails(gaussian: bool, precision: int) -> Iterator[int]:
 
 def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np.int64]:
     """``count`` independent draws of ``round(Y)``, Y of scale 2^32."""
+    floors, _ = _half_steps(source, count, gaussian=gaussian)
+    return (floors + 1) >> 1
+
+
+def _half_steps(
+    source: Randomness, count: int, *, gaussian: bool
+) -> tuple[NDArray[np.int64], dict[int, _LazyBits]]:
+    """``count`` independent draws of Y in half steps, rounded down, and where in its half step Y is.
+
+    What is kept of a cell is kept for every place of the half step alike, so Y is uniform there: its further
+    bits are fresh ones. The exceptions, where more bits had to be looked at, are in the dictionary.
+    """
     from ..kernels.noise import REJECTED, UNDECIDED, attempt_noise
 
     cells, guide = noise_table(gaussian)
@@ -170,9 +200,11 @@ def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np
     words = source.words(2 * count)
     failed = attempt_noise(words, cells, guide, gaussian, out, status)
     places, drawn = np.arange(count) if failed else None, out  # where in `out` the attempts belong
+    further: dict[int, _LazyBits] = {}
     while failed and places is not None:
         for index in np.flatnonzero(status == UNDECIDED):
-            drawn[index] = _settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
+            found = _settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
+            drawn[index], further[int(places[index])] = found
         out[places] = drawn
         again = np.flatnonzero(status == REJECTED)
         # The cell was right; only the place in it is drawn again. Drawing the cell again as well would favour
@@ -183,13 +215,14 @@ def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np
         drawn, status = np.empty(again.size, dtype=np.int64), np.empty(again.size, dtype=np.uint8)
         failed = attempt_noise(words, cells, guide, gaussian, drawn, status)
         out[places] = drawn
-    return out
+    return out, further
 
 
-def _settle(first: int, second: int, source: Randomness, gaussian: bool) -> int:
+def _settle(first: int, second: int, source: Randomness, gaussian: bool) -> tuple[int, _LazyBits]:
     """The draw of the compiled loop for these words, decided with as many bits and digits as it takes.
 
-    It is also the slow twin that the tests hold against the compiled loop.
+    Y in half steps, rounded down, and where in its half step Y is. It is also the slow twin that the tests
+    hold against the compiled loop.
     """
     import mpmath
 
@@ -215,8 +248,9 @@ def _settle(first: int, second: int, source: Randomness, gaussian: bool) -> int:
             while True:
                 start, end = place.interval()
                 if test.surely_below(keep(end)):
-                    size = (cell << CELL_BITS) + low + half
-                    return -size if negative else size
+                    floor = (((cell << CELL_BITS) + low) << 1) + half
+                    within = place.after(CELL_BITS + 1)
+                    return (~floor, within.mirrored()) if negative else (floor, within)
                 if test.surely_above(keep(start)):
                     break
                 test.extend()
@@ -233,6 +267,21 @@ class _LazyBits:
     def extend(self) -> None:
         self._bits = (self._bits << 64) | self._more()
         self._known += 64
+
+    def first(self, count: int) -> int:
+        """The first ``count`` bits, as a whole number."""
+        while self._known < count:
+            self.extend()
+        return self._bits >> (self._known - count)
+
+    def after(self, count: int) -> _LazyBits:
+        """The number that the bits after the first ``count`` make."""
+        known = self._known - count
+        return _LazyBits(self._bits & ((1 << known) - 1), known, self._more)
+
+    def mirrored(self) -> _LazyBits:
+        """One minus the number, to the bits that are known; those to come are as good as their opposites."""
+        return _LazyBits(self._bits ^ ((1 << self._known) - 1), self._known, self._more)
 
     def interval(self) -> tuple[Any, Any]:
         import mpmath
@@ -266,16 +315,91 @@ class _LazyBits:
             self.extend()
 
 
-def spherical_laplace_noise(source: Randomness, dimension: int, scale: float) -> NDArray[np.float64]:
-    """A vector with density proportional to ``exp(-|z|/scale)``: Gamma length, uniform direction.
+def spherical_steps(source: Randomness, dimension: int) -> NDArray[np.int64]:
+    """The rounded coordinates of a vector Z with density falling as ``exp(-|z|/scale)``, scale 2^32 steps.
 
-    Floating point throughout; the account says so.
+    Z = R G/|G|: the length R is Gamma distributed, a sum of ``dimension`` exponential variables, and G is a
+    vector of Gaussian ones. All of them are ideal reals of which some bits are known. A grid point plus
+    ``round(Z)`` is the rounded sum of the point and Z: the ideal mechanism, post-processed.
+
+    Error bound of the first try, in floats. Let u = 2^-53, d the dimension, and measure in half steps. A
+    variable is its whole part plus 64 bits: off by at most u of itself and u + 2^-64. `math.fsum` rounds
+    once. Where N = |G| and R are not tiny (N >= 2^20 sqrt(d), R >= 2^20 d), N is off by at most 4u of
+    itself and R by 3u, so a coordinate z = R G_i / (2 N) is off by at most 12u|z| + u R/N. We allow for
+    16u|z| + 2u R/N. What then rounds the same way at both ends is decided; the rest is settled in integers.
     """
-    from scipy.special import ndtri
+    gaussians, exponentials = (_Reals(source, dimension, gaussian=gaussian) for gaussian in (True, False))
+    values, parts = gaussians.floats(), exponentials.floats()
+    norm, length = math.sqrt(math.fsum((values * values).tolist())), math.fsum(parts.tolist())
+    if norm < 2.0**20 * math.sqrt(dimension) or length < 2.0**20 * dimension:
+        return _settled_sphere(gaussians, exponentials, np.arange(dimension))
+    ideal = values * (0.5 * length / norm)
+    out = np.rint(ideal)
+    error = (16.0 * np.abs(ideal) + 2.0 * length / norm) * 2.0**-53
+    unsure = np.flatnonzero(np.abs(ideal - out) + error >= 0.5)
+    if unsure.size:
+        out[unsure] = _settled_sphere(gaussians, exponentials, unsure)
+    return out.astype(np.int64)
 
-    direction = ndtri(uniforms(source, dimension))
-    length = -scale * float(np.log(uniforms(source, dimension)).sum())
-    return np.asarray(direction * (length / float(np.linalg.norm(direction))), dtype=np.float64)
+
+class _Reals:
+    """Independent Gaussian variables, or exponential ones, to as many bits as are asked for."""
+
+    def __init__(self, source: Randomness, count: int, *, gaussian: bool) -> None:
+        drawn, self._further = _half_steps(source, count, gaussian=gaussian)
+        if not gaussian:  # the size of a Laplace variable; the mirror image of a uniform place is one too
+            self._further = {
+                place: bits.mirrored() if drawn[place] < 0 else bits for place, bits in self._further.items()
+            }
+            drawn = np.where(drawn < 0, ~drawn, drawn)
+        self._floors, self._words = drawn, np.array(source.words(count))
+        self._more = lambda: int(source.words(1)[0])
+        for place, bits in self._further.items():
+            self._words[place] = bits.first(64)
+
+    def floats(self) -> NDArray[np.float64]:
+        """The numbers in half steps, off by at most 2^-53 of each and 2^-53 + 2^-64."""
+        return self._floors + self._words * 2.0**-64
+
+    def starts(self, bits: int) -> list[int]:
+        """The numbers in units of 2^-bits half steps, rounded down; ``bits`` is at least 64."""
+        words = self._words.tolist()
+        if bits > 64:
+            for place, word in enumerate(words):
+                self._further.setdefault(place, _LazyBits(word, 64, self._more))
+            words = [self._further[place].first(bits) for place in range(len(words))]
+        return [(floor << bits) + word for floor, word in zip(self._floors.tolist(), words, strict=True)]
+
+
+def _settled_sphere(gaussians: _Reals, exponentials: _Reals, places: NDArray[np.intp]) -> NDArray[np.int64]:
+    """The rounded coordinates at ``places``, decided in integers with as many bits as it takes.
+
+    It is also the slow twin that the tests hold against the floats.
+    """
+    bits = 64
+    while True:
+        starts, parts = gaussians.starts(bits), exponentials.starts(bits)
+        shortest, longest = sum(parts), sum(parts) + len(parts)
+        near = math.isqrt(sum(min(abs(x), abs(x + 1)) ** 2 for x in starts))
+        far = math.isqrt(sum(max(abs(x), abs(x + 1)) ** 2 for x in starts)) + 1
+        found = []
+        for place in places.tolist():
+            low, high = starts[place], starts[place] + 1
+            if low >= 0:
+                ends = ((shortest * low, far), (longest * high, near))
+            else:
+                ends = ((longest * low, near), (shortest * high, far))
+            if near == 0 or (rounded := _rounded_half(*ends[0], bits)) != _rounded_half(*ends[1], bits):
+                break
+            found.append(rounded)
+        else:
+            return np.array(found, dtype=np.int64)
+        bits += 64
+
+
+def _rounded_half(top: int, under: int, bits: int) -> int:
+    """Half of ``top / under`` in units of 2^-bits, rounded to the nearest whole number."""
+    return (top + (under << bits)) // (under << (bits + 1))
 
 
 # --- choice -------------------------------------------------------------------------------------

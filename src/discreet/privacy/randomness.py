@@ -134,8 +134,3 @@ def restored_generator(state: dict[str, Any]) -> np.random.Generator:
     generator = np.random.Generator(np.random.PCG64(0))
     generator.bit_generator.state = state
     return generator
-
-
-def uniforms(source: Randomness, count: int) -> NDArray[np.float64]:
-    """Floating-point uniforms strictly inside (0, 1): the centres of 2^52 equal cells."""
-    return ((source.words(count) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

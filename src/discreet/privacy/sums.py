@@ -37,6 +37,8 @@ from .gate import Gate
 from .inputs import Inputs
 from .randomness import Randomness
 
+_COARSEST_BITS = 24  # steps of a tree's grid to the noise's scale, at the least
+
 
 def _norm_slack(sensitivity: Number, scale: Number) -> Fraction:
     """Norms are computed in floating point and may miss their bound by 2^-40 of it: that, in grid steps."""
@@ -195,16 +197,19 @@ class RunningSum(ABC):
         """Standard deviation of one coordinate of one noise vector."""
         if self._grid is None:
             return 0.0
-        if self.noise == "gaussian":
-            return self._grid.noise_scale
-        if self.noise == "laplace":
-            return math.sqrt(2.0) * self._grid.noise_scale
-        assert isinstance(self._event, SphericalLaplaceNoise)
-        return math.sqrt(self.dimension + 1.0) * float(self._event.scale)
+        factor = {"gaussian": 1.0, "laplace": math.sqrt(2.0), "spherical": math.sqrt(self._vector + 1.0)}
+        return factor[self.noise] * self._grid.noise_scale
+
+    @property
+    def _vector(self) -> int:
+        """How many coordinates one noise vector has."""
+        return self.dimension
 
     def _noise_steps(self) -> NDArray[np.int64]:
-        source = self._gate.randomness
-        return mechanisms.noise_steps(source, self.dimension, gaussian=self.noise == "gaussian")
+        assert self._grid is not None
+        source, size = self._gate.randomness, self._vector
+        drawn = [self._grid.noise(source, size, self.noise) for _ in range(self.dimension // size)]
+        return drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
 
     @property
     @abstractmethod
@@ -276,13 +281,13 @@ class TreeSum(RunningSum):
     """Binary-tree running sum: each finished block of 2^j rounds gets one noise vector.
 
     ``noise`` is ``"gaussian"``, ``"laplace"`` (per coordinate, pure epsilon) or ``"spherical"`` (the
-    vector noise of papers 001 and 004, pure epsilon, floating point). ``honaker=True`` combines each
+    vector noise of papers 001 and 004, pure epsilon). ``honaker=True`` combines each
     block with its two halves, weighted by their variances (Honaker 2015, the online form), which takes
     about a quarter off the noise for two noise vectors a round instead of one.
 
     Formal guarantee: one vector enters ``tree_levels(rounds)`` releases, each with the difference bound
     of the budget's neighbouring relation; papers 001 and 004 calibrate to the norm bound, half of it
-    for replace-one. Inputs may depend on earlier answers. Exact on a grid, except spherical noise.
+    for replace-one. Inputs may depend on earlier answers. Exact on a grid.
     Memory: one node per level.
     """
 
@@ -317,23 +322,21 @@ class TreeSum(RunningSum):
         scale = event.sigma if isinstance(event, GaussianNoise) else event.scale
         if not scale:
             return None
-        if self.noise == "spherical" and self.inputs.people > 1:
-            raise ValueError('noise="spherical" sums one person\'s vector at a time; leave people=1')
-        if self.noise == "spherical":  # only the sums are on the grid, and they can be as fine as they like
-            return mechanisms.Grid.at_least(exact(self.inputs.largest) / (1 << 32))
         truncation = _norm_slack(event.sensitivity, scale)
         if self.inputs.people > 1:
             # Truncation towards zero keeps every promise about one person's vector, so it costs nothing; a
             # sum of several is truncated as a whole, which can add a step to each coordinate that moves.
             changed = self.inputs.changed(self._gate.budget.neighbours)
             truncation += changed if self.inputs.norm == 1 else Fraction(math.isqrt(changed - 1) + 1)
-        grid = mechanisms.Grid.for_noise(scale, event.sensitivity, truncation)
-        if exact(self.inputs.largest) * self.rounds / grid.step >= 1 << 61:
-            raise ValueError(
-                f"rounds={self.rounds} vectors of size {self.inputs.largest:g} do not fit the noise's grid"
-                f" (noise {float(scale):g}); spend a smaller share or sum fewer rounds"
-            )
-        return grid
+        # Where the sums are far larger than the noise (published settings), a coarser grid holds them.
+        for bits in range(mechanisms.STEPS_BITS, _COARSEST_BITS - 1, -1):
+            grid = mechanisms.Grid.for_noise(scale, event.sensitivity, truncation, bits)
+            if exact(self.inputs.largest) * self.rounds / grid.step < 1 << 61:
+                return grid
+        raise ValueError(
+            f"rounds={self.rounds} vectors of size {self.inputs.largest:g} do not fit the noise's grid"
+            f" (noise {float(scale):g}); spend a smaller share or sum fewer rounds"
+        )
 
     def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
         grid = self._grid
@@ -357,21 +360,11 @@ class TreeSum(RunningSum):
         return self._in_units(prefix)
 
     def _released(self, total: NDArray[Any]) -> NDArray[Any]:
-        """A node's sum as it leaves: steps of the grid, or floats for spherical noise."""
-        if self._grid is None:
-            return total
-        if self.noise == "spherical":
-            assert isinstance(self._event, SphericalLaplaceNoise)
-            noise = mechanisms.spherical_laplace_noise(
-                self._gate.randomness, self.dimension, float(self._event.scale)
-            )
-            return self._grid.values(total) + noise
-        return total + self._noise_steps()
+        """A node's sum as it leaves, in steps of the grid."""
+        return total if self._grid is None else total + self._noise_steps()
 
     def _in_units(self, prefix: NDArray[Any]) -> NDArray[np.float64]:
-        if self._grid is None or self.noise == "spherical":
-            return np.array(prefix, dtype=np.float64)
-        return self._grid.values(prefix)
+        return np.array(prefix, dtype=np.float64) if self._grid is None else self._grid.values(prefix)
 
     def _error(self, step: int) -> float:
         variances = [1.0]

@@ -52,31 +52,26 @@ def choice_sign_lost() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _noise(steps: Callable[[Any], Any], vectors: Callable[[Any], Any]) -> Iterator[None]:
-    with (
-        swapped(mechanisms, "noise_steps", Planted(mechanisms.noise_steps, after=steps)),
-        swapped(
-            mechanisms,
-            "spherical_laplace_noise",
-            Planted(mechanisms.spherical_laplace_noise, after=vectors),
-        ),
-    ):
+def _noise(after: Callable[[Any], Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name in ("noise_steps", "spherical_steps"):
+            stack.enter_context(swapped(mechanisms, name, Planted(getattr(mechanisms, name), after=after)))
         yield
 
 
 def noise_halved() -> AbstractContextManager[None]:
     """Noise is half as wide as was charged for."""
-    return _noise(lambda steps: steps // 2, lambda vector: vector / 2.0)
+    return _noise(lambda steps: steps // 2)
 
 
 def noise_left_out() -> AbstractContextManager[None]:
     """No noise at all: a gross error, for audits that see nothing but outputs."""
-    return _noise(np.zeros_like, np.zeros_like)
+    return _noise(np.zeros_like)
 
 
 def noise_sign_lost() -> AbstractContextManager[None]:
     """Noise only ever adds."""
-    return _noise(np.abs, np.abs)
+    return _noise(np.abs)
 
 
 @contextmanager

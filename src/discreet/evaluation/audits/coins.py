@@ -170,28 +170,28 @@ class Drawn:
 def scripted_noise(script: Script | None) -> Iterator[Drawn]:
     """Noise as scripted, in units of its scale; real where there is no script. Either way it is kept."""
     drawn = Drawn()
-    steps, vectors = mechanisms.noise_steps, mechanisms.spherical_laplace_noise
+    steps, vectors = mechanisms.noise_steps, mechanisms.spherical_steps
     (_, steps_after), (_, vector_after) = errors_in(steps), errors_in(vectors)
 
-    def noise_steps(source: Any, count: int, *, gaussian: bool) -> NDArray[np.int64]:
-        if script is None:
-            found = steps(source, count, gaussian=gaussian)
-        else:
-            found = steps_after(np.rint(script(len(drawn.sizes), count) * ONE).astype(np.int64))
-        drawn.add("gaussian" if gaussian else "laplace", found / float(ONE))
-        return np.asarray(found, dtype=np.int64)
+    def scripted(count: int, after: Callable[[Any], Any]) -> NDArray[np.int64]:
+        assert script is not None
+        return np.asarray(
+            after(np.rint(script(len(drawn.sizes), count) * ONE).astype(np.int64)), dtype=np.int64
+        )
 
-    def spherical(source: Any, dimension: int, scale: float) -> Floats:
-        if script is None:
-            found = vectors(source, dimension, scale)
-        else:
-            found = vector_after(script(len(drawn.sizes), dimension) * scale)
-        drawn.add("spherical", np.asarray(found) / scale)
-        return np.asarray(found, dtype=np.float64)
+    def noise_steps(source: Any, count: int, *, gaussian: bool) -> NDArray[np.int64]:
+        found = scripted(count, steps_after) if script else steps(source, count, gaussian=gaussian)
+        drawn.add("gaussian" if gaussian else "laplace", found / float(ONE))
+        return found
+
+    def spherical_steps(source: Any, dimension: int) -> NDArray[np.int64]:
+        found = scripted(dimension, vector_after) if script else vectors(source, dimension)
+        drawn.add("spherical", found / float(ONE))
+        return found
 
     with (
         swapped(mechanisms, "noise_steps", noise_steps),
-        swapped(mechanisms, "spherical_laplace_noise", spherical),
+        swapped(mechanisms, "spherical_steps", spherical_steps),
     ):
         yield drawn
 

@@ -45,7 +45,6 @@ This is the {effort} one.
 
 - Public coins (which rounds explore, which sets are sampled, how a point is rounded) protect nobody and
   are fixed here: everything is conditioned on one draw of them.
-- Spherical noise is drawn in floating point; it is audited as if numbers were real.
 - Settings are small. That the same code is as private in large ones rests on the accounts' proofs, and
   on the tests of sums, gains and grids at any size.
 - Decomposable picks together with what they gained (`release_gains`) are not audited: Laplace noise beside
