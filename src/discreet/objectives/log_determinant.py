@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
 
 from .base import Floats, Items, Population, State
 from .matrices import as_sparse, checked
+
+# So many entries of people's matrices are held at once, or those of one person.
+_ENTRIES = 1 << 20
 
 
 class LogDeterminant(Population):
@@ -17,6 +20,10 @@ class LogDeterminant(Population):
     ``kernel``: items x items, symmetric and positive semidefinite, public. ``quality``: people x items,
     nonnegative, private; left out, there is one person with quality 1 everywhere. Monotone, because of the
     identity that is added. ``bound``: a public bound of f, 1 unless declared.
+
+    Memory is that of the kernel and the qualities. To hold somebody to the bound takes one pass over their
+    qualities where Hadamard's inequality settles it, and otherwise the Cholesky factor of the items that they
+    have a quality for.
 
     >>> import numpy as np
     >>> diverse = LogDeterminant([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], bound=2)
@@ -49,25 +56,50 @@ class LogDeterminant(Population):
     def start(self) -> State:
         return _FactorState(self)
 
-    def _blocks(self, items: Items) -> Floats:
-        """I + L_S for every person."""
-        q = self._quality[:, items]
-        return np.eye(items.size) + q[:, :, None] * self._kernel[np.ix_(items, items)] * q[:, None, :]
+    def _blocks(self, items: Items) -> Iterator[tuple[slice, Items, Floats]]:
+        """I + L_S for a few people at a time; of a large S, one person's over the places they have.
+
+        Nobody's numbers depend on who else is there, not even in their last digit.
+        """
+        few = max(1, _ENTRIES // max(1, items.size) ** 2)
+        for first in range(0, len(self), few):
+            who = slice(first, first + few)
+            q = self._quality[who][:, items]
+            places = np.flatnonzero(q[0]) if few == 1 else np.arange(items.size)
+            q, here = q[:, places], items[places]
+            scaled = q[:, :, None] * self._kernel[np.ix_(here, here)] * q[:, None, :]
+            yield who, places, np.eye(places.size) + scaled
 
     def _value(self, items: Items) -> float:
-        return float(self._values(items).mean())
+        return float(self._steps(items).sum(axis=1).mean())
 
-    def _values(self, items: Items) -> Floats:
-        """The value of a set to each person: the steps of the same factor that ``gains`` goes by."""
+    def _steps(self, items: Items) -> Floats:
+        """What each item adds for each person when they are chosen in this order: log pivots."""
+        steps = np.zeros((len(self), items.size))
+        for who, places, block in self._blocks(items):
+            # A pivot is at least 1; rounding may leave it a hair below.
+            steps[who, places] = np.log(np.maximum(self._pivots(block, who, items[places]), 1.0))
+        return steps
+
+    def _pivots(self, block: Floats, who: slice, items: Items) -> Floats:
+        try:
+            return np.asarray(np.diagonal(np.linalg.cholesky(block), axis1=1, axis2=2) ** 2)
+        except np.linalg.LinAlgError:
+            pass
+        if block.shape[0] > 1:
+            each = [slice(i, i + 1) for i in range(*who.indices(len(self)))]
+            parts = [self._pivots(block[i : i + 1], one, items) for i, one in enumerate(each)]
+            return np.concatenate(parts)
+        # Rounding beside huge qualities: by the steps that ``gains`` takes, each held to 1 or more.
         small = self._like()
         small.n_items = items.size
         small._kernel = self._kernel[np.ix_(items, items)]
-        small._quality = self._quality[:, items]
-        state, total = _FactorState(small), np.zeros(len(self))
+        small._quality = self._quality[who][:, items]
+        state, pivots = _FactorState(small), np.empty(small._quality.shape)
         for t in range(items.size):
-            total += np.log(np.maximum(state._rest[:, t], 1.0))
+            pivots[:, t] = state._rest[:, t]
             state._grow(t)
-        return total
+        return pivots
 
     def _gains(self, items: Items) -> Floats:
         state = _FactorState(self)
@@ -76,15 +108,17 @@ class LogDeterminant(Population):
         return state.gains()
 
     def _chain(self, order: Items) -> Floats:
-        state = _FactorState(self)
-        return np.array([state.add(int(j)) for j in order])
+        return np.asarray(self._steps(order).mean(axis=0), dtype=np.float64)
 
     def _contributions(self, items: Items) -> Floats:
-        # The determinant without j is the determinant times the j-th diagonal entry of the inverse.
-        inverse = np.diagonal(np.linalg.inv(self._blocks(items)), axis1=1, axis2=2)
-        # The ratio of determinants is at least 1, its inverse in (0, 1]; rounding may take it out of there.
-        shares = np.clip(inverse, np.finfo(np.float64).tiny, 1.0)
-        return np.asarray(-np.log(shares).mean(axis=0), dtype=np.float64)
+        total = np.zeros(items.size)
+        for _, places, block in self._blocks(items):
+            # The determinant without j is the determinant times the j-th diagonal entry of the inverse.
+            inverse = np.diagonal(np.linalg.inv(block), axis1=1, axis2=2)
+            # The ratio of determinants is at least 1, its inverse in (0, 1]; rounding may leave that.
+            shares = np.clip(inverse, np.finfo(np.float64).tiny, 1.0)
+            total[places] -= np.log(shares).sum(axis=0)
+        return total / len(self)
 
     def _take(self, rows: Items) -> Self:
         taken = self._like()
@@ -92,7 +126,15 @@ class LogDeterminant(Population):
         return taken
 
     def _largest(self) -> Floats:
-        return self._values(np.arange(self.n_items))
+        return np.asarray(self._steps(np.arange(self.n_items)).sum(axis=1), dtype=np.float64)
+
+    def _reached(self, bound: float) -> Floats:
+        # Hadamard: a determinant is at most the product of the diagonal. Only the others are worked out.
+        reached = np.asarray(np.log1p(self._quality**2 * np.diagonal(self._kernel)).sum(axis=1))
+        unsure = np.flatnonzero(reached > bound)
+        if unsure.size:
+            reached[unsure] = self._take(unsure)._largest()
+        return reached
 
     def _most_items(self) -> int:
         return int(np.diff(as_sparse(self._quality).indptr).max())
