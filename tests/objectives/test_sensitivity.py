@@ -134,6 +134,39 @@ def test_a_mixture_adds_up() -> None:
         assert mixed.sensitivity(norm=norm) == pytest.approx(2.5 * Coverage(rows).sensitivity(norm=norm) * 2)
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_person_with_a_row_in_each_of_unlike_parts(norm: str) -> None:
+    """Every pair of rows is exchanged at once, in two people's locations and in one cut.
+
+    Gains and values move by no more than is claimed, and by more than either part alone would account for.
+    """
+    rows = [np.array(r) for r in product((0.0, 1.0), repeat=2)]
+    cuts = [
+        GraphCut([[0, w], [w, 0]], modular=[a, b], bound=1.0)
+        for w, a, b in product((0.0, 0.5), (-0.5, 0.25), (-0.5, 0.25))
+    ]
+    other, worst = np.array([0.5, 0.5]), 0.0
+    for one, cut in product(rows, cuts):
+        for two, turned in product(rows, cuts):
+            here = FacilityLocation([one, other], bound=1.0) + 2.0 * cut
+            there = FacilityLocation([two, other], bound=1.0) + 2.0 * turned
+            for items in ([], [0], [1]):
+                moved = here.gains(items) - there.gains(items)
+                size = {
+                    "value": abs(here.value(items) - there.value(items)),
+                    "coordinate": np.abs(moved).max(),
+                    "l1": np.abs(moved).sum(),
+                    "l2": np.linalg.norm(moved),
+                    "range": moved.max() - moved.min(),
+                }[norm]
+                worst = max(worst, float(size))
+    claimed = here.sensitivity("replace", norm)
+    assert worst <= claimed + 1e-12
+    alone = [f * part.sensitivity("replace", norm) for f, part in here._parts]
+    assert claimed == pytest.approx(sum(alone))
+    assert worst > alone[0]  # the cut is not left out
+
+
 def test_the_cap_must_be_true() -> None:
     people = Coverage([[1, 1, 1], [1, 0, 0]])
     with pytest.raises(ValueError, match=r"items_per_person=2.*touches 3.*cap_items\(2, rng\)"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import warnings
@@ -905,6 +906,59 @@ def test_a_mixture_with_information_is_no_sum_over_people():
     assert next(iter(bag.privacy.ledger.events())).range >= 2 * each
     free = PrivateGreedy(1, dc.Budget(math.inf), seed=0).select(mixed)
     assert free.items == (int(np.argmax(mixed.gains([]))),)
+
+
+def _unlike(row, other):
+    """Three people's locations, and one more: of both populations somebody has a row."""
+    rows = [row, [0.2, 0.9, 0.4], [1.0, 0.0, 0.3]]
+    return 3.0 * FacilityLocation(rows) + FacilityLocation([other])
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_mixture_of_unlike_populations_is_charged_for_a_row_in_each(forgotten):
+    """Enumerated picks of neighbours who differ in both parts; a sensitivity of the first alone is seen."""
+    budget, worst = dc.Budget(2.0), 0.0
+    factor, first = _unlike([0.0] * 3, [0.0] * 3)._parts[0]
+    alone = mock.patch.object(
+        dc.objectives.Mixture, "sensitivity", return_value=factor * first.sensitivity(norm="range")
+    )
+
+    def runs(row, other):
+        return transcripts(
+            lambda _gate: PrivateGreedy(1, budget, "basic", seed=0).select(_unlike(row, other)), budget
+        )
+
+    corners = list(itertools.product((0.0, 1.0), repeat=3))
+    with alone if forgotten else contextlib.nullcontext():
+        found = [runs(*end) for end in itertools.product(corners, repeat=2)]
+    for here, there in itertools.combinations(found, 2):
+        worst = max(worst, hockey_stick(here, there, 2.0))
+    assert (worst > 1e-3) == forgotten
+
+
+def test_choosers_and_learners_that_need_everybody_refuse_unlike_populations():
+    mixed = _unlike([0.0, 1.0, 0.0], [1.0, 0.0, 0.0])
+    assert len(mixed) == 3
+    for refused in (lambda: mixed[0], lambda: list(mixed)):
+        with pytest.raises(ValueError, match="nobody has a function of their own"):
+            refused()
+    chooser = PrivateGreedy(2, dc.Budget(1.0, 1e-6, "add_remove"))
+    with pytest.raises(ValueError, match="neighbours='replace'"):
+        chooser.select(mixed)
+    rising = FacilityLocation(np.eye(3)) + FacilityLocation([[1.0, 0.5, 0.0]])
+    climber = dc.offline.ContinuousGreedy(1, dc.Budget(1.0), bound=2.0)
+    with pytest.raises(ValueError, match="not a sum over people"):
+        climber.select(rising)
+    assert chooser.privacy.epsilon() == climber.privacy.epsilon() == 0.0
+    stated = dc.offline.ContinuousGreedy(1, dc.Budget(4.0), bound=2.0, sensitivity=1.5, seed=0)
+    assert len(stated.select(rising)) == 1
+    for learner in (
+        dc.online.HedgeSelector(3, 1, 4, dc.Budget(1.0, 1e-6), bound=2.0, seed=0),
+        dc.online.SubmodularMinimizer(3, 4, dc.Budget(1.0, 1e-6), bound=8.0, seed=0),
+    ):
+        with pytest.raises(ValueError, match="learners need one for each"):
+            learner.run(rising)
+        assert learner.round == 0
 
 
 def test_tables_that_would_grow_too_large_are_refused_before_anything_is_spent():

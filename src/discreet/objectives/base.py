@@ -46,6 +46,8 @@ class Population(ABC):
     monotone: bool = True
     labels: tuple[Any, ...] | None = None
     items_per_person: int | None = None
+    # Whether everybody has a function of their own, ``people[i]``: not in a mixture of unlike populations.
+    one_by_one: bool = True
     _declared: float | None = None
     # NumPy numbers leave ``2 * people`` to the population instead of making an array of it.
     __array_ufunc__ = None

@@ -155,7 +155,7 @@ def row_parts(people: Population) -> list[tuple[Rows, float]] | None:
     rows = people.as_rows()
     if rows is not None:
         return [(rows, people.bound)]
-    if not isinstance(people, Mixture):
+    if not isinstance(people, Mixture) or not people.one_by_one:
         return None
     found = []
     for factor, part in people._parts:

@@ -1,4 +1,4 @@
-"""Nonnegative combinations of objectives about the same people and items."""
+"""Nonnegative combinations of objectives about the same items."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from .base import Floats, Items, Population, State
 class Mixture(Population):
     """f(S) = sum of factor x part(S); made by ``+`` and ``*``.
 
-    All parts speak of the same items and, person by person, of the same people. The bound is the same
-    combination of the parts' bounds, and so is the sensitivity.
+    All parts speak of the same items and, as a rule, person by person of the same people. The bound is the
+    same combination of the parts' bounds, and so is the sensitivity.
+
+    Parts may also have different numbers of people, such as a facility location over many rows and one graph
+    cut. Each is then an average over its own people; a sum over rows is ``len(part) * part``. Such a mixture
+    is one function of everybody's data, no sum over people: ``people[i]`` is refused, so online learners
+    refuse it, and `PrivateGreedy` takes it under ``neighbours="replace"`` only, where the numbers of people
+    are public. The sensitivity is for a person who has one row in every part. In a part with a single row
+    that may be all of it, so that the part counts with its whole range.
 
     >>> from discreet.objectives import Coverage, FacilityLocation
     >>> both = 0.5 * Coverage([[1, 0], [0, 1]]) + 0.5 * FacilityLocation([[0.2, 0.4], [1.0, 0.0]])
@@ -36,10 +43,9 @@ class Mixture(Population):
             raise ValueError("parts is empty; a mixture needs at least one (factor, population) pair")
         first = flat[0][1]
         for _, part in flat[1:]:
-            if part.n_items != first.n_items or len(part) != len(first):
+            if part.n_items != first.n_items:
                 raise ValueError(
-                    f"a mixture needs the same people and items: {len(first)} people, {first.n_items} items "
-                    f"against {len(part)} people, {part.n_items} items"
+                    f"a mixture needs the same items: {first.n_items} items against {part.n_items}"
                 )
         named = [part.labels for _, part in flat if part.labels is not None]
         for labels in named[1:]:
@@ -50,6 +56,7 @@ class Mixture(Population):
                     "a mixture needs the same items in the same order"
                 )
         self._parts: list[tuple[float, Population]] = flat
+        self.one_by_one = all(part.one_by_one and len(part) == len(first) for _, part in flat)
         self.n_items = first.n_items
         self.monotone = all(part.monotone for _, part in flat)
         self.labels = named[0] if named else None
@@ -66,7 +73,8 @@ class Mixture(Population):
         return sum(f * part.sensitivity(neighbours, norm, items_per_person) for f, part in self._parts)
 
     def __len__(self) -> int:
-        return len(self._parts[0][1])
+        """The number of people, or the largest number that a part has."""
+        return max(len(part) for _, part in self._parts)
 
     def start(self) -> State:
         return _MixedState(self, [(factor, part.start()) for factor, part in self._parts])
@@ -94,6 +102,11 @@ class Mixture(Population):
         return total, gradient
 
     def _take(self, rows: Items) -> Self:
+        if not self.one_by_one:
+            raise ValueError(
+                "the parts of this mixture have different numbers of people, so that nobody has a function of"
+                " their own in it; mix parts about the same people"
+            )
         taken = self._like()
         taken._parts = [(factor, part._take(rows)) for factor, part in self._parts]
         return taken

@@ -39,7 +39,7 @@ class PrivateGreedy:
     ``select(people)`` takes a population. Scores are sums over its people, each person's part rounded down
     to a public step and held to [0, ``bound``]: exact, and never divided by the number of people. With
     ``sensitivity`` the objective is one function of everybody's data instead, no set's value of which one
-    person can move by more; `MutualInformation` knows its own.
+    person can move by more; `MutualInformation` and mixtures of unlike populations know their own.
 
     ``method`` says how the picks are accounted for (`accounts`):
 
@@ -288,7 +288,7 @@ class PrivateGreedy:
             each, width = _own_movement(people, neighbours, picks)
             width = 2.0 * each if weighed else width
             gap, moved = people.bound, (picks * each, math.sqrt(picks) * each)
-            apart = "it is for sums over people, which mutual information is not"
+            apart = f"it is for sums over people, which {type(people).__name__} is not"
         elif people is not None and not sums_wanted:
             width = people.sensitivity(neighbours, "range")
             gap = people.bound

@@ -56,7 +56,7 @@ class Averages:
 def sums_over_people(people: Population) -> bool:
     """Whether the objective is a sum of functions that each depend on one person alone."""
     if isinstance(people, Mixture):
-        return all(sums_over_people(part) for _, part in people._parts)
+        return people.one_by_one and all(sums_over_people(part) for _, part in people._parts)
     return not isinstance(people, MutualInformation)
 
 

@@ -130,6 +130,11 @@ def check_population(people: Any, n_items: int, bound: float) -> None:
             f"expected a person's function (an objective such as Coverage or SetFunction), got"
             f" {type(people).__name__}"
         )
+    if not people.one_by_one:
+        raise ValueError(
+            "the parts of this mixture have different numbers of people, so that nobody has a function of"
+            " their own in it; learners need one for each"
+        )
     if people.n_items != n_items:
         raise ValueError(f"the function is over {people.n_items} items; this learner chooses among {n_items}")
     if people.bound > bound * (1 + 1e-12):
