@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy import ApproximateRelease, Event, ExponentialChoice, PureRelease, Randomness, Share
-from ..privacy.conversions import exact, rounded_down
+from ..privacy.conversions import exact, exponential_above, rounded_down
 
 METHODS = ("basic", "zcdp", "decomposable", "subsampled")
 # Logarithms and exponentials of floats are good to a few units in the last place; this is far beyond those.
 _SAFE = 1.0 - 2.0**-44
+_ALMOST = 1 - Fraction(1, 10**9)
 # Exponentials of more than this are no floats.
 _LARGEST_RATE = 700.0
 
@@ -78,8 +79,11 @@ def decomposable(share: Share, bound: float) -> Picks:
     assert isinstance(budget.epsilon_per_round, Fraction)
     rounds = budget.max_rounds_per_person
     # Group privacy over a person's rows, as the account reckons it.
-    growth = rounds * math.exp(min(700.0, (rounds - 1) * float(budget.epsilon_per_round)))
-    delta = budget.delta if rounds == 1 else budget.delta / growth * (1.0 - 1e-9)
+    exponent = (rounds - 1) * budget.epsilon_per_round
+    if exponent > 700:
+        raise ValueError("a person's rows together would need a delta too small for a float")
+    growth = rounds * exponential_above(exponent)
+    delta = budget.delta if rounds == 1 else rounded_down(exact(budget.delta) / growth * _ALMOST)
     epsilon = rounded_down(share.epsilon)
     rate = rounded_down(exact(decomposable_rate(epsilon, delta, budget.neighbours)) / exact(bound))
     return Picks("decomposable", rate, ApproximateRelease(share.epsilon, delta), 1)

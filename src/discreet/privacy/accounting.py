@@ -314,8 +314,10 @@ def _failure(loss: Loss, rounds: int) -> Fraction:
         return loss.delta
     if loss.pure is None or loss.rest_rho != 0:
         return Fraction(1)
-    growth = math.exp(min(700.0, (rounds - 1) * float(loss.pure))) * (1 + 1e-12)
-    return min(Fraction(1), loss.delta * rounds * Fraction(growth))
+    exponent = (rounds - 1) * loss.pure
+    if exponent > 5000:  # beyond any delta that a float can hold
+        return Fraction(1)
+    return min(Fraction(1), loss.delta * rounds * conversions.exponential_above(exponent))
 
 
 def _error_delta(loss: Loss, rounds: int, epsilon: float) -> Fraction:
@@ -323,16 +325,20 @@ def _error_delta(loss: Loss, rounds: int, epsilon: float) -> Fraction:
 
     Only the parts a person is in can differ between the two, and a person may be in ``rounds`` of them.
     """
-    return loss.error * rounds * Fraction((1.0 + math.exp(min(epsilon, 700.0))) * (1 + 1e-12))
+    if not loss.error:
+        return Fraction(0)
+    if epsilon > 5000.0:
+        return Fraction(1)
+    return loss.error * rounds * (1 + conversions.exponential_above(exact(epsilon)))
 
 
 def _epsilons(loss: Loss, budget: Budget, delta: float) -> list[tuple[str, float]]:
     """(currency, epsilon) for each currency, before the sampling error is taken off delta."""
     rounds = budget.max_rounds_per_person
     spare = exact(delta) - _failure(loss, rounds)
-    left = rounded_down(spare)
     if spare < 0:
         return [("nothing: delta is used up", math.inf)]
+    left = rounded_down(spare)
     pairs = [("pure epsilon", _person_pure(loss, rounds))]
     if rounds == 1 or loss.delta == 0:
         pairs.append(("zCDP", conversions.zcdp_epsilon(_squared(loss.rho, rounds), left)))
@@ -342,10 +348,14 @@ def _epsilons(loss: Loss, budget: Budget, delta: float) -> list[tuple[str, float
         if loss.pure and loss.rest_rho:
             pure = rounded_up(loss.pure * rounds)
             rest = conversions.zcdp_epsilon(_squared(loss.rest_rho, rounds), left)
-            pairs.append(("pure epsilon + zCDP", pure + rest))
+            pairs.append(("pure epsilon + zCDP", _sum_above(pure, rest)))
             rest = conversions.gdp_epsilon(math.sqrt(_squared(loss.rest_mu_squared, rounds)), left)
-            pairs.append(("pure epsilon + Gaussian DP", pure + rest))
+            pairs.append(("pure epsilon + Gaussian DP", _sum_above(pure, rest)))
     return pairs
+
+
+def _sum_above(pure: float, rest: float) -> float:
+    return rounded_up(exact(pure) + exact(rest)) if math.isfinite(pure + rest) else math.inf
 
 
 def smallest_epsilon(loss: Loss, budget: Budget, delta: float) -> float:
@@ -384,7 +394,8 @@ def smallest_delta(loss: Loss, budget: Budget, epsilon: float) -> float:
     if rounds == 1 or loss.delta == 0:
         best = min(best, conversions.zcdp_delta(_squared(loss.rho, rounds), epsilon))
         best = min(best, conversions.gdp_delta(math.sqrt(_squared(loss.mu_squared, rounds)), epsilon))
-        if loss.pure and loss.rest_rho and (spare := epsilon - rounded_up(loss.pure * rounds)) > 0.0:
+        if loss.pure and loss.rest_rho and (apart := exact(epsilon) - loss.pure * rounds) > 0:
+            spare = rounded_down(apart)
             best = min(best, conversions.zcdp_delta(_squared(loss.rest_rho, rounds), spare))
             mu = math.sqrt(_squared(loss.rest_mu_squared, rounds))
             best = min(best, conversions.gdp_delta(mu, spare))

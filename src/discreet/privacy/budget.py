@@ -75,12 +75,12 @@ class Budget:
     def limit_rho(self, delta: float | None = None) -> float:
         """``rho`` when only ``delta`` of the budget's delta is left for it."""
         left = self.delta if delta is None else min(delta, self.delta)
-        return conversions.zcdp_rho(self.epsilon, left) / self.max_rounds_per_person**2
+        return _divided(conversions.zcdp_rho(self.epsilon, left), self.max_rounds_per_person**2)
 
     def limit_mu(self, delta: float | None = None) -> float:
         """``mu`` when only ``delta`` of the budget's delta is left for it."""
         left = self.delta if delta is None else min(delta, self.delta)
-        return conversions.gdp_mu(self.epsilon, left) / self.max_rounds_per_person
+        return _divided(conversions.gdp_mu(self.epsilon, left), self.max_rounds_per_person)
 
     def share(self, fraction: Fraction | int | float = 1) -> Share:
         """A part of the budget, e.g. ``budget.share(Fraction(1, 3))``."""
@@ -105,6 +105,11 @@ class Budget:
         if not weights:
             raise ValueError("parts is empty; give a number of shares or at least one weight")
         return [Share(self, weight / sum(weights)) for weight in weights]
+
+
+def _divided(limit: float, parts: int) -> float:
+    """A limit in equal parts; conversions leave room for the rounding."""
+    return float(Fraction(limit) / parts) if math.isfinite(limit) else limit
 
 
 @dataclass(frozen=True)

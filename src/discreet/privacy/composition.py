@@ -125,7 +125,7 @@ def _groups(name: str, groups: Groups) -> _Groups:
 
 def _pure_total(ranges: _Groups, pure: _Groups) -> float:
     """Pure epsilon of everything: a step of range ``w`` is ``w``-DP."""
-    return math.fsum(size * count for size, count in ranges + pure) * (1.0 + 4.0 * _UNIT)
+    return math.fsum(size * count for size, count in ranges + pure) * (1.0 + 8.0 * _UNIT)
 
 
 def _is_single(ranges: _Groups) -> bool:
@@ -133,7 +133,11 @@ def _is_single(ranges: _Groups) -> bool:
 
 
 def _single_delta(epsilon: float, width: float) -> float:
-    """Delta of one step: ``(1 - e^((epsilon - w)/2))^2 / (1 - e^-w)`` for ``epsilon <= w``."""
+    """Delta of one step: ``(1 - e^((epsilon - w)/2))^2 / (1 - e^-w)`` for ``epsilon <= w``.
+
+    Both may have been rounded, which matters where they nearly agree.
+    """
+    epsilon, width = math.nextafter(epsilon, -1.0), math.nextafter(width, math.inf)
     return math.expm1((epsilon - width) / 2.0) ** 2 / -math.expm1(-width) * (1.0 + 16.0 * _UNIT)
 
 

@@ -1,11 +1,15 @@
-"""From one currency of privacy loss to another, always rounded to the safe side.
+"""From one privacy notion to another, proven to be on the safe side.
 
-Three currencies are kept side by side: pure epsilon, rho of zero-concentrated DP (Bun and Steinke
+Three notions are kept side by side: pure epsilon, rho of zero-concentrated DP (Bun and Steinke
 2016) and mu of Gaussian DP (Dong, Roth and Su 2022). The conversions here are the optimal ones, not
 the textbook ``rho + 2 sqrt(rho ln 1/delta)``: at (1, 1e-6) that alone is worth 18 % less noise.
 
-Every function is a bound: what leaves this module upwards (an epsilon, a delta) is rounded up, what
-leaves it downwards (the largest rho or mu) is rounded down.
+Every function is a bound: what leaves this module upwards (an epsilon, a delta) is not below the true
+value, what leaves it downwards (the largest rho or mu) is not above it. Floating point only searches;
+what is returned was evaluated with as many digits as its cancellation takes, and a bound on the error
+was added (`_digits`). Arguments may have been rounded before, to within ``_ROOM`` of themselves (as when
+a float is read as the decimal it prints): results hold for the worst number in that range, and leave as
+much room for one more rounding.
 """
 
 from __future__ import annotations
@@ -14,16 +18,28 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
-# Relative slack that covers the rounding errors of the few dozen float operations in each formula.
-_SLACK = 1e-12
+from ._digits import digits
+
+_ROOM = 2.0**-50
+# Limits are lowered by this, so that what keeps to a limit is also reported to keep to its budget.
+_SPARE = 2.0**-43
 # A delta that underflows is still not 0.
 _TINY = 5e-324
+_PRECISION = 128
 
 
-def _sum_up(terms: tuple[float, ...]) -> float:
-    """The sum of a few computed terms, raised by more than their rounding errors and its own."""
-    return sum(terms) + 4e-15 * sum(map(abs, terms))
+def _up(value: Any) -> float:
+    """A float that is above a positive multi-digit number, by up to ``_ROOM`` of it; at least ``_TINY``."""
+    number = float(value)
+    return max(number + number * _ROOM, math.nextafter(number, math.inf))
+
+
+def _down(value: Any) -> float:
+    """A float that is below a multi-digit number, by up to ``_ROOM`` of it; not below 0."""
+    number = float(value)
+    return max(0.0, min(number - number * _ROOM, math.nextafter(number, -math.inf)))
 
 
 def exact(value: float | int | Fraction) -> Fraction:
@@ -41,36 +57,53 @@ def exact(value: float | int | Fraction) -> Fraction:
 
 def rounded_up(value: Fraction) -> float:
     """The float nearest to ``value`` that, read as a decimal, is not below it."""
-    number = float(value)
-    while exact(number) < value:
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.nextafter(math.inf, 0.0)
+    while number < math.inf and exact(number) < value:
         number = math.nextafter(number, math.inf)
     return number
 
 
 def rounded_down(value: Fraction) -> float:
     """The float nearest to ``value`` that, read as a decimal, is not above it."""
-    number = float(value)
-    while exact(number) > value:
-        number = math.nextafter(number, -math.inf)
-    return number
+    return -rounded_up(-value)
 
 
 def root_below(square: Fraction) -> Fraction:
     """A number next to the square root of ``square`` whose square is not above it."""
+    if not Fraction(1, 10**300) < square < 10**300:  # beyond what floats hold
+        shift = square.denominator.bit_length() - square.numerator.bit_length() + 128
+        shift += shift % 2
+        scaled = square * Fraction(2) ** shift
+        return Fraction(math.isqrt(int(scaled))) / Fraction(2) ** (shift // 2)
     number = math.sqrt(square)
     while exact(number) ** 2 > square:
         number = math.nextafter(number, 0.0)
     return exact(number)
 
 
+def root_above(square: Fraction) -> Fraction:
+    """A number next to the square root of ``square`` whose square is not below it."""
+    below = root_below(square)
+    return below if below * below == square else below * (1 + Fraction(1, 2**51))
+
+
+def exponential_above(exponent: Fraction) -> Fraction:
+    """A number just above ``e^exponent``, which must be at most 10,000."""
+    with digits(_PRECISION + 16) as mp:
+        power = mp.exp(mp.mpf(exponent.numerator) / exponent.denominator) * (1 + mp.mpf(2) ** -96)
+        return Fraction(int(mp.ceil(mp.ldexp(power, _PRECISION))), 1 << _PRECISION)
+
+
 def _lowest(function: Callable[[float], float], start: float) -> float:
-    """Minimum of a unimodal function of a positive argument; any point of it is a valid bound."""
+    """Where a unimodal function of a positive argument is least, about."""
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     centre = min(range(-40, 41), key=lambda i: function(start * 2.0**i))
     low, high = math.log(start) + (centre - 1) * math.log(2.0), math.log(start) + (centre + 1) * math.log(2.0)
     a, b = high - ratio * (high - low), low + ratio * (high - low)
     value_a, value_b = function(math.exp(a)), function(math.exp(b))
-    best = min(value_a, value_b)
     for _ in range(48):
         if value_a <= value_b:
             high, b, value_b = b, a, value_a
@@ -80,27 +113,40 @@ def _lowest(function: Callable[[float], float], start: float) -> float:
             low, a, value_a = a, b, value_b
             b = low + ratio * (high - low)
             value_b = function(math.exp(b))
-        best = min(best, value_a, value_b)
-    return best
+    return math.exp(a) if value_a <= value_b else math.exp(b)
 
 
-def _largest(fits: Callable[[float], bool], start: float) -> float:
-    """The largest positive number for which ``fits`` holds, approached from below."""
-    low = high = start
-    while fits(high):
-        low, high = high, high * 2.0
-        if math.isinf(high):
-            return math.inf
-    while not fits(low):
-        low, high = low / 2.0, low
-        if low == 0.0:
-            return 0.0
-    for _ in range(60):
-        middle = math.sqrt(low) * math.sqrt(high)
-        if not low < middle < high:
+def _edge(excess: Callable[[float], float], inside: float, outside: float) -> float:
+    """A number next to where a monotone ``excess`` changes sign, on the side where it is not positive.
+
+    ``inside`` is on that side and ``outside`` is not. By the method of false position in logarithms, with
+    the Illinois rule; what is returned was itself asked.
+    """
+    below, above = min(excess(inside), -1e-300), max(excess(outside), 1e-300)
+    last = 0
+    for _ in range(200):
+        if abs(outside - inside) <= 2.0**-47 * inside:
             break
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+        share = below / (below - above)
+        share = min(max(share, 2.0**-20), 1.0 - 2.0**-20) if math.isfinite(share) else 0.5
+        middle = inside * (outside / inside) ** share
+        if not min(inside, outside) < middle < max(inside, outside):
+            middle = math.sqrt(inside) * math.sqrt(outside)
+            if not min(inside, outside) < middle < max(inside, outside):
+                break
+        found = excess(middle)
+        if found <= 0.0:
+            above = above / 2.0 if last < 0 else above
+            inside, below, last = middle, min(found, -1e-300), -1
+        else:
+            below = below / 2.0 if last > 0 else below
+            outside, above, last = middle, found, 1
+    return inside
+
+
+def _zcdp_terms(excess: Any, log1p: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """What the order ``1 + excess`` adds to an epsilon: ``-ln(1 + 1/excess)``, ``-ln(1 + excess)/excess``."""
+    return -log1p(1 / excess), -log1p(excess) / excess
 
 
 @lru_cache(maxsize=4096)
@@ -108,7 +154,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """Smallest epsilon such that ``rho``-zCDP implies (epsilon, ``delta``)-DP.
 
     Canonne, Kamath and Steinke 2020: the minimum over orders a > 1 of
-    ``rho a + ln(1 - 1/a) - ln(delta a)/(a - 1)``.
+    ``rho a + ln(1 - 1/a) - ln(delta a)/(a - 1)``. Every order is a valid bound, so that only the value at
+    the best one found has to be proven.
     """
     if rho <= 0.0:
         return 0.0
@@ -116,17 +163,18 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return math.inf
     if delta >= 1.0:
         return 0.0
+    logarithm = -math.log(delta)
 
-    def at(excess: float) -> float:
-        terms = (
-            rho * (1.0 + excess),
-            -math.log1p(1.0 / excess),
-            -math.log(delta) / excess,
-            -math.log1p(excess) / excess,
-        )
-        return _sum_up(terms)
+    def near(excess: float) -> float:
+        first, second = _zcdp_terms(excess, math.log1p)
+        return float(rho * (1.0 + excess) + logarithm / excess + first + second)
 
-    return max(0.0, _lowest(at, math.sqrt(math.log(1.0 / delta) / rho) + 1e-3))
+    order = _lowest(near, math.sqrt(logarithm) / math.sqrt(rho) + 1e-3)
+    with digits(_PRECISION) as mp:
+        excess = mp.mpf(order)
+        terms = [mp.mpf(rho) * (1 + _ROOM) * (1 + excess), -mp.log(mp.mpf(delta) * (1 - _ROOM)) / excess]
+        found = _with_error(mp, [*terms, *_zcdp_terms(excess, mp.log1p)])
+        return 0.0 if found <= 0 else _up(found)
 
 
 @lru_cache(maxsize=4096)
@@ -141,23 +189,28 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     if math.isinf(rho):
         return 1.0
 
-    def log_at(excess: float) -> float:
+    def near(excess: float) -> float:
         order = 1.0 + excess
-        terms = (
-            excess * order * rho,
-            -excess * epsilon,
-            -order * math.log1p(1.0 / excess),
-            -math.log(excess),
-        )
-        return _sum_up(terms)
+        return excess * (order * rho - epsilon) - order * math.log1p(1.0 / excess) - math.log(excess)
 
-    log_delta = _lowest(log_at, max(epsilon / (2.0 * rho), 1e-3))
-    return min(1.0, max(math.exp(min(0.0, log_delta)) * (1.0 + _SLACK), _TINY))
+    start = min(max(epsilon / rho / 2.0, 1e-3), 1e200)
+    order = _lowest(near, start)
+    with digits(_PRECISION) as mp:
+        excess = mp.mpf(order)
+        moment = excess * (1 + excess) * mp.mpf(rho) * (1 + _ROOM)
+        terms = [moment, -excess * mp.mpf(epsilon) * (1 - _ROOM), -mp.log(excess)]
+        terms.append(-(1 + excess) * mp.log1p(1 / excess))
+        found = _with_error(mp, terms)
+        if found < -800:
+            return _TINY
+        return min(1.0, _up(mp.exp(found) * (1 + mp.mpf(2) ** -96))) if found < 0 else 1.0
 
 
 @lru_cache(maxsize=4096)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Largest rho such that rho-zCDP implies (``epsilon``, ``delta``)-DP; 0 when ``delta`` is 0.
+
+    The inequality of `zcdp_epsilon` solved for rho: any order gives a rho that is small enough.
 
     >>> round(zcdp_rho(1.0, 1e-6), 5)
     0.02436
@@ -166,29 +219,65 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
         return math.inf
     if delta <= 0.0:
         return 0.0
-    start = min(epsilon * epsilon / (4.0 * math.log(1.0 / delta) + 4.0 * epsilon), 1e6)
-    return _largest(lambda rho: zcdp_epsilon(rho, delta) <= epsilon * (1.0 - _SLACK), start)
+    logarithm = -math.log(delta)
+
+    def near(excess: float) -> float:
+        first, second = _zcdp_terms(excess, math.log1p)
+        return float((logarithm / excess - epsilon + first + second) / (1.0 + excess))
+
+    order = _lowest(near, min(2.0 * logarithm / epsilon + 1e-3, 1e200))
+    with digits(_PRECISION) as mp:
+        excess = mp.mpf(order)
+        terms = [-mp.mpf(epsilon) * (1 - _ROOM), -mp.log(mp.mpf(delta) * (1 - _ROOM)) / excess]
+        found = -_with_error(mp, [*terms, *_zcdp_terms(excess, mp.log1p)])
+        return _down(found * (1 - _SPARE) / (1 + excess))
+
+
+def _with_error(mp: Any, terms: list[Any]) -> Any:
+    """The sum of terms that are known to all but their last 28 bits, plus the error that leaves."""
+    return mp.fsum(terms) + mp.fsum(abs(term) for term in terms) * mp.mpf(2) ** (32 - _PRECISION)
+
+
+def _gaussian_delta(mp: Any, mu: float, epsilon: float) -> Any:
+    """Delta of ``mu``-Gaussian DP at ``epsilon``, from above, for all parameters within ``_ROOM``.
+
+    ``Phi(-a) - e^epsilon Phi(-b)`` with ``a, b = epsilon/mu -+ mu/2``. With p bits, a and b are known to
+    4 b units, and so each term to (b + 1)^2 times a few units of itself. Their difference is at least
+    mu/(10 + 10 b) of the first, so that p grows with b and with 1/mu.
+    """
+    reach = epsilon / mu
+    if reach - mu / 2.0 > 40.0 + 2.0**-45 * (reach + mu):
+        return mp.mpf(_TINY)  # below Phi(-40), which is below the smallest float
+    if reach - mu / 2.0 < -40.0:
+        return mp.mpf(1)
+    bits = _PRECISION + math.frexp(reach + mu + 2.0)[1] * 2 + max(0, -math.frexp(mu)[1])
+    with mp.workprec(bits):
+        width, loss = mp.mpf(mu) * (1 + _ROOM), mp.mpf(epsilon) * (1 - _ROOM)
+        a, b = loss / width - width / 2, loss / width + width / 2
+        first = mp.erfc(a / mp.sqrt(2)) / 2
+        second = mp.exp(loss) * mp.erfc(b / mp.sqrt(2)) / 2
+        return first - second + (first + second) * (b + 1) ** 2 * mp.mpf(2) ** (32 - bits)
+
+
+def _quantiles_apart(mp: Any, delta: Any, target: Any) -> float:
+    """Positive where ``delta`` is above ``target``; about proportional to the step that takes it there."""
+    if delta <= target:
+        return -float(mp.sqrt(-mp.log(delta)) - mp.sqrt(-mp.log(target))) if delta < 1 else 0.0
+    return max(1e-300, float(mp.sqrt(-mp.log(target)) - mp.sqrt(-mp.log(min(delta, mp.mpf(1))))))
 
 
 @lru_cache(maxsize=4096)
 def gdp_delta(mu: float, epsilon: float) -> float:
     """Delta of ``mu``-Gaussian DP at ``epsilon`` (exact: Balle and Wang 2018, Dong et al. 2022).
 
-    ``Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)``, from logarithms so that deltas
-    far below 1e-300 of the two terms do not cancel.
+    ``Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)``.
     """
-    from scipy.special import log_ndtr
-
     if mu <= 0.0 or math.isinf(epsilon):
         return 0.0
     if math.isinf(mu):
         return 1.0
-    first = float(log_ndtr(mu / 2.0 - epsilon / mu))
-    second = epsilon + float(log_ndtr(-mu / 2.0 - epsilon / mu))
-    # The difference of the logarithms carries an absolute error of a few units of |first|.
-    gap = min(0.0, second - first)
-    error = 8e-16 * (2.0 + abs(first) + epsilon)
-    return min(1.0, max(math.exp(first) * (-math.expm1(gap) + error) * (1.0 + _SLACK), _TINY))
+    with digits(_PRECISION) as mp:
+        return min(1.0, _up(_gaussian_delta(mp, mu, epsilon)))
 
 
 @lru_cache(maxsize=4096)
@@ -202,7 +291,20 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         return math.inf
     if delta <= 0.0:
         return 0.0
-    return _largest(lambda mu: gdp_delta(mu, epsilon) <= delta * (1.0 - _SLACK), 1.0)
+    with digits(_PRECISION) as mp:
+        target = mp.mpf(delta) * (1 - _ROOM)
+
+        def excess(mu: float) -> float:
+            return _quantiles_apart(mp, _gaussian_delta(mp, mu, epsilon), target)
+
+        low = high = 1.0
+        while excess(high) <= 0.0:
+            low, high = high, high * 4.0
+        while excess(low) > 0.0:
+            low, high = low / 4.0, low
+            if low < 1e-300:
+                return 0.0
+        return _down(_edge(excess, low, high) * (1.0 - _SPARE))
 
 
 @lru_cache(maxsize=4096)
@@ -212,15 +314,24 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if delta <= 0.0 or math.isinf(mu):
         return math.inf
-    low, high = 0.0, mu * mu / 2.0 + mu
-    while gdp_delta(mu, high) > delta:
-        low, high = high, 2.0 * high
-    for _ in range(100):
-        middle = (low + high) / 2.0
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if gdp_delta(mu, middle) <= delta else (middle, high)
-    return high
+    with digits(_PRECISION) as mp:
+        target = mp.mpf(delta) * (1 - _ROOM)
+
+        def excess(epsilon: float) -> float:
+            return _quantiles_apart(mp, _gaussian_delta(mp, mu, epsilon), target)
+
+        low = high = mu * mu / 2.0 + mu
+        if math.isinf(high):
+            return math.inf
+        while excess(high) > 0.0:
+            low, high = high, high * 2.0
+            if math.isinf(high):
+                return math.inf
+        while excess(low) <= 0.0:
+            low, high = low / 4.0, low
+            if low < 1e-300:
+                break
+        return _up(_edge(excess, high, low))
 
 
 _HALF_PI = Fraction(1570796326794897, 10**15)  # rounded up
@@ -233,9 +344,13 @@ def pure_rho(epsilon: Fraction) -> Fraction:
     (Bun and Steinke 2016; Harrison and Manurangsi 2025); a test searches the orders.
     """
     simple = epsilon * epsilon / 2
-    number = rounded_up(epsilon)
-    sharper = Fraction(number * math.tanh(number / 2.0) * (1.0 + _SLACK))
-    return min(simple, sharper)
+    if epsilon < Fraction(1, 10**4):  # where the two agree to nine digits
+        return simple
+    if epsilon > 100:
+        return epsilon
+    with digits(_PRECISION) as mp:
+        number = mp.mpf(epsilon.numerator) / epsilon.denominator
+        return min(simple, Fraction(_up(number * mp.tanh(number / 2))))
 
 
 def range_rho(width: Fraction) -> Fraction:
@@ -254,14 +369,22 @@ def pure_mu_squared(epsilon: Fraction) -> Fraction:
     errors are ``1/(1 + e^epsilon)``. That is at most ``pi/2 epsilon^2``, which it approaches for small
     epsilon, where the corner itself would be lost in rounding.
     """
-    from scipy.special import log_expit, ndtri_exp
-
     simple = _HALF_PI * epsilon * epsilon
     if epsilon < Fraction(1, 1000):
         return simple
-    number = rounded_up(epsilon)
-    corner = -2.0 * float(ndtri_exp(float(log_expit(-number))))
-    return min(simple, Fraction((corner * (1.0 + _SLACK)) ** 2))
+    if epsilon > 10**6:
+        return 8 * epsilon  # the corner is at -mu/2, and Phi(-mu/2) < e^(-mu^2/8)/2
+    from scipy.special import log_expit, ndtri_exp
+
+    near = -2.0 * float(ndtri_exp(float(log_expit(-float(epsilon)))))
+    with digits(_PRECISION + 64) as mp:
+        corner = 1 / (1 + mp.exp(mp.mpf(epsilon.numerator) / epsilon.denominator))
+        excess = 2.0**-48
+        while True:
+            mu = mp.mpf(near) * (1 + excess)
+            if mp.erfc(mu / mp.sqrt(8)) / 2 * (1 + mp.mpf(2) ** -96) <= corner:
+                return min(simple, Fraction(_up(mu * mu)))
+            excess *= 4.0
 
 
 def range_mu_squared(width: Fraction) -> Fraction:

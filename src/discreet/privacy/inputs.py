@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _checks
+from .conversions import exact, root_above, rounded_up
 
 
 @dataclass(frozen=True)
@@ -76,15 +77,17 @@ class Inputs:
         d, p = self.dimension, self.norm
         m = d if self.nonzeros is None else self.nonzeros
         replaced = neighbours == "replace"
-        bounds = []
+        powers = []  # of the distance, to the p: exact fractions
         if self.norm_bound is not None:
             right_angle = p == 2 and self.box is not None and self.box[0] == 0.0
-            bounds.append(self.norm_bound * ((math.sqrt(2.0) if right_angle else 2.0) if replaced else 1.0))
+            times = (2 if right_angle else 2**p) if replaced else 1
+            powers.append(exact(self.norm_bound) ** p * times)
         if self.box is not None:
-            width, size = self.box[1] - self.box[0], max(-self.box[0], self.box[1])
-            met = max(width, size * 2.0 ** (1 / p)) * m ** (1 / p)
-            bounds.append(min(width * d ** (1 / p), met) if replaced else size * m ** (1 / p))
-        return min(bounds) * (1.0 + 2.0**-50)
+            low, high = exact(self.box[0]), exact(self.box[1])
+            width, size = (high - low) ** p, max(-low, high) ** p
+            powers.append(min(width * d, max(width, 2 * size) * m) if replaced else size * m)
+        least = min(powers)
+        return rounded_up(least if p == 1 else root_above(least))
 
     def checked(self, values: ArrayLike, *, clip: bool) -> NDArray[np.float64]:
         """The vector as a float array if it keeps every promise; made to keep them if ``clip``."""
@@ -119,8 +122,24 @@ class Inputs:
 
 
 def _length(vector: NDArray[np.float64], norm: int) -> float:
-    """The norm, also where squares would leave the range of floats."""
+    """The norm in L1 or L2, to within ``log2(entries) + 8`` units of rounding, for any number of entries.
+
+    Scaling is by a power of two, so that no square leaves the range of floats by more than what is nothing
+    beside the largest entry's. Pairs are added, then pairs of pairs: each entry passes through log2 of their
+    number of additions, unlike in BLAS, where it may be as many as there are entries.
+    """
     largest = float(np.abs(vector).max())
     if largest == 0.0:
         return 0.0
-    return largest * float(np.linalg.norm(vector / largest, norm))
+    exponent = math.frexp(largest)[1]
+    parts = np.abs(np.ldexp(vector, -exponent))
+    if norm == 2:
+        parts *= parts
+    while parts.size > 1:
+        half = parts.size // 2
+        paired = parts[:half] + parts[half : 2 * half]
+        if parts.size % 2:
+            paired = np.append(paired, parts[-1])
+        parts = paired
+    total = float(parts[0])
+    return math.ldexp(math.sqrt(total) if norm == 2 else total, exponent)
