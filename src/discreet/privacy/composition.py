@@ -135,8 +135,10 @@ def _is_single(ranges: _Groups) -> bool:
 def _single_delta(epsilon: float, width: float) -> float:
     """Delta of one step: ``(1 - e^((epsilon - w)/2))^2 / (1 - e^-w)`` for ``epsilon <= w``.
 
-    Both may have been rounded, which matters where they nearly agree.
+    Both may have been rounded when they were read, which matters where they nearly agree.
     """
+    if epsilon >= width:
+        return 0.0
     epsilon, width = math.nextafter(epsilon, -1.0), math.nextafter(width, math.inf)
     return math.expm1((epsilon - width) / 2.0) ** 2 / -math.expm1(-width) * (1.0 + 16.0 * _UNIT)
 
