@@ -204,8 +204,8 @@ def _same(here, there, where, least=1e-9):
             _same(one, two, f"{where}[{place}]", least)
     elif isinstance(here, float):
         assert here == pytest.approx(there, rel=1e-6, abs=least), where
-    elif isinstance(here, str) and "/" in here and here.replace("/", "").isdigit():
-        # exact, of numbers that another processor rounds differently
+    elif isinstance(here, str) and (here + there).count("/") and (here + there).replace("/", "").isdigit():
+        # exact, of numbers that another processor rounds differently; a whole number has no "/"
         assert float(Fraction(here)) == pytest.approx(float(Fraction(there)), rel=1e-9, abs=0.0), where
     else:
         assert here == there, where

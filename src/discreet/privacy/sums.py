@@ -460,6 +460,7 @@ class FactorizedSum(RunningSum):
         steps = 1.0 + error * 2.0**mechanisms.STEPS_BITS / float(event.sigma) * 1.01
         touched = self.rounds * self.inputs.changed(self._gate.budget.neighbours)
         truncation = math.sqrt(touched) * steps + float(_norm_slack(event.sensitivity, event.sigma))
+        truncation *= 1.0 + 2.0**-50  # its own rounding
         return mechanisms.Grid.for_noise(event.sigma, event.sensitivity, truncation)
 
     def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
