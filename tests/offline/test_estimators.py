@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -21,9 +24,11 @@ import discreet as dc
 from discreet.offline.estimators import (
     PrivateFeatureSelector,
     PrivateItemSelector,
+    RepeatedFitWarning,
     covariance_range,
     covariances,
 )
+from discreet.offline.greedy import PrivateGreedy
 from discreet.privacy import mechanisms
 from tests.privacy.audit import hockey_stick
 
@@ -78,7 +83,8 @@ def test_the_telling_feature_is_found(objective):
         1, 2.0, objective=objective, bounds=(0, 1), classes=[0, 1], random_state=0
     )
     assert clone(selector).fit(X, y).get_support().tolist() == [False, False, True, False]
-    assert selector.fit(X, y).privacy_.epsilon() <= 2.0
+    with pytest.warns(RepeatedFitWarning, match="clones of one estimator"):
+        assert selector.fit(X, y).privacy_.epsilon() <= 2.0
 
 
 def test_without_privacy_the_best_are_taken():
@@ -210,6 +216,145 @@ def test_scikit_learns_own_checks_pass(selector):
     results = check_estimator(selector, on_fail=None)
     assert sum(result["status"] == "passed" for result in results) > 30
     assert [r["check_name"] for r in results if r["status"] not in ("passed", "skipped")] == []
+
+
+# --- several fits, one account -----------------------------------------------------------------------
+
+
+def _settings(**more):
+    return {"bounds": (0, 1), "classes": [0, 1], "objective": "covariance", "random_state": 0} | more
+
+
+@pytest.mark.parametrize("objective", ["covariance", "mutual_information"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_fitting_an_object_again_adds_up_and_says_so(objective, delta):
+    X, y = _table(np.random.default_rng(2), 300)
+    told = PrivateFeatureSelector(2, 1.5, delta, **_settings(objective=objective)).fit(X, y)
+    once = told.privacy_.epsilon()
+    assert 0.0 < once <= 1.5
+    beside = " and delta 2e-06" if delta else ""
+    with pytest.warns(RepeatedFitWarning, match=f"fitted again.* 2 so far come to epsilon 3{beside} for"):
+        told.fit(X, y)
+    with pytest.warns(RepeatedFitWarning, match="3 so far come to epsilon 4.5"):
+        told.fit(X, y)
+    assert told.privacy_.epsilon() == pytest.approx(3 * once)
+    assert told.privacy_.epsilon() >= 3 * once
+    assert told.privacy_.budget == dc.Budget(4.5, 3 * delta)
+    assert told.privacy_.reproducible
+    assert told.selection_.privacy.epsilon() == once
+
+
+def test_rows_of_one_person_and_fits_without_privacy_add_up():
+    X = _visits(np.random.default_rng(0))
+    several = PrivateItemSelector(2, 2.0, max_rows_per_person=3, random_state=0).fit(X)
+    with pytest.warns(RepeatedFitWarning):
+        assert several.fit(X).privacy_.epsilon() == pytest.approx(4.0)
+    for objective in ("mutual_information", "covariance"):
+        table, y = _table(np.random.default_rng(2), 300)
+        told = PrivateFeatureSelector(2, math.inf, **_settings(objective=objective)).fit(table, y)
+        assert told.privacy_.epsilon() == math.inf
+        told.set_params(epsilon=1.0)
+        with pytest.warns(RepeatedFitWarning, match="epsilon inf"):
+            assert told.fit(table, y).privacy_.epsilon() == math.inf
+
+
+def test_a_refusal_costs_nothing_and_an_interruption_counts(monkeypatch):
+    X = _visits(np.random.default_rng(0))
+    chosen = PrivateItemSelector(2, 1.0, random_state=0)
+    with pytest.raises(ValueError, match="exceeds"):
+        chosen.set_params(k=7).fit(X)
+    chosen.set_params(k=2).fit(X)  # no warning: nothing had left
+    assert chosen.privacy_.epsilon() == 1.0
+    original = PrivateGreedy._drawn
+
+    def stopped(*given):
+        original(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivateGreedy, "_drawn", stopped)
+    with pytest.warns(RepeatedFitWarning), pytest.raises(KeyboardInterrupt):
+        chosen.fit(X)
+    monkeypatch.undo()
+    with pytest.warns(RepeatedFitWarning, match="3 so far"):
+        assert chosen.fit(X).privacy_.epsilon() == 3.0
+
+
+def test_cross_validation_and_grid_search_name_the_total_once():
+    X, y = _table(np.random.default_rng(2), 300)
+    model = make_pipeline(PrivateFeatureSelector(1, 1.0, **_settings()), LogisticRegression())
+    with pytest.warns(RepeatedFitWarning, match="2 so far come to epsilon 2 ") as told:
+        cross_val_score(model, X, y, cv=4)
+    assert len(told) == 1
+    search = GridSearchCV(clone(model), {"privatefeatureselector__k": [1, 2]}, cv=2)
+    fresh = GridSearchCV(
+        make_pipeline(PrivateFeatureSelector(1, 1.0, **_settings()), LogisticRegression()),
+        {"privatefeatureselector__epsilon": [1.0, 2.0]},
+        cv=2,
+    )
+    search.fit(X, y)  # of the same family, which has been told
+    with pytest.warns(RepeatedFitWarning) as told:
+        fresh.fit(X, y)
+    assert len(told) == 1
+    assert fresh.best_estimator_[0].privacy_.epsilon() <= 2.0  # a clone has an account of its own
+
+
+@pytest.mark.parametrize("selector", ["items", "features"])
+def test_a_shared_gate_refuses_what_is_beyond_one_budget(selector):
+    X, y = _table(np.random.default_rng(2), 300)
+    gate = dc.Gate(dc.Budget(2.5), 0)
+    if selector == "items":
+        told = PrivateItemSelector(1, 1.0, gate=gate)
+    else:
+        told = PrivateFeatureSelector(1, 1.0, **_settings(gate=gate, random_state=None))
+    other = clone(told)
+    assert other.gate is gate
+    assert told.fit(X, y).privacy_.epsilon() == pytest.approx(1.0)
+    assert other.fit(X, y).privacy_.epsilon() == told.privacy_.epsilon() == pytest.approx(2.0)
+    for one in (told, other, clone(other)):
+        with pytest.raises(dc.BudgetExceeded):
+            one.fit(X, y)
+    assert gate.spent.epsilon() == pytest.approx(2.0)
+    other.set_params(epsilon=0.5).fit(X, y)
+    assert gate.spent.epsilon() == pytest.approx(2.5)
+
+
+def test_grid_search_through_one_gate_stays_within_it():
+    X, y = _table(np.random.default_rng(2), 300)
+    gate = dc.Gate(dc.Budget(4.0), 0)
+    model = make_pipeline(
+        PrivateFeatureSelector(1, 1.0, **_settings(gate=gate, random_state=None)), LogisticRegression()
+    )
+    search = GridSearchCV(
+        model, {"privatefeatureselector__k": [1, 2]}, cv=2, error_score="raise", refit=False
+    )
+    search.fit(X, y)
+    assert gate.spent.epsilon() == pytest.approx(4.0)
+    with pytest.raises(dc.BudgetExceeded):
+        search.fit(X, y)
+    assert gate.spent.epsilon() <= 4.0
+
+
+def test_a_gate_is_neither_copied_nor_swapped():
+    X = _visits(np.random.default_rng(0))
+    gate = dc.Gate(dc.Budget(2.0), 0)
+    chosen = PrivateItemSelector(2, 1.0, gate=gate).fit(X)
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="spent twice"):
+            copied(chosen)
+    with pytest.raises(ValueError, match="gate was changed after a fit"):
+        chosen.set_params(gate=None).fit(X)
+    own = PrivateItemSelector(2, 1.0, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="gate was changed after a fit"):
+        own.set_params(gate=gate, random_state=None).fit(X)
+    with pytest.raises(ValueError, match="the two guarantees do not add up; fit a clone"):
+        own.set_params(gate=None, neighbours="add_remove").fit(X)
+    with pytest.raises(ValueError, match=r"neighbours='add_remove'.*the budget of the gate has.*'replace'"):
+        PrivateItemSelector(2, 1.0, gate=gate, neighbours="add_remove").fit(X)
+    with pytest.raises(ValueError, match="random_state=0 goes with"):
+        PrivateItemSelector(2, 1.0, gate=gate, random_state=0).fit(X)
+    with pytest.raises(TypeError, match="gate must be a Gate"):
+        PrivateItemSelector(2, 1.0, gate=dc.Budget(1.0)).fit(X)
+    assert gate.spent.epsilon() == 1.0
 
 
 # --- what one row can move ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .continuous_greedy import ContinuousGreedy
     from .curvature import CurvatureGreedy
-    from .estimators import PrivateFeatureSelector, PrivateItemSelector
+    from .estimators import PrivateFeatureSelector, PrivateItemSelector, RepeatedFitWarning
     from .greedy import PrivateGreedy
 
 # Where each public name lives; the module is imported when the name is first asked for.
@@ -18,6 +18,7 @@ _HOMES = {
     "PrivateFeatureSelector": "estimators",
     "PrivateGreedy": "greedy",
     "PrivateItemSelector": "estimators",
+    "RepeatedFitWarning": "estimators",
 }
 
 __all__ = [

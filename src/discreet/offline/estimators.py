@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +20,18 @@ from .. import _checks, objectives
 from ..constraints import Cardinality, Constraint
 from ..objectives import MutualInformation, Population
 from ..objectives.mutual_information import _CELLS as LARGEST_TABLE
-from ..privacy import Account, Budget, ExponentialChoice, Gate
+from ..privacy import (
+    Account,
+    ApproximateRelease,
+    Budget,
+    Event,
+    ExponentialChoice,
+    Gate,
+    LaplaceNoise,
+    PureRelease,
+)
+from ..privacy.accounting import Ledger
+from ..privacy.conversions import exact, rounded_up
 from ..results import Selection
 from .greedy import PrivateGreedy
 
@@ -27,23 +43,130 @@ _FAMILIES = {
 }
 
 
+class RepeatedFitWarning(UserWarning):
+    """An estimator, or clones of it, are fitted more than once: every fit spends a budget of its own."""
+
+
+@dataclass
+class _Fits:
+    """The accounts of an object's fits, or of all fits of objects that were cloned from one another."""
+
+    accounts: list[Account] = field(default_factory=list)
+    warned: bool = False
+    gates: list[Gate | None] = field(default_factory=list)  # the one gate of an object, None for its own
+
+
 class _PrivateSelector(SelectorMixin, BaseEstimator):
     """What both selectors share: the mask, the labels, the account.
 
-    ``fit`` spends the whole budget each time it is called: fitting k times on the same people (as
-    cross-validation does) is k releases, each with its own account in ``privacy_``, and together they cost
-    what `Budget` says of k releases, not of one.
+    Every ``fit`` is a release of its own, at ``epsilon`` and ``delta``. Fitting an object again, or clones of
+    it, as cross-validation and grid search do, adds up on the people who are in several fits:
+    `RepeatedFitWarning` names the total before it is spent. ``gate`` holds all of them to one budget: fits of
+    the object and of its clones then release through that one gate, and one that does not fit there is
+    refused. A gate is not sent to other processes, so that ``n_jobs`` needs threads.
     """
 
     selection_: Selection
     n_features_in_: int
+    gate: Gate | None
+    random_state: int | None
 
     @property
     def privacy_(self) -> Account:
-        """The account of the fit: what left, by which mechanism, and the guarantee."""
+        """What left, by which mechanism, and the guarantee: over all fits of this object.
+
+        After several fits each is listed by its guarantee, and epsilons and deltas are added up. A clone is
+        another object with an account of its own. With a ``gate`` this is the account of the gate: of all
+        that was released through it, by clones and others as well.
+        """
         check_is_fitted(self, "selection_")
-        assert self.selection_.privacy is not None
-        return self.selection_.privacy
+        if self.gate is not None:
+            return self.gate.spent
+        return _together(self._mine().accounts)
+
+    def __sklearn_clone__(self) -> Self:
+        twin: Self = super().__sklearn_clone__()
+        twin.__dict__["_with_clones"] = self._family()
+        return twin
+
+    # Kept from the first fit or clone on: scikit-learn wants nothing but parameters in ``__init__``.
+    def _mine(self) -> _Fits:
+        fits: _Fits = self.__dict__.setdefault("_own_fits", _Fits())
+        return fits
+
+    def _family(self) -> _Fits:
+        fits: _Fits = self.__dict__.setdefault("_with_clones", _Fits())
+        return fits
+
+    @contextmanager
+    def _release(self, budget: Budget) -> Iterator[Gate]:
+        """The gate of one fit. What it has let through counts, also where the fit fails after that."""
+        gates = self._mine().gates
+        if gates and gates[0] is not self.gate:
+            raise ValueError(
+                "gate was changed after a fit, so that privacy_ would miss what went another way; fit a clone"
+            )
+        shared = None if self.gate is None else self._shared(self.gate, budget)
+        self._mine().gates = [shared]
+        if shared is not None:
+            yield shared
+            return
+        self._warn(budget)
+        gate = Gate(budget, self.random_state)
+        try:
+            yield gate
+        except BaseException:
+            if gate.spent.ledger.counts:
+                self._note(gate.spent)
+            raise
+        self._note(gate.spent)
+
+    def _note(self, account: Account) -> None:
+        for fits in (self._mine(), self._family()):
+            fits.accounts.append(account)
+
+    def _shared(self, gate: Gate, budget: Budget) -> Gate:
+        if not isinstance(gate, Gate):
+            raise TypeError(f"gate must be a Gate or None, got {type(gate).__name__}; e.g. Gate(Budget(1.0))")
+        if _relation(gate.budget) != _relation(budget):
+            raise ValueError(
+                f"{_relation(budget)}, but the budget of the gate has {_relation(gate.budget)}; give both the"
+                " same"
+            )
+        if self.random_state is not None:
+            raise ValueError(
+                f"random_state={self.random_state!r} goes with a gate of the fit's own; the randomness of a"
+                " shared one is the gate's: Gate(budget, seed)"
+            )
+        return gate
+
+    def _warn(self, budget: Budget) -> None:
+        """Name the total, with this fit, before it is spent."""
+        mine, family = self._mine().accounts, self._family()
+        if mine and _relation(mine[0].budget) != _relation(budget):
+            raise ValueError(
+                f"{_relation(budget)}, but this object was fitted with {_relation(mine[0].budget)}, and the"
+                " two guarantees do not add up; fit a clone"
+            )
+        if not mine and (family.warned or not family.accounts):
+            return
+        family.warned = True
+        spent = [one.budget for one in mine or family.accounts if one.epsilon()] + [budget]
+        epsilon, delta = _added_up(spent)
+        what = "this estimator is fitted again" if mine else "clones of one estimator are fitted"
+        beside = f" and delta {delta:g}" if delta else ""
+        warnings.warn(
+            f"{what}: each fit is a release of its own, and {len(spent)} so far come to epsilon"
+            f" {epsilon:g}{beside} for those who are in all of them; every further one adds to that. Give"
+            " gate=Gate(Budget(...)) to hold all of them to one budget",
+            RepeatedFitWarning,
+            stacklevel=5,
+        )
+
+    def _greedy(self, people: Population, constraint: Constraint, budget: Budget) -> Selection:
+        greedy = PrivateGreedy(constraint, budget, self.method, bound=people.bound)
+        with self._release(budget) as gate:
+            return greedy._select_through(gate, people)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self, "selection_")
@@ -65,6 +188,38 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
             raise ValueError(f"k={k} exceeds the {self.n_features_in_} columns of X; choose a smaller k")
 
 
+def _relation(budget: Budget) -> str:
+    return f"neighbours={budget.neighbours!r}, max_rows_per_person={budget.max_rounds_per_person}"
+
+
+def _added_up(budgets: list[Budget]) -> tuple[float, float]:
+    """Epsilons and deltas of several fits: basic composition, which holds however each one was decided on."""
+    if not all(budget.private for budget in budgets):
+        return math.inf, 0.0
+    epsilon = sum((exact(budget.epsilon) for budget in budgets), Fraction(0))
+    delta = sum((exact(budget.delta) for budget in budgets), Fraction(0))
+    return (rounded_up(epsilon), rounded_up(delta)) if delta < 1 else (math.inf, 0.0)
+
+
+def _together(accounts: list[Account]) -> Account:
+    """One account of several fits, each listed by what it guarantees to a person, all their rows together."""
+    if len(accounts) == 1:
+        return accounts[0]
+    ledger = Ledger()
+    for account in accounts:
+        epsilon, delta = account.epsilon(), account.budget.delta
+        event: Event
+        if math.isinf(epsilon):
+            event = LaplaceNoise(1.0, 0.0)
+        else:
+            event = ApproximateRelease(epsilon, delta) if delta else PureRelease(epsilon)
+        if epsilon:
+            ledger.add("one fit", event, 1)
+    epsilon, delta = _added_up([account.budget for account in accounts])
+    whole = Budget(epsilon, delta, accounts[0].budget.neighbours)
+    return Account(whole, ledger, any(account.reproducible for account in accounts))
+
+
 class PrivateItemSelector(_PrivateSelector):
     """The k columns that serve most rows: one row per person, one column per item.
 
@@ -75,8 +230,9 @@ class PrivateItemSelector(_PrivateSelector):
     `PrivateGreedy`. ``random_state=None`` draws secure randomness; a number makes the fit reproducible and is
     marked as not private.
 
-    Guarantee: (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the set of chosen
-    columns and nothing else.
+    Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the
+    set of chosen columns and nothing else. Fits on the same people add up; ``gate`` holds all of them, also
+    those of clones, to one budget.
 
     >>> import numpy as np
     >>> X = np.eye(4)[np.random.default_rng(0).choice(4, 400, p=[0.5, 0.3, 0.1, 0.1])]
@@ -98,6 +254,7 @@ class PrivateItemSelector(_PrivateSelector):
         items_per_person: int | None = None,
         neighbours: str = "replace",
         max_rows_per_person: int = 1,
+        gate: Gate | None = None,
         random_state: int | None = None,
     ) -> None:
         self.k = k
@@ -110,6 +267,7 @@ class PrivateItemSelector(_PrivateSelector):
         self.items_per_person = items_per_person
         self.neighbours = neighbours
         self.max_rows_per_person = max_rows_per_person
+        self.gate = gate
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002  (scikit-learn passes it)
@@ -125,13 +283,12 @@ class PrivateItemSelector(_PrivateSelector):
             k = _checks.whole("k", self.k, at_least=1)
             self._more(k)
             constraint = Cardinality(k)
-        greedy = PrivateGreedy(constraint, budget, self.method, bound=people.bound, seed=self.random_state)
         if self.items_per_person is not None:
             cap = _checks.whole("items_per_person", self.items_per_person, at_least=1)
             if not hasattr(people, "cap_items"):
                 raise ValueError(f"items_per_person={cap}, but {type(people).__name__} has no items to cap")
             people = people.cap_items(cap, np.random.default_rng(self.random_state))
-        self.selection_ = greedy.select(people)
+        self.selection_ = self._greedy(people, constraint, budget)
         return self
 
     def _people(self, matrix: Any) -> Population:
@@ -173,8 +330,9 @@ class PrivateFeatureSelector(_PrivateSelector):
     covariance with the class; one person moves N times it by at most 1 (`covariance_range`), which makes it
     the better choice for small N, though it cannot see that two features tell the same.
 
-    Guarantee: (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the set of
-    chosen features is published.
+    Guarantee: every fit is (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the
+    set of chosen features is published. Fits on the same people add up; ``gate`` holds all of them, also
+    those of clones, to one budget.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -198,6 +356,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         method: str = "auto",
         neighbours: str = "replace",
         max_rows_per_person: int = 1,
+        gate: Gate | None = None,
         random_state: int | None = None,
     ) -> None:
         self.k = k
@@ -210,6 +369,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         self.method = method
         self.neighbours = neighbours
         self.max_rows_per_person = max_rows_per_person
+        self.gate = gate
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -225,7 +385,9 @@ class PrivateFeatureSelector(_PrivateSelector):
         known = self._known()
         scaled, kinds = self._scaled(table), _kinds(labels, known)
         if self.objective == "covariance":
-            self.selection_ = self._by_covariance(scaled, kinds, len(known), k, budget)
+            scores = covariances(scaled, kinds, len(known))
+            with self._release(budget) as gate:
+                self.selection_ = self._largest(scores, k, budget, gate)
             return self
         bins = _checks.whole("bins", self.bins, at_least=2)
         cells = len(known) * bins**k
@@ -236,16 +398,11 @@ class PrivateFeatureSelector(_PrivateSelector):
             )
         parts = np.minimum((scaled * bins).astype(np.int64), bins - 1)
         told = MutualInformation(parts, kinds, n_classes=len(known), labels=self._names())
-        greedy = PrivateGreedy(Cardinality(k), budget, self.method, bound=told.bound, seed=self.random_state)
-        self.selection_ = greedy.select(told)
+        self.selection_ = self._greedy(told, Cardinality(k), budget)
         return self
 
-    def _by_covariance(
-        self, scaled: NDArray[np.float64], kinds: NDArray[np.int64], n_classes: int, k: int, budget: Budget
-    ) -> Selection:
-        scores = covariances(scaled, kinds, n_classes)
+    def _largest(self, scores: NDArray[np.float64], k: int, budget: Budget, gate: Gate) -> Selection:
         moves = covariance_range()
-        gate = Gate(budget, self.random_state)
         left = np.ones(scores.size, dtype=np.bool_)
         # All features are chosen whatever the data: then nothing is drawn, and nothing spent.
         chosen: list[int] = list(range(k)) if k == scores.size else []
@@ -255,6 +412,7 @@ class PrivateFeatureSelector(_PrivateSelector):
                 rate = ExponentialChoice.within(budget.share(), moves, k).rate
                 place = gate.choose(scores[candidates], rate, moves, label="feature by covariance")
             else:
+                gate.reserve(LaplaceNoise(moves, 0.0), label="feature by covariance")
                 place = int(np.argmax(scores[candidates]))
             chosen.append(int(candidates[place]))
             left[chosen[-1]] = False

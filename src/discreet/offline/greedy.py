@@ -111,6 +111,7 @@ class PrivateGreedy:
         )
         self.people = None if people is None else _checks.whole("people", people, at_least=1)
         self._gate = Gate(budget, seed)
+        self._claimed = budget  # the budget of the one selection, also where it goes through a larger gate
         self._share = exact(self.release_gains or 0)
         self._plan: Plan | None = None
         if self.constraint.n_items is not None:
@@ -121,7 +122,7 @@ class PrivateGreedy:
     @property
     def budget(self) -> Budget:
         """The budget of the one selection."""
-        return self._gate.budget
+        return self._claimed
 
     @property
     def privacy(self) -> Account:
@@ -198,6 +199,11 @@ class PrivateGreedy:
         )
         labels = None if people.labels is None else tuple(people.labels[item] for item in chosen)
         return Selection(tuple(chosen), labels=labels, privacy=self.privacy, queries=queries, gains=gains)
+
+    def _select_through(self, gate: Gate, people: Population) -> Selection:
+        """The one selection, released through a gate that others may share."""
+        self._gate = gate
+        return self.select(people)
 
     def __repr__(self) -> str:
         budget = self.budget

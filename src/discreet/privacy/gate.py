@@ -388,6 +388,10 @@ class Gate:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a gate is not copied or pickled, or its budget could be spent twice; use state()")
 
+    def __sklearn_clone__(self) -> Gate:
+        """Estimators that are cloned go on sharing their gate: that is what one budget is for."""
+        return self
+
     def __repr__(self) -> str:
         return f"Gate({self._budget}, spent epsilon {self.spent.epsilon():.6g})"
 
