@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .continuous_greedy import ContinuousGreedy
     from .curvature import CurvatureGreedy
-    from .estimators import PrivateFeatureSelector, PrivateItemSelector, RepeatedFitWarning
+    from .estimators import PrivateFeatureSelector, PrivateItemSelector
+    from .estimators import RepeatedFitWarning as RepeatedFitWarning
     from .greedy import PrivateGreedy
 
 # Where each public name lives; the module is imported when the name is first asked for.
