@@ -161,7 +161,7 @@ def noises(runs: int) -> dict[str, dict[str, list[float]]]:
         rng = np.random.default_rng(n_items)
         liking = np.sort(rng.random(n_items))[::-1] ** 4 * 0.3
         people = Coverage((rng.random((20_000, n_items)) < liking).astype(float))
-        capped = people.cap_items(5, np.random.default_rng(0))
+        capped = people.cap_items(5, 0)
         blocks = np.arange(n_items) % 4
         constraint = PartitionMatroid([np.flatnonzero(blocks == b).tolist() for b in range(4)], [2] * 4)
         best = people.value(ContinuousGreedy(constraint, FREE, 10, seed=0).select(people).items)

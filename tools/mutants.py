@@ -75,7 +75,7 @@ TESTS = [
     ("online/running_sums.py", ["tests/online/test_running_sums.py", "tests/online/test_contract.py"]),
     ("online/visits.py", ["tests/online/test_visits.py", "tests/online/test_contract.py"]),
     ("online/protocol.py", ["tests/online/test_contract.py"]),
-    ("online/capping.py", ["tests/online/test_contract.py"]),
+    ("online/capping.py", ["tests/online/test_capping.py", "tests/online/test_contract.py"]),
     ("online/selector.py", ["tests/online/test_contract.py"]),
     ("online/convex*", ["tests/online/test_convex.py", "tests/online/test_contract.py"]),
     ("online/minimization*", ["tests/online/test_minimization.py", "tests/online/test_contract.py"]),

@@ -384,6 +384,28 @@ def test_a_cap_is_a_cap(file, capsys, monkeypatch):
     assert people.indices[3:].tolist() == [1, 2]
 
 
+def test_a_cap_goes_by_the_person(file, capsys, monkeypatch):
+    """Somebody more in the file, first or last, with few items or all: nobody else keeps other items."""
+    seen = []
+    select = PrivateGreedy.select
+    monkeypatch.setattr(
+        PrivateGreedy, "select", lambda self, people: seen.append(people) or select(self, people)
+    )
+    others = "".join(f"{person},{item}\n" for person in range(20) for item in range(person % 3, 9))
+    items = file("i\n" + "".join(f"{item}\n" for item in range(9)), "items.csv")
+    ask = ("--person", "u", "--item", "i", "--items", items, "--k", "2", "--epsilon", "1", "--cap", "2")
+    more = ("--neighbours", "add_remove", "--seed", "5")
+    kept = []
+    for ann in ("", "ann,3\n", "".join(f"ann,{item}\n" for item in range(9))):
+        for text in (ann + others, others + ann):
+            assert inside(capsys, "select", file("u,i\n" + text), *ask, *more).code == 0
+            rows = seen.pop().as_rows().sparse.toarray().tolist()
+            if ann:
+                rows.pop(0 if text.startswith("ann") else -1)
+            kept.append(rows)
+    assert all(rows == kept[0] for rows in kept)
+
+
 ONE_PERSON = """
     import resource, sys
     from discreet.cli import main

@@ -76,6 +76,25 @@ def test_constraints_caps_and_objectives():
     assert (worth.get_support() == own.get_support()).all()
 
 
+def test_a_cap_goes_by_the_row(monkeypatch):
+    """One row more changes no other, though the seed is known; without a seed the key is a fresh one."""
+    seen = []
+    select = PrivateGreedy.select
+    monkeypatch.setattr(
+        PrivateGreedy, "select", lambda self, people: seen.append(people) or select(self, people)
+    )
+    X = 1.0 - np.random.default_rng(2).random((40, 60))
+    settings = {"objective": "facility_location", "items_per_person": 1, "neighbours": "add_remove"}
+    for seed in (3, None):
+        for rows in (X, np.vstack([np.zeros(60), X]), np.vstack([X[:9], np.ones(60), X[9:]])):
+            PrivateItemSelector(2, 1.0, **settings, random_state=seed).fit(rows)
+    kept = [people.as_rows().sparse.toarray() for people in seen]
+    assert (kept[0] == kept[1][1:]).all()
+    assert (kept[0] == np.delete(kept[2], 9, axis=0)).all()
+    assert (kept[3] != kept[4][1:]).any()
+    assert (kept[0] != kept[3]).any()
+
+
 @pytest.mark.parametrize("objective", ["mutual_information", "covariance"])
 def test_the_telling_feature_is_found(objective):
     X, y = _table(np.random.default_rng(2))

@@ -159,7 +159,7 @@ class _Reader:
             by_item = dict(zip(self._catalogue.items, self._catalogue.values(), strict=True))
             facts = [by_item[label] for label in labels]
         kind: Any = ProbabilisticCoverage if "weight" in self._columns else Coverage
-        return People(kind(matrix, labels=labels), facts)
+        return People(kind(matrix, labels=labels).with_identities(self.people), facts)
 
     def _present(self, batch: Batch, argument: str, rows: Iterable[int]) -> list[int]:
         """The rows that have this cell."""

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cap",
         type=int,
         metavar="M",
-        help="count at most M items of each person, drawn by coins that ignore the data; not needed for the"
+        help="count at most M items of each person, drawn by a hash of who they are; not needed for the"
         " guarantee (a person counts once however long their list is), but it keeps very long lists, of bots"
         " for instance, from passing as served by nearly anything",
     )
@@ -203,13 +203,13 @@ def _selected(
 ) -> tuple[PrivateGreedy, Selection]:
     from .. import _checks
     from ..offline import PrivateGreedy
-    from ..privacy.randomness import public_generator, randomness
+    from ..privacy.randomness import randomness
 
     population = people.population
     source = randomness(options.seed)
     if options.cap is not None:
         cap = _checks.whole("--cap", options.cap, at_least=1)
-        population = population.cap_items(cap, public_generator(source))
+        population = population.cap_items(cap, source)
     greedy = PrivateGreedy(
         constraint,
         budget,

@@ -111,7 +111,7 @@ class EventReader:
         who = np.array(self._who, dtype=np.int64)
         weights = np.array(self._weights)
         found = _events(who, what, weights, tuple(self._people), tuple(labels), family._repeats)
-        return family(found.matrix, labels=found.items, **options)
+        return family(found.matrix, labels=found.items, **options).with_identities(found.people)
 
 
 def _events(

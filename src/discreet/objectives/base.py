@@ -320,9 +320,7 @@ class Population(ABC):
             return cap
         most = self._most_items()
         if most > cap:
-            fix = (
-                f"call cap_items({cap}, rng) first" if hasattr(self, "cap_items") else "leave items out first"
-            )
+            fix = f"call cap_items({cap}) first" if hasattr(self, "cap_items") else "leave items out first"
             raise ValueError(f"items_per_person={cap}, but somebody touches {most} items; {fix}")
         return cap
 

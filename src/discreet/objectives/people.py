@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import whole
 from .base import Floats, Items, Population, State
+from .identities import Words, digests, keyed, mixed
 from .matrices import SparseMatrix, checked, column_sums
 from .rows import CAP, LOG, SQRT, Kind, Rows
+
+if TYPE_CHECKING:
+    from ..privacy import Randomness
 
 # Sums that have lost this much of their size are summed afresh.
 _WORN = 1e-6
@@ -31,6 +35,8 @@ class RowPopulation(Population):
     _dense: ClassVar[bool] = True
     # What the constructor calls the matrix.
     _argument: ClassVar[str] = "matrix"
+    # Of who each row is, where that is known.
+    _digests: Words | None = None
 
     def __init__(
         self, matrix: Any, *, bound: float | None = None, labels: Iterable[Any] | None = None
@@ -96,7 +102,7 @@ class RowPopulation(Population):
             unknown_items=unknown_items,
             repeats=cls._repeats,
         )
-        return cls(found.matrix, labels=found.items, **options)
+        return cls(found.matrix, labels=found.items, **options).with_identities(found.people)
 
     @property
     def indptr(self) -> NDArray[np.int64]:
@@ -110,19 +116,41 @@ class RowPopulation(Population):
     def data(self) -> Floats:
         return _read_only(self._rows.sparse.data)
 
-    def cap_items(self, m: int, rng: np.random.Generator) -> Self:
-        """The same people, each with at most ``m`` of their items, chosen uniformly at random.
+    def with_identities(self, names: Iterable[Any]) -> Self:
+        """The same people, told apart by ``names``, one for each row, as `cap_items` wants it.
 
-        Each person gets one number of ``rng``, whatever their data, and keeps the items that it hashes
-        lowest: exchanging one person changes one person only even when the coins are known, and at most
-        2 m entries of the gains. ``items_per_person`` remembers the cap.
+        Only a 64-bit digest of each name is kept. ``from_events`` does this by itself.
+        """
+        found = digests(names)
+        if found.size != len(self):
+            raise ValueError("names must have one entry for each person, in the order of the rows")
+        named = self._like()
+        named._digests = found
+        return named
+
+    def cap_items(self, m: int, seed: Randomness | np.random.Generator | int | None = None) -> Self:
+        """The same people, each with at most ``m`` of their items; any m of them are as likely to stay.
+
+        Which ones stay is decided by a keyed hash of the person: of their identity where they have one
+        (``from_events``, ``with_identities``), of their own row where not, so that equal rows without
+        identities keep equal items. It does not depend on where the row stands or on who else is there:
+        somebody who comes, goes or is exchanged changes their own items only, m entries of the gains (2 m
+        when exchanged). That is true for each key by itself, so the key may be known: ``seed`` is None for a
+        fresh one, or a number, a generator or a source for one that can be had again, chosen without looking
+        at the people. ``items_per_person`` remembers the cap.
+        """
+        return self.cap_items_by(m, self._coins(_key(seed)))
+
+    def cap_items_by(self, m: int, coins: NDArray[np.uint64]) -> Self:
+        """`cap_items` with a given 64-bit coin for each row: the ``m`` items that it hashes lowest stay.
+
+        This is safe where a row's coin does not depend on other people: not on who they are, and not on
+        whether they are there. Coins by row number, if known, are not safe where rows move up to fill the
+        place of somebody who has gone.
         """
         cap = whole("m", m, at_least=1)
-        if not isinstance(rng, np.random.Generator):
-            raise TypeError(f"rng must be a numpy.random.Generator, got {type(rng).__name__}")
         full = self._rows.sparse
-        coins = rng.integers(0, 1 << 64, size=len(self), dtype=np.uint64)
-        order = np.lexsort((_hashed(coins[full.row_of], full.indices), full.row_of))
+        order = np.lexsort((_by_item(coins[full.row_of], full.indices), full.row_of))
         place = np.arange(full.data.size) - full.indptr[full.row_of]
         mask = np.zeros(full.data.size, dtype=np.bool_)
         mask[order[place < cap]] = True
@@ -130,6 +158,16 @@ class RowPopulation(Population):
         capped._rows = Rows(self._rows.kind, full.keep(mask), self._rows.share, self._rows.cap)
         capped.items_per_person = min(cap, self.n_items, self.items_per_person or cap)
         return capped
+
+    def _coins(self, key: Words) -> Words:
+        """A coin for each person, made of the key and of that person."""
+        if self._digests is not None:
+            return keyed(self._digests, key)
+        full = self._rows.sparse
+        entries = _by_item(keyed(np.ascontiguousarray(full.data).view(np.uint64), key), full.indices)
+        # Whole numbers modulo 2^64: what the rows before have added is taken off exactly.
+        totals = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(entries, dtype=np.uint64)))
+        return keyed(totals[full.indptr[1:]] - totals[full.indptr[:-1]], key)
 
     def as_rows(self) -> Rows | None:
         return self._rows if self._rows.kind.code >= 0 else None
@@ -173,11 +211,15 @@ class RowPopulation(Population):
     def _take(self, rows: Items) -> Self:
         taken = self._like()
         taken._rows = self._rows.take(rows)
+        if self._digests is not None:
+            taken._digests = self._digests[rows]
         return taken
 
     def _one(self, i: int) -> Self:
         one = self._like()
         one._rows = self._rows.row(i)
+        if self._digests is not None:
+            one._digests = self._digests[i : i + 1]
         return one
 
 
@@ -211,12 +253,17 @@ class RowState(State):
         return added
 
 
-def _hashed(coins: NDArray[np.uint64], items: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """A well-mixed 64-bit number for each (coin, item): the finaliser of SplitMix64 (Steele et al. 2014)."""
-    mixed = coins + (items.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+def _key(seed: Randomness | np.random.Generator | int | None) -> Words:
+    from ..privacy.randomness import randomness
+
+    if isinstance(seed, np.random.Generator):
+        return seed.integers(0, 1 << 64, size=2, dtype=np.uint64)
+    return randomness(seed).words(2)
+
+
+def _by_item(words: Words, items: NDArray[np.int32]) -> Words:
+    """A well-mixed number for each (word, item)."""
+    return mixed(words + (items.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -226,9 +226,9 @@ class PrivateItemSelector(_PrivateSelector):
     ``objective`` is ``"coverage"`` (a person is served by any item they have), ``"probabilistic_coverage"``
     (entries are chances), ``"facility_location"`` (entries are worths, up to the public ``bound``, 1 unless
     declared), or a function from the matrix to a `Population`. ``constraint`` takes the place of k.
-    ``items_per_person`` keeps at most so many items of each person, chosen by public coins. ``method`` as in
-    `PrivateGreedy`. ``random_state=None`` draws secure randomness; a number makes the fit reproducible and is
-    marked as not private.
+    ``items_per_person`` keeps at most so many items of each person, chosen by a keyed hash of the row (see
+    ``cap_items``). ``method`` as in `PrivateGreedy`. ``random_state=None`` draws secure randomness; a number
+    makes the fit reproducible and is marked as not private.
 
     Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the
     set of chosen columns and nothing else. Fits on the same people add up; ``gate`` holds all of them, also
@@ -287,7 +287,7 @@ class PrivateItemSelector(_PrivateSelector):
             cap = _checks.whole("items_per_person", self.items_per_person, at_least=1)
             if not hasattr(people, "cap_items"):
                 raise ValueError(f"items_per_person={cap}, but {type(people).__name__} has no items to cap")
-            people = people.cap_items(cap, np.random.default_rng(self.random_state))
+            people = people.cap_items(cap, self.random_state)
         self.selection_ = self._greedy(people, constraint, budget)
         return self
 

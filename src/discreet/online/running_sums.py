@@ -34,7 +34,7 @@ class RunningSumSelector(OnlineSelector):
     while drawing each set by the exponential mechanism pays for every draw. Any private experts will do,
     paper 000 remarks; these are the experts of Smith and Thakurta's kind with better sums.
 
-    ``items_per_person=m`` counts at most m of each person's items (chosen by public coins): noise then
+    ``items_per_person=m`` counts at most m of each person's items (chosen by a coin of the round): noise then
     grows with sqrt(m) instead of sqrt(n_items), and the learner sees a little less of each person.
     ``resample_every=B`` draws a new set every B rounds, at the same learning ``rate`` as without; it is
     faster and, on streams that do not turn against it within a batch, better. ``"auto"`` takes the B and
