@@ -142,6 +142,29 @@ def test_numbers_stay_numbers(tmp_path: Path) -> None:
     assert Coverage.from_events(mixed, person="p", item="i").labels == (3, "b")
 
 
+@pytest.mark.parametrize("catalogue", [[0, 1, 2], ["0", "1", "2"], [0, "1", 2.0]])
+def test_one_entry_does_not_take_everybody_out_of_the_catalogue(catalogue: list[Any], tmp_path: Path) -> None:
+    """Ann's item that is no number makes the whole column text; the others' numbers are still listed."""
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "events.csv"
+    options: dict[str, Any] = {"person": "p", "item": "i", "items": catalogue, "unknown_items": "drop"}
+    totals = []
+    for ann in ("", "x,ann\n"):
+        path.write_text("i,p\n" + ann + "".join(f"{person % 3},{person}\n" for person in range(9)))
+        for table in (path, pandas.read_csv(path)):
+            people = Coverage.from_events(table, **options)
+            assert people.labels == tuple(catalogue)
+            totals.append((people.gains([]) * len(people)).round(9).tolist())
+            listed = Coverage.from_events(table, **options, people=["ann", *range(8), "8"])
+            totals.append((listed.gains([]) * len(listed)).round(9).tolist())
+    assert totals == [[3.0, 3.0, 3.0]] * 8
+    path.write_text("i,p\nx,ann\n0,bob\n")
+    with pytest.raises(ValueError, match="row 0 has the item 'x', which items= does not list"):
+        Coverage.from_events(path, person="p", item="i", items=catalogue)
+    with pytest.raises(ValueError, match="items lists 7 and '7', which files do not tell apart"):
+        Coverage.from_events(path, person="p", item="i", items=[7, "7"])
+
+
 def test_what_was_read_names_its_people() -> None:
     found = read_events(COLUMNS, person="who", item="what")
     assert found.people == ("ann", "bob", "cy")

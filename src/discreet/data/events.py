@@ -186,7 +186,8 @@ def _encode(
         return (place[codes] if codes.size else codes), tuple(distinct[i] for i in order)
     plural = "items" if argument == "item" else "people"
     places = _listed(plural, listed)
-    wanted = np.array([places.get(value, -1) for value in distinct], dtype=np.int64)
+    alike = {_alike(value): place for value, place in places.items()}
+    wanted = np.array([alike.get(_alike(value), -1) for value in distinct], dtype=np.int64)
     found = wanted[codes] if codes.size else codes
     if not drop and (found < 0).any():
         row = int(np.argmax(found < 0))
@@ -220,12 +221,27 @@ def _sorted_order(labels: list[Any]) -> list[int]:
 
 def _listed(argument: str, values: Iterable[Any]) -> dict[Any, int]:
     places: dict[Any, int] = {}
+    known: dict[Any, Any] = {}
     for value in values:
         plain = _label(value)
         if plain in places:
             raise ValueError(f"{argument} lists {plain!r} twice")
+        other = known.setdefault(_alike(plain), plain)
+        if other is not plain:
+            raise ValueError(f"{argument} lists {other!r} and {plain!r}, which files do not tell apart")
         places[plain] = len(places)
     return places
+
+
+def _alike(label: Any) -> Any:
+    """One form for a whole number and its text, in which labels are looked up in a list.
+
+    A column is numbers or text by what stands in all of its rows: one person's entry may turn everybody's 7
+    into "7", and must not take their events out of the list by it.
+    """
+    if isinstance(label, int) or (isinstance(label, float) and label.is_integer()):
+        return str(int(label))
+    return label
 
 
 def _none_missing(argument: str, name: str, column: Column) -> None:

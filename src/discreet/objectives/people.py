@@ -87,7 +87,8 @@ class RowPopulation(Population):
 
         Give the catalogue where the result is to be private: which items occur at all is a fact about the
         people, and a catalogue is public. ``unknown_items`` says whether an event outside it is an
-        ``"error"`` or is left out (``"drop"``). ``people`` lists everybody, in order, so that those without
+        ``"error"`` or is left out (``"drop"``); 7 and "7" are the same there, since a column may be read as
+        either. ``people`` lists everybody, in order, so that those without
         events count as well.
         """
         from ..data import read_events
