@@ -10,15 +10,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
+def shown(value: Any) -> str:
+    """``value`` as a message may repeat it: numbers and words, shortened; of anything else only its kind.
+
+    What a list, an array or a population holds may be people's, and need not even be printable.
+    """
+    if value is None or isinstance(value, bool | float | complex | str | bytes | np.generic):
+        text = repr(value)
+    elif isinstance(value, int):
+        text = repr(value) if abs(value) < 1 << 200 else "a very long whole number"
+    else:
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def whole(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> int:
     """``value`` as an int within its range, or an error that names ``name``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
+        raise TypeError(f"{name} must be a whole number, got {shown(value)}")
     number = int(value)
     if number < at_least:
-        raise ValueError(f"{name}={number} is too small; it must be at least {at_least}")
+        raise ValueError(f"{name}={shown(number)} is too small; it must be at least {at_least}")
     if at_most is not None and number > at_most:
-        raise ValueError(f"{name}={number} is too large; it must be at most {at_most}")
+        raise ValueError(f"{name}={shown(number)} is too large; it must be at most {at_most}")
     return number
 
 
@@ -38,7 +52,7 @@ def real(
             raise TypeError("text")
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{name} must be a number, got {value!r}") from error
+        raise TypeError(f"{name} must be a number, got {shown(value)}") from error
     if math.isnan(number):
         raise ValueError(f"{name} is NaN; give a number")
     if math.isinf(number) and not infinite:
@@ -61,7 +75,7 @@ def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArra
         if given.dtype.kind in "USV":
             raise TypeError(f"got {given.dtype.name}")
         array = given.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} must be a vector of numbers: {error}") from error
     if given.dtype.kind in "iu" and given.size and max(int(given.max()), -int(given.min())) > 1 << 53:
         raise ValueError(f"{name} holds whole numbers beyond 2^53, which are not exact as floats; rescale")
@@ -82,8 +96,19 @@ def finite(name: str, array: NDArray[np.float64]) -> None:
         raise ValueError(f"{name}[{place}] is {array[where]}; every entry must be finite")
 
 
+def named_rows(which: Any, count: int) -> NDArray[np.int64]:
+    """The people that an index names, at least one; how many there are is not told."""
+    try:
+        rows = np.arange(count)[which]
+    except (IndexError, TypeError, ValueError, OverflowError):
+        raise IndexError("no such people; give whole numbers in range, a slice or a mask") from None
+    if rows.size == 0 or rows.ndim != 1:
+        raise IndexError("a part of a population needs at least one person, in one dimension")
+    return np.asarray(rows)
+
+
 def one_of(name: str, value: Any, allowed: Collection[str]) -> str:
     """``value`` if it is among the allowed words, or an error that lists them."""
-    if value not in allowed:
-        raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name}={shown(value)} is not one of {', '.join(map(repr, allowed))}")
     return str(value)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 def track(work: Sequence[int] | range, what: str, shown: bool) -> Iterator[int]:
     """Iterate over ``work``; with ``shown``, say how far it is and how long it will take."""
-    if not shown:
+    if shown is not True:
         yield from work
         return
     total, start, last = len(work), time.monotonic(), 0.0

@@ -65,11 +65,14 @@ class Domain(ABC):
     def contains(self, point: ArrayLike, tolerance: float = 1e-9) -> bool:
         """Whether ``point`` is in the set, up to ``tolerance`` of the set's size."""
         given = _checks.vector("point", point, length=self.dimension)
+        _checks.real("tolerance", tolerance, at_least=0.0)
         away = float(np.linalg.norm(self.project(given) - given))
         return away <= tolerance * max(1.0, self.outer_radius, float(np.abs(self.center).max()))
 
     def direction(self, coins: np.random.Generator) -> Vector:
         """A uniformly random direction of length 1 within the set's plane."""
+        if not isinstance(coins, np.random.Generator):
+            raise TypeError(f"coins must be a numpy.random.Generator, got {_checks.shown(coins)}")
         step = coins.standard_normal(self.dimension)
         if self.freedom < self.dimension:  # a plane of constant sum
             step -= step.mean()
@@ -380,7 +383,7 @@ class _Projected(Domain):
         center: ArrayLike | None = None,
     ) -> None:
         if not callable(project):
-            raise TypeError(f"project must be a function of a point, got {project!r}")
+            raise TypeError(f"project must be a function of a point, got {_checks.shown(project)}")
         size = _checks.whole("dimension", dimension, at_least=1)
         middle = np.zeros(size) if center is None else _checks.vector("center", center, length=size)
         self._project = project

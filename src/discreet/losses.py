@@ -62,9 +62,11 @@ class Losses(ABC):
         chosen: Any = which
         if isinstance(which, int | np.integer):
             if not -len(self) <= which < len(self):
-                raise IndexError(f"person {which} of {len(self)}")
+                raise IndexError(f"there is no person {which}")
             start = int(which) % len(self)
             chosen = slice(start, start + 1)
+        elif not isinstance(which, slice):
+            chosen = _checks.named_rows(which, len(self))
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__)
         part._rows, part._numbers = _fixed(self._rows[chosen]), _fixed(self._numbers[chosen])
@@ -113,6 +115,8 @@ class Losses(ABC):
         Not private: for evaluation, on data that you may look at. Accelerated projected gradient steps
         (Nesterov 1983, restarted when they overshoot); the value is within about 1e-9 of the least.
         """
+        _inside(domain)
+        _checks.whole("steps", steps, at_least=0)
         smooth = self._smoothness()
         if smooth == 0.0:  # linear: one step far beyond the domain
             slope = self.gradient(domain.center)
@@ -227,7 +231,7 @@ class Squared(Losses):
         return np.asarray((self._rows @ point - self._numbers) ** 2 / 2.0)
 
     def lipschitz(self, domain: Domain) -> float:
-        reach = _length(domain.center) + domain.outer_radius
+        reach = _length(_inside(domain).center) + domain.outer_radius
         return (self.row_norm * reach + self.target_bound) * self.row_norm
 
     def _curvature(self) -> float:
@@ -366,6 +370,14 @@ def _fixed(array: Vector) -> Vector:
     plain = np.ascontiguousarray(array)
     plain.setflags(write=False)
     return plain
+
+
+def _inside(domain: Any) -> Domain:
+    from .domains import Domain
+
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {_checks.shown(domain)}")
+    return domain
 
 
 def _length(vector: Vector) -> float:

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import vector
+from .._checks import shown, vector
 from .items import item_set, one_item
 from .results import Decomposition, ProjectedPoint
 
@@ -118,5 +118,7 @@ def log_weights(w: ArrayLike, *, log: bool, length: int | None) -> NDArray[np.fl
 def generator(rng: np.random.Generator) -> np.random.Generator:
     """``rng`` itself, refused unless it is a generator: a seed passed by mistake would repeat its draws."""
     if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng must be a numpy.random.Generator, got {rng!r}; use np.random.default_rng(seed)")
+        raise TypeError(
+            f"rng must be a numpy.random.Generator, got {shown(rng)}; use np.random.default_rng(seed)"
+        )
     return rng

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import whole
+from .._checks import shown, whole
 
 
 def one_item(name: str, item: Any, n_items: int | None) -> int:
@@ -19,6 +19,9 @@ def one_item(name: str, item: Any, n_items: int | None) -> int:
     return number
 
 
+_LARGEST = int(np.iinfo(np.intp).max) - 1
+
+
 def item_set(name: str, items: Iterable[int], n_items: int | None) -> NDArray[np.intp]:
     """The items in the order given, checked to be distinct and in range."""
     if isinstance(items, np.ndarray):
@@ -27,9 +30,9 @@ def item_set(name: str, items: Iterable[int], n_items: int | None) -> NDArray[np
         try:
             listed = list(items)
         except TypeError as error:
-            raise TypeError(f"{name} must be an iterable of items, got {items!r}") from error
+            raise TypeError(f"{name} must be an iterable of items, got {shown(items)}") from error
         for position, item in enumerate(listed):
-            whole(f"{name}[{position}]", item, at_least=0)
+            whole(f"{name}[{position}]", item, at_least=0, at_most=_LARGEST)
         array = np.array(listed, dtype=np.intp)
     if array.size == 0:
         return array

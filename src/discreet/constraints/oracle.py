@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import whole
+from .._checks import shown, whole
 from .matroid import Items, Matroid, refuse_rank_zero
 
 
@@ -17,7 +17,9 @@ class OracleMatroid(Matroid):
     def __init__(self, independent: Callable[[frozenset[int]], bool], n_items: int) -> None:
         super().__init__(whole("n_items", n_items, at_least=1))
         if not callable(independent):
-            raise TypeError(f"independent must be a function of a frozenset of items, got {independent!r}")
+            raise TypeError(
+                f"independent must be a function of a frozenset of items, got {shown(independent)}"
+            )
         self._independent_set = independent
         if not independent(frozenset()):
             raise ValueError(

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import vector
+from .._checks import shown, vector
 from .constraint import generator
 from .items import item_set
 
@@ -122,7 +122,7 @@ def swap_round(
     """
     if not isinstance(matroid, Exchanges):
         raise TypeError(
-            f"matroid={matroid!r} is not a matroid; only matroids promise the exchanges used here"
+            f"matroid={shown(matroid)} is not a matroid; only matroids promise the exchanges used here"
         )
     checked = [item_set(f"sets[{index}]", items, matroid.n_items) for index, items in enumerate(sets)]
     if not checked:

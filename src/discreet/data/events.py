@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import one_of, real
+from .._checks import one_of, real, shown
 from ..objectives.matrices import SparseMatrix
 from .tables import Column, read_columns
 
@@ -274,7 +274,9 @@ def _label(value: Any) -> Any:
     try:
         hash(plain)
     except TypeError as error:
-        raise TypeError(f"{plain!r} cannot name a person or an item: {error}; use text or numbers") from error
+        raise TypeError(
+            f"{shown(plain)} cannot name a person or an item: {error}; use text or numbers"
+        ) from error
     return plain
 
 

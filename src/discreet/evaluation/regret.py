@@ -134,6 +134,8 @@ def best_fixed_set(people: Population, k: int | Constraint) -> tuple[tuple[int, 
     >>> best_fixed_set(Coverage([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1], [0, 1, 0], [0, 0, 1]]), 2)
     ((1, 2), True, 1.0)
     """
+    if not hasattr(people, "monotone"):
+        raise TypeError(f"people must be a population such as Coverage(matrix), got {_checks.shown(people)}")
     if not people.monotone:
         raise ValueError("the best fixed set is searched for functions that never fall (monotone)")
     if isinstance(k, Constraint):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import one_of, real, vector, whole
+from .._checks import named_rows, one_of, real, shown, vector, whole
 from .sampling import random_sets, with_error
 
 if TYPE_CHECKING:
@@ -342,12 +342,9 @@ class Population(ABC):
         if isinstance(which, int | np.integer):
             index = int(which)
             if not -count <= index < count:
-                raise IndexError(f"person {index} is out of range; there are {count} people")
+                raise IndexError(f"there is no person {index}")
             return self._one(index % count)
-        rows = np.arange(count)[which]
-        if rows.size == 0:
-            raise IndexError(f"{which!r} names none of the {count} people; a population needs at least one")
-        return self._take(rows)
+        return self._take(named_rows(which, count))
 
     def _one(self, i: int) -> Self:
         return self._take(np.array([i]))
@@ -383,7 +380,9 @@ class Population(ABC):
         if given.size == 0:
             return np.zeros(0, dtype=np.int64)
         if given.ndim != 1 or given.dtype.kind not in "iu":
-            raise TypeError(f"items must be whole numbers between 0 and {self.n_items - 1}, got {items!r}")
+            raise TypeError(
+                f"items must be whole numbers between 0 and {self.n_items - 1}, got {shown(items)}"
+            )
         chosen = given.astype(np.int64)
         outside = (chosen < 0) | (chosen >= self.n_items)
         if outside.any():

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import one_of, real, vector, whole
+from .._checks import named_rows, one_of, real, vector, whole
 from .base import ROUNDING, Floats, Population
 from .matrices import SparseMatrix, checked
 
@@ -58,12 +58,9 @@ class ContinuousPopulation(ABC):
         if isinstance(which, int | np.integer):
             index = int(which)
             if not -count <= index < count:
-                raise IndexError(f"person {index} is out of range; there are {count} people")
+                raise IndexError(f"there is no person {index}")
             return self._take(np.array([index % count]))
-        rows = np.arange(count)[which]
-        if rows.size == 0:
-            raise IndexError(f"{which!r} names none of the {count} people; a population needs at least one")
-        return self._take(rows)
+        return self._take(named_rows(which, count))
 
     def __iter__(self) -> Iterator[Self]:
         return (self[i] for i in range(len(self)))
@@ -296,7 +293,10 @@ def _dense(name: str, matrix: Any) -> Floats:
 
 
 def _upper(upper: ArrayLike, dimension: int) -> Floats:
-    given = np.asarray(upper, dtype=np.float64)
+    try:
+        given = np.asarray(upper, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"upper must hold numbers: {error}") from error
     high = vector("upper", np.full(dimension, given) if given.ndim == 0 else given, length=dimension)
     if high.min() <= 0.0:
         where = int(np.argmin(high))

@@ -307,7 +307,10 @@ def _symmetric(person: int, graph: SparseMatrix) -> None:
 def _modular_part(modular: ArrayLike | None, people: int, n_items: int) -> NDArray[np.float64]:
     if modular is None:
         return np.zeros((1, n_items))
-    part = np.atleast_2d(np.array(modular, dtype=np.float64))
+    try:
+        part = np.atleast_2d(np.array(modular, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"modular must hold numbers: {error}") from error
     if part.shape not in ((1, n_items), (people, n_items)):
         raise ValueError(
             f"modular has shape {np.shape(modular)}; ({n_items},) or ({people}, {n_items}) expected"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import whole
+from .._checks import shown, whole
 from .base import Population
 
 
@@ -19,6 +19,8 @@ def greedy(people: Population, k: int) -> tuple[list[int], NDArray[np.float64]]:
     >>> greedy(Coverage([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]]), k=2)
     ([0, 2], array([0.5, 0.5]))
     """
+    if not isinstance(people, Population):
+        raise TypeError(f"people must be a population such as Coverage(matrix), got {shown(people)}")
     slots = whole("k", k, at_least=0)
     if slots > people.n_items:
         raise ValueError(f"k={slots} exceeds n_items={people.n_items}; choose k <= {people.n_items}")

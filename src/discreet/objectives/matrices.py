@@ -102,6 +102,8 @@ def checked(
     if entries.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be a people x items array of numbers, got {entries.dtype.name}")
     _shape(name, entries.shape)
+    if sp.issparse(entries) and hasattr(entries, "check_format"):
+        entries.check_format(full_check=True)  # compiled code would follow indices out of the array
     # Floats first: entries that stand twice are added up, and small integers would wrap around.
     given = sp.csr_array(entries.astype(np.float64, copy=False), copy=True)
     given.sum_duplicates()
@@ -137,7 +139,7 @@ def _numbers(name: str, matrix: Any) -> Floats:
         if given.dtype.kind not in "biufO":
             raise TypeError(f"got {given.dtype.name}")
         return given.astype(np.float64, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} must be a people x items array of numbers: {error}") from error
 
 

@@ -555,7 +555,9 @@ def climbable(constraint: Constraint | int) -> Constraint:
     if isinstance(constraint, int | np.integer) and not isinstance(constraint, bool):
         return Cardinality(_checks.whole("constraint", constraint, at_least=1))
     if not isinstance(constraint, Constraint):
-        raise TypeError(f"constraint must be a Constraint such as Cardinality(5), got {constraint!r}")
+        raise TypeError(
+            f"constraint must be a Constraint such as Cardinality(5), got {_checks.shown(constraint)}"
+        )
     if not isinstance(constraint, Matroid | Knapsack):
         raise TypeError(
             f"continuous greedy climbs in the polytope of a matroid or a knapsack, not of {constraint!r}; use"

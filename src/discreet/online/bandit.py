@@ -104,7 +104,9 @@ class BanditSelector(OnlineSelector):
             raise ValueError(f"k={k} exceeds n_items={n_items}; choose k <= {n_items}")
         most = _checks.real("bound", bound, above=0.0)
         if not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a Budget, got {budget!r}; e.g. Budget(epsilon=1.0, delta=1e-6)")
+            raise TypeError(
+                f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
+            )
         self.exploration = _checks.one_of("exploration", exploration, EXPLORATIONS)
         self.feedback = _checks.one_of("feedback", feedback, FEEDBACK)
         overrides = _overrides(self.exploration, self.feedback, slots, rate, exploration_rate, block, repeats)

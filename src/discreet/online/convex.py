@@ -64,7 +64,9 @@ class PointLearner(OnlineLearner):
         seed: Randomness | int | None = None,
     ) -> None:
         if not isinstance(domain, Domain):
-            raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {domain!r}")
+            raise TypeError(
+                f"domain must be a Domain such as domains.Ball(3, 1.0), got {_checks.shown(domain)}"
+            )
         _checks.whole("rounds", rounds, at_least=1)
         super().__init__(rounds, budget, calibration=calibration, seed=seed)
         self.domain = domain
@@ -353,7 +355,9 @@ class ApproximateLeader(SumLeader):
         seed: Randomness | int | None = None,
     ) -> None:
         if not isinstance(domain, Domain):
-            raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {domain!r}")
+            raise TypeError(
+                f"domain must be a Domain such as domains.Ball(3, 1.0), got {_checks.shown(domain)}"
+            )
         self.lipschitz = _checks.real("lipschitz", lipschitz, above=0.0)
         self.strong_convexity = _checks.real("strong_convexity", strong_convexity, at_least=0.0)
         published = calibration == "published"
@@ -569,7 +573,9 @@ class LinearLeader(SumLeader):
         seed: Randomness | int | None = None,
     ) -> None:
         if not isinstance(domain, Domain):
-            raise TypeError(f"domain must be a Domain such as domains.Simplex(3), got {domain!r}")
+            raise TypeError(
+                f"domain must be a Domain such as domains.Simplex(3), got {_checks.shown(domain)}"
+            )
         if box is None and lipschitz is None:
             raise ValueError("say how large a cost vector can be: box=(low, high), or lipschitz=...")
         _checks.one_of("regularizer", regularizer, ("auto", "entropy", "euclidean"))
@@ -740,7 +746,7 @@ def _pair(person: Any) -> bool:
 def _sums(asked: str, budget: Budget, pure: str, published: bool) -> str:
     """The kind of sum: as asked, or Gaussian where the budget has a delta (or no noise is needed)."""
     if not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got {budget!r}")
+        raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got {_checks.shown(budget)}")
     if published:
         return pure
     if asked == "auto":

@@ -85,7 +85,9 @@ class BanditApproximateLeader(PointLearner):
         seed: Randomness | int | None = None,
     ) -> None:
         if not isinstance(domain, Domain):
-            raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {domain!r}")
+            raise TypeError(
+                f"domain must be a Domain such as domains.Ball(3, 1.0), got {_checks.shown(domain)}"
+            )
         domain.check()
         self.lipschitz = _checks.real("lipschitz", lipschitz, above=0.0)
         self.strong_convexity = _checks.real("strong_convexity", strong_convexity, at_least=0.0)
@@ -399,10 +401,10 @@ def _cost_range(bound: float | tuple[float, float]) -> tuple[float, float]:
     """The range of costs from ``bound``: B for [-B, B], or (low, high)."""
     if isinstance(bound, tuple | list):
         if len(bound) != 2:
-            raise ValueError(f"bound={bound!r} must be a number or a pair (low, high)")
+            raise ValueError(f"bound={_checks.shown(bound)} must be a number or a pair (low, high)")
         low, high = _checks.real("bound[0]", bound[0]), _checks.real("bound[1]", bound[1])
         if not low < high:
-            raise ValueError(f"bound={bound!r} must have low < high")
+            raise ValueError(f"bound={_checks.shown(bound)} must have low < high")
         return low, high
     size = _checks.real("bound", bound, above=0.0)
     return -size, size

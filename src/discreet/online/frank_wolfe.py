@@ -120,7 +120,9 @@ class MetaFrankWolfe(OnlineLearner):
         self.experts = _checks.one_of("experts", experts, EXPERTS)
         horizon = _checks.whole("rounds", rounds, at_least=1)
         if not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a Budget, got {budget!r}; e.g. Budget(epsilon=1.0, delta=1e-6)")
+            raise TypeError(
+                f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
+            )
         published = _checks.one_of("calibration", calibration, ("tight", "published")) == "published"
         self.constraint = self._domain(constraint, n_items)
         self.n_items = _size(self.constraint)
@@ -206,7 +208,7 @@ class MetaFrankWolfe(OnlineLearner):
         if not isinstance(constraint, Constraint):
             raise TypeError(
                 f"constraint must be a constraint (Cardinality, PartitionMatroid, Knapsack, ...) or a"
-                f" domains.Box, got {constraint!r}"
+                f" domains.Box, got {_checks.shown(constraint)}"
             )
         size = constraint.n_items if n_items is None else _checks.whole("n_items", n_items, at_least=1)
         if size is None:

@@ -48,7 +48,9 @@ def checked_question(
 ) -> tuple[int, int, Budget, float]:
     """What every learner, and every certificate, is asked for, within its range."""
     if not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a Budget, got {budget!r}; e.g. Budget(epsilon=1.0, delta=1e-6)")
+        raise TypeError(
+            f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
+        )
     return (
         _checks.whole("n_items", n_items, at_least=1),
         _checks.whole("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS),

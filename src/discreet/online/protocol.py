@@ -147,7 +147,7 @@ class OnlineLearner(ABC):
     def _run_all(self, people: Any, person_ids: Sequence[Hashable] | None, progress: bool) -> Any:
         count = len(people)
         if person_ids is not None and len(person_ids) != count:
-            raise ValueError(f"person_ids has {len(person_ids)} entries; there are {count} people")
+            raise ValueError("person_ids must have as many entries as there are people")
         left = count if self.rounds is None else min(count, self.rounds - self._round)
         admitted = np.ones(left, dtype=np.bool_)
         if person_ids is not None:

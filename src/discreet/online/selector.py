@@ -156,5 +156,7 @@ def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] |
 def _plain_label(label: Any) -> Any:
     plain = label.item() if isinstance(label, np.generic) else label
     if not isinstance(plain, str | int | float | bool):
-        raise TypeError(f"label {label!r} is neither text nor a number; a saved learner could not hold it")
+        raise TypeError(
+            f"label {_checks.shown(label)} is neither text nor a number; a saved learner could not hold it"
+        )
     return plain

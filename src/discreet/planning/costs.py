@@ -77,7 +77,7 @@ def plan_convex(
     from ..domains import Domain
 
     if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {domain!r}")
+        raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {_checks.shown(domain)}")
     _checks.one_of("feedback", feedback, FEEDBACK)
     _checks.one_of("adversary", adversary, ("oblivious", "adaptive"))
     if feedback == "bandit" and bound is None:
@@ -99,7 +99,9 @@ def plan_convex(
 
 def _checked(budget: Budget) -> Budget:
     if not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a Budget, got {budget!r}; e.g. Budget(epsilon=1.0, delta=1e-6)")
+        raise TypeError(
+            f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
+        )
     return budget
 
 

@@ -55,7 +55,9 @@ def plan(
     _checks.one_of("feedback", feedback, FEEDBACK)
     _checks.one_of("stream", stream, STREAMS)
     if not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a Budget, got {budget!r}; e.g. Budget(epsilon=1.0, delta=1e-6)")
+        raise TypeError(
+            f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
+        )
     items = _checks.whole("n_items", n_items, at_least=1)
     if labels is not None and len(labels) != items:
         raise ValueError(f"labels has {len(labels)} entries; there are {items} items")
@@ -71,7 +73,9 @@ def plan(
     }
     if isinstance(k, Constraint) and not isinstance(k, Cardinality):
         if feedback != "full":
-            raise ValueError(f"feedback={feedback!r} is planned for k items only, not for {k!r}")
+            raise ValueError(
+                f"feedback={_checks.shown(feedback)} is planned for k items only, not for {_checks.shown(k)}"
+            )
         return decide(_Constrained(**shape, constraint=k.over(items), cap=cap))
     slots = k.rank if isinstance(k, Cardinality) else _checks.whole("k", k, at_least=1)
     if slots > items:

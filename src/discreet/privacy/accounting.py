@@ -139,6 +139,8 @@ class Ledger:
 @lru_cache(maxsize=1024)
 def event_loss(event: Event) -> Loss:
     """``event.loss()``, remembered: long streams repeat the same event."""
+    if not isinstance(event, Event):
+        raise TypeError(f"event must be an Event such as LaplaceNoise(1.0, 2.0), got {_checks.shown(event)}")
     return event.loss()
 
 

@@ -149,6 +149,19 @@ class Event:
         return Event._kinds[kind](**{k: Fraction(v) if isinstance(v, str) else v for k, v in values.items()})
 
 
+def _part(factor: Any) -> Fraction:
+    _checks.real("factor", factor, above=0.0)
+    return exact(factor)
+
+
+def _of(share: Any) -> Share:
+    if not isinstance(share, Share):
+        raise TypeError(
+            f"share must be a part of a budget such as budget.share(), got {_checks.shown(share)}"
+        )
+    return share
+
+
 def _ratio(sensitivity: Number, scale: Number) -> Fraction | None:
     """sensitivity / scale, None (unbounded) for no noise on something that can move."""
     if sensitivity == 0:
@@ -175,7 +188,7 @@ class ExponentialChoice(Event):
         return Loss.of_range(self.width)
 
     def scaled(self, factor: float) -> Self:
-        return replace(self, rate=rounded_down(exact(self.rate) * exact(factor)))
+        return replace(self, rate=rounded_down(exact(self.rate) * _part(factor)))
 
     @classmethod
     def within(cls, share: Share, range: float, count: int = 1) -> ExponentialChoice:
@@ -189,6 +202,7 @@ class ExponentialChoice(Event):
         """
         width = _checks.real("range", range, above=0.0)
         _checks.whole("count", count, at_least=1)
+        share = _of(share)
         if not share.budget.private:
             raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
         assert isinstance(share.epsilon, Fraction)
@@ -209,7 +223,7 @@ class LaplaceNoise(Event):
         return Loss.unbounded() if epsilon is None else Loss.of_pure(epsilon)
 
     def scaled(self, factor: float) -> Self:
-        return replace(self, scale=exact(self.scale) / exact(factor))
+        return replace(self, scale=exact(self.scale) / _part(factor))
 
     @classmethod
     def within(cls, share: Share, sensitivity: Number, count: int = 1) -> Self:
@@ -218,6 +232,7 @@ class LaplaceNoise(Event):
         By plain epsilon, or by zCDP where that is more (some twenty releases and a delta, or more).
         """
         _checks.whole("count", count, at_least=1)
+        share = _of(share)
         if not isinstance(share.epsilon, Fraction) or not isinstance(share.rho, Fraction):
             return cls(sensitivity, 0.0)
         each = max(share.epsilon / count, root_below(2 * share.rho / count))
@@ -244,12 +259,13 @@ class GaussianNoise(Event):
         return Loss.unbounded() if mu is None else Loss.of_gaussian(mu * mu)
 
     def scaled(self, factor: float) -> Self:
-        return replace(self, sigma=exact(self.sigma) / exact(factor))
+        return replace(self, sigma=exact(self.sigma) / _part(factor))
 
     @classmethod
     def within(cls, share: Share, sensitivity: Number, count: int = 1) -> Self:
         """The least noise with which ``count`` releases fit into the Gaussian DP of ``share``."""
         _checks.whole("count", count, at_least=1)
+        share = _of(share)
         if not isinstance(share.mu_squared, Fraction):
             return cls(sensitivity, 0.0)
         if share.mu_squared == 0:
@@ -267,7 +283,7 @@ class PureRelease(Event):
         return Loss.of_pure(exact(self.epsilon))
 
     def scaled(self, factor: float) -> Self:
-        return replace(self, epsilon=exact(self.epsilon) * exact(factor))
+        return replace(self, epsilon=exact(self.epsilon) * _part(factor))
 
 
 @dataclass(frozen=True)
@@ -281,7 +297,7 @@ class ConcentratedRelease(Event):
         return Loss(_ZERO, rho, None, rho, None)
 
     def scaled(self, factor: float) -> Self:
-        return replace(self, rho=exact(self.rho) * exact(factor) ** 2)
+        return replace(self, rho=exact(self.rho) * _part(factor) ** 2)
 
 
 @dataclass(frozen=True)
@@ -295,7 +311,7 @@ class ApproximateRelease(Event):
         return replace(Loss.of_pure(exact(self.epsilon)), delta=exact(self.delta))
 
     def scaled(self, factor: float) -> Self:
-        return replace(self, epsilon=exact(self.epsilon) * exact(factor))
+        return replace(self, epsilon=exact(self.epsilon) * _part(factor))
 
 
 @dataclass(frozen=True)
@@ -308,4 +324,4 @@ class SamplingError(Event):
         return Loss(error=exact(self.total_variation))
 
     def scaled(self, factor: float) -> Self:
-        return replace(self, total_variation=exact(self.total_variation) * exact(factor))
+        return replace(self, total_variation=exact(self.total_variation) * _part(factor))

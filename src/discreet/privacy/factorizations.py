@@ -132,7 +132,7 @@ class Factorization:
         """
         steps = np.asarray(t)
         if not np.issubdtype(steps.dtype, np.integer):
-            raise TypeError(f"t must be whole numbers, got {t!r}")
+            raise TypeError(f"t must be whole numbers, got {_checks.shown(t)}")
         if steps.size and not (steps.min() >= 1 and steps.max() <= self.rounds):
             raise ValueError(f"t={t} must lie between 1 and rounds={self.rounds}")
         norms: Vector = np.sqrt(_energy(*self._decoder, steps.astype(np.float64)))

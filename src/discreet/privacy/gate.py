@@ -152,7 +152,9 @@ class Gate:
 
     def __init__(self, budget: Budget, randomness: Randomness | int | None = None) -> None:
         if not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a Budget, got {budget!r}; e.g. Budget(epsilon=1.0, delta=1e-6)")
+            raise TypeError(
+                f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
+            )
         self._budget = budget
         self._source = sources.randomness(randomness)
         self._ledger = Ledger()
@@ -351,7 +353,7 @@ class Gate:
     def reserve(self, event: Event, count: int = 1, *, label: str = "reserved") -> Randomness:
         """Charge for ``count`` releases that a compiled loop will make, and hand it the randomness."""
         if not isinstance(event, Event):
-            raise TypeError(f"event must be an Event, got {event!r}")
+            raise TypeError(f"event must be an Event, got {_checks.shown(event)}")
         self._charge(label, event, _checks.whole("count", count, at_least=1))
         return self._source
 

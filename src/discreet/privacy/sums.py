@@ -263,7 +263,7 @@ def tree_levels(rounds: int) -> int:
     >>> [tree_levels(rounds) for rounds in (1, 2, 3, 4, 1000, 1024, 1025)]
     [1, 1, 2, 2, 10, 10, 11]
     """
-    return max(1, (rounds - 1).bit_length())
+    return max(1, (_checks.whole("rounds", rounds, at_least=1) - 1).bit_length())
 
 
 @dataclass
