@@ -96,6 +96,12 @@ def finite(name: str, array: NDArray[np.float64]) -> None:
         raise ValueError(f"{name}[{place}] is {array[where]}; every entry must be finite")
 
 
+def pair(name: str, value: Any) -> None:
+    """Refuse what is not two things in order."""
+    if not isinstance(value, tuple | list | np.ndarray) or len(value) != 2:
+        raise ValueError(f"{name} must be a pair (low, high), got {shown(value)}")
+
+
 def named_rows(which: Any, count: int) -> NDArray[np.int64]:
     """The people that an index names, at least one; how many there are is not told."""
     try:

@@ -262,6 +262,8 @@ class Linear(Losses):
         clip: bool = False,
     ) -> None:
         table = _table("rows", rows)
+        if box is not None:
+            _checks.pair("box", box)
         self.box = None if box is None else (float(box[0]), float(box[1]))
         outside = 0
         if self.box is not None:
@@ -313,7 +315,7 @@ class Distance(Losses):
         return np.asarray(((self._rows - point) ** 2).sum(axis=1) / 2.0)
 
     def lipschitz(self, domain: Domain) -> float:
-        return _length(domain.center) + domain.outer_radius + self.row_norm
+        return _length(_inside(domain).center) + domain.outer_radius + self.row_norm
 
     def _smoothness(self) -> float:
         return 1.0

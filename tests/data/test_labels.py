@@ -80,7 +80,7 @@ def test_a_weight_that_stands_alone_stays_as_it_is() -> None:
 
 
 def test_labels_that_cannot_be_labels() -> None:
-    with pytest.raises(TypeError, match=r"\['x'\] cannot name a person or an item.*use text or numbers"):
+    with pytest.raises(TypeError, match=r"cannot name a person or an item.*use text or numbers"):
         read_events({"p": np.array([["x"], None], dtype=object)[:1], "i": [0]}, person="p", item="i")
     with pytest.raises(TypeError, match=r"have no order.*as items="):
         read_events({"p": [1, 2], "i": [1j, 2j]}, person="p", item="i")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Hashable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
 from .matroid import Items, Matroid, refuse_rank_zero
 
 
@@ -26,7 +26,7 @@ class GraphicMatroid(Matroid):
         pairs = [tuple(edge) for edge in edges]
         for index, pair in enumerate(pairs):
             if len(pair) != 2:
-                raise ValueError(f"edges[{index}]={_checks.shown(pair)} must be a pair of vertices")
+                raise ValueError(f"edges[{index}]={reprlib.repr(pair)} must be a pair of vertices")
         if not pairs:
             raise ValueError("edges is empty, so the ground set is empty; give at least one edge")
         super().__init__(len(pairs))

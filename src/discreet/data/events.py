@@ -191,9 +191,11 @@ def _encode(
     found = wanted[codes] if codes.size else codes
     if not drop and (found < 0).any():
         row = int(np.argmax(found < 0))
-        hint = '; add it, or unknown_items="drop"' if argument == "item" else "; add them"
+        if argument == "person":  # whose name is nobody's to print
+            raise ValueError(f"row {row} has a person that people= does not list; add them")
         raise ValueError(
-            f"row {row} has the {argument} {_plain(column[row])!r}, which {plural}= does not list{hint}"
+            f"row {row} has the item {_plain(column[row])!r}, which items= does not list; add it, or"
+            ' unknown_items="drop"'
         )
     return found, tuple(places)
 

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import shown
+
 Column = NDArray[Any]
 
 
@@ -42,7 +44,7 @@ def read_columns(table: Any, names: dict[str, str]) -> dict[str, Column]:
     for argument, name in names.items():
         if name not in available:
             listed = ", ".join(map(repr, available))
-            raise ValueError(f"{argument}={name!r} is not a column of the table; it has {listed}")
+            raise ValueError(f"{argument}={shown(name)} is not a column of the table; it has {listed}")
         columns[argument] = _one_dimensional(argument, name, table[name])
     lengths = {argument: column.size for argument, column in columns.items()}
     if len(set(lengths.values())) > 1:

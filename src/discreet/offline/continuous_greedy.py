@@ -265,7 +265,7 @@ class ContinuousGreedy:
     # --- what is public --------------------------------------------------------------------------
 
     def _check_curvature(self, curvature: float) -> None:
-        if curvature != 1.0:
+        if _checks.real("curvature", curvature) != 1.0:
             raise ValueError(f"curvature={curvature} helps CurvatureGreedy only; leave it at 1 here")
 
     def _checked_setting(self, people: Population) -> Setting:

@@ -141,6 +141,8 @@ class RunningSumSelector(OnlineSelector):
         bound: float = 1.0,
     ) -> float:
         """Expected largest coordinate of one expert's noise at the end: what the noise can cost an expert."""
+        if not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got {_checks.shown(budget)}")
         releases = _releases(rounds, batch)
         if not budget.private or releases == 0:
             return 0.0

@@ -146,7 +146,11 @@ class Event:
         kind = values.pop("kind", None)
         if kind not in Event._kinds:
             raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(sorted(Event._kinds))}")
-        return Event._kinds[kind](**{k: Fraction(v) if isinstance(v, str) else v for k, v in values.items()})
+        try:
+            numbers = {k: Fraction(v) if isinstance(v, str) else v for k, v in values.items()}
+        except ZeroDivisionError as error:
+            raise ValueError(f"the record of a {kind} divides by 0") from error
+        return Event._kinds[kind](**numbers)
 
 
 def _part(factor: Any) -> Fraction:

@@ -40,6 +40,7 @@ class Inputs:
         if self.norm_bound is not None:
             plain["norm_bound"] = _checks.real("norm_bound", self.norm_bound, above=0.0)
         if self.box is not None:
+            _checks.pair("box", self.box)
             low = _checks.real("box[0]", self.box[0], at_most=0.0)
             high = _checks.real("box[1]", self.box[1], at_least=0.0)
             if low == high:
