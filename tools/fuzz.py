@@ -328,6 +328,8 @@ NOT_CALLED = {
 }
 
 
+# What is read as a matrix, and looked through before it is used.
+SPARSE = {"matrix", "weights", "adjacency", "chances", "covers", "kernel", "linear", "quality"}
 # Asked in inner loops for every point, and documented to take an array of floats: not checked.
 UNCHECKED = {"project", "values", "at", "compiled"}
 
@@ -454,8 +456,8 @@ def _divides(*_: Any) -> float:
     return 1 / 0
 
 
-def bad_value(rng: random.Random) -> Any:
-    """Something that most arguments should not take."""
+def bad_value(rng: random.Random, broken: bool = False) -> Any:
+    """Something that most arguments should not take; SciPy itself ends at ``broken`` sparse matrices."""
     kinds: list[Callable[[], Any]] = [
         lambda: rng.choice([None, True, False, -1, 0, 1, 2, 3, 7, -0.0, 0.5, 1.5, -2.5]),
         lambda: rng.choice([2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**30, 10**400, -(10**400)]),
@@ -472,7 +474,7 @@ def bad_value(rng: random.Random) -> Any:
         lambda: _array(rng),
         lambda: _array(rng),
         lambda: _nested(rng.choice([30, 3000])),
-        lambda: _sparse(rng),
+        lambda: _sparse(rng, broken),
     ]
     return rng.choice(kinds)()
 
@@ -523,10 +525,10 @@ def _array(rng: random.Random) -> Any:
     return np.abs(base).tolist()
 
 
-def _sparse(rng: random.Random) -> Any:
+def _sparse(rng: random.Random, broken: bool) -> Any:
     from scipy import sparse
 
-    kind = rng.choice(["csr", "coo", "dense nan", "broken indices", "broken pointers", "empty"])
+    kind = rng.choice(["csr", "coo", "dense nan", "empty", *(["broken indices", "broken pointers"] * broken)])
     if kind == "dense nan":
         return sparse.csr_matrix(np.array([[math.nan, 1.0]]))
     if kind == "empty":
@@ -760,6 +762,8 @@ class Case:
                 continue
             if parameter.default is parameter.empty or self.rng.random() < 0.3:
                 chosen[parameter.name] = fits.get(parameter.name, None)
+        if name in ("__repr__", "_repr_html_", "__len__", "__iter__"):
+            chosen, call = {}, _plainly(call)
         given = self._spoiled(chosen, call, self.rng.random() < 0.12)
         if "path" in given:
             self.reads_files = True
@@ -868,7 +872,7 @@ class Case:
                 given.pop(name, None)
                 continue
             else:
-                given[name] = bad_value(self.rng)
+                given[name] = bad_value(self.rng, name in SPARSE)
             self.reads_files |= name in ("events", "path")
             self.detail.append(f"{name}={_shown(given[name])}")
         return given
@@ -917,6 +921,10 @@ def _used(result: Any) -> Any:
         for _, _ in zip(range(50), result, strict=False):
             pass
     return result
+
+
+def _plainly(call: Callable[..., Any]) -> Callable[[], Any]:
+    return lambda: call()
 
 
 def _shown(value: Any) -> str:

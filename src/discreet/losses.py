@@ -343,7 +343,7 @@ def cost_functions(cost: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector
 def _table(name: str, rows: ArrayLike) -> Vector:
     try:
         table = np.array(rows, dtype=np.float64, ndmin=2)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} must be a table of numbers, a row per person: {error}") from error
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] == 0:
         raise ValueError(f"{name} must be a table with a row per person, got shape {table.shape}")

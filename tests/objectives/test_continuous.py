@@ -136,7 +136,7 @@ def test_multilinear_extension_is_the_populations(x):
         (lambda: QuadraticProgram([[[-0.1]]], [[1.5]]), "above bound=1"),
         (lambda: QuadraticProgram([[[-0.1]]], [[1.5]], bound=2.0), "above gradient_bound=1"),
         (lambda: QuadraticProgram([[[0.0, -0.1], [0.0, 0.0]]], [[0.2, 0.2]]), "symmetric"),
-        (lambda: QuadraticProgram([[[-0.1]]], [[0.2, 0.2]]), "hessians has shape"),
+        (lambda: QuadraticProgram([[[-0.1]]], [[0.2, 0.2]]), "hessians must be a matrix of 2 x 2"),
         (lambda: MultilinearExtension(GraphCut(np.zeros((3, 3)), bound=1.0)), "monotone"),
         (lambda: MultilinearExtension("people"), "population of set functions"),
         (lambda: FAMILIES["log"].value([1.0, 3.0, 0.0, 0.0]), r"x\[1\]=3 is outside \[0, 2\]"),

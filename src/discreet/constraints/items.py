@@ -63,6 +63,8 @@ def list_of_sets(
     name: str, sets: Iterable[Iterable[int]], n_items: int | None
 ) -> tuple[list[NDArray[np.intp]], int]:
     """Checked item sets, and the size of the ground set: the one given, or one past the largest item."""
+    if n_items is not None:
+        whole("n_items", n_items, at_least=1, at_most=1 << 31)
     checked = [item_set(f"{name}[{index}]", items, n_items) for index, items in enumerate(sets)]
     if n_items is None:
         n_items = max((int(items.max()) + 1 for items in checked if items.size), default=0)
@@ -74,11 +76,14 @@ def list_of_sets(
 def capacity_list(capacities: int | Sequence[int], sets: int, what: str) -> NDArray[np.intp]:
     """One capacity per set; a single number stands for all of them."""
     if isinstance(capacities, int | np.integer):
-        return np.full(sets, whole("capacities", capacities, at_least=0), dtype=np.intp)
+        return np.full(sets, whole("capacities", capacities, at_least=0, at_most=_LARGEST), dtype=np.intp)
     listed = list(capacities)
     if len(listed) != sets:
         raise ValueError(f"capacities has {len(listed)} entries for {sets} {what}; give one for each")
     return np.array(
-        [whole(f"capacities[{index}]", value, at_least=0) for index, value in enumerate(listed)],
+        [
+            whole(f"capacities[{index}]", value, at_least=0, at_most=_LARGEST)
+            for index, value in enumerate(listed)
+        ],
         dtype=np.intp,
     )

@@ -317,6 +317,8 @@ def regret_bands(
     _checks.one_of("method", method, METHODS)
     if len(regrets) < 2:
         raise ValueError(f"{len(regrets)} repeats make no band; give at least 2")
+    if not all(isinstance(one, Regret) for one in regrets):
+        raise TypeError("regrets must be a list of Regret, as trace.regret(people) gives them")
     if len({len(one) for one in regrets}) > 1 or len({one.alpha for one in regrets}) > 1:
         raise ValueError("the repeats differ in length or alpha; bands need runs of the same kind")
     curves = np.array([one.positive if clip else one.curve for one in regrets])

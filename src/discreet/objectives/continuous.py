@@ -173,6 +173,8 @@ class ConcaveOfLinear(ContinuousPopulation):
         longest = self.total / float(self.upper.min())
         self.bound = float(height(np.array(self.total)))
         self.gradient_bound = slope * longest
+        if not math.isfinite(longest * longest):
+            raise ValueError(f"upper has an entry of {float(self.upper.min()):g}, too small beside total")
         self.smoothness = bend * longest**2
 
     def __len__(self) -> int:
@@ -236,11 +238,13 @@ class QuadraticProgram(ContinuousPopulation):
     ) -> None:
         self._h = _dense("linear", linear)
         people, self.dimension = self._h.shape
-        self._H = np.array(hessians, dtype=np.float64)
+        try:
+            self._H = np.array(hessians, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"hessians must hold numbers: {error}") from error
         if self._H.shape != (people, self.dimension, self.dimension):
             raise ValueError(
-                f"hessians has shape {self._H.shape}; linear has {people} people and {self.dimension}"
-                f" coordinates, so ({people}, {self.dimension}, {self.dimension}) is expected"
+                f"hessians must be a matrix of {self.dimension} x {self.dimension} for each person of linear"
             )
         if not np.isfinite(self._H).all() or self._H.max(initial=-1.0) > 0.0:
             raise ValueError("hessians has an entry above 0 or not finite; DR-submodular needs all <= 0")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import vector, whole
+from .._checks import shown, vector, whole
 from .base import Floats, Items, Population, State
 from .matrices import SparseMatrix, as_sparse, checked
 
@@ -102,6 +102,8 @@ class GraphCut(Population):
         >>> len(people), people[1].value([0, 2]), people[1].value([0, 1])
         (2, -0.5, 0.5)
         """
+        if not isinstance(arcs, Arcs):
+            raise TypeError(f"arcs must be Arcs, got {shown(arcs)}")
         people = object.__new__(cls)
         people.n_items = whole("n_items", n_items, at_least=1)
         people.directed = True

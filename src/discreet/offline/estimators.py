@@ -274,7 +274,7 @@ class PrivateItemSelector(_PrivateSelector):
         """Choose the columns; ``y`` is not used."""
         budget = Budget(self.epsilon, self.delta, self.neighbours, self.max_rows_per_person)
         self._forget()
-        matrix = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        matrix = _validated(self, X, accept_sparse="csr")
         if not callable(self.objective):
             check_non_negative(matrix, type(self).__name__)
         people = self._people(matrix)
@@ -378,7 +378,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         if y is None:
             raise ValueError("y is missing: features are chosen by what they tell about a class")
         self._forget()
-        table, labels = validate_data(self, X, y, dtype=np.float64)
+        table, labels = _validated(self, X, y)
         _checks.one_of("objective", self.objective, ("mutual_information", "covariance"))
         k = _checks.whole("k", self.k, at_least=1)
         self._more(k)
@@ -501,3 +501,15 @@ def covariance_range() -> float:
     by 2 against each other. The last rounding of a score, relative 2^-50, is covered by a factor.
     """
     return 2.0 * (1.0 + 2.0**-20)
+
+
+def _validated(estimator: Any, *data: Any, **options: Any) -> Any:
+    """What scikit-learn makes of the data; its messages that count people are said without the numbers."""
+    try:
+        return validate_data(estimator, *data, dtype=np.float64, **options)
+    except OverflowError as error:
+        raise ValueError(f"X holds numbers that are no floats: {error}") from error
+    except ValueError as error:
+        if "inconsistent numbers of samples" not in str(error):
+            raise
+        raise ValueError("X and y differ in length; give one class for each row") from None

@@ -97,7 +97,7 @@ class Budget:
         ['1/4', '3/4']
         """
         if not isinstance(parts, Sequence):
-            count = _checks.whole("parts", parts, at_least=1)
+            count = _checks.whole("parts", parts, at_least=1, at_most=10**6)
             return [Share(self, Fraction(1, count))] * count
         for index, weight in enumerate(parts):
             _checks.real(f"parts[{index}]", weight, above=0.0)

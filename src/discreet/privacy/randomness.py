@@ -41,7 +41,8 @@ class SecureRandomness:
     secure = True
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(ssl.RAND_bytes(8 * count), dtype=np.uint64)
+        wanted = _checks.whole("count", count, at_least=0, at_most=(1 << 28) - 1)
+        return np.frombuffer(ssl.RAND_bytes(8 * wanted), dtype=np.uint64)
 
     def state(self) -> None:
         return None
