@@ -905,8 +905,9 @@ class Case:
                 finding = f"{type(refused).__name__} in {where}: {str(refused)[:100]}"
             elif before is not None and not self._half_way(name) and state_of(subject) != before:
                 finding = f"a refusal changed the state: {str(refused)[:100]}"
-        # The first line of a file names its columns, whatever stands there.
-        told = (m for m in said if "is not a column of the table" not in m)
+        # The first line of a file names its columns, whatever stands there; and who breaks a declared
+        # bound is told of by number and value, as the privacy page says.
+        told = (m for m in said if "is not a column of the table" not in m and "above bound=" not in m)
         telling = next((m for m in told if TELLING.search(m)), None)
         if finding is None and telling is not None:
             finding = f"tells about people: {telling[:200]}"
@@ -1075,6 +1076,7 @@ def main() -> int:
         print(f"{count:5d}  {kind}")
     print(f"{options.cases:,} cases, {len(findings):,} findings, {time.monotonic() - started:.0f} s")
     if options.out:
+        findings.sort(key=lambda finding: finding["case"])
         record = {"cases": options.cases, "seed": options.seed, "findings": findings}
         options.out.write_text(json.dumps(record, indent=1) + "\n")
     return 1 if findings else 0

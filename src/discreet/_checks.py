@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+_LARGEST = (1 << 63) - 1  # what compiled loops and NumPy can count to
+
 
 def shown(value: Any) -> str:
     """``value`` as a message may repeat it: numbers and words, shortened; of anything else only its kind.
@@ -29,9 +31,10 @@ def whole(name: str, value: Any, *, at_least: int, at_most: int | None = None) -
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number, got {shown(value)}")
     number = int(value)
+    at_most = _LARGEST if at_most is None else at_most
     if number < at_least:
         raise ValueError(f"{name}={shown(number)} is too small; it must be at least {at_least}")
-    if at_most is not None and number > at_most:
+    if number > at_most:
         raise ValueError(f"{name}={shown(number)} is too large; it must be at most {at_most}")
     return number
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import whole
 from .items import list_of_sets
 from .matroid import Items, Matroid, refuse_rank_zero
 
@@ -25,6 +26,7 @@ class TransversalMatroid(Matroid):
 
     def __init__(self, sets: Iterable[Iterable[int]], *, n_items: int | None = None) -> None:
         checked, size = list_of_sets("sets", sets, n_items)
+        whole("n_items", size, at_least=1, at_most=10**7)
         super().__init__(size)
         self._n_sets = len(checked)
         self._sets_of: list[list[int]] = [[] for _ in range(size)]

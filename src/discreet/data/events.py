@@ -163,8 +163,10 @@ def _weights(column: Column | None, name: str | None, count: int) -> NDArray[np.
         weights = np.array(
             [np.nan if v is None else v for v in column] if column.dtype == object else column, float
         )
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"weight={name!r} must be a column of numbers: {error}") from error
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"weight={name!r} must be a column of numbers, and has something else in it"
+        ) from None
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         row = int(np.argmax(wrong))
