@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import re
@@ -67,6 +68,33 @@ def test_mistakes_on_the_command_line_take_one_line(capsys):
     assert_told_off(inside(capsys, *asked, "--jso"), "unrecognized arguments: --jso")
 
 
+@pytest.mark.parametrize("name", available())
+def test_no_option_is_dropped_for_a_second_one(name, capsys):
+    """Given twice, an option is refused, or it is one that may be repeated and keeps both values."""
+    repeatable = set()
+    for action in parser_of(name)._actions:
+        if not action.option_strings or "--help" in action.option_strings:
+            continue
+        flag, default = action.option_strings[-1], action.default
+        value = [] if action.nargs == 0 else [str(next(iter(action.choices or ("1",))))]
+        if isinstance(action, argparse._AppendAction):
+            repeatable.add(flag)
+            continue
+        assert_told_off(inside(capsys, name, flag, *value, flag, *value), f"{flag} is given twice")
+        assert action.default is default
+    expected = {"select": {"--constraint"}, "simulate": {"--stream", "--learner", "--epsilon"}}
+    assert repeatable == expected.get(name, set())
+    parser = parser_of(name)
+    for flag in repeatable:
+        found = vars(parser.parse_known_args(["x", *_REQUIRED.get(name, ()), flag, "1", flag, "2"])[0])
+        assert list(map(float, found[flag[2:]])) == [1.0, 2.0]
+        again = vars(parser.parse_known_args(["x", *_REQUIRED.get(name, ()), flag, "3"])[0])
+        assert list(map(float, again[flag[2:]])) == [3.0]  # a parser starts afresh each time
+
+
+_REQUIRED = {"select": ("--person", "u", "--item", "i", "--epsilon", "1")}
+
+
 def test_ends_have_exit_codes(capsys, monkeypatch):
     def ending(error):
         def work():
@@ -116,9 +144,14 @@ def test_a_reader_who_has_seen_enough_is_no_error():
 )
 def test_closed_streams(closed, code, words):
     """One line or none, no traceback, and nothing that belongs on standard error among the results."""
-    ask = f"{sys.executable} -m discreet select - --person u --item i --k 1 --epsilon 1 {closed}"
+    ask = "select - --person u --item i --items-from-data --k 1 --epsilon 1"
     ended = subprocess.run(
-        ["bash", "-c", ask], input="", capture_output=True, text=True, timeout=600, check=False
+        ["bash", "-c", f"{sys.executable} -m discreet {ask} {closed}"],
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert (ended.returncode, ended.stdout) == (code, "")
     assert words in ended.stderr
@@ -141,7 +174,19 @@ def test_json_is_for_any_reader():
 def test_labels_in_any_language_on_any_terminal(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("u,i\n1,茶\n2,\x1b[31mtea\n", encoding="utf-8")
-    asked = ("select", file, "--person", "u", "--item", "i", "--k", "2", "--epsilon", "1")
+    asked = (
+        "select",
+        file,
+        "--person",
+        "u",
+        "--item",
+        "i",
+        "--items-from-data",
+        "--k",
+        "2",
+        "--epsilon",
+        "1",
+    )
     ended = process(*asked, PYTHONIOENCODING="ascii")
     assert ended.code == 0, ended.err
     assert "\\u8336" in ended.out

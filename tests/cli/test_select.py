@@ -22,12 +22,14 @@ from discreet.cli._files import Source
 from discreet.cli._people import read_people
 from discreet.objectives import Coverage
 from discreet.offline import PrivateGreedy
-from discreet.privacy import Account
+from discreet.privacy import Account, PartitionSelection
 
 from .running import assert_told_off, inside, process
 
 COLUMNS = ("--person", "user", "--item", "page")
-ASK = (*COLUMNS, "--k", "3", "--epsilon", "1")
+OWN = (*COLUMNS, "--items-from-data")
+LISTED = (*COLUMNS, "--k", "3", "--epsilon", "1")  # a catalogue is still to be named
+ASK = (*LISTED, "--items-from-data")
 
 
 def events(people: int, seed: int = 0) -> list[tuple[str, str, str, str]]:
@@ -55,6 +57,14 @@ def visits(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The public list of what there is to choose from."""
+    path = tmp_path_factory.mktemp("files") / "pages.csv"
+    path.write_text("page\n" + "".join(f"p{page:02}\n" for page in range(20)))
+    return path
+
+
 @pytest.fixture
 def file(tmp_path):
     """Write a file of this content, return its path."""
@@ -76,9 +86,9 @@ def told(capsys, *arguments) -> dict:
 # --- the result --------------------------------------------------------------------------------------
 
 
-def test_prints_items_account_and_what_they_mean(visits, tmp_path):
+def test_prints_items_account_and_what_they_mean(visits, pages, tmp_path):
     out = tmp_path / "chosen.json"
-    ended = process("select", visits, *ASK, "--out", out)
+    ended = process("select", visits, *LISTED, "--items", pages, "--out", out)
     assert (ended.code, ended.err) == (0, "")
     result = json.loads(out.read_text())
     lines = ended.out.splitlines()
@@ -89,12 +99,14 @@ def test_prints_items_account_and_what_they_mean(visits, tmp_path):
         "may be published",
         "does not show how many people want an item",
         "Guarantees add up",
-        "the list of the 20 items that occur in the file",
+        "the 20 items listed by --items",
         "the number of people, 600",
     ):
         assert words in " ".join(ended.out.split())
     assert "NOT PRIVATE" not in ended.out
+    assert "CONDITIONAL" not in ended.out
     assert result["private"] is True
+    assert (result["not_private_because"], result["conditional_on"]) == ([], None)
     assert result["insecure"] is False
     assert "diagnostics" not in result
     account = Account.from_json(result["account"])
@@ -123,7 +135,7 @@ def test_budget_options_reach_the_account(visits, capsys):
 
 
 def test_gains_are_released_only_for_a_share_of_the_budget(visits, capsys):
-    result = told(capsys, visits, *COLUMNS, "--k", "2", "--epsilon", "200", "--release-gains", "0.5")
+    result = told(capsys, visits, *OWN, "--k", "2", "--epsilon", "200", "--release-gains", "0.5")
     people = Coverage.from_events(visits, person="user", item="page")
     places = [people.labels.index(item) for item in result["items"]]
     true = np.diff([0.0, people.value(places[:1]), people.value(places)]) * len(people)
@@ -137,13 +149,33 @@ def test_constraints_hold(visits, capsys):
     about = {page: (department, int(price)) for _, page, department, price in events(600)}
     result = told(capsys, visits, *ASK, "--constraint", "partition:department")
     assert sorted(about[page][0] for page in result["items"]) == ["d0", "d1", "d2"]
-    result = told(capsys, visits, *COLUMNS, "--constraint", "partition:department:2", "--epsilon", "1")
+    result = told(capsys, visits, *OWN, "--constraint", "partition:department:2", "--epsilon", "1")
     assert sorted(about[page][0] for page in result["items"]) == ["d0", "d0", "d1", "d1", "d2", "d2"]
-    result = told(capsys, visits, *COLUMNS, "--constraint", "knapsack:price:6", "--epsilon", "1")
+    result = told(capsys, visits, *OWN, "--constraint", "knapsack:price:6", "--epsilon", "1")
     assert 0 < sum(about[page][1] for page in result["items"]) <= 6
-    result = told(capsys, visits, *ASK, "--constraint", "knapsack:price:3", "--k", "2")
+    result = told(capsys, visits, *OWN, "--epsilon", "1", "--constraint", "knapsack:price:3", "--k", "2")
     assert 0 < sum(about[page][1] for page in result["items"]) <= 3
     assert len(result["items"]) <= 2
+
+
+def test_several_constraints_hold_together(visits, capsys):
+    """Whatever their order; each of them excludes a list that the others allow."""
+    about = {page: (department, int(price)) for _, page, department, price in events(600)}
+    rules = [("--constraint", "partition:department"), ("--constraint", "knapsack:price:4")]
+    for order in (rules, rules[::-1]):
+        for more in ((), ("--k", "2")):
+            options = [word for rule in order for word in rule]
+            result = told(capsys, visits, *OWN, "--epsilon", "50", *options, *more)
+            departments = [about[page][0] for page in result["items"]]
+            assert len(set(departments)) == len(departments) > 0
+            assert sum(about[page][1] for page in result["items"]) <= 4
+            assert len(departments) <= (2 if more else 3)
+            assert "the constraints' columns say" in " ".join(result["treated_as_public"])
+    both = ("--constraint", "partition:department:2", "--constraint", "partition:price:1")
+    result = told(capsys, visits, *OWN, "--epsilon", "50", *both)
+    prices = [about[page][1] for page in result["items"]]
+    assert len(set(prices)) == len(prices) >= 4
+    assert max(sum(about[page][0] == d for page in result["items"]) for d in ("d0", "d1", "d2")) <= 2
 
 
 def test_constraint_columns_come_from_the_catalogue(visits, file, capsys):
@@ -158,20 +190,22 @@ def test_constraint_columns_come_from_the_catalogue(visits, file, capsys):
 
 def test_a_catalogue_of_one_column_may_call_it_anything(visits, file, capsys):
     listed = file("name\n" + "".join(f"p{page:02}\n" for page in range(20)), "items.csv")
-    assert len(told(capsys, visits, *ASK, "--items", listed)["items"]) == 3
+    assert len(told(capsys, visits, *LISTED, "--items", listed)["items"]) == 3
 
 
-def test_what_is_not_private_says_so(visits, capsys):
-    seeded = inside(capsys, "select", visits, *ASK, "--seed", "1")
+def test_what_is_not_private_says_so(visits, pages, capsys):
+    listed = (visits, *LISTED, "--items", pages)
+    seeded = inside(capsys, "select", *listed, "--seed", "1")
     assert seeded.out.startswith("NOT PRIVATE: with --seed")
     assert "may be published" not in seeded.out
-    result = told(capsys, visits, *ASK, "--seed", "1")
+    result = told(capsys, *listed, "--seed", "1")
     assert (result["private"], result["reproducible"], result["insecure"]) == (False, True, False)
-    insecure = inside(capsys, "select", visits, *ASK, "--insecure-diagnostics")
+    insecure = inside(capsys, "select", *listed, "--insecure-diagnostics")
     assert insecure.out.startswith("NOT PRIVATE: this output holds true counts")
     assert "may be published" not in " ".join(insecure.out.split())
-    result = told(capsys, visits, *ASK, "--insecure-diagnostics")
+    result = told(capsys, *listed, "--insecure-diagnostics")
     assert (result["private"], result["insecure"]) == (False, True)
+    assert len(result["not_private_because"]) == 1
     people = Coverage.from_events(visits, person="user", item="page")
     found = result["diagnostics"]
     assert found["people"] == 600
@@ -186,7 +220,7 @@ def test_what_is_not_private_says_so(visits, capsys):
 
 def test_a_small_budget_is_noted_beside_the_result(file, capsys):
     few = file(text_of(events(3)))
-    ended = inside(capsys, "select", few, *COLUMNS, "--k", "2", "--epsilon", "0.01", "--json")
+    ended = inside(capsys, "select", few, *OWN, "--k", "2", "--epsilon", "0.01", "--json")
     assert ended.code == 0
     assert "note: epsilon=0.01 is too small here" in ended.err
     assert json.loads(ended.out)["notes"]
@@ -198,13 +232,125 @@ def test_fits_a_narrow_terminal(visits, capsys, monkeypatch):
     assert max(map(len, ended.out.splitlines())) <= 50
 
 
+# --- the list of items --------------------------------------------------------------------------------
+
+
+def with_ann(people: int, seed: int = 0) -> str:
+    """The same visits, and somebody with a page that nobody else has."""
+    return text_of([*events(people, seed), ("ann", "ann's own page", "d0", "1")])
+
+
+def test_without_a_list_of_items_nothing_is_read_or_chosen(capsys):
+    """Which items occur is private: the default path names the ways to go on, before it looks at the file."""
+    ended = inside(capsys, "select", "not even there.csv", *LISTED)
+    assert_told_off(ended, "--items FILE", "--items-private 0.5 with a --delta", "--items-from-data")
+
+
+def test_items_of_the_file_are_marked_first(file, capsys):
+    path = file(with_ann(50))
+    ended = inside(capsys, "select", path, *ASK)
+    assert ended.out.startswith("CONDITIONAL on the list of items")
+    assert "may be published" not in " ".join(ended.out.split())
+    assert "and the list of items stayed as it is, no list would" in " ".join(ended.out.split())
+    result = told(capsys, path, *ASK)
+    assert result["private"] is False
+    assert result["conditional_on"] == "the list of items"
+    assert result["not_private_because"][0].startswith("CONDITIONAL")
+    assert (
+        Account.from_json(result["account"]).marks
+        == Coverage.from_events(path, person="user", item="page").marks
+    )
+    seeded = inside(capsys, "select", path, *ASK, "--seed", "1").out
+    assert seeded.startswith("CONDITIONAL")
+    assert "NOT PRIVATE: with --seed" in " ".join(seeded.split())
+
+
+def test_an_item_of_one_person_is_in_no_private_output(file, pages, capsys):
+    """At an epsilon where picks are nearly fair draws: among 21 items hers would be picked every few runs."""
+    path = file(with_ann(600))
+    listed = (path, *COLUMNS, "--k", "5", "--epsilon", ".01", "--items", pages, "--skip-bad")
+    private = (path, *COLUMNS, "--k", "5", "--epsilon", "4", "--delta", "1e-9", "--items-private", "0.99")
+    seen = []
+    for _ in range(10):
+        for options in (listed, private):
+            result = told(capsys, *options)
+            assert result["private"] is True
+            assert result["items"]
+            assert "ann's own page" not in json.dumps(result)
+            seen.append(len(result.get("catalogue", ())))
+    assert max(seen) >= 5  # enough are listed for a choice among them
+    shown = {
+        item
+        for seed in range(10)
+        for item in told(
+            capsys, path, *OWN, "--k", "5", "--epsilon", ".01", "--method", "basic", "--seed", seed
+        )["items"]
+    }
+    assert "ann's own page" in shown  # the same comparison sees it where it can be: 1 - (16/21)^10 = 93 %
+
+
+def test_a_private_list_of_items_stands_in_the_account(visits, capsys):
+    budget = ("--epsilon", "8", "--delta", "1e-6", "--items-private", "0.25")
+    result = told(capsys, visits, *COLUMNS, "--k", "3", *budget)
+    account = Account.from_json(result["account"])
+    labels = [(label, event.epsilon) for label, event in account.ledger.counts]
+    assert [epsilon for _, epsilon in labels] == [2, 6]
+    assert labels[0][0].startswith("catalogue")
+    assert account.delta(8.0) == 1e-6
+    assert result["guarantee"]["epsilon"] == 8.0
+    assert set(result["items"]) <= set(result["catalogue"])
+    assert len(result["items"]) == 3
+    text = " ".join(inside(capsys, "select", visits, *COLUMNS, "--k", "3", *budget).out.split())
+    assert "items to choose from were listed by a private choice" in text
+    assert "listed with a probability of at most 1e-06" in text
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_private_list_too_short_for_k_is_a_result(file, capsys, neighbours, style):
+    """How many items are listed is released: fewer than k, or none, must not end in an error."""
+    ask = (*LISTED, "--delta", "1e-6", "--items-private", "0.5", "--neighbours", neighbours)
+    style = ["--json"] if style == "json" else []
+    texts = ["user,page\na,x\n", "user,page\na,\n"]
+    if neighbours == "add_remove":
+        texts.append("user,page\n")
+    seen = {inside(capsys, "select", file(text), *ask, "--skip-bad", *style) for text in texts}
+    [ended] = seen  # one person, with an item or without, or nobody where that is private: the same output
+    assert (ended.code, ended.err) == (0, "")
+    assert ('"items": []' if style else "no items") in ended.out
+    few = file("user,page\n" + "".join(f"u{u},{'xy'[u % 2]}\n" for u in range(400)))
+    result = told(capsys, few, *ask)
+    assert result["items"] == result["catalogue"] == ["x", "y"]
+    assert result["guarantee"]["epsilon"] == 0.5  # all of them: nothing was picked, so nothing paid
+
+
+def test_what_a_private_list_needs_is_said_before_it_is_paid_for(visits, capsys, monkeypatch):
+    monkeypatch.setattr("discreet.privacy.select_partitions", lambda *_, **__: pytest.fail("spent"))
+    private = (*LISTED, "--delta", "1e-6", "--items-private", "0.5")
+    for options, words in (
+        ((*LISTED, "--items-private", "0.5"), "needs --delta above 0"),
+        ((*LISTED, "--delta", "1e-6", "--items-private", "1"), "--items-private=1.0 must be less than 1"),
+        ((*LISTED, "--delta", "1e-6", "--items-private", "0"), "--items-private=0.0 must be greater than 0"),
+        ((*private, "--items-from-data"), "exclude each other"),
+        ((*private, "--items", visits), "exclude each other"),
+        (
+            (*private, "--constraint", "partition:department"),
+            "give --items FILE with the constraint's column",
+        ),
+        ((*private, "--method", "zcdp"), "it needs delta > 0"),
+        ((*private, "--release-gains", "2"), "release_gains=2.0 must be less than 1"),
+        ((*private, "--cap", "0"), "--cap=0 is too small"),
+    ):
+        assert_told_off(inside(capsys, "select", visits, *options), words)
+
+
 # --- nothing beside the account ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 @pytest.mark.parametrize("style", ["text", "json"])
 @pytest.mark.parametrize(
-    "constraint", [(), ("--constraint", "knapsack:price:8"), ("--cap", "1", "--skip-bad")]
+    "constraint", [(), ("--constraint", "knapsack:price:8"), ("--cap", "1", "--skip-bad"), "private list"]
 )
 def test_output_depends_on_people_through_the_choice_alone(
     file, capsys, monkeypatch, neighbours, style, constraint
@@ -213,12 +359,19 @@ def test_output_depends_on_people_through_the_choice_alone(
     monkeypatch.setattr(PrivateGreedy, "_draw", lambda *_: 0)
     monkeypatch.setattr(PrivateGreedy, "_noisy_gains", lambda *_: (1.0, 2.0, 3.0))
     items = file("page,price\n" + "".join(f"p{page:02},{1 + page % 5}\n" for page in range(20)), "items.csv")
-    first, second = events(200, seed=1), events(200, seed=2)
+    count = 600 if constraint == "private list" else 200  # enough for every page to occur
+    first, second = events(count, seed=1), events(count, seed=2)
     if neighbours == "add_remove":
         second = [row for row in second if row[0] != "u7"]
+    listed = ("--items", items)
+    if constraint == "private list":
+        # Somebody's own item, last in order, which the private choice leaves out as it would.
+        monkeypatch.setattr(PartitionSelection, "named", lambda *a: np.arange(a[1].size) < 20)
+        constraint, listed = (), ("--items-private", "0.5", "--delta", "1e-6")
+        second += [("u8", "u8's own", "d0", "1")]
     if "--skip-bad" in constraint:
         second += [("u8", "nowhere", "d0", "1"), ("u9", "", "d0", "1")]
-    options = (*ASK, "--items", items, "--neighbours", neighbours, *constraint)
+    options = (*LISTED, *listed, "--neighbours", neighbours, *constraint)
     seen = []
     for rows in (first, second):
         path = file(text_of(rows))
@@ -377,7 +530,8 @@ def test_a_cap_is_a_cap(file, capsys, monkeypatch):
         PrivateGreedy, "select", lambda self, people: seen.append(people) or select(self, people)
     )
     path = file("u,i\n" + "".join(f"a,{item:02}\n" for item in range(50)) + "b,01\nb,02\n")
-    asked = (path, "--person", "u", "--item", "i", "--k", "2", "--epsilon", "1", "--cap", "3")
+    columns = ("--person", "u", "--item", "i", "--items-from-data")
+    asked = (path, *columns, "--k", "2", "--epsilon", "1", "--cap", "3")
     assert any("at most 3 items of each person" in said for said in told(capsys, *asked)["reading"])
     [people] = seen
     assert np.diff(people.indptr).tolist() == [3, 2]
@@ -409,7 +563,7 @@ def test_a_cap_goes_by_the_person(file, capsys, monkeypatch):
 ONE_PERSON = """
     import resource, sys
     from discreet.cli import main
-    ask = ["--person", "user", "--item", "page", "--k", "2", "--epsilon", "9"]
+    ask = ["--person", "user", "--item", "page", "--k", "2", "--epsilon", "9", "--items-from-data"]
     assert main(["select", sys.argv[1], *ask]) == 0  # everything is loaded now
     pages = int(open("/proc/self/statm").read().split()[0])
     limit = pages * resource.getpagesize() + (110 << 20)
@@ -466,7 +620,7 @@ def test_bad_files_in_a_process_of_their_own(file, tmp_path):
             "--person user: b.csv has no such column; it has 'visitor'",
         ),
         (
-            (mixed, *ASK, "--k", "2", "--constraint", "knapsack:price:5"),
+            (mixed, *OWN, "--epsilon", "1", "--k", "2", "--constraint", "knapsack:price:5"),
             "item 'y' has 'cheap' in column 'price'",
         ),
         (
@@ -527,15 +681,15 @@ def test_bad_columns_of_parquet(file, capsys):
     path = file("", "a.parquet")
     pandas.DataFrame({"user": [1, 2], "page": [[1], [2]], "other": [1.0, math.nan]}).to_parquet(path)
     assert_told_off(inside(capsys, "select", path, *ASK), "--item page: holds list<")
-    asked = ("--person", "user", "--item", "other", "--k", "1", "--epsilon", "1")
+    asked = ("--person", "user", "--item", "other", "--items-from-data", "--k", "1", "--epsilon", "1")
     assert_told_off(inside(capsys, "select", path, *asked), "row 2: column 'other' is empty")
-    asked = ("--person", "user", "--item", "no", "--k", "1", "--epsilon", "1")
+    asked = ("--person", "user", "--item", "no", "--items-from-data", "--k", "1", "--epsilon", "1")
     assert_told_off(
         inside(capsys, "select", path, *asked), "has no such column; it has 'user', 'page', 'other'"
     )
     content = path.read_bytes()
     path.write_bytes(content[:20] + b"\xff" * 60 + content[80:])  # the footer is whole, the pages are not
-    asked = ("--person", "user", "--item", "other", "--k", "1", "--epsilon", "1")
+    asked = ("--person", "user", "--item", "other", "--items-from-data", "--k", "1", "--epsilon", "1")
     assert_told_off(inside(capsys, "select", path, *asked), "not a whole Parquet file")
 
 
@@ -546,12 +700,12 @@ def test_missing_file(capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((*COLUMNS, "--k", "21", "--epsilon", "1"), "--k 21 exceeds the number of items, 20"),
-        ((*COLUMNS, "--k", "0", "--epsilon", "1"), "--k=0 is too small"),
-        ((*COLUMNS, "--epsilon", "1"), "say how many items"),
-        ((*COLUMNS, "--k", "2", "--epsilon", "0"), "epsilon=0.0 must be greater than 0"),
-        ((*COLUMNS, "--k", "2", "--epsilon", "nan"), "epsilon is NaN"),
-        ((*COLUMNS, "--k", "2", "--epsilon", "inf"), "--epsilon inf is no guarantee"),
+        ((*OWN, "--k", "21", "--epsilon", "1"), "--k 21 exceeds the number of items, 20"),
+        ((*OWN, "--k", "0", "--epsilon", "1"), "--k=0 is too small"),
+        ((*OWN, "--epsilon", "1"), "say how many items"),
+        ((*OWN, "--k", "2", "--epsilon", "0"), "epsilon=0.0 must be greater than 0"),
+        ((*OWN, "--k", "2", "--epsilon", "nan"), "epsilon is NaN"),
+        ((*OWN, "--k", "2", "--epsilon", "inf"), "--epsilon inf is no guarantee"),
         ((*ASK, "--delta", "1"), "delta=1.0 must be less than 1"),
         ((*ASK, "--method", "zcdp"), "it needs delta > 0"),
         ((*ASK, "--neighbours", "none"), "invalid choice: 'none'"),
@@ -568,9 +722,9 @@ def test_missing_file(capsys):
         ((*ASK, "--constraint", "partition:nothing"), "--constraint nothing: visits.csv has no such column"),
         ((*ASK, "--weight", "price"), "is not a number from 0 to 1"),
         ((*ASK, "--out", "/"), "is a directory"),
-        ((*ASK, "--items", "-"), "is empty"),
-        ((*COLUMNS, "--k", "2", "--epsilon", "1e-310"), "is below 1e-12"),
-        ((*COLUMNS, "--k", "2", "--epsilon", "1e308"), "too extreme to compute with"),
+        ((*LISTED, "--items", "-"), "is empty"),
+        ((*OWN, "--k", "2", "--epsilon", "1e-310"), "is below 1e-12"),
+        ((*OWN, "--k", "2", "--epsilon", "1e308"), "too extreme to compute with"),
         ((*ASK, "--neighbours", "add_remove", "--most-people", "0"), "--most-people=0 is too small"),
     ],
 )
@@ -581,7 +735,7 @@ def test_bad_options(visits, capsys, monkeypatch, options, words):
 
 def test_a_bad_catalogue(visits, file, capsys):
     def refused(content, words, *more):
-        asked = ("select", visits, *ASK, "--items", file(content, "items.csv"), *more)
+        asked = ("select", visits, *LISTED, "--items", file(content, "items.csv"), *more)
         assert_told_off(inside(capsys, *asked), words)
 
     refused("page,size\n", "items.csv lists no items")
@@ -597,7 +751,7 @@ def test_a_bad_catalogue(visits, file, capsys):
 
 
 def test_both_files_cannot_be_standard_input(capsys):
-    assert_told_off(inside(capsys, "select", "-", *ASK, "--items", "-"), "cannot both be standard input")
+    assert_told_off(inside(capsys, "select", "-", *LISTED, "--items", "-"), "cannot both be standard input")
 
 
 # --- interruption ------------------------------------------------------------------------------------

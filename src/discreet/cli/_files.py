@@ -163,7 +163,7 @@ class Source:
 
     def _no_column(self, argument: str, column: str, header: list[str]) -> ValueError:
         shown = ", ".join(repr(name) for name in header[:20]) + (", ..." if len(header) > 20 else "")
-        message = f"--{argument} {column}: {self.name} has no such column; it has {shown}"
+        message = f"--{argument.partition(':')[0]} {column}: {self.name} has no such column; it has {shown}"
         if len(header) == 1 and len(header[0]) < _LONGEST_LINE:
             marks = [mark for mark in (";", "\t", "|", ",") if mark in header[0] and mark != self.separator]
             if marks:
@@ -230,7 +230,9 @@ def _refuse_nested(arrow: Any, argument: str, name: str, kind: Any) -> None:
     if arrow.types.is_dictionary(kind):
         kind = kind.value_type
     if arrow.types.is_nested(kind):
-        raise ValueError(f"--{argument} {name}: holds {kind}; a column of text or numbers is needed")
+        raise ValueError(
+            f"--{argument.partition(':')[0]} {name}: holds {kind}; a column of text or numbers is needed"
+        )
 
 
 def _arrow_cells(column: Any) -> list[str | None]:

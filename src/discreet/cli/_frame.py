@@ -34,7 +34,11 @@ class Command(Protocol):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with mistakes in one line and no guessing of shortened options."""
+    """argparse, with mistakes in one line, no guessing of shortened options, and no second thoughts.
+
+    An option that holds one value is refused when it is given twice: of two values the first would be dropped
+    without a word. Those that may be repeated say so with ``action="append"``.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         given: dict[str, Any] = {
@@ -42,9 +46,36 @@ class Parser(argparse.ArgumentParser):
             "allow_abbrev": False,
         } | options
         super().__init__(*args, **given)
+        self._seen: set[str] = set()
+        for name, action in ((None, _Once), ("store", _Once), ("store_true", _OnceTrue)):
+            self.register("action", name, action)
+
+    def parse_known_args(self, *args: Any, **options: Any) -> Any:
+        self._seen.clear()
+        return super().parse_known_args(*args, **options)
+
+    def once(self, option: str | None, name: str) -> None:
+        """Refuse ``option`` if this parse has met it before."""
+        if option is None:
+            return  # a word in its place
+        if name in self._seen:
+            self.error(f"{option} is given twice; give it once")
+        self._seen.add(name)
 
     def error(self, message: str) -> NoReturn:
         self.exit(MISTAKE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+class _Once(argparse._StoreAction):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        parser.once(option_string, self.dest)
+        super().__call__(parser, namespace, values, option_string)
+
+
+class _OnceTrue(argparse._StoreTrueAction):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        parser.once(option_string, self.dest)
+        super().__call__(parser, namespace, values, option_string)
 
 
 def available() -> list[str]:
@@ -133,7 +164,7 @@ def _overview(names: list[str]) -> str:
             *rows,
             "",
             "discreet COMMAND --help says what a command takes, with an example.",
-            "example: discreet select events.csv --person user --item page --k 5 --epsilon 1",
+            "example: discreet select events.csv --person user --item page --items all.csv --k 5 --epsilon 1",
         ]
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,72 +13,100 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Limit:
-    """``--k`` and ``--constraint``, before the items are known."""
+class Limits:
+    """``--k`` and every ``--constraint``, before the items are known: what all of them allow."""
 
     k: int | None
-    kind: str | None = None
-    column: str | None = None
-    amount: float = 1.0
+    rules: tuple[Rule, ...] = ()
 
     @classmethod
-    def read(cls, spec: str | None, k: int | None) -> Limit:
-        """Both options, checked; the column's name may hold colons."""
+    def read(cls, specs: Sequence[str], k: int | None) -> Limits:
+        """The options, checked."""
         from .. import _checks
 
         if k is not None:
             _checks.whole("--k", k, at_least=1)
-        if spec is None:
-            if k is None:
-                raise ValueError("say how many items: --k 5, or a --constraint")
-            return cls(k)
+        if not specs and k is None:
+            raise ValueError("say how many items: --k 5, or a --constraint")
+        return cls(k, tuple(Rule.read(spec) for spec in specs))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the constraints are about."""
+        return list(dict.fromkeys(rule.column for rule in self.rules))
+
+    def constraint(self, people: People, *, at_most_all: bool = False) -> Constraint:
+        """The constraint over the items that there are; a k beyond them is refused, or means all of them."""
+        from ..constraints import Cardinality
+        from ..constraints.intersection import Intersection
+
+        n_items = people.population.n_items
+        k = self.k
+        if k is not None and k > n_items:
+            if not at_most_all:
+                raise ValueError(f"--k {k} exceeds the number of items, {n_items}; choose a smaller one")
+            k = n_items
+        if not self.rules:
+            assert k is not None
+            return Cardinality(k)
+        # Limits on kinds within a limit on everything are one matroid: k goes with the first partition.
+        first = min(self.rules, key=lambda rule: rule.kind != "partition")
+        parts = [
+            rule.constraint(people, n_items, k if rule is first else None)
+            for rule in (first, *(rule for rule in self.rules if rule is not first))
+        ]
+        return parts[0] if len(parts) == 1 else Intersection(*parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """One ``--constraint``."""
+
+    kind: str
+    column: str
+    amount: float = 1.0
+
+    @classmethod
+    def read(cls, spec: str) -> Rule:
+        """The option, checked; the column's name may hold colons."""
+        from .. import _checks
+
         kind, _, rest = spec.partition(":")
         column, _, last = rest.rpartition(":")
         if kind == "partition" and rest:
-            if not column:
-                return cls(k, kind, rest)
-            if last.isdigit() and int(last) > 0:
-                return cls(k, kind, column, int(last))
-            return cls(k, kind, rest)
+            if column and last.isdigit() and int(last) > 0:
+                return cls(kind, column, int(last))
+            return cls(kind, rest)
         if kind == "knapsack" and column:
             try:
-                return cls(k, kind, column, _checks.real("LIMIT", float(last), at_least=0.0))
+                return cls(kind, column, _checks.real("LIMIT", float(last), at_least=0.0))
             except ValueError as error:
                 raise ValueError(f"--constraint {spec}: LIMIT must be a number of at least 0") from error
         raise ValueError(
             f"--constraint {spec}: write partition:COL, partition:COL:HOW_MANY or knapsack:COL:LIMIT"
         )
 
-    def constraint(self, people: People) -> Constraint:
-        """The constraint over the items that there are."""
+    def constraint(self, people: People, n_items: int, k: int | None) -> Constraint:
+        """The constraint over the items that there are, and at most k of them."""
         from ..constraints import Cardinality, Knapsack, LaminarMatroid, PartitionMatroid
         from ..constraints.intersection import Intersection
 
-        n_items = people.population.n_items
-        if self.k is not None and self.k > n_items:
-            raise ValueError(f"--k {self.k} exceeds the number of items, {n_items}; choose a smaller one")
-        if self.kind is None:
-            assert self.k is not None
-            return Cardinality(self.k)
-        assert people.facts is not None
         if self.kind == "knapsack":
             bag = Knapsack(self._costs(people), self.amount)
-            return bag if self.k is None else Intersection(Cardinality(self.k), bag)
+            return bag if k is None else Intersection(Cardinality(k), bag)
         kinds: dict[str, list[int]] = {}
-        for item, kind in enumerate(people.facts):
+        for item, kind in enumerate(people.facts[self.column]):
             kinds.setdefault(kind, []).append(item)
         blocks, each = list(kinds.values()), int(self.amount)
-        if self.k is None:
+        if k is None:
             return PartitionMatroid(blocks, each, n_items=n_items)
         if len(blocks) == 1:
-            return Cardinality(min(self.k, each))
-        # Limits on kinds inside a limit on everything are nested: one matroid, for which greedy is worth 1/2.
-        return LaminarMatroid([*blocks, list(range(n_items))], [each] * len(blocks) + [self.k])
+            return Cardinality(min(k, each))
+        return LaminarMatroid([*blocks, list(range(n_items))], [each] * len(blocks) + [k])
 
     def _costs(self, people: People) -> list[float]:
-        assert people.facts is not None
         costs = []
-        for item, text in zip(people.labels, people.facts, strict=True):
+        for item, text in zip(people.labels, people.facts[self.column], strict=True):
             try:
                 cost = float(text)
             except ValueError:

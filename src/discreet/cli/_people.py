@@ -25,37 +25,45 @@ _WAITING = 1 << 20
 _MOST_ITEMS = 10_000_000
 
 
+def fact(column: str) -> str:
+    """The argument that asks for a constraint's column."""
+    return f"constraint:{column}"
+
+
 @dataclass
 class Catalogue:
-    """The items there are, and what each one's constraint column says; the same for everybody, so public."""
+    """The items there are, and what each one's constraint columns say; the same for everybody, so public."""
 
     items: dict[str, int] = field(default_factory=dict)
-    facts: dict[str, tuple[str, str]] = field(default_factory=dict)  # item: (value, where it was read)
+    facts: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)  # by column, then item
 
-    def note(self, source: Source, batch: Batch, item: str, row: int) -> None:
-        """Remember what a row says about an item; no two rows may disagree."""
-        value = batch.cells["constraint"][row]
+    def note(self, source: Source, batch: Batch, column: str, item: str, row: int) -> None:
+        """Remember what a row says about an item, and where; no two rows may disagree."""
+        value = batch.cells[fact(column)][row]
         assert value is not None
-        known = self.facts.get(item)
+        facts = self.facts.setdefault(column, {})
+        known = facts.get(item)
         if known is None:
-            self.facts[item] = (value, f"{batch.unit} {batch.lines[row]}")
+            facts[item] = (value, f"{batch.unit} {batch.lines[row]}")
         elif known[0] != value:
             raise ValueError(
                 f"{source.name}: item {item!r} has {known[0]!r} in {known[1]} and {value!r} in {batch.unit}"
                 f" {batch.lines[row]}; an item has one value of the constraint's column"
             )
 
-    def values(self) -> list[str]:
-        """The constraint's column, by item."""
-        lacking = [item for item in self.items if item not in self.facts]
+    def values(self, column: str) -> dict[str, str]:
+        """A constraint's column, by item."""
+        facts = self.facts.get(column, {})
+        lacking = [item for item in self.items if item not in facts]
         if lacking:
             raise ValueError(f"item {lacking[0]!r} has no value in the constraint's column; give it one")
-        return [self.facts[item][0] for item in self.items]
+        return {item: facts[item][0] for item in self.items}
 
     @classmethod
     def read(cls, source: Source, columns: dict[str, str]) -> Catalogue:
         """A file with one row per item; rows that repeat an item must agree."""
         found = cls()
+        about = [column for argument, column in columns.items() if argument == fact(column)]
         for batch in source.batches(columns, only_column="item"):
             for argument, cells in batch.cells.items():
                 if None in cells:
@@ -63,8 +71,8 @@ class Catalogue:
             for row, item in enumerate(batch.cells["item"]):
                 assert item is not None
                 found.items.setdefault(item, len(found.items))
-                if "constraint" in columns:
-                    found.note(source, batch, item, row)
+                for column in about:
+                    found.note(source, batch, column, item, row)
         if not found.items:
             raise ValueError(f"{source.name} lists no items; give one item per row")
         return found
@@ -72,14 +80,25 @@ class Catalogue:
 
 @dataclass(frozen=True)
 class People:
-    """Who was read, over which items; ``facts`` is the constraint's column by item, if one was asked for."""
+    """Who was read, over which items; ``facts`` has the constraints' columns, by item."""
 
     population: Coverage | ProbabilisticCoverage
-    facts: list[str] | None
+    facts: dict[str, list[str]]
 
     @property
     def labels(self) -> tuple[str, ...]:
         return tuple(self.population.labels or ())
+
+    def only(self, listed: NDArray[np.bool_]) -> People:
+        """The same people with the marked items, at least one, which were chosen privately."""
+        full = self.population._rows.sparse
+        kept = full.keep(listed[full.indices])
+        place = np.cumsum(listed, dtype=np.int32) - 1
+        matrix = SparseMatrix(kept.indptr, place[kept.indices], kept.data, int(listed.sum()))
+        labels = [label for label, marked in zip(self.labels, listed, strict=True) if marked]
+        population = type(self.population)(matrix, labels=labels)
+        population.catalogue = "private"
+        return People(population, {})
 
 
 def read_people(
@@ -89,13 +108,16 @@ def read_people(
     *,
     skip_bad: bool = False,
     nobody: bool = False,
+    nothing: bool = False,
 ) -> People:
     """Everybody in the file; ``columns`` maps person, item and, where asked for, weight and constraint.
 
     Without a catalogue the items are those of the file, sorted. A row without a person, an item or a value
     that was asked for, or with an item that the catalogue does not list, is refused, or left out with
     ``skip_bad``; its person, if there is one, still counts as somebody. With ``nobody`` a file without people
-    is taken as well: as one person without items, who moves no score.
+    is taken as well: as one person without items, who moves no score. With ``nothing`` so is a file without
+    items: there is one then, without a name, that nobody has. ``columns`` asks for a constraint's
+    column as `fact` of its name.
     """
     listed = catalogue is not None
     items = Catalogue() if catalogue is None else catalogue
@@ -106,6 +128,8 @@ def read_people(
         reader.people[""] = 0
     if not reader.people:
         raise ValueError(f"{source.name} has no rows below its header: there is nobody to choose for")
+    if not items.items and nothing:
+        items.items[""] = 0
     if not items.items:
         raise ValueError(f"{source.name} names no item in any row; there is nothing to choose from")
     return reader.finish()
@@ -118,7 +142,8 @@ class _Reader:
         self.people: dict[str, int] = {}
         self._source, self._columns, self._skip_bad = source, columns, skip_bad
         self._catalogue, self._listed = catalogue, listed
-        self._with_facts = "constraint" in columns
+        # Facts about items come with the rows only where the items do.
+        self._facts = [column for argument, column in columns.items() if argument == fact(column)]
         self._pairs = _Pairs("weight" in columns)
 
     def add(self, batch: Batch) -> None:
@@ -154,12 +179,14 @@ class _Reader:
         lengths = np.bincount(who[counted], minlength=len(self.people))
         indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         matrix = SparseMatrix(indptr, what[counted].astype(np.int32), weights[counted], len(labels))
-        facts = None
-        if self._with_facts or self._catalogue.facts:
-            by_item = dict(zip(self._catalogue.items, self._catalogue.values(), strict=True))
-            facts = [by_item[label] for label in labels]
+        facts = {}
+        for column in dict.fromkeys([*self._facts, *self._catalogue.facts]):
+            by_item = self._catalogue.values(column)
+            facts[column] = [by_item[label] for label in labels]
         kind: Any = ProbabilisticCoverage if "weight" in self._columns else Coverage
-        return People(kind(matrix, labels=labels).with_identities(self.people), facts)
+        population = kind(matrix, labels=labels).with_identities(self.people)
+        population.catalogue = "public" if self._listed else "from data"
+        return People(population, facts)
 
     def _present(self, batch: Batch, argument: str, rows: Iterable[int]) -> list[int]:
         """The rows that have this cell."""
@@ -192,9 +219,9 @@ class _Reader:
                 f"{self._source.name} names more than {_MOST_ITEMS:,} different items; list those to choose"
                 " from in a file for --items"
             )
-        if self._with_facts:
+        for column in self._facts:
             for row, label in zip(rows, labels, strict=True):
-                self._catalogue.note(self._source, batch, label, row)
+                self._catalogue.note(self._source, batch, column, label, row)
         return rows, what
 
     def _weights(self, batch: Batch, rows: Iterable[int]) -> tuple[list[int], NDArray[np.float64]]:
@@ -274,7 +301,8 @@ def _missing(
     source: Source, batch: Batch, row: int, argument: str, column: str, remedy: str = ""
 ) -> ValueError:
     return ValueError(
-        f"{source.name}, {batch.unit} {batch.lines[row]}: column {column!r} is empty ({argument});"
+        f"{source.name}, {batch.unit} {batch.lines[row]}: column {column!r} is empty"
+        f" ({argument.partition(':')[0]});"
         f" fill it in{remedy}"
     )
 

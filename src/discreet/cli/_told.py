@@ -13,20 +13,32 @@ from .. import __version__
 
 if TYPE_CHECKING:
     from ..offline import PrivateGreedy
+    from ..privacy import Budget
     from ..results import Selection
     from ._people import People
+
+_CONDITIONAL = (
+    "CONDITIONAL on the list of items, which was taken from the file: which items occur there is not"
+    " protected, and an item that only one person has gives them away. Give a public list with --items, or"
+    " choose one privately with --items-private."
+)
 
 
 def result(
     options: argparse.Namespace,
     people: People,
-    greedy: PrivateGreedy,
+    greedy: PrivateGreedy | None,
     selection: Selection,
     notes: list[str],
 ) -> dict[str, Any]:
-    """All there is to tell, as plain values: what --json prints and --out holds."""
-    budget = greedy.budget
-    account = greedy.privacy
+    """All there is to tell, as plain values: what --json prints and --out holds.
+
+    ``greedy`` is None where no item was listed, so that there was nothing to pick from.
+    """
+    account = selection.privacy
+    assert account is not None
+    budget = account.budget
+    against = _not_private(options)
     result: dict[str, Any] = {
         "discreet": __version__,
         "command": "select",
@@ -35,7 +47,9 @@ def result(
     if selection.gains is not None:
         result["noisy_gains"] = list(selection.gains)
     result |= {
-        "private": options.seed is None and not options.insecure_diagnostics,
+        "private": not against,
+        "not_private_because": against,
+        "conditional_on": "the list of items" if options.items_from_data else None,
         "insecure": bool(options.insecure_diagnostics),
         "reproducible": account.reproducible,
         "guarantee": {
@@ -44,16 +58,30 @@ def result(
             "neighbours": budget.neighbours,
         },
         "account": account.to_json(),
-        "method": greedy.method_used,
-        "why_this_method": greedy.reason,
+        "method": None if greedy is None else greedy.method_used,
+        "why_this_method": None if greedy is None else greedy.reason,
         "settings": _settings(options),
         "treated_as_public": _public(options, people),
-        "reading": _reading(options, people, greedy),
+        "reading": _reading(options, people, budget, greedy),
         "notes": notes,
     }
+    if options.items_private is not None:
+        result["catalogue"] = [] if greedy is None else list(people.labels)
     if options.insecure_diagnostics:
         result["diagnostics"] = _diagnostics(people, greedy, selection)
     return result
+
+
+def _not_private(options: argparse.Namespace) -> list[str]:
+    """Why this output is not private, if it is not; in the order in which it has to be said."""
+    against = []
+    if options.items_from_data:
+        against.append(_CONDITIONAL)
+    if options.insecure_diagnostics:
+        against.append("NOT PRIVATE: this output holds true counts that no account covers.")
+    if options.seed is not None:
+        against.append("NOT PRIVATE: with --seed anyone can redo the randomness and undo it.")
+    return against
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -74,16 +102,17 @@ def _public(options: argparse.Namespace, people: People) -> list[str]:
 
     n_items = people.population.n_items
     said = []
-    if options.items is None:
+    if options.items_from_data:
         said.append(
             f"the list of the {n_items:,} items that occur in the file: an item that only one person has is"
-            " among them. Give a public list with --items to protect that"
+            " among them. Give a public list with --items to protect that, or choose one with --items-private"
         )
-    else:
+    elif options.items is not None:
         said.append(f"the {n_items:,} items listed by --items")
-    if options.constraint is not None:
+    if options.constraint:
         agree = ", and that all rows agree about it" if options.items is None else ""
-        said.append(f"what the constraint's column says about each item{agree}")
+        whose = "constraint's column says" if len(options.constraint) == 1 else "constraints' columns say"
+        said.append(f"what the {whose} about each item{agree}")
     if options.neighbours == "replace":
         said.append(f"the number of people, {len(people.population):,}")
     else:
@@ -101,9 +130,10 @@ def _public(options: argparse.Namespace, people: People) -> list[str]:
     return said
 
 
-def _reading(options: argparse.Namespace, people: People, greedy: PrivateGreedy) -> list[str]:
+def _reading(
+    options: argparse.Namespace, people: People, budget: Budget, greedy: PrivateGreedy | None
+) -> list[str]:
     """What a reader may and may not conclude."""
-    budget = greedy.budget
     if budget.neighbours == "replace":
         change = "If any one person's rows were exchanged for anybody else's"
     else:
@@ -113,16 +143,24 @@ def _reading(options: argparse.Namespace, people: People, greedy: PrivateGreedy)
     said = [
         f"{change}, no list would have become more than {factor:.4g} times as likely or unlikely{beside}."
     ]
+    if options.items_from_data:
+        said[0] = f"{change}, and the list of items stayed as it is{said[0][len(change) :]}"
+        said[0] += (
+            " If that list changes, because somebody alone has an item, nothing is promised: the output is"
+            " not for publishing unless the list of items is public anyway."
+        )
     if options.seed is not None or options.insecure_diagnostics:
         said[0] += (
             " That would be so without --seed and --insecure-diagnostics; this output protects nobody and is"
             " not for publishing."
         )
-    else:
+    elif not options.items_from_data:
         said[0] += (
             " So the list may be published, and nothing computed from it alone says more about anybody."
         )
-    served = _certificate(people, greedy)
+    if options.items_private is not None:
+        said += _listed(options, people, budget, greedy)
+    served = None if greedy is None else _certificate(options, people, greedy)
     if served is not None:
         said.append(served)
     said += [
@@ -143,12 +181,30 @@ def _reading(options: argparse.Namespace, people: People, greedy: PrivateGreedy)
     return said
 
 
-def _certificate(people: People, greedy: PrivateGreedy) -> str | None:
+def _listed(
+    options: argparse.Namespace, people: People, budget: Budget, greedy: PrivateGreedy | None
+) -> list[str]:
+    """How the list of items came about, where it was chosen privately."""
+    from ..privacy import Gate
+    from ..privacy.partitions import rule_for
+
+    least = rule_for(Gate(budget), options.items_private, 1).least_people
+    chance = f"An item that only one person has is listed with a probability of at most {budget.delta:g}."
+    votes = f"each person voted for one of their items, and about {least:,} votes list one. {chance}"
+    if greedy is None:
+        more = "More people, or a larger --epsilon or --items-private, list more."
+        return [f"No item was listed by the private choice: {votes} {more}"]
+    n_items = people.population.n_items
+    return [f"The {n_items:,} items to choose from were listed by a private choice: {votes}"]
+
+
+def _certificate(options: argparse.Namespace, people: People, greedy: PrivateGreedy) -> str | None:
     """How far from the best the list can be on average, from public facts; None where none is known."""
     count = len(people.population)
     if greedy.budget.neighbours != "replace" or greedy.ratio is None or greedy.method_used is None:
         return None
     loss = greedy.certified_loss(count, people.population.n_items)
+    among = "" if options.items_private is None else " of these items"
     if loss >= greedy.ratio * count:
         return (
             f"For so few people ({count:,}) this budget certifies nothing about how good the list is: it may"
@@ -156,11 +212,11 @@ def _certificate(people: People, greedy: PrivateGreedy) -> str | None:
         )
     return (
         f"Averaged over the randomness, the list serves at least {greedy.ratio:.0%} of as many people as the"
-        f" best list, less {loss:,.0f} of the {count:,}; usually it does better than is certified."
+        f" best list{among}, less {loss:,.0f} of the {count:,}; usually it does better than is certified."
     )
 
 
-def _diagnostics(people: People, greedy: PrivateGreedy, selection: Selection) -> dict[str, Any]:
+def _diagnostics(people: People, greedy: PrivateGreedy | None, selection: Selection) -> dict[str, Any]:
     """True numbers. No account covers them."""
     from ..offline import PrivateGreedy
     from ..privacy import Budget
@@ -168,15 +224,17 @@ def _diagnostics(people: People, greedy: PrivateGreedy, selection: Selection) ->
     population, labels = people.population, people.labels
     count = len(population)
     single = population.gains([])
-    best = PrivateGreedy(greedy.constraint, Budget(math.inf)).select(population)
+    best: tuple[int, ...] = ()
+    if greedy is not None:
+        best = PrivateGreedy(greedy.constraint, Budget(math.inf)).select(population).items
     return {
         "people": count,
         "pairs": int(population.indices.size),
         "share_served": population.value(list(selection.items)),
         "served_alone_by": {labels[item]: float(single[item]) * count for item in selection.items},
         "without_privacy": {
-            "items": [labels[item] for item in best.items],
-            "share_served": population.value(list(best.items)),
+            "items": [labels[item] for item in best],
+            "share_served": population.value(list(best)),
         },
     }
 
@@ -188,17 +246,15 @@ def text(options: argparse.Namespace, result: dict[str, Any], selection: Selecti
     account = selection.privacy
     assert account is not None
     lines = []
-    if result["insecure"]:
-        lines += [wrapped("NOT PRIVATE: this output holds true counts that no account covers."), ""]
-    if result["reproducible"]:
-        lines += [wrapped("NOT PRIVATE: with --seed anyone can redo the randomness and undo it."), ""]
+    for sentence in result["not_private_because"]:
+        lines += [wrapped(sentence), ""]
     gains = result.get("noisy_gains")
     header = ["", options.item] + (["people it adds (noisy)"] if gains else [])
     rows = [
         [str(place + 1), printable(label)] + ([f"{gains[place]:,.0f}"] if gains else [])
         for place, label in enumerate(result["items"])
     ]
-    lines += [fitted(header, rows), ""]
+    lines += [fitted(header, rows) if rows else "no items", ""]
     above, below = account.summary()
     header, rows = account.releases()
     released = fitted(header, rows) if rows else "nothing has been released: there was nothing to choose"

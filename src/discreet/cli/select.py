@@ -6,26 +6,28 @@ import argparse
 import math
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..constraints import Constraint
     from ..offline import PrivateGreedy
+    from ..privacy import Gate
     from ..results import Selection
-    from ._limit import Limit
+    from ._limit import Limits
     from ._people import People
 
 NAME = "select"
 HELP = "choose a few items for the people of a file, with a guarantee for each of them"
 
 _EXAMPLES = """examples:
-  discreet select visits.csv --person user --item page --k 5 --epsilon 1
+  discreet select visits.csv --person user --item page --items pages.csv --k 5 --epsilon 1
+  discreet select visits.csv --person user --item page --items-private 0.5 --k 5 --epsilon 1 --delta 1e-6
   discreet select sales.parquet --person customer --item product --items catalogue.csv \\
       --constraint knapsack:price:100 --epsilon 1 --delta 1e-6 --out chosen.json
-  zcat visits.csv.gz | discreet select - --person user --item page --k 5 --epsilon 1 --json
+  zcat visits.csv.gz | discreet select - --person user --item page --items pages.csv --k 5 --epsilon 1 --json
 
 The chosen list serves a person if it holds any of that person's items. All rows of a person together are one
-person; nothing printed depends on the people except through the account that is printed with it.
+person; nothing printed depends on the people except through the account that is printed with it, and, with
+--items-from-data, through the list of items that they have, which no account covers.
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
 
 
@@ -43,8 +45,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--items",
         metavar="FILE",
-        help="the public list of items to choose from (CSV or Parquet, with the --item column); without it"
-        " the items are those of FILE, and which items occur there is then treated as public",
+        help="the public list of items to choose from (CSV or Parquet, with the --item column)",
+    )
+    data.add_argument(
+        "--items-private",
+        type=float,
+        metavar="SHARE",
+        help="instead of --items: choose the list of items privately from FILE, for this share of epsilon,"
+        " e.g. 0.5, and all of --delta; each person votes for one item of theirs, and those with enough votes"
+        " are listed",
+    )
+    data.add_argument(
+        "--items-from-data",
+        action="store_true",
+        help="instead of --items: choose among all items of FILE. NOT PRIVATE BY ITSELF: an item that only"
+        " one person has is among them, and the output is marked as conditional on the list",
     )
     data.add_argument(
         "--weight",
@@ -71,9 +86,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--k", type=int, help="at most this many items (may be left out with --constraint)")
     what.add_argument(
         "--constraint",
+        action="append",
+        default=[],
         metavar="SPEC",
         help="partition:COL, at most one item per value of COL (partition:COL:2, at most two); or"
-        " knapsack:COL:LIMIT, items whose COL adds up to at most LIMIT",
+        " knapsack:COL:LIMIT, items whose COL adds up to at most LIMIT; repeatable, all of them hold",
     )
     budget = parser.add_argument_group("privacy")
     budget.add_argument(
@@ -120,10 +137,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, choose, write, print; in that order, so that a file that cannot be written costs no budget."""
-    from ..privacy import Budget
+    from ..privacy import Budget, Gate
+    from ..privacy.randomness import randomness
     from . import _told
     from ._frame import printable
-    from ._limit import Limit
+    from ._limit import Limits
     from ._output import as_json, check_writable, write_whole
 
     if math.isinf(options.epsilon):
@@ -131,16 +149,16 @@ def run(options: argparse.Namespace) -> int:
             "--epsilon inf is no guarantee at all; give a finite one (--insecure-diagnostics shows what would"
             " be chosen without privacy)"
         )
-    budget = Budget(options.epsilon, options.delta, options.neighbours)
-    limit = Limit.read(options.constraint, options.k)
+    gate = Gate(Budget(options.epsilon, options.delta, options.neighbours), randomness(options.seed))
+    limits = Limits.read(options.constraint, options.k)
+    _check_items(options, limits)
     target = None
     if options.out is not None:
         target = check_writable(options.out, options.file, *([options.items] if options.items else []))
-    people = _people(options, limit)
-    constraint = limit.constraint(people)
+    people = _people(options, limits)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        greedy, selection = _selected(options, people, constraint, budget)
+        people, greedy, selection = _selected(options, people, limits, gate)
     # Only what the library says by itself, from public facts: arithmetic may complain about the data.
     notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
     result = _told.result(options, people, greedy, selection, notes)
@@ -152,9 +170,40 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _people(options: argparse.Namespace, limit: Limit) -> People:
+def _check_items(options: argparse.Namespace, limits: Limits) -> None:
+    """There is one list of items to choose from, and it was asked for by name."""
+    from .. import _checks
+
+    given = [options.items is not None, options.items_private is not None, options.items_from_data]
+    if sum(given) > 1:
+        raise ValueError(
+            "--items, --items-private and --items-from-data exclude each other; give one of them"
+        )
+    if not any(given):
+        raise ValueError(
+            "which items are there to choose from? Which ones occur in FILE is private. Give --items FILE, a"
+            " public list; or --items-private 0.5 with a --delta, to choose the list privately for that share"
+            " of epsilon; or --items-from-data, whose result is conditional on the items that occur, and"
+            " gives away whoever alone has one"
+        )
+    if options.items_private is None:
+        return
+    _checks.real("--items-private", options.items_private, above=0.0, below=1.0)
+    if not options.delta:
+        raise ValueError(
+            f"--items-private {options.items_private:g} needs --delta above 0, e.g. 1e-6: the chance that an"
+            " item of one person alone is listed"
+        )
+    if limits.rules:
+        raise ValueError(
+            "--constraint is about public facts of each item, and a list that is chosen privately has none;"
+            " give --items FILE with the constraint's column"
+        )
+
+
+def _people(options: argparse.Namespace, limits: Limits) -> People:
     from ._files import Source
-    from ._people import Catalogue, read_people
+    from ._people import Catalogue, fact, read_people
 
     separator = "\t" if options.separator in ("tab", "\\t") else options.separator
     if len(separator) != 1:
@@ -162,7 +211,7 @@ def _people(options: argparse.Namespace, limit: Limit) -> People:
     columns = {"person": options.person, "item": options.item}
     if options.weight is not None:
         columns["weight"] = options.weight
-    facts = {} if limit.column is None else {"constraint": limit.column}
+    facts = {fact(column): column for column in limits.columns}
     catalogue = None
     if options.items is None:
         columns |= facts
@@ -176,7 +225,8 @@ def _people(options: argparse.Namespace, limit: Limit) -> People:
         catalogue,
         skip_bad=options.skip_bad,
         # Where presence is private, a file that holds nobody must look like one that holds somebody.
-        nobody=options.neighbours == "add_remove" and catalogue is not None,
+        nobody=options.neighbours == "add_remove" and not options.items_from_data,
+        nothing=options.items_private is not None,
     )
     most = most_people(options)
     if most is not None and len(found.population) > most:
@@ -199,23 +249,38 @@ def most_people(options: argparse.Namespace) -> int | None:
 
 
 def _selected(
-    options: argparse.Namespace, people: People, constraint: Constraint, budget: Any
-) -> tuple[PrivateGreedy, Selection]:
+    options: argparse.Namespace, people: People, limits: Limits, gate: Gate
+) -> tuple[People, PrivateGreedy | None, Selection]:
+    """The people with the items to choose from, who chose, and what; nobody where no item may be named."""
     from .. import _checks
     from ..offline import PrivateGreedy
-    from ..privacy.randomness import randomness
+    from ..privacy import Budget, select_partitions
+    from ..results import Selection
 
+    private = options.items_private is not None
+    cap = None if options.cap is None else _checks.whole("--cap", options.cap, at_least=1)
+    if private:
+        # What is wrong with the other options has to show before anything is spent.
+        left = Budget(options.epsilon * (1.0 - options.items_private), 0.0, options.neighbours)
+        rehearsal = PrivateGreedy(limits.k or 1, left, options.method, release_gains=options.release_gains)
+        rehearsal.plan(n_items=(limits.k or 1) + 1)
+        rows = people.population._rows.sparse
+        listed = select_partitions(
+            rows.row_of,
+            rows.indices.astype("int64"),
+            rows.n_columns,
+            gate,
+            share=options.items_private,
+            label="catalogue: items by noisy counts, one of each person",
+        )
+        if not listed.any():
+            return people, None, Selection((), labels=(), privacy=gate.spent)
+        people = people.only(listed)
+    constraint = limits.constraint(people, at_most_all=private)
     population = people.population
-    source = randomness(options.seed)
-    if options.cap is not None:
-        cap = _checks.whole("--cap", options.cap, at_least=1)
-        population = population.cap_items(cap, source)
+    if cap is not None:
+        population = population.cap_items(cap, gate.randomness)
     greedy = PrivateGreedy(
-        constraint,
-        budget,
-        options.method,
-        release_gains=options.release_gains,
-        people=options.most_people,
-        seed=source,
+        constraint, gate, options.method, release_gains=options.release_gains, people=options.most_people
     )
-    return greedy, greedy.select(population)
+    return people, greedy, greedy.select(population)

@@ -53,6 +53,7 @@ Every finished run is kept in the folder: interrupt it, start it again with the 
 Rewards and regret are facts about the people of the streams, not private releases."""
 
 _STREAM = "product display"
+_WITHOUT_FILE = ("stream", "learner", "epsilon", "events", "person", "item")
 _LEARNERS = ("planner", "phased", "random", "popularity", "greedy")
 
 
@@ -122,7 +123,7 @@ def _config(options: argparse.Namespace) -> Config:
         if getattr(options, name) is not None
     }
     if options.config is not None:
-        given = [*plain, *(n for n in ("stream", "learner", "epsilon", "events") if getattr(options, n))]
+        given = [*plain, *(n for n in _WITHOUT_FILE if getattr(options, n))]
         if given:
             raise ValueError(f"--{given[0]} is for runs without a file; write it into {options.config}")
         return read_config(options.config)

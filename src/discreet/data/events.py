@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,35 @@ from .._checks import one_of, real, shown
 from ..objectives.matrices import SparseMatrix
 from .tables import Column, read_columns
 
+if TYPE_CHECKING:
+    from ..privacy import Account
+
 _REPEATS = ("max", "sum", "noisy_or")
+
+
+class PrivateCatalogue(tuple[Any, ...]):
+    """A list of items that `private_catalogue` has chosen; ``privacy`` is the account when it was.
+
+    As ``items=`` it leaves out events with other items, whatever ``unknown_items`` says, and the people know
+    that their list of items was a release.
+    """
+
+    privacy: Account
+
+    def __new__(cls, items: Iterable[Any], privacy: Account) -> Self:
+        made = super().__new__(cls, items)
+        made.privacy = privacy
+        return made
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self), self.privacy
+
+
+def origin(items: Iterable[Any] | None) -> str:
+    """What ``Population.catalogue`` says of people who were read with this ``items=``."""
+    if items is None:
+        return "from data"
+    return "private" if isinstance(items, PrivateCatalogue) else "public"
 
 
 @dataclass(frozen=True)
@@ -43,13 +71,14 @@ def read_events(
     ``"sum"``, or 1 - product(1 - weight), ``"noisy_or"``.
     """
     one_of("unknown_items", unknown_items, ("error", "drop"))
+    drop = unknown_items == "drop" or origin(items) == "private"
     names = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
     columns = read_columns(events, names)
     for argument in ("person", "item"):
         _none_missing(argument, names[argument], columns[argument])
     weights = _weights(columns.get("weight"), weight, columns["person"].size)
     who, everybody = _encode("person", columns["person"], people, ordered="first seen")
-    what, catalogue = _encode("item", columns["item"], items, ordered="sorted", drop=unknown_items == "drop")
+    what, catalogue = _encode("item", columns["item"], items, ordered="sorted", drop=drop)
     known = what >= 0
     return _events(who[known], what[known], weights[known], everybody, catalogue, repeats)
 
@@ -69,6 +98,7 @@ class EventReader:
 
     def __init__(self, *, items: Iterable[Any] | None = None) -> None:
         self._catalogue = None if items is None else _listed("items", items)
+        self._origin = origin(items)
         self._items: dict[Any, int] = {} if self._catalogue is None else dict(self._catalogue)
         self._people: dict[Any, int] = {}
         self._who: list[int] = []
@@ -87,6 +117,9 @@ class EventReader:
         """One event; nothing is changed when it is refused."""
         person, item = _present("person", person), _present("item", item)
         amount = real("weight", weight, at_least=0)
+        if self._origin == "private" and item not in self._items:
+            self.add_person(person)
+            return
         if self._catalogue is not None and item not in self._catalogue:
             raise ValueError(f"item {item!r} is not in the catalogue items=")
         self.add_person(person)
@@ -111,7 +144,9 @@ class EventReader:
         who = np.array(self._who, dtype=np.int64)
         weights = np.array(self._weights)
         found = _events(who, what, weights, tuple(self._people), tuple(labels), family._repeats)
-        return family(found.matrix, labels=found.items, **options).with_identities(found.people)
+        made = family(found.matrix, labels=found.items, **options).with_identities(found.people)
+        made.catalogue = self._origin
+        return made
 
 
 def _events(

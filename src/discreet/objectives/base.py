@@ -25,6 +25,19 @@ FAMILY_BOUND = 1.0
 # With this many items a sum over all sets is as cheap as the usual sample.
 _ENUMERABLE = 10
 NORMS = ("value", "coordinate", "l1", "l2", "range")
+# Where the list of items came from, and what an account has to say about it.
+CATALOGUES = {
+    "public": (),
+    "private": (
+        "the list of items was chosen privately from the people's data: what that cost is in this account"
+        " only if it is among the releases above",
+    ),
+    "from data": (
+        "CONDITIONAL on the list of items, which was taken from the people's data: an item that only one"
+        " person has gives them away (give a public list as items=, or choose one with"
+        " data.private_catalogue)",
+    ),
+}
 # Weights that were divided by their own sum add up to this much more than 1, or a little less.
 ROUNDING = 1e-9
 
@@ -40,6 +53,11 @@ class Population(ABC):
     public. People are held to it: a declared bound is checked when the population is built, an undeclared one
     when it is first asked for. An excess of one part in 1e9, the rounding of weights that were normalised, is
     let pass and counted in ``sensitivity``. Whatever arrays come in are copied.
+
+    ``catalogue`` says where the list of items came from: ``"public"`` (a list that was given, or the columns
+    of a matrix, which are taken for public), ``"private"`` (`discreet.data.private_catalogue`) or
+    ``"from data"`` (the items that occur in a table of events). ``marks`` is what every account of a release
+    about these people says about it: a guarantee says nothing of what the list of items itself gives away.
     """
 
     n_items: int
@@ -48,6 +66,7 @@ class Population(ABC):
     items_per_person: int | None = None
     # Whether everybody has a function of their own, ``people[i]``: not in a mixture of unlike populations.
     one_by_one: bool = True
+    catalogue: str = "public"
     _declared: float | None = None
     # NumPy numbers leave ``2 * people`` to the population instead of making an array of it.
     __array_ufunc__ = None
@@ -128,6 +147,11 @@ class Population(ABC):
         These are the population's own arrays, and people were held to the bound before: read only.
         """
         return None
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What an account of a release about these people has to say of their list of items."""
+        return CATALOGUES[self.catalogue]
 
     # -- sets ------------------------------------------------------------------------------------------------
 

@@ -114,6 +114,11 @@ class MultilinearExtension(ContinuousPopulation):
     def __len__(self) -> int:
         return len(self.people)
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Those of the population."""
+        return self.people.marks
+
     def _value(self, x: Floats) -> float:
         return self.people.multilinear(x, rng=np.random.default_rng(self.seed), samples=self.samples)
 

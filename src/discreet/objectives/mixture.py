@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from .._checks import real
-from .base import Floats, Items, Population, State
+from .base import CATALOGUES, Floats, Items, Population, State
 
 
 class Mixture(Population):
@@ -60,6 +60,7 @@ class Mixture(Population):
         self.n_items = first.n_items
         self.monotone = all(part.monotone for _, part in flat)
         self.labels = named[0] if named else None
+        self.catalogue = max((part.catalogue for _, part in flat), key=list(CATALOGUES).index)
 
     @property
     def bound(self) -> float:

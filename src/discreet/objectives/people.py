@@ -85,13 +85,15 @@ class RowPopulation(Population):
         ``.csv.gz``) or Parquet file. People stand in the order of their first event. ``labels`` holds the
         items: the catalogue ``items`` in its own order, or else the items that occur, sorted.
 
-        Give the catalogue where the result is to be private: which items occur at all is a fact about the
-        people, and a catalogue is public. ``unknown_items`` says whether an event outside it is an
-        ``"error"`` or is left out (``"drop"``); 7 and "7" are the same there, since a column may be read as
-        either. ``people`` lists everybody, in order, so that those without
-        events count as well.
+        Give a catalogue where the result is to be private: a public list, or one that
+        `discreet.data.private_catalogue` has chosen. Which items occur at all is a fact about the people:
+        without a catalogue every account about them is marked as conditional on the list of items (see
+        ``catalogue``). ``unknown_items`` says whether an event outside a public catalogue is an ``"error"``
+        or is left out (``"drop"``); outside a private one it always is. 7 and "7" are the same there, since a
+        column may be read as either. ``people`` lists everybody, in order, so that those without events count
+        as well.
         """
-        from ..data import read_events
+        from ..data.events import origin, read_events
 
         found = read_events(
             events,
@@ -103,7 +105,9 @@ class RowPopulation(Population):
             unknown_items=unknown_items,
             repeats=cls._repeats,
         )
-        return cls(found.matrix, labels=found.items, **options).with_identities(found.people)
+        made = cls(found.matrix, labels=found.items, **options).with_identities(found.people)
+        made.catalogue = origin(items)
+        return made
 
     @property
     def indptr(self) -> NDArray[np.int64]:

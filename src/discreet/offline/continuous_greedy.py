@@ -220,13 +220,16 @@ class ContinuousGreedy:
     def select(self, people: Population, *, progress: bool = False) -> Selection:
         """A feasible set: the point of `fractional`, rounded with public coins."""
         climb = self._climb(people, progress)
+        self._gate.mark(*people.marks)
         items = self._rounded(climb)
         labels = None if people.labels is None else tuple(people.labels[item] for item in items)
         return Selection(items, None, labels, self.privacy, climb.slopes.queries)
 
     def fractional(self, people: Population, *, progress: bool = False) -> Floats:
         """The point of the polytope before rounding. It spends the budget, as `select` does."""
-        return self._climb(people, progress).point
+        climb = self._climb(people, progress)
+        self._gate.mark(*people.marks)
+        return climb.point
 
     def certified_loss(self, people: int, n_items: int | None = None, curvature: float = 1.0) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.

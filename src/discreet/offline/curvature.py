@@ -128,7 +128,9 @@ class CurvatureGreedy(ContinuousGreedy):
         """The point of the polytope before rounding. It spends the budget, as `select` does."""
         if self.calibration == "tight":
             return super().fractional(people, progress=progress)
-        return self._published(people, progress)
+        point = self._published(people, progress)
+        self._gate.mark(*people.marks)
+        return point
 
     def _greedy_suffices_under(self, constraint: Constraint) -> bool:
         del constraint  # greedy has 1 - 1/e, not 1 - kappa/e

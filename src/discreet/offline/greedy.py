@@ -14,8 +14,20 @@ from .._progress import track
 from ..constraints import Cardinality, Constraint
 from ..objectives import MutualInformation, Population
 from ..objectives.growth import step
-from ..privacy import Account, Budget, Gate, GaussianNoise, LaplaceNoise, Randomness, ScoreChange, mechanisms
-from ..privacy.conversions import exact
+from ..privacy import (
+    Account,
+    Budget,
+    BudgetExceeded,
+    Gate,
+    GaussianNoise,
+    LaplaceNoise,
+    PureRelease,
+    Randomness,
+    ScoreChange,
+    mechanisms,
+)
+from ..privacy.budget import LEAST_EPSILON
+from ..privacy.conversions import exact, rounded_down
 from ..results import Selection
 from . import accounts, charged_costs, flips, plans
 from .accounts import Picks
@@ -64,7 +76,9 @@ class PrivateGreedy:
     up to ``budget.max_rounds_per_person`` rows of the population; the promise is about the person, by group
     privacy over the rows. One object holds one budget: `select` spends all of it, and a second one
     raises `BudgetExceeded`. (Make two objects with parts of a budget to select twice.) Where there is
-    nothing to choose, all items being allowed together, nothing is spent.
+    nothing to choose, all items being allowed together, nothing is spent. ``budget`` may be a `Gate`, for
+    instance one that has chosen the catalogue (`data.private_catalogue`): then one account shows everything
+    that left through it, and if anything has, the picks are paid with the pure epsilon that is left.
 
     Utility, for monotone submodular objectives: E f(S) >= ratio OPT - certified_loss, with a ratio of
     1 - 1/e for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems.
@@ -86,7 +100,7 @@ class PrivateGreedy:
     def __init__(
         self,
         constraint: Constraint | int,
-        budget: Budget,
+        budget: Budget | Gate,
         method: str = "auto",
         *,
         bound: float = 1.0,
@@ -110,8 +124,14 @@ class PrivateGreedy:
             else _checks.real("release_gains", release_gains, above=0.0, below=1.0)
         )
         self.people = None if people is None else _checks.whole("people", people, at_least=1)
-        self._gate = Gate(budget, seed)
-        self._claimed = budget  # the budget of the one selection, also where it goes through a larger gate
+        if isinstance(budget, Gate):
+            if seed is not None:
+                raise ValueError("seed= is for a budget; a gate has its own randomness")
+            self._gate = budget
+        else:
+            self._gate = Gate(budget, seed)
+        # The budget of the one selection, also where it goes through a larger gate.
+        self._claimed = _left(self._gate)
         self._share = exact(self.release_gains or 0)
         self._plan: Plan | None = None
         if self.constraint.n_items is not None:
@@ -121,7 +141,7 @@ class PrivateGreedy:
 
     @property
     def budget(self) -> Budget:
-        """The budget of the one selection."""
+        """The budget of the one selection: the one that was given, or what was left of a gate's."""
         return self._claimed
 
     @property
@@ -194,6 +214,7 @@ class PrivateGreedy:
             self._warn(question, plan)
             chosen, queries = self._picked(people, question, plan, progress)
             self._plan = plan
+        self._gate.mark(*people.marks)
         gains = (
             None if plan is None or plan.gains is None else self._noisy_gains(people, question, plan, chosen)
         )
@@ -431,6 +452,17 @@ class PrivateGreedy:
         if not question.unit and self.sensitivity is None and sums_over_people(people):
             noisy = noisy * len(people)  # averages are for replaced people, whose number is public
         return tuple(noisy.tolist())
+
+
+def _left(gate: Gate) -> Budget:
+    """What a gate has left for picks: its budget, or the pure epsilon that earlier releases leave of it."""
+    whole = gate.budget
+    if not whole.private or not any(gate.spent.ledger.events()):
+        return whole
+    epsilon = rounded_down(exact(gate.remaining.epsilon) * whole.max_rounds_per_person)
+    if epsilon < LEAST_EPSILON:
+        raise BudgetExceeded(gate.preview(PureRelease(whole.epsilon_per_round)))
+    return Budget(epsilon, 0.0, whole.neighbours, whole.max_rounds_per_person)
 
 
 def _own_movement(people: Population, neighbours: str, picks: int) -> tuple[float, float]:

@@ -121,7 +121,7 @@ class PhasedSelector(OnlineSelector):
     def privacy(self) -> PhasedGuarantee:
         """The guarantee of a run of any length; ``privacy.spent`` is the account so far."""
         whole = self._gate.spent
-        return PhasedGuarantee(whole.budget, whole.ledger, whole.reproducible, self._spent())
+        return PhasedGuarantee(whole.budget, whole.ledger, whole.reproducible, whole.marks, self._spent())
 
     @property
     def rate(self) -> float:

@@ -97,7 +97,7 @@ class OnlineLearner(ABC):
     def privacy(self) -> Guarantee:
         """The guarantee of the whole declared run; ``privacy.spent`` is the account so far."""
         whole = self._gate.spent
-        return Guarantee(whole.budget, whole.ledger, whole.reproducible, self._spent())
+        return Guarantee(whole.budget, whole.ledger, whole.reproducible, whole.marks, self._spent())
 
     def choose(self) -> Any:
         """The decision for this round."""
@@ -129,7 +129,10 @@ class OnlineLearner(ABC):
                 raise RuntimeError(
                     f"learn() comes after choose(): this round's {self._noun} has not been asked for yet"
                 )
-            self._take(self._prepared(person), self._visits.admit(person_id))
+            ready = self._prepared(person)
+            admitted = self._visits.admit(person_id)
+            self._gate.mark(*getattr(person, "marks", ()))
+            self._take(ready, admitted)
 
     def run(
         self, people: Any, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
@@ -157,6 +160,7 @@ class OnlineLearner(ABC):
         start = self._round
         try:
             if left:
+                self._gate.mark(*getattr(people, "marks", ()))
                 self._run(Stream(people, admitted, rewards[:left], selections[:left], progress))
         finally:
             if person_ids is not None:  # after a failure, people who were not reached have not been here
@@ -299,7 +303,7 @@ class OnlineLearner(ABC):
         for label, event, count in releases:
             if count:
                 ledger.add(label, event, count)
-        return Account(self.budget, ledger, not self._gate.randomness.secure)
+        return Account(self.budget, ledger, not self._gate.randomness.secure, self._gate.marks)
 
 
 def load(path: str | os.PathLike[str]) -> OnlineLearner:

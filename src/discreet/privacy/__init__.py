@@ -16,6 +16,7 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .gate import BudgetExceeded, Gate, Preview, Remaining, ScoreChange
+from .partitions import PartitionSelection, select_partitions
 from .randomness import Randomness, ReproducibleRandomness, SecureRandomness
 from .sums import FactorizedSum, RunningSum, TreeSum, tree_levels
 
@@ -31,6 +32,7 @@ __all__ = [
     "Gate",
     "GaussianNoise",
     "LaplaceNoise",
+    "PartitionSelection",
     "Preview",
     "PureRelease",
     "Randomness",
@@ -43,5 +45,6 @@ __all__ = [
     "Share",
     "SphericalLaplaceNoise",
     "TreeSum",
+    "select_partitions",
     "tree_levels",
 ]

@@ -150,12 +150,14 @@ class Account:
 
     ``epsilon(delta)`` and ``delta(epsilon)`` take the best of the currencies; ``tight=True`` also asks
     the exact adaptive composition of exponential choices, which is up to 9 % smaller and takes
-    seconds. Printing an account shows every release with its sensitivity.
+    seconds. Printing an account shows every release with its sensitivity. ``marks`` are sentences about
+    what the guarantee takes for granted beside the budget, such as a list of items that came from data.
     """
 
     budget: Budget
     ledger: Ledger
     reproducible: bool = False
+    marks: tuple[str, ...] = ()
 
     @property
     def loss(self) -> Loss:
@@ -220,13 +222,17 @@ class Account:
                 "max_rounds_per_person": self.budget.max_rounds_per_person,
             },
             "reproducible": self.reproducible,
+            "marks": list(self.marks),
             "ledger": self.ledger.to_json(),
         }
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Account:
         return cls(
-            Budget(**record["budget"]), Ledger.from_json(record["ledger"]), bool(record["reproducible"])
+            Budget(**record["budget"]),
+            Ledger.from_json(record["ledger"]),
+            bool(record["reproducible"]),
+            tuple(map(str, record["marks"])),
         )
 
     def releases(self) -> tuple[list[str], list[list[str]]]:
@@ -261,6 +267,7 @@ class Account:
             yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
         header, rows = self.releases()
         yield table(header, rows) if rows else "nothing has been released"
+        yield from self.marks
         if self.reproducible:
             yield "reproducible randomness: not private (anyone who knows the seed can remove the noise)"
 

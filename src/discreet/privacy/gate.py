@@ -160,6 +160,7 @@ class Gate:
         self._ledger = Ledger()
         self._root: Gate = self
         self._reproducible = not self._source.secure
+        self._marks: tuple[str, ...] = ()
         self._process = os.getpid()
         self._room: list[Any] = [None, None, 0, 1]  # place, event, checked room, how far to check next
         self._lock = threading.RLock()
@@ -179,7 +180,8 @@ class Gate:
     def spent(self) -> Account:
         """The account so far, over this gate and all its parts."""
         with self._lock:
-            return Account(self._budget, self._root._ledger.copy(), self._root._reproducible)
+            root = self._root
+            return Account(self._budget, root._ledger.copy(), root._reproducible, root._marks)
 
     @property
     def remaining(self) -> Remaining:
@@ -216,6 +218,17 @@ class Gate:
             float(root_below(max(mu_squared))),
             limit.delta,
         )
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What the accounts of this gate say they take for granted; see `mark`."""
+        return self._root._marks
+
+    def mark(self, *sentences: str) -> None:
+        """Let every account of this gate say what its guarantee takes for granted; once said, it stays."""
+        with self._lock:
+            root = self._root
+            root._marks += tuple(new for new in dict.fromkeys(sentences) if new not in root._marks)
 
     def preview(self, event: Event, count: int = 1) -> Preview:
         """What ``count`` such releases would cost and whether they fit; nothing is released."""
@@ -384,6 +397,7 @@ class Gate:
         account = Account.from_json(state["account"])
         gate = cls(account.budget, sources.restored(state["randomness"]))
         gate._ledger = account.ledger
+        gate._marks = account.marks
         gate._reproducible |= account.reproducible  # noise that somebody may know does not become unknown
         return gate
 

@@ -1,0 +1,102 @@
+"""A catalogue that is chosen privately, for people whose items are on no public list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._checks import whole
+from ..privacy import Budget, Gate, Randomness, select_partitions
+from .events import PrivateCatalogue, _distinct, _none_missing, _weights
+from .tables import Column, read_columns
+
+
+def private_catalogue(
+    events: Any,
+    budget: Budget | Gate,
+    *,
+    person: str,
+    item: str,
+    weight: str | None = None,
+    share: float = 1.0,
+    items_per_person: int = 1,
+    seed: Randomness | int | None = None,
+) -> PrivateCatalogue:
+    """The items that enough people have, chosen privately: a list for ``items=`` where none is public.
+
+    ``events``, ``person``, ``item`` and ``weight`` as in ``Coverage.from_events``. Each person votes for
+    ``items_per_person`` of their items, drawn at random (events of weight 0 do not count); an item is listed
+    where its noisy number of votes passes a threshold (`privacy.PartitionSelection`, with the proof). One
+    vote each is best unless the same people like nearly everything. Items are sorted: neither their order nor
+    how a label is written depends on anything but which are listed.
+
+    It costs ``share`` of the budget's epsilon, and all of its delta, which must be above 0. With a `Budget`
+    that is a gate of its own, and what is chosen from the catalogue afterwards costs its budget beside it.
+    With a `Gate`, which has its own randomness, both stand in one account: what comes next is then paid with
+    what is left of epsilon.
+
+    Formal guarantee: (share x epsilon, delta)-DP under the budget's neighbours. An item that only one person
+    has is listed with probability at most delta.
+
+    >>> import discreet as dc
+    >>> table = {"who": [*range(90), 90], "what": ["tea", "milk", "jam"] * 30 + ["Ann's secret"]}
+    >>> gate = dc.Gate(dc.Budget(4.0, 1e-6), 0)
+    >>> catalogue = dc.data.private_catalogue(table, gate, person="who", item="what", share=0.5)
+    >>> list(catalogue)
+    ['jam', 'milk', 'tea']
+    >>> people = dc.objectives.Coverage.from_events(table, person="who", item="what", items=catalogue)
+    >>> best = dc.offline.PrivateGreedy(2, gate).select(people)
+    >>> len(best), best.privacy.epsilon()
+    (2, 4.0)
+    """
+    if isinstance(budget, Gate):
+        if seed is not None:
+            raise ValueError("seed= is for a budget; a gate has its own randomness")
+        gate = budget
+    else:
+        gate = Gate(budget, seed)
+    whole("items_per_person", items_per_person, at_least=1)
+    names = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
+    columns = read_columns(events, names)
+    for argument in ("person", "item"):
+        _none_missing(argument, names[argument], columns[argument])
+    counts = _weights(columns.get("weight"), weight, columns["person"].size) > 0.0
+    _, who = _distinct(columns["person"])
+    labels, what = _spelled(columns["item"])
+    pairs = np.unique(who[counts] * max(1, len(labels)) + what[counts])
+    mask = select_partitions(
+        *np.divmod(pairs, max(1, len(labels))),
+        len(labels),
+        gate,
+        share=share,
+        keys_per_person=items_per_person,
+        label=f"catalogue: items by noisy counts, at most {items_per_person} of each person",
+    )
+    return PrivateCatalogue(_in_order([labels[place] for place in np.flatnonzero(mask)]), gate.spent)
+
+
+def _spelled(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
+    """The distinct entries as they are written, and which of them each row holds.
+
+    1, True and 1.0 are equal, and the first row would decide how the item of all three is written: here they
+    are three items, so that nobody's row changes how somebody else's is called.
+    """
+    if column.dtype.kind == "f":
+        column = column + 0.0  # minus zero is zero
+    if column.dtype != object:
+        return _distinct(column)
+    plain: list[Any] = [value.item() if isinstance(value, np.generic) else value for value in column]
+    written = np.array([f"{type(value).__qualname__} {value!r}" for value in plain], dtype=object)
+    found, codes = _distinct(written)
+    first = dict(zip(reversed(written), reversed(plain), strict=True))
+    return [first[text] for text in found], codes
+
+
+def _in_order(labels: list[Any]) -> list[Any]:
+    """Sorted by type and value; by how they are written where they do not compare."""
+    try:
+        return sorted(labels, key=lambda label: (type(label).__name__, label))
+    except TypeError:
+        return sorted(labels, key=lambda label: (type(label).__name__, repr(label)))

@@ -1,0 +1,168 @@
+"""Partition selection: which of the keys that people bring along may be named at all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _checks
+from . import mechanisms
+from .conversions import exact
+from .events import ApproximateRelease
+from .gate import Gate
+from .randomness import Randomness
+
+_STEPS = 1 << mechanisms.STEPS_BITS
+# Weights are held below the one, and what a key counts for below the other, so that all are 64-bit numbers.
+_MOST_WEIGHT, _MOST_STEPS = 1 << 44, 1 << 61
+
+
+@dataclass(frozen=True)
+class PartitionSelection:
+    """Keys are named whose number of people, with Laplace noise, reaches a threshold; others do not exist.
+
+    Each person counts for at most ``keys_per_person`` keys (contribution bound), once for each. Counts,
+    threshold and noise are whole numbers of steps: one person is ``weight`` steps, the noise is ``round(Y)``
+    with Y an ideal Laplace variable of scale 2^32 steps (`mechanisms`), and a key of count c >= 1 is named
+    where ``c weight + round(Y) >= threshold``. A key that nobody counts for gets no noise and is not named.
+
+    Formal guarantee: (``epsilon``, ``delta``)-DP for one person, under ``neighbours``.
+
+    Proof, with m = ``keys_per_person``. Take two neighbouring inputs, D and D'. Call a key lonely if it has a
+    count above 0 in one of the two only. Its count there is 1, because one person makes all the difference,
+    and D has at most m lonely keys, as has D'. On the other keys the counts differ by at most m in L1 where
+    somebody is added or removed, and by at most 2 m where somebody is replaced; let Q and Q' be the
+    distributions of the named ones among them. Laplace noise of scale 2^32 steps on counts of ``weight``
+    steps, rounded, gives Q'(S) <= e^epsilon Q(S), and the other way round, because ``weight`` x m (2 m) <=
+    epsilon 2^32.
+    Noise is independent, so a lonely key is named with the same probability p whatever else is: D names none
+    with probability 1 - q, q = 1 - (1 - p)^j for its j <= m lonely keys, and then its output is drawn from Q;
+    likewise q' and Q' for D'. Both q and q' are at most m p <= delta, where
+
+        p = P(round(Y) >= threshold - weight) = exp(-(threshold - weight - 1/2) / 2^32) / 2.
+
+    Hence P'(S) <= (1 - q') Q'(S) + q' <= (1 - delta) Q'(S) + delta (since Q'(S) <= 1), and
+    (1 - delta) Q'(S) <= e^epsilon (1 - delta) Q(S) <= e^epsilon (1 - q) Q(S) <= e^epsilon P(S). QED.
+    Conditioned on no lonely key being named the two are e^epsilon apart, so the same delta serves a
+    concentrated account of epsilon.
+
+    Korolova, Kenthapadi, Mishra and Ntoulas (2009), with the contribution bound and the rounding added.
+
+    >>> from fractions import Fraction
+    >>> rule = PartitionSelection.within(Fraction(1), Fraction(1, 10**6), 1, "add_remove")
+    >>> rule.least_people, rule.chance(1) <= 1e-6, rule.chance(30) > 0.999
+    (15, True, True)
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    keys_per_person: int
+    neighbours: str
+    weight: int
+    threshold: int
+
+    @classmethod
+    def within(
+        cls, epsilon: Fraction, delta: Fraction, keys_per_person: int, neighbours: str
+    ) -> PartitionSelection:
+        """The rule that names most within (``epsilon``, ``delta``)."""
+        most = _checks.whole("keys_per_person", keys_per_person, at_least=1)
+        _checks.one_of("neighbours", neighbours, ("replace", "add_remove"))
+        _checks.real("delta", delta, above=0.0, below=1.0)
+        moves = 2 * most if neighbours == "replace" else most
+        weight = min(math.floor(exact(epsilon) * _STEPS / moves), _MOST_WEIGHT)
+        if weight < 1:
+            raise ValueError(
+                f"epsilon={float(epsilon):g} is too small to count {most} keys of each person; spend more, or"
+                " count fewer keys of each"
+            )
+        return cls(epsilon, delta, most, neighbours, weight, weight + _distance(most, exact(delta)))
+
+    @property
+    def event(self) -> ApproximateRelease:
+        """What the whole selection costs."""
+        return ApproximateRelease(self.epsilon, self.delta)
+
+    @property
+    def least_people(self) -> int:
+        """A key that this many people count for is named at least as often as not."""
+        return -(-self.threshold // self.weight)
+
+    def chance(self, count: int) -> float:
+        """How likely a key is named that ``count`` people count for."""
+        if _checks.whole("count", count, at_least=0) == 0:
+            return 0.0
+        beyond = (self.threshold - count * self.weight - 0.5) / _STEPS
+        return 0.5 * math.exp(-beyond) if beyond > 0.0 else 1.0 - 0.5 * math.exp(max(beyond, -745.0))
+
+    def named(self, counts: NDArray[np.int64], source: Randomness) -> NDArray[np.bool_]:
+        """Which keys are named, of keys with these counts. The event has to be charged before."""
+        present = np.flatnonzero(counts > 0)
+        noise = mechanisms.noise_steps(source, present.size, gaussian=False)
+        steps = np.minimum(counts[present], _MOST_STEPS // self.weight) * self.weight + noise
+        mask = np.zeros(counts.size, dtype=np.bool_)
+        mask[present[steps >= self.threshold]] = True
+        return mask
+
+
+def select_partitions(
+    who: NDArray[np.int64],
+    what: NDArray[np.int64],
+    n_keys: int,
+    gate: Gate,
+    *,
+    share: float = 1.0,
+    keys_per_person: int = 1,
+    label: str = "partition selection",
+) -> NDArray[np.bool_]:
+    """Which of the keys 0..n_keys-1 may be named: a mask. ``who[i]`` has the key ``what[i]``; no pair twice.
+
+    It costs ``share`` of the epsilon of the gate's budget, and all of its delta. Of a person's keys
+    ``keys_per_person`` count, drawn uniformly at random with secret coins of their own: for any outcome of
+    everybody's coins the rule is (epsilon, delta)-DP, and the coins of two neighbouring inputs are the same
+    but for the person in question, so their mixture is as well.
+    """
+    rule = rule_for(gate, share, keys_per_person)
+    source = gate.reserve(rule.event, label=label)
+    coins = source.words(who.size)
+    order = np.lexsort((coins, who))
+    ordered = who[order]
+    first = np.flatnonzero(np.diff(ordered, prepend=-1)) if ordered.size else ordered
+    place = np.arange(ordered.size) - np.repeat(first, np.diff(first, append=ordered.size))
+    counted = what[order[place < rule.keys_per_person]]
+    return rule.named(np.bincount(counted, minlength=n_keys), source)
+
+
+def rule_for(gate: Gate, share: float, keys_per_person: int) -> PartitionSelection:
+    """The rule that ``share`` of a gate's epsilon and all of its delta pay for."""
+    budget = gate.budget
+    if not budget.private:
+        raise ValueError("epsilon=inf protects nobody: there is nothing to select privately; give a number")
+    if not budget.delta:
+        raise ValueError(
+            "a private choice of keys needs delta > 0: with delta=0 no key that one person alone can bring"
+            " may ever be named; give the budget a delta"
+        )
+    part = budget.share(share)
+    assert isinstance(part.epsilon, Fraction)
+    assert isinstance(budget.epsilon_per_round, Fraction)
+    rounds = budget.max_rounds_per_person
+    delta = exact(budget.delta)
+    if rounds > 1:  # group privacy over a person's rows, as the account reckons it
+        growth = rounds * math.exp(min(700.0, (rounds - 1) * float(budget.epsilon_per_round)))
+        delta = delta / exact(growth) * Fraction(999_999_999, 1_000_000_000)
+    return PartitionSelection.within(part.epsilon, delta, keys_per_person, budget.neighbours)
+
+
+def _distance(most: int, delta: Fraction) -> int:
+    """The least whole t >= 1, or one more, with most/2 exp(-(t - 1/2) / 2^32) <= delta."""
+    import mpmath
+
+    with mpmath.workprec(256):
+        ratio = most / (2 * delta)
+        logarithm = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
+        return max(1, int(mpmath.ceil(logarithm * _STEPS + mpmath.mpf("0.5"))) + 1)

@@ -1,0 +1,266 @@
+"""Where the list of items came from: chosen privately, given, or taken from data; and who says so."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.constraints import PartitionMatroid
+from discreet.data import EventReader, PrivateCatalogue, private_catalogue
+from discreet.objectives import Coverage, FacilityLocation, Mixture, MultilinearExtension
+from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
+from discreet.privacy import Account, BudgetExceeded, Gate
+
+WHERE = {"person": "who", "item": "what"}
+
+
+def table(people: int = 300) -> dict:
+    """Four items that many have, and one that only the last person has, who comes first."""
+    who = [people, *(p for p in range(people) for _ in range(2))]
+    what = ["Ann's own", *(f"item {(p + 2 * i) % 4}" for p in range(people) for i in range(2))]
+    return {"who": who, "what": what}
+
+
+COMMON = ["item 0", "item 1", "item 2", "item 3"]
+
+
+# --- a private catalogue -----------------------------------------------------------------------------
+
+
+def test_common_items_are_listed_and_those_of_one_person_are_not():
+    for seed in range(50):
+        gate = Gate(dc.Budget(4.0, 1e-9), seed)
+        assert list(private_catalogue(table(), gate, **WHERE)) == COMMON
+    assert (
+        "Ann's own" in Coverage.from_events(table(), **WHERE).labels
+    )  # where nothing is chosen, hers is there
+
+
+@pytest.mark.parametrize("kind", ["dict", "pandas", "csv"])
+def test_any_table_gives_the_same_catalogue(tmp_path, kind):
+    import pandas
+
+    events = table()
+    if kind == "pandas":
+        events = pandas.DataFrame(events)
+    elif kind == "csv":
+        pandas.DataFrame(events).to_csv(events := tmp_path / "events.csv", index=False)
+    assert list(private_catalogue(events, dc.Budget(4.0, 1e-9), **WHERE, seed=1)) == COMMON
+
+
+def test_neither_order_nor_spelling_depends_on_rows():
+    """1, True and 1.0 are equal, and one person's spelling must not become everybody's."""
+    plain = {"who": list(range(400)), "what": [2, 1] * 200}
+    odd = {"who": [400, 401, *plain["who"]], "what": [True, 1.0, *plain["what"]]}
+    for events in (plain, odd, {name: values[::-1] for name, values in odd.items()}):
+        found = private_catalogue(events, dc.Budget(4.0, 1e-9), **WHERE, seed=2)
+        assert [(type(item), item) for item in found] == [(int, 1), (int, 2)]
+    zeros = np.array([-0.0, *[0.0] * 300])
+    found = private_catalogue({"who": range(301), "what": zeros}, dc.Budget(4.0, 1e-9), **WHERE, seed=2)
+    assert math.copysign(1.0, found[0]) == 1.0
+
+
+def test_weights_of_zero_do_not_count():
+    events = table() | {"much": [1.0] + [0.0] * 600}
+    assert list(private_catalogue(events, dc.Budget(4.0, 1e-9), **WHERE, weight="much", seed=0)) == []
+
+
+def test_one_gate_holds_the_catalogue_and_the_choice():
+    gate = Gate(dc.Budget(4.0, 1e-9), 0)
+    catalogue = private_catalogue(table(), gate, **WHERE, share=0.75)
+    people = Coverage.from_events(table(), **WHERE, items=catalogue)
+    assert (people.catalogue, len(people), people.labels) == ("private", 301, tuple(COMMON))
+    assert people[0].indices.size == 0  # Ann is there, and her item is not
+    greedy = PrivateGreedy(2, gate)
+    assert greedy.budget == dc.Budget(1.0)
+    best = greedy.select(people)
+    assert [event.epsilon for _, event in best.privacy.ledger.counts] == [3, 1]
+    assert (best.privacy.epsilon(), best.privacy.delta(4.0)) == (4.0, 1e-9)
+    assert catalogue.privacy.epsilon() == 3.0
+    with pytest.raises(BudgetExceeded):
+        PrivateGreedy(2, gate)
+    with pytest.raises(BudgetExceeded):
+        greedy.select(people)
+
+
+def test_a_fresh_gate_is_a_budget():
+    people = Coverage(np.eye(4)[np.arange(400) % 3])
+    budget = dc.Budget(1.0, 1e-6)
+    plain = PrivateGreedy(2, budget, seed=3).select(people)
+    shared = PrivateGreedy(2, gate := Gate(budget, 3)).select(people)
+    assert (plain.items, plain.privacy.to_json()) == (shared.items, gate.spent.to_json())
+    with pytest.raises(ValueError, match="a gate has its own randomness"):
+        PrivateGreedy(2, gate, seed=3)
+    with pytest.raises(ValueError, match="a gate has its own randomness"):
+        private_catalogue(table(), gate, **WHERE, seed=3)
+
+
+def test_a_gate_of_several_rows_per_person_is_kept_to():
+    gate = Gate(dc.Budget(6.0, 1e-9, max_rounds_per_person=3), 0)
+    people = Coverage.from_events(
+        table(2000), **WHERE, items=private_catalogue(table(2000), gate, **WHERE, share=0.5)
+    )
+    PrivateGreedy(2, gate).select(people)
+    assert 5.99 <= gate.spent.epsilon() <= 6.0
+
+
+def test_an_event_reader_leaves_out_what_is_not_in_a_private_catalogue():
+    catalogue = private_catalogue(table(), dc.Budget(4.0, 1e-9), **WHERE, seed=0)
+    reader = EventReader(items=catalogue)
+    reader.add("Ann", "Ann's own")
+    reader.add("bob", "item 1")
+    people = reader.population(Coverage)
+    assert (len(people), people.catalogue, people.labels) == (2, "private", tuple(COMMON))
+    with pytest.raises(ValueError, match="not in the catalogue"):
+        EventReader(items=COMMON).add("Ann", "Ann's own")
+
+
+def test_bad_tables_are_refused_before_anything_is_spent():
+    gate = Gate(dc.Budget(1.0, 1e-6), 0)
+    for events, words in (
+        ({"who": [1], "what": [None]}, "every event needs its item"),
+        ({"who": [1]}, "not a column"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            private_catalogue(events, gate, **WHERE)
+    with pytest.raises(ValueError, match="items_per_person=0"):
+        private_catalogue(table(), gate, **WHERE, items_per_person=0)
+    assert not gate.spent.ledger.counts
+
+
+# --- the mark ----------------------------------------------------------------------------------------
+
+
+def populations() -> dict:
+    private = private_catalogue(table(), dc.Budget(4.0, 1e-9), **WHERE, seed=0)
+    reader = EventReader()
+    reader.add("ann", "tea")
+    return {
+        "from data": [Coverage.from_events(table(), **WHERE), reader.population(FacilityLocation)],
+        "private": [FacilityLocation.from_events(table(), **WHERE, items=private)],
+        "public": [
+            Coverage.from_events(table(), **WHERE, items=[*COMMON, "Ann's own"]),
+            Coverage.from_events(table(), **WHERE, items=COMMON, unknown_items="drop"),
+            Coverage.from_events(table(), **WHERE, items=list(private), unknown_items="drop"),
+            EventReader(items=["tea"]),
+            Coverage(np.eye(3)),
+        ],
+    }
+
+
+def test_people_know_where_their_items_came_from():
+    for origin, found in populations().items():
+        for people in found:
+            if isinstance(people, EventReader):
+                people.add("ann", "tea")
+                people = people.population(Coverage)
+            assert people.catalogue == origin
+            for same in (people[0], people[:1], people.cap_items(1, np.random.default_rng(0))):
+                assert same.catalogue == origin
+            assert MultilinearExtension(people).marks == people.marks
+            assert (2 * people).catalogue == origin
+            assert bool(people.marks) == (origin != "public")
+
+
+def test_a_mixture_is_as_conditional_as_its_worst_part():
+    data = Coverage.from_events(table(), **WHERE)
+    given = Coverage.from_events(table(), **WHERE, items=data.labels)
+    for parts in ((data, given), (given, data)):
+        assert Mixture([(0.5, part) for part in parts]).catalogue == "from data"
+    assert (given + given).catalogue == "public"
+
+
+def conditional(account: Account) -> bool:
+    """Whether an account says it everywhere: printed, on a page, and after it was written and read."""
+    said = ["CONDITIONAL on the list of items" in shown for shown in (str(account), account._repr_html_())]
+    again = Account.from_json(account.to_json())
+    said += ["CONDITIONAL on the list of items" in str(again), bool(account.marks)]
+    assert len(set(said)) == 1
+    return said[0]
+
+
+CHOOSERS = {
+    "greedy": lambda: PrivateGreedy(2, dc.Budget(1.0, 1e-6), seed=0),
+    "continuous": lambda: ContinuousGreedy(2, dc.Budget(1.0, 1e-6), seed=0),
+    "fractional": lambda: ContinuousGreedy(2, dc.Budget(1.0, 1e-6), seed=0),
+    "curvature": lambda: CurvatureGreedy(2, dc.Budget(1.0, 1e-6), seed=0),
+    "curvature as published": lambda: CurvatureGreedy(
+        2, dc.Budget(1.0, 1e-6), noise="laplace", calibration="published", guess=0.5, seed=0
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CHOOSERS)
+def test_offline_accounts_carry_the_mark(name):
+    data = Coverage.from_events(table(), **WHERE)
+    for people in (data, Coverage.from_events(table(), **WHERE, items=data.labels)):
+        chooser = CHOOSERS[name]()
+        assert not conditional(chooser.privacy)
+        if name == "fractional":
+            chooser.fractional(people)
+        else:
+            assert conditional(chooser.select(people).privacy) == (people is data)
+        assert conditional(chooser.privacy) == (people is data)
+
+
+LEARNERS = {
+    "hedge": lambda n: dc.online.HedgeSelector(n, 2, 1000, dc.Budget(1.0, 1e-6), seed=0),
+    "running sums": lambda n: dc.online.RunningSumSelector(n, 2, 1000, dc.Budget(1.0, 1e-6), seed=0),
+    "phased": lambda n: dc.online.PhasedSelector(n, 2, dc.Budget(1.0, 1e-6), seed=0),
+    "bandit": lambda n: dc.online.BanditSelector(n, 2, 1000, dc.Budget(1.0, 1e-6), seed=0),
+    "Frank-Wolfe": lambda n: dc.online.MetaFrankWolfe(
+        PartitionMatroid([[0, 1], list(range(2, n))], 1), 1000, dc.Budget(1.0, 1e-6), seed=0
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", LEARNERS)
+def test_online_accounts_carry_the_mark(name, tmp_path):
+    data = Coverage.from_events(table(), **WHERE)
+    for people in (data, Coverage.from_events(table(), **WHERE, items=data.labels)):
+        learner = LEARNERS[name](data.n_items)
+        learner.choose()
+        if name != "bandit":  # which learns from numbers when it learns one by one
+            with pytest.raises((TypeError, ValueError)):
+                learner.learn(Coverage.from_events({"who": [1], "what": ["x"]}, **WHERE))
+            assert not conditional(learner.privacy)  # a refusal changes nothing
+            learner.learn(people[0])
+            assert conditional(learner.privacy) == (people is data)
+        learner.run(people[:20])
+        learner.save(tmp_path / "state")
+        for one in (learner, dc.load(tmp_path / "state")):
+            assert conditional(one.privacy) == (people is data)
+            assert conditional(one.privacy.spent) == (people is data)
+
+
+def test_estimators_carry_the_mark():
+    from discreet.offline import PrivateItemSelector
+
+    data = Coverage.from_events(table(), **WHERE)
+    matrix = data._rows.sparse.toarray()
+    plain = PrivateItemSelector(2, 1.0, random_state=0).fit(matrix)
+    told = PrivateItemSelector(2, 1.0, objective=lambda _: data, random_state=0).fit(matrix)
+    assert not conditional(plain.privacy_)
+    assert conditional(told.privacy_)
+
+
+def test_a_private_catalogue_is_mentioned_where_its_cost_may_be_missing():
+    catalogue = private_catalogue(table(), dc.Budget(4.0, 1e-9), **WHERE, seed=0)
+    assert isinstance(catalogue, PrivateCatalogue)
+    people = Coverage.from_events(table(), **WHERE, items=catalogue)
+    account = PrivateGreedy(2, dc.Budget(1.0), seed=0).select(people).privacy
+    assert "chosen privately from the people's data" in str(account)
+    assert "CONDITIONAL" not in str(account)
+
+
+def test_marks_are_said_once_and_stay():
+    gate = Gate(dc.Budget(1.0), 0)
+    gate.part("one").mark("a", "a")
+    gate.mark("b", "a")
+    assert gate.spent.marks == gate.marks == ("a", "b")
+    assert Gate.from_state(gate.state()).spent.marks == ("a", "b")
