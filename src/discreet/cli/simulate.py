@@ -106,6 +106,13 @@ def run(options: argparse.Namespace) -> int:
         print(as_json(_result(results, folder / RESULTS, report, plots)))
         return 0
     _print_table(results)
+    for name in _conditional(results):
+        print(
+            wrapped(
+                f"CONDITIONAL: the items of {name} are those that its people have; its accounts take the"
+                " list for public, and an item that only one person has gives them away"
+            )
+        )
     for cell, why in {cell.learner.name: (cell, why) for cell, why in results.refused}.values():
         print(wrapped(f"not run: {cell.learner.name}: {why}"))
     if not plots_available():
@@ -176,12 +183,18 @@ def _result(results: Results, kept: Path, report: Path, plots: list[Path]) -> di
     return {
         "discreet": __version__,
         "command": "simulate",
+        "conditional_on_the_list_of_items": _conditional(results),
         "rows": [{name: _finite(value) for name, value in row.items()} for row in results.table()],
         "refused": sorted({f"{cell.learner.name}: {why}" for cell, why in results.refused}),
         "results": str(kept),
         "report": str(report),
         "plots": [str(path) for path in plots],
     }
+
+
+def _conditional(results: Results) -> list[str]:
+    """The streams whose items were taken from their people's data."""
+    return [stream.name for stream in results.config.streams if stream.items_from_data]
 
 
 def _finite(value: Any) -> Any:

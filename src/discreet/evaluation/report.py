@@ -195,7 +195,9 @@ NOT_PRIVATE = (
     "Noise comes from seeds here, so that a run can be repeated: whoever knows the seed can remove it. A real"
     " run takes its randomness from the operating system.",
     "How many people and which items there are is taken to be public. Out of a file of events the list of"
-    " items is read off the data; in a real run it comes from a catalogue.",
+    " items is read off the data, and accounts are conditional on it: an item that only one person has gives"
+    " them away. In a real run it comes from a public catalogue, or is chosen privately"
+    " (data.private_catalogue).",
 )
 
 

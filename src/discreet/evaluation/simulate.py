@@ -58,6 +58,11 @@ class StreamSpec:
     family: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def items_from_data(self) -> bool:
+        """Whether its items are those that its people have, so that accounts are conditional on the list."""
+        return self.family == _EVENTS
+
     def people(self, seed: int) -> Population:
         """The stream of this seed."""
         from . import streams

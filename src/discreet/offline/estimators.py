@@ -232,7 +232,9 @@ class PrivateItemSelector(_PrivateSelector):
 
     Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the
     set of chosen columns and nothing else. Fits on the same people add up; ``gate`` holds all of them, also
-    those of clones, to one budget.
+    those of clones, to one budget. Which columns there are is taken for public: an item that only one person
+    has is no public column. An ``objective`` whose people know better (``Population.catalogue``) marks
+    ``privacy_``.
 
     >>> import numpy as np
     >>> X = np.eye(4)[np.random.default_rng(0).choice(4, 400, p=[0.5, 0.3, 0.1, 0.1])]
@@ -332,7 +334,7 @@ class PrivateFeatureSelector(_PrivateSelector):
 
     Guarantee: every fit is (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the
     set of chosen features is published. Fits on the same people add up; ``gate`` holds all of them, also
-    those of clones, to one budget.
+    those of clones, to one budget. Which features there are is taken for public.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
