@@ -222,9 +222,8 @@ class Account:
                 "max_rounds_per_person": self.budget.max_rounds_per_person,
             },
             "reproducible": self.reproducible,
-            "marks": list(self.marks),
             "ledger": self.ledger.to_json(),
-        }
+        } | ({"marks": list(self.marks)} if self.marks else {})
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Account:
@@ -232,7 +231,7 @@ class Account:
             Budget(**record["budget"]),
             Ledger.from_json(record["ledger"]),
             bool(record["reproducible"]),
-            tuple(map(str, record["marks"])),
+            tuple(map(str, record.get("marks", ()))),
         )
 
     def releases(self) -> tuple[list[str], list[list[str]]]:
