@@ -97,6 +97,7 @@ class People:
         matrix = SparseMatrix(kept.indptr, place[kept.indices], kept.data, int(listed.sum()))
         labels = [label for label, marked in zip(self.labels, listed, strict=True) if marked]
         population = type(self.population)(matrix, labels=labels)
+        population._digests = self.population._digests
         population.catalogue = "private"
         return People(population, {})
 

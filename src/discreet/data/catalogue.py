@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._checks import whole
 from ..privacy import Budget, Gate, Randomness, select_partitions
-from .events import PrivateCatalogue, _distinct, _none_missing, _weights
+from .events import PrivateCatalogue, _alike, _distinct, _none_missing, _plain, _weights
 from .tables import Column, read_columns
 
 
@@ -78,20 +78,30 @@ def private_catalogue(
 
 
 def _spelled(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
-    """The distinct entries as they are written, and which of them each row holds.
+    """The distinct entries as they are written in a catalogue, and which of them each row holds.
 
-    1, True and 1.0 are equal, and the first row would decide how the item of all three is written: here they
-    are three items, so that nobody's row changes how somebody else's is called.
+    1, True, 1.0 and "1" are one item, 1. A column is numbers or text by what stands in all of its rows, and
+    the first of equal entries would stand for all: nobody's row may change how somebody else's is written.
     """
-    if column.dtype.kind == "f":
-        column = column + 0.0  # minus zero is zero
     if column.dtype != object:
-        return _distinct(column)
-    plain: list[Any] = [value.item() if isinstance(value, np.generic) else value for value in column]
-    written = np.array([f"{type(value).__qualname__} {value!r}" for value in plain], dtype=object)
-    found, codes = _distinct(written)
-    first = dict(zip(reversed(written), reversed(plain), strict=True))
-    return [first[text] for text in found], codes
+        values, codes = _distinct(column)
+    else:
+        values, codes = list(column), np.arange(column.size)
+    written = np.empty(len(values), dtype=object)
+    labels: dict[str, Any] = {}
+    for place, value in enumerate(values):
+        label = _number(_alike(_plain(value)))
+        written[place] = f"{type(label).__qualname__} {label!r}"
+        labels.setdefault(written[place], label)
+    found, places = _distinct(written)
+    return [labels[text] for text in found], places[codes]
+
+
+def _number(label: Any) -> Any:
+    """A whole number in place of its text."""
+    if not isinstance(label, str) or len(label) > 40 or not label.lstrip("-").isdecimal():
+        return label
+    return int(label) if str(int(label)) == label else label
 
 
 def _in_order(labels: list[Any]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -278,9 +279,16 @@ def _alike(label: Any) -> Any:
     A column is numbers or text by what stands in all of its rows: one person's entry may turn everybody's 7
     into "7", and must not take their events out of the list by it.
     """
-    if isinstance(label, int) or (isinstance(label, float) and label.is_integer()):
+    if isinstance(label, int):
         return str(int(label))
-    return label
+    number: Any = label if isinstance(label, Number) else None
+    if number is None:
+        return label
+    try:
+        whole = int(number.real)
+    except (ValueError, OverflowError):
+        return label
+    return str(whole) if whole == number else label  # of 1 and Decimal(1), the first to come stands for both
 
 
 def _none_missing(argument: str, name: str, column: Column) -> None:

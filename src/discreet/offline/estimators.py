@@ -217,7 +217,8 @@ def _together(accounts: list[Account]) -> Account:
             ledger.add("one fit", event, 1)
     epsilon, delta = _added_up([account.budget for account in accounts])
     whole = Budget(epsilon, delta, accounts[0].budget.neighbours)
-    return Account(whole, ledger, any(account.reproducible for account in accounts))
+    marks = tuple(dict.fromkeys(mark for account in accounts for mark in account.marks))
+    return Account(whole, ledger, any(account.reproducible for account in accounts), marks)
 
 
 class PrivateItemSelector(_PrivateSelector):
