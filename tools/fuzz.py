@@ -193,6 +193,17 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             d.read_events,
             {"events": events(), "person": "person", "item": "item", "weight": "weight"},
         ),
+        "data.private_catalogue": (
+            d.private_catalogue,
+            {
+                "events": events(),
+                "budget": BUDGET,
+                "person": "person",
+                "item": "item",
+                "share": 0.5,
+                "seed": 1,
+            },
+        ),
         "domains.Ball": (Ball, {"dimension": 3, "radius": 1.0, "center": [0.0] * 3}),
         "domains.Box": (Box, {"low": [0.0] * 3, "high": [1.0] * 3}),
         "domains.Simplex": (Simplex, {"n": 3}),
@@ -269,6 +280,10 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "privacy.TreeSum": (p.TreeSum, sums),
         "privacy.FactorizedSum": (p.FactorizedSum, sums | {"method": "sqrt"}),
         "privacy.tree_levels": (p.tree_levels, {"rounds": 9}),
+        "privacy.select_partitions": (
+            p.select_partitions,
+            {"who": [0, 0, 1], "what": [0, 1, 1], "n_keys": 2, "gate": dc.Gate(BUDGET, 1), "share": 0.001},
+        ),
         "privacy.ScoreChange": (p.ScoreChange, {"each": 1.0, "one_directional": False}),
         "privacy.Share": (p.Share, {"budget": BUDGET, "fraction": Fraction(1, 2)}),
         "privacy.ReproducibleRandomness": (p.ReproducibleRandomness, {"seed": 1}),
@@ -742,7 +757,9 @@ class Case:
         if isinstance(subject, np.ndarray) or not kind.__module__.startswith("discreet"):
             return None
         names = sorted(n for n in dir(kind) if n[0] != "_" and callable(getattr(kind, n, None)))
-        own = [n for n in names if (getattr(kind, n).__module__ or "").startswith("discreet")]
+        own = [
+            n for n in names if (getattr(getattr(kind, n), "__module__", None) or "").startswith("discreet")
+        ]
         names = [n for n in own if n not in UNCHECKED]
         names += [
             n for n in ("__getitem__", "__len__", "__iter__", "__repr__", "_repr_html_") if hasattr(kind, n)

@@ -22,7 +22,8 @@ from discreet.cli._files import Source
 from discreet.cli._people import read_people
 from discreet.objectives import Coverage
 from discreet.offline import PrivateGreedy
-from discreet.privacy import Account, PartitionSelection
+from discreet.privacy import Account
+from discreet.privacy.partitions import PartitionSelection
 
 from .running import assert_told_off, inside, process
 

@@ -9,7 +9,8 @@ import pytest
 
 import discreet as dc
 from discreet.constraints import PartitionMatroid
-from discreet.data import EventReader, PrivateCatalogue, private_catalogue
+from discreet.data import EventReader, private_catalogue
+from discreet.data.events import PrivateCatalogue
 from discreet.objectives import Coverage, FacilityLocation, Mixture, MultilinearExtension
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.privacy import Account, BudgetExceeded, Gate

@@ -20,10 +20,10 @@ from discreet.privacy import (
     Budget,
     BudgetExceeded,
     Gate,
-    PartitionSelection,
     mechanisms,
     select_partitions,
 )
+from discreet.privacy.partitions import PartitionSelection
 
 KEYS = 3
 SUBSETS = [frozenset(keys) for size in range(KEYS + 1) for keys in itertools.combinations(range(KEYS), size)]
@@ -183,6 +183,18 @@ def test_a_person_counts_for_so_many_keys_and_no_more():
     assert theirs == runs
 
 
+def test_pairs_count_once_in_any_order(monkeypatch):
+    seen = []
+    monkeypatch.setattr(PartitionSelection, "named", lambda _, counts, __: seen.append(counts.tolist()))
+    for who, what in (
+        ([3, 1, 3], [0, 0, 1]),
+        ([3, 3, 1, 1, 3], [1, 0, 0, 0, 1]),
+        ([-9, 2**62, -9], [1, 0, 0]),
+    ):
+        select_partitions(who, what, 3, Gate(Budget(1.0, 1e-6), 0), keys_per_person=2)
+    assert seen == [[2, 1, 0]] * 3
+
+
 def test_which_keys_count_is_drawn_anew_and_fairly():
     who, what = np.repeat(np.arange(40_000), 4), np.tile(np.arange(4), 40_000)
     seen = []
@@ -235,6 +247,16 @@ def test_refusals_change_nothing():
     with pytest.raises(ValueError, match="protects nobody"):
         select_partitions(who, what, 1, Gate(Budget(math.inf, 0.5), 0))
     gate = Gate(Budget(1.0, 1e-6), 0)
+    for keys, words in (
+        ([0] * 4, "differ in length"),
+        ([0.5] * 5, "whole"),
+        ([1] * 5, "n_keys"),
+        ("x", "whole"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            select_partitions(who, keys, 1, gate)
+    with pytest.raises(TypeError, match="gate must be a Gate"):
+        select_partitions(who, what, 1, Budget(1.0, 1e-6))
     for share, most in ((0.0, 1), (1.5, 1), (0.5, 0)):
         with pytest.raises(ValueError, match=r"share|fraction|keys_per_person"):
             select_partitions(who, what, 1, gate, share=share, keys_per_person=most)

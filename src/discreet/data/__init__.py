@@ -1,6 +1,6 @@
 """Tables, files and streams of events to populations."""
 
 from .catalogue import private_catalogue
-from .events import EventReader, Events, PrivateCatalogue, read_events
+from .events import EventReader, Events, read_events
 
-__all__ = ["EventReader", "Events", "PrivateCatalogue", "private_catalogue", "read_events"]
+__all__ = ["EventReader", "Events", "private_catalogue", "read_events"]

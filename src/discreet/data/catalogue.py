@@ -28,9 +28,9 @@ def private_catalogue(
 
     ``events``, ``person``, ``item`` and ``weight`` as in ``Coverage.from_events``. Each person votes for
     ``items_per_person`` of their items, drawn at random (events of weight 0 do not count); an item is listed
-    where its noisy number of votes passes a threshold (`privacy.PartitionSelection`, with the proof). One
-    vote each is best unless the same people like nearly everything. Items are sorted: neither their order nor
-    how a label is written depends on anything but which are listed.
+    where its noisy number of votes passes a threshold; `privacy.partitions.PartitionSelection` has the proof.
+    One vote each is best unless the same people like nearly everything. Items are sorted: neither their order
+    nor how a label is written (whole numbers as numbers) depends on anything but which are listed.
 
     It costs ``share`` of the budget's epsilon, and all of its delta, which must be above 0. With a `Budget`
     that is a gate of its own, and what is chosen from the catalogue afterwards costs its budget beside it.
@@ -55,8 +55,12 @@ def private_catalogue(
         if seed is not None:
             raise ValueError("seed= is for a budget; a gate has its own randomness")
         gate = budget
-    else:
+    elif isinstance(budget, Budget):
         gate = Gate(budget, seed)
+    else:
+        raise TypeError(
+            f"budget must be a Budget or a Gate, got a {type(budget).__name__}; e.g. Budget(1.0, 1e-6)"
+        )
     whole("items_per_person", items_per_person, at_least=1)
     names = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
     columns = read_columns(events, names)
@@ -65,9 +69,9 @@ def private_catalogue(
     counts = _weights(columns.get("weight"), weight, columns["person"].size) > 0.0
     _, who = _distinct(columns["person"])
     labels, what = _spelled(columns["item"])
-    pairs = np.unique(who[counts] * max(1, len(labels)) + what[counts])
     mask = select_partitions(
-        *np.divmod(pairs, max(1, len(labels))),
+        who[counts],
+        what[counts],
         len(labels),
         gate,
         share=share,

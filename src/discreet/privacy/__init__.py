@@ -16,7 +16,7 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .gate import BudgetExceeded, Gate, Preview, Remaining, ScoreChange
-from .partitions import PartitionSelection, select_partitions
+from .partitions import select_partitions
 from .randomness import Randomness, ReproducibleRandomness, SecureRandomness
 from .sums import FactorizedSum, RunningSum, TreeSum, tree_levels
 
@@ -32,7 +32,6 @@ __all__ = [
     "Gate",
     "GaussianNoise",
     "LaplaceNoise",
-    "PartitionSelection",
     "Preview",
     "PureRelease",
     "Randomness",

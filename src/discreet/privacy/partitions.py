@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .. import _checks
 from . import mechanisms
@@ -19,6 +19,7 @@ from .randomness import Randomness
 _STEPS = 1 << mechanisms.STEPS_BITS
 # Weights are held below the one, and what a key counts for below the other, so that all are 64-bit numbers.
 _MOST_WEIGHT, _MOST_STEPS = 1 << 44, 1 << 61
+_MOST_KEYS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ class PartitionSelection:
 
 
 def select_partitions(
-    who: NDArray[np.int64],
-    what: NDArray[np.int64],
+    who: ArrayLike,
+    what: ArrayLike,
     n_keys: int,
     gate: Gate,
     *,
@@ -119,22 +120,33 @@ def select_partitions(
     keys_per_person: int = 1,
     label: str = "partition selection",
 ) -> NDArray[np.bool_]:
-    """Which of the keys 0..n_keys-1 may be named: a mask. ``who[i]`` has the key ``what[i]``; no pair twice.
+    """Which of the keys 0..n_keys-1 may be named: a mask. Person ``who[i]`` has the key ``what[i]``.
 
-    It costs ``share`` of the epsilon of the gate's budget, and all of its delta. Of a person's keys
-    ``keys_per_person`` count, drawn uniformly at random with secret coins of their own: for any outcome of
-    everybody's coins the rule is (epsilon, delta)-DP, and the coins of two neighbouring inputs are the same
-    but for the person in question, so their mixture is as well.
+    Both are whole numbers; a pair that stands twice counts once. It costs ``share`` of the epsilon of the
+    gate's budget, and all of its delta. Of a person's keys ``keys_per_person`` count, drawn uniformly at
+    random with secret coins of their own: for any outcome of everybody's coins the rule is (epsilon,
+    delta)-DP, and the coins of two neighbouring inputs are the same but for the person in question, so their
+    mixture is as well.
     """
+    if not isinstance(gate, Gate):
+        raise TypeError(f"gate must be a Gate, got a {type(gate).__name__}; e.g. Gate(Budget(1.0, 1e-6))")
+    size = _checks.whole("n_keys", n_keys, at_least=0, at_most=_MOST_KEYS)
+    people, keys = _numbers("who", who), _numbers("what", what)
+    if people.size != keys.size:
+        raise ValueError("who and what differ in length; give one key for each person of who")
+    if keys.size and not 0 <= keys.min() <= keys.max() < size:
+        raise ValueError("what must hold whole numbers from 0 to n_keys - 1; number the keys in that way")
     rule = rule_for(gate, share, keys_per_person)
     source = gate.reserve(rule.event, label=label)
-    coins = source.words(who.size)
-    order = np.lexsort((coins, who))
-    ordered = who[order]
-    first = np.flatnonzero(np.diff(ordered, prepend=-1)) if ordered.size else ordered
-    place = np.arange(ordered.size) - np.repeat(first, np.diff(first, append=ordered.size))
-    counted = what[order[place < rule.keys_per_person]]
-    return rule.named(np.bincount(counted, minlength=n_keys), source)
+    order = np.lexsort((keys, people))
+    people, keys = people[order], keys[order]
+    new = np.ones(people.size, dtype=np.bool_)
+    new[1:] = (people[1:] != people[:-1]) | (keys[1:] != keys[:-1])
+    people, keys = people[new], keys[new]
+    order = np.lexsort((source.words(people.size), people))
+    start = np.searchsorted(people, people)  # where each person's pairs begin: people are in order already
+    counted = keys[order[np.arange(people.size) - start < rule.keys_per_person]]
+    return rule.named(np.bincount(counted, minlength=size), source)
 
 
 def rule_for(gate: Gate, share: float, keys_per_person: int) -> PartitionSelection:
@@ -156,6 +168,20 @@ def rule_for(gate: Gate, share: float, keys_per_person: int) -> PartitionSelecti
         growth = rounds * math.exp(min(700.0, (rounds - 1) * float(budget.epsilon_per_round)))
         delta = delta / exact(growth) * Fraction(999_999_999, 1_000_000_000)
     return PartitionSelection.within(part.epsilon, delta, keys_per_person, budget.neighbours)
+
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+    try:
+        found = np.asarray(values)
+    except ValueError as error:
+        raise TypeError(f"{name} must be a list of whole numbers") from error
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise TypeError(
+            f"{name} must be a list of whole numbers, got {found.dtype.name} of shape {found.shape}"
+        )
+    if found.size and found.dtype.kind == "u" and found.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} holds numbers above 2^63; number people and keys from 0")
+    return found.astype(np.int64)
 
 
 def _distance(most: int, delta: Fraction) -> int:
