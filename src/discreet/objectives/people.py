@@ -155,6 +155,8 @@ class RowPopulation(Population):
         """
         cap = whole("m", m, at_least=1)
         full = self._rows.sparse
+        if not isinstance(coins, np.ndarray) or coins.shape != (full.n_rows,) or coins.dtype != np.uint64:
+            raise ValueError("coins must be an array of one unsigned 64-bit number for each row")
         order = np.lexsort((_by_item(coins[full.row_of], full.indices), full.row_of))
         place = np.arange(full.data.size) - full.indptr[full.row_of]
         mask = np.zeros(full.data.size, dtype=np.bool_)
