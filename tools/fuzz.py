@@ -741,7 +741,7 @@ class Case:
         call, fits = table_of[self.name]
         if self.name == "load":
             self.name, (call, fits) = "Gate", table_of["Gate"]
-        subject = call(**fits)
+        subject = call(**fresh(fits))
         if isinstance(subject, dc.online.OnlineLearner) and self.rng.random() < 0.9:
             warm(subject, self.rng.randint(0, 5))
             if self.rng.random() < 0.7:
@@ -814,7 +814,7 @@ class Case:
         prefix = "online." if kind == "learner" else ("privacy.TreeSum", "privacy.FactorizedSum")
         name = self.rng.choice(sorted(n for n in table_of if n.startswith(prefix)))
         call, fits = table_of[name]
-        subject = call(**fits)
+        subject = call(**fresh(fits))
         if kind == "learner":
             warm(subject, self.rng.randint(0, 5))
         else:
@@ -872,7 +872,7 @@ class Case:
 
     def _spoiled(self, fits: dict[str, Any], call: Any, leave: bool = False) -> dict[str, Any]:
         """Arguments of which one or more are bad."""
-        given = {k: np.random.default_rng(0) if k == "rng" else v for k, v in fits.items()}
+        given = fresh(fits)
         try:
             parameters = inspect.signature(call).parameters
             named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -931,6 +931,12 @@ class Case:
         if finding is None and time.monotonic() - started > SECONDS:
             finding = f"takes longer than {SECONDS} s"
         return finding
+
+
+def fresh(fits: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, with a generator and a gate of the case's own."""
+    given = {k: np.random.default_rng(0) if k == "rng" else v for k, v in fits.items()}
+    return {k: dc.Gate(v.budget, 1) if isinstance(v, dc.Gate) else v for k, v in given.items()}
 
 
 def _used(result: Any) -> Any:
