@@ -132,6 +132,11 @@ def cuts(people: int = 9) -> Any:
 BUDGET = dc.Budget(1.0, 1e-6, "add_remove")
 
 
+def _partitions(**given: Any) -> Any:
+    """With a gate of its own: one that is shared belongs to the process that made it."""
+    return dc.privacy.select_partitions(gate=dc.Gate(BUDGET, 1), **given)
+
+
 def _regret() -> Any:
     curve = np.linspace(0.0, 1.0, 5)
     return dc.evaluation.Regret((0, 1), True, 1.0, 1.0, 0.5, 0.5, curve)
@@ -281,8 +286,8 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "privacy.FactorizedSum": (p.FactorizedSum, sums | {"method": "sqrt"}),
         "privacy.tree_levels": (p.tree_levels, {"rounds": 9}),
         "privacy.select_partitions": (
-            p.select_partitions,
-            {"who": [0, 0, 1], "what": [0, 1, 1], "n_keys": 2, "gate": dc.Gate(BUDGET, 1), "share": 0.001},
+            _partitions,
+            {"who": [0, 0, 1], "what": [0, 1, 1], "n_keys": 2, "share": 0.5, "keys_per_person": 1},
         ),
         "privacy.ScoreChange": (p.ScoreChange, {"each": 1.0, "one_directional": False}),
         "privacy.Share": (p.Share, {"budget": BUDGET, "fraction": Fraction(1, 2)}),
