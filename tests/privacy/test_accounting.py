@@ -26,7 +26,6 @@ EVENTS = [
     pv.PureRelease(0.04),
     pv.ConcentratedRelease(1e-4),
     pv.ApproximateRelease(0.01, 1e-9),
-    pv.SamplingError(1e-12),
 ]
 
 
@@ -55,9 +54,9 @@ def test_unknown_event_kind_is_named():
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_scaled_down_event_costs_less_in_every_currency(event):
+def test_scaled_down_event_costs_less_in_every_notion(event):
     smaller = event.scaled(0.5).loss()
-    for name in ("pure", "rho", "mu_squared", "error"):
+    for name in ("pure", "rho", "mu_squared"):
         before, after = getattr(event.loss(), name), getattr(smaller, name)
         if before:
             assert after <= before / 2 + Fraction(1, 10**12)
@@ -134,12 +133,12 @@ def test_choice_is_charged_by_its_range_not_as_generic_epsilon():
     assert choice.mu_squared < 0.26 * generic.mu_squared
 
 
-def test_best_currency_is_reported():
-    assert _account((pv.LaplaceNoise(1.0, 2.0), 1)).notion(1e-6) == "pure epsilon"
-    assert _account((pv.ExponentialChoice(0.002, 2.0), 10_000)).notion(1e-6) == "zCDP"
-    assert _account((pv.GaussianNoise(1.0, 4.0), 1)).notion(1e-6) == "Gaussian DP"
+def test_best_notion_is_reported():
+    assert _account((pv.LaplaceNoise(1.0, 2.0), 1)).best_notion(1e-6) == "pure epsilon"
+    assert _account((pv.ExponentialChoice(0.002, 2.0), 10_000)).best_notion(1e-6) == "zCDP"
+    assert _account((pv.GaussianNoise(1.0, 4.0), 1)).best_notion(1e-6) == "Gaussian DP"
     mixed = _account((pv.LaplaceNoise(1.0, 2.0), 1), (pv.GaussianNoise(1.0, 20.0), 1))
-    assert mixed.notion(1e-6).startswith("pure epsilon + ")
+    assert mixed.best_notion(1e-6).startswith("pure epsilon + ")
     assert mixed.epsilon(1e-6) == pytest.approx(
         0.5 + dp_accounting.get_epsilon_gaussian(20.0, 1e-6), rel=1e-5
     )
@@ -179,33 +178,12 @@ def test_nested_parts():
     assert gate.spent.epsilon() == 0.6
 
 
-def test_sampling_error_goes_to_delta_for_both_sides():
-    account = _account((pv.PureRelease(0.5), 1), (pv.SamplingError(1e-9), 10))
-    assert account.epsilon(0.0) == math.inf
-    assert account.delta(0.5) == pytest.approx((1 + math.exp(0.5)) * 1e-8)
-    assert account.epsilon(1e-7) == 0.5
-    gaussian = _account((pv.GaussianNoise(1.0, 4.0), 1), (pv.SamplingError(1e-9), 10))
-    epsilon = gaussian.epsilon(1e-6)
-    assert gaussian.delta(epsilon) <= 1e-6 * (1 + 1e-9)
-    assert epsilon > _account((pv.GaussianNoise(1.0, 4.0), 1)).epsilon(1e-6)
-
-
-def test_sampling_error_of_every_part_a_person_may_be_in_counts():
-    gate = dc.Gate(dc.Budget(math.inf, 0.5, max_rounds_per_person=2), 0)
-    for name in "ab":
-        gate.part(name).reserve(pv.SamplingError(1e-3))
-    # two parts, each within 1e-3 of an ideal that does not depend on anybody: delta(0) can be 2 (1e-3 + 1e-3)
-    assert gate.spent.delta(0.0) >= 4e-3
-
-
 def test_accepted_histories_have_finite_reports_within_the_budget():
-    """Whatever fits the gate is reported within the budget, also near the limit and with sampling errors."""
+    """Whatever fits the gate is reported within the budget, also near the limit."""
     for epsilon, delta in ((0.1, 1e-3), (1.0, 1e-6), (10.0, 1e-9), (50.0, 1e-6)):
-        budget = dc.Budget(epsilon, delta)
-        for error in (0.0, delta * math.exp(-epsilon) / 10):
-            gate = dc.Gate(budget, 0)
-            if error:
-                gate.reserve(pv.SamplingError(error))
+        for notion in ("zcdp", "gdp"):
+            gate = dc.Gate(dc.Budget(epsilon, delta), 0, notion=notion, failure=delta / 10)
+            gate.reserve(pv.ApproximateRelease(0.0, delta / 10))
             gate.reserve(pv.GaussianNoise(1.0, 1.0 / gate.remaining.mu * (1 + 1e-9)))
             assert gate.spent.epsilon() <= epsilon * (1 + 1e-9)
             assert gate.spent.delta() <= delta * (1 + 1e-9)
@@ -213,7 +191,6 @@ def test_accepted_histories_have_finite_reports_within_the_budget():
 
 def test_pure_account_does_not_hide_a_delta():
     assert _account((pv.ApproximateRelease(0.1, 1e-9), 1)).pure == math.inf
-    assert _account((pv.PureRelease(0.1), 1), (pv.SamplingError(1e-9), 1)).pure == math.inf
 
 
 def test_tiny_losses_do_not_vanish():

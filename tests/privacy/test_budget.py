@@ -69,20 +69,17 @@ def test_several_rounds_divide_each_currency_as_group_privacy_needs(rounds):
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 10, 49, 1000, 99_991])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("kind", ["choice", "laplace", "gaussian"])
-def test_equal_shares_always_fit_and_one_more_never_does(count, delta, kind):
-    budget = dc.Budget(0.7, delta, max_rounds_per_person=3)
+@pytest.mark.parametrize("notion", ["pure", "zcdp", "gdp"])
+@pytest.mark.parametrize("kind", [ExponentialChoice, LaplaceNoise, GaussianNoise])
+def test_equal_shares_always_fit_and_one_more_never_does(count, notion, kind):
+    budget = dc.Budget(0.7, 0.0 if notion == "pure" else 1e-6, max_rounds_per_person=3)
     share = budget.split(count)[0]
-    if kind == "gaussian":
-        if delta == 0.0:
-            pytest.skip("no Gaussian noise without delta")
-        event = GaussianNoise.within(share, 0.3)
-    elif kind == "laplace":
-        event = LaplaceNoise.within(share, 0.3)
-    else:
-        event = ExponentialChoice.within(share, 0.3)
-    gate = dc.Gate(budget, 0)
+    if kind is GaussianNoise and notion == "pure":
+        with pytest.raises(ValueError, match="needs delta > 0"):
+            kind.within(share, 0.3, notion=notion)
+        return
+    event = kind.within(share, 0.3, notion=notion)
+    gate = dc.Gate(budget, 0, notion=notion)
     for _ in range(min(count, 50)):
         gate.reserve(event)
     if count > 50:

@@ -22,6 +22,7 @@ from discreet.privacy.published import PublishedCalibrationWarning, true_budget
 
 def _reserved(budget: Budget, releases) -> Account:
     gate = Gate(budget, 0)
+    gate.expect(*releases)
     for event, count in releases:
         gate.reserve(event, count)
     return gate.spent

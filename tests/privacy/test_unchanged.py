@@ -36,7 +36,7 @@ EVENTS = {
     "choices and pure": [(pv.ExponentialChoice(0.05, 2.0), 60), (pv.LaplaceNoise(1.0, 20.0), 3)],
     "Gaussian and pure": [(pv.GaussianNoise(2.0, 9.0), 3), (pv.PureRelease(0.1), 2)],
     "concentrated": [(pv.ConcentratedRelease(1e-3), 7), (pv.ApproximateRelease(0.1, 1e-8), 2)],
-    "spherical": [(pv.SphericalLaplaceNoise(1.0, 7.0), 3), (pv.SamplingError(1e-9), 2)],
+    "spherical": [(pv.SphericalLaplaceNoise(1.0, 7.0), 3)],
 }
 
 

@@ -17,7 +17,6 @@ from ..objectives import MutualInformation, Population
 from ..privacy import (
     Account,
     Budget,
-    BudgetExceeded,
     Event,
     ExponentialChoice,
     Gate,
@@ -215,7 +214,7 @@ class ContinuousGreedy:
     @property
     def privacy(self) -> Account:
         """The account of what has been released so far."""
-        return self._gate.spent
+        return replace(self._gate.spent, notion=None)
 
     def select(self, people: Population, *, progress: bool = False) -> Selection:
         """A feasible set: the point of `fractional`, rounded with public coins."""
@@ -427,8 +426,8 @@ class ContinuousGreedy:
         gate, count = self._gate, self._releases(setting, steps)
         if self.calibration == "published":
             gate = self._published_gate([(event, count)], type(self).__name__)
-        if count and not (preview := gate.preview(event, count)).fits:
-            raise BudgetExceeded(preview)
+        if count:
+            gate.expect((event, count))
         self._gate = gate
         coins = public_generator(gate.randomness)
         slopes: Slopes

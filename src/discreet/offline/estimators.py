@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
 
@@ -409,10 +409,12 @@ class PrivateFeatureSelector(_PrivateSelector):
         left = np.ones(scores.size, dtype=np.bool_)
         # All features are chosen whatever the data: then nothing is drawn, and nothing spent.
         chosen: list[int] = list(range(k)) if k == scores.size else []
+        rate = ExponentialChoice.within(budget.share(), moves, k).rate if budget.private else math.inf
+        if budget.private and not chosen:
+            gate.expect((ExponentialChoice(rate, moves), k))
         for _ in range(k - len(chosen)):
             candidates = np.flatnonzero(left)
             if budget.private:
-                rate = ExponentialChoice.within(budget.share(), moves, k).rate
                 place = gate.choose(scores[candidates], rate, moves, label="feature by covariance")
             else:
                 gate.reserve(LaplaceNoise(moves, 0.0), label="feature by covariance")
@@ -421,7 +423,7 @@ class PrivateFeatureSelector(_PrivateSelector):
             left[chosen[-1]] = False
         names = self._names()
         labels = None if names is None else tuple(names[item] for item in chosen)
-        return Selection(tuple(chosen), None, labels, gate.spent, queries=1)
+        return Selection(tuple(chosen), None, labels, replace(gate.spent, notion=None), queries=1)
 
     def _scaled(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """The features as numbers in [0, 1], by their public bounds."""

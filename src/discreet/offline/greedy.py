@@ -146,8 +146,8 @@ class PrivateGreedy:
 
     @property
     def privacy(self) -> Account:
-        """The account of what has been released so far."""
-        return self._gate.spent
+        """The account of what has been released so far: by a plan, so that every privacy notion holds."""
+        return replace(self._gate.spent, notion=None)
 
     @property
     def method_used(self) -> str | None:
@@ -378,6 +378,9 @@ class PrivateGreedy:
         self, people: Population, question: Question, plan: Plan, progress: bool
     ) -> tuple[list[int], int]:
         picks, ends = plan.picks, plan.ends
+        last = [] if ends is None or ends is picks else [(ends.event, ends.count)]
+        gains = [] if plan.gains is None else [(plan.gains, 1)]
+        self._gate.expect((picks.event, picks.count), *last, *gains)
         source = self._gate.reserve(picks.event, picks.count, label="picks")
         if ends is not None and ends is not picks:
             self._gate.reserve(ends.event, ends.count, label="best single item, and which of the two")

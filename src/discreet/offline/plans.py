@@ -196,7 +196,7 @@ def _extendible(constraint: Constraint) -> int | None:
 
 
 def _gains_noise(question: Question, budget: Budget, picks: Picks, gains_share: Fraction) -> Event | None:
-    """Noise for the gains of the picks, in the currency that the picks are paid in."""
+    """Noise for the gains of the picks, in the privacy notion that the picks are paid in."""
     if not gains_share:
         return None
     share = budget.share(gains_share)

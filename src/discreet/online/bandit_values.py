@@ -51,7 +51,9 @@ class ValueFeedback:
         self._lessons: dict[tuple[int, int], list[int]] = {}  # block, expert -> sum so far, rounds to come
         self._noise = np.zeros(1, dtype=np.int64)
         self._released = 0
-        for label, event, count in self.releases():
+        releases = self.releases()
+        gate.expect(*((event, count) for _, event, count in releases))
+        for label, event, count in releases:
             gate.reserve(event, count, label=label)
 
     def _settle(self) -> None:

@@ -162,7 +162,7 @@ class GradientTree(TreeSum):
             "laplace": LaplaceNoise,
             "spherical": SphericalLaplaceNoise,
         }
-        return kinds[self.noise].within(part, self._moves, self.levels), self.levels
+        return kinds[self.noise].within(part, self._moves, self.levels, self._gate.notion), self.levels
 
     @property
     def scale(self) -> float:
@@ -185,7 +185,8 @@ class GradientSum(FactorizedSum):
         self._ahead = np.empty((0, dimension), dtype=np.int64)
 
     def _calibrated(self, part: Share) -> tuple[Event, int]:
-        return GaussianNoise.within(part, self._moves * self.factorization.column_norm), 1
+        moves = self._moves * self.factorization.column_norm
+        return GaussianNoise.within(part, moves, notion=self._gate.notion), 1
 
     def _noise_steps(self) -> NDArray[np.int64]:
         self.rows_ahead()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,10 @@ class PhasedSelector(OnlineSelector):
     def privacy(self) -> PhasedGuarantee:
         """The guarantee of a run of any length; ``privacy.spent`` is the account so far."""
         whole = self._gate.spent
-        return PhasedGuarantee(whole.budget, whole.ledger, whole.reproducible, whole.marks, self._spent())
+        so_far = replace(self._spent(), notion=None)
+        return PhasedGuarantee(
+            whole.budget, whole.ledger, whole.reproducible, marks=whole.marks, spent=so_far
+        )
 
     @property
     def rate(self) -> float:

@@ -11,7 +11,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -97,7 +97,9 @@ class OnlineLearner(ABC):
     def privacy(self) -> Guarantee:
         """The guarantee of the whole declared run; ``privacy.spent`` is the account so far."""
         whole = self._gate.spent
-        return Guarantee(whole.budget, whole.ledger, whole.reproducible, whole.marks, self._spent())
+        # Everything was declared before the first round, so every privacy notion holds: none is picked here.
+        so_far = replace(self._spent(), notion=None)
+        return Guarantee(whole.budget, whole.ledger, whole.reproducible, marks=whole.marks, spent=so_far)
 
     def choose(self) -> Any:
         """The decision for this round."""

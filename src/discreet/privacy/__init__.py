@@ -12,7 +12,6 @@ from .events import (
     GaussianNoise,
     LaplaceNoise,
     PureRelease,
-    SamplingError,
     SphericalLaplaceNoise,
 )
 from .gate import BudgetExceeded, Gate, Preview, Remaining, ScoreChange
@@ -38,7 +37,6 @@ __all__ = [
     "Remaining",
     "ReproducibleRandomness",
     "RunningSum",
-    "SamplingError",
     "ScoreChange",
     "SecureRandomness",
     "Share",

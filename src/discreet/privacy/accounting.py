@@ -1,8 +1,10 @@
-"""The account: what has left so far, and the best guarantee that follows from it.
+"""The account: what has left so far, and the guarantee that follows from it.
 
-Releases are listed once (`Ledger`), their losses are added up in all currencies at once (`Loss`), and
-the report takes whichever currency gives the smallest epsilon. Because every currency adds up over
-adaptively chosen releases, the sums are valid at every moment, not only at the end.
+Releases are listed once (`Ledger`) and their losses are added up in every privacy notion at once (`Loss`):
+pure epsilon, zCDP, Gaussian DP. For a list of releases that was fixed in advance all sums hold together, and
+the report takes the smallest epsilon. For releases that were chosen after seeing answers that is not so:
+which sum comes out small then depends on the answers. A `Gate` therefore keeps to one notion (`Filter`),
+fixed before the first answer.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from .events import (
     LaplaceNoise,
     Loss,
     PureRelease,
-    SamplingError,
     SphericalLaplaceNoise,
 )
 
 _NOTHING = Loss()
+_NO_DELTA = Fraction(0)
 
 
 class Ledger:
@@ -148,27 +150,34 @@ def event_loss(event: Event) -> Loss:
 class Account:
     """What has been spent, and what follows from it for a person.
 
-    ``epsilon(delta)`` and ``delta(epsilon)`` take the best of the currencies; ``tight=True`` also asks
-    the exact adaptive composition of exponential choices, which is up to 9 % smaller and takes
-    seconds. Printing an account shows every release with its sensitivity. ``marks`` are sentences about
-    what the guarantee takes for granted beside the budget, such as a list of items that came from data.
+    ``epsilon(delta)`` and ``delta(epsilon)`` are the guarantee of the releases listed, in ``notion``, or in
+    the best of all notions where that is None. ``tight=True`` also asks the exact adaptive composition of
+    exponential choices, which is up to 9 % smaller and takes seconds. Printing an account shows every release
+    with its sensitivity. ``marks`` are sentences about what the guarantee takes for granted beside the budget,
+    such as a list of items that came from data.
+
+    They hold for a list of releases that was fixed in advance, as a learner's is. Where somebody chose what
+    to release, or when to stop, by looking at answers, only pure epsilon can be read off at that moment; what
+    zCDP and Gaussian DP promise then is the limit that the gate keeps: ``budget.epsilon`` at
+    ``budget.delta``.
     """
 
     budget: Budget
     ledger: Ledger
     reproducible: bool = False
     marks: tuple[str, ...] = ()
+    notion: str | None = None
 
     @property
     def loss(self) -> Loss:
-        """Loss of one round, in all currencies."""
+        """Loss of one round, in all privacy notions."""
         return self.ledger.loss
 
     @property
     def pure(self) -> float:
         """Pure epsilon of a person; infinite once anything without one has left."""
         loss = self.loss
-        return math.inf if loss.delta or loss.error else _person_pure(loss, self.budget.max_rounds_per_person)
+        return math.inf if loss.delta else _person_pure(loss, self.budget.max_rounds_per_person)
 
     @property
     def rho(self) -> float:
@@ -183,7 +192,7 @@ class Account:
     def epsilon(self, delta: float | None = None, *, tight: bool = False) -> float:
         """Smallest epsilon that holds together with ``delta`` (the budget's, if none is given)."""
         target = self.budget.delta if delta is None else _checks.real("delta", delta, at_least=0.0, below=1.0)
-        best = smallest_epsilon(self.loss, self.budget, target)
+        best = smallest_epsilon(self.loss, self.budget, target, self.notion)
         if tight and 0.0 < best < math.inf:
             curve = self._exact_curve()
             if curve is not None and target >= curve.floor:
@@ -197,17 +206,17 @@ class Account:
             if epsilon is None
             else _checks.real("epsilon", epsilon, at_least=0.0, infinite=True)
         )
-        best = smallest_delta(self.loss, self.budget, target)
+        best = smallest_delta(self.loss, self.budget, target, self.notion)
         if tight and best > 0.0:
             curve = self._exact_curve()
             if curve is not None:
                 best = min(best, max(curve.delta(target), curve.floor))
         return best
 
-    def notion(self, delta: float | None = None) -> str:
-        """Which currency gives ``epsilon(delta)``."""
+    def best_notion(self, delta: float | None = None) -> str:
+        """Which notion gives ``epsilon(delta)``, in words."""
         target = self.budget.delta if delta is None else delta
-        return min(_epsilons(self.loss, self.budget, target), key=lambda pair: pair[1])[0]
+        return min(_epsilons(self.loss, self.budget, target, self.notion), key=lambda pair: pair[1])[0]
 
     def _exact_curve(self) -> _ExactCurve | None:
         return _ExactCurve.of(self.ledger, self.budget)
@@ -222,16 +231,19 @@ class Account:
                 "max_rounds_per_person": self.budget.max_rounds_per_person,
             },
             "reproducible": self.reproducible,
+            "notion": self.notion,
             "ledger": self.ledger.to_json(),
         } | ({"marks": list(self.marks)} if self.marks else {})
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Account:
+        notion = record["notion"]
         return cls(
             Budget(**record["budget"]),
             Ledger.from_json(record["ledger"]),
             bool(record["reproducible"]),
             tuple(map(str, record.get("marks", ()))),
+            None if notion is None else _checks.one_of("notion", notion, NOTIONS),
         )
 
     def releases(self) -> tuple[list[str], list[list[str]]]:
@@ -262,7 +274,7 @@ class Account:
         if not budget.private:
             yield f"no privacy: epsilon inf (the budget is infinite), {_relation(budget)}"
         else:
-            how = "" if epsilon == 0.0 else f" by {self.notion()}"
+            how = "" if epsilon == 0.0 else f" by {self.best_notion()}"
             yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
         header, rows = self.releases()
         yield table(header, rows) if rows else "nothing has been released"
@@ -328,134 +340,138 @@ def _failure(loss: Loss, rounds: int) -> Fraction:
     return min(Fraction(1), loss.delta * rounds * conversions.exponential_above(exponent))
 
 
-def _error_delta(loss: Loss, rounds: int, epsilon: float) -> Fraction:
-    """Delta that samplers within a total variation of their ideals add, on each of two neighbouring inputs.
-
-    Only the parts a person is in can differ between the two, and a person may be in ``rounds`` of them.
-    """
-    if not loss.error:
-        return Fraction(0)
-    if epsilon > 5000.0:
-        return Fraction(1)
-    return loss.error * rounds * (1 + conversions.exponential_above(exact(epsilon)))
-
-
-def _epsilons(loss: Loss, budget: Budget, delta: float) -> list[tuple[str, float]]:
-    """(currency, epsilon) for each currency, before the sampling error is taken off delta."""
+def _epsilons(loss: Loss, budget: Budget, delta: float, notion: str | None = None) -> list[tuple[str, float]]:
+    """(notion in words, epsilon) in ``notion``; in every one, and in mixtures of two, if that is None."""
     rounds = budget.max_rounds_per_person
     spare = exact(delta) - _failure(loss, rounds)
     if spare < 0:
         return [("nothing: delta is used up", math.inf)]
     left = rounded_down(spare)
-    pairs = [("pure epsilon", _person_pure(loss, rounds))]
+    pairs = [("pure", "pure epsilon", _person_pure(loss, rounds))]
     if rounds == 1 or loss.delta == 0:
-        pairs.append(("zCDP", conversions.zcdp_epsilon(_squared(loss.rho, rounds), left)))
-        pairs.append(
-            ("Gaussian DP", conversions.gdp_epsilon(math.sqrt(_squared(loss.mu_squared, rounds)), left))
-        )
+        pairs.append(("zcdp", "zCDP", conversions.zcdp_epsilon(_squared(loss.rho, rounds), left)))
+        mu = math.sqrt(_squared(loss.mu_squared, rounds))
+        pairs.append(("gdp", "Gaussian DP", conversions.gdp_epsilon(mu, left)))
         if loss.pure and loss.rest_rho:
             pure = rounded_up(loss.pure * rounds)
             rest = conversions.zcdp_epsilon(_squared(loss.rest_rho, rounds), left)
-            pairs.append(("pure epsilon + zCDP", _sum_above(pure, rest)))
+            pairs.append(("mixed", "pure epsilon + zCDP", _sum_above(pure, rest)))
             rest = conversions.gdp_epsilon(math.sqrt(_squared(loss.rest_mu_squared, rounds)), left)
-            pairs.append(("pure epsilon + Gaussian DP", _sum_above(pure, rest)))
-    return pairs
+            pairs.append(("mixed", "pure epsilon + Gaussian DP", _sum_above(pure, rest)))
+    found = [(words, epsilon) for name, words, epsilon in pairs if notion in (None, name)]
+    return found or [("nothing: group privacy of a delta is known for pure epsilon only", math.inf)]
 
 
 def _sum_above(pure: float, rest: float) -> float:
     return rounded_up(exact(pure) + exact(rest)) if math.isfinite(pure + rest) else math.inf
 
 
-def smallest_epsilon(loss: Loss, budget: Budget, delta: float) -> float:
-    """Smallest epsilon a person has at ``delta``, over all currencies.
-
-    A sampler within total variation tau of its ideal adds ``(1 + e^epsilon) tau`` to delta, so epsilon
-    is raised until what is left of delta suffices.
-    """
-
-    def at(left: float) -> float:
-        return min(value for _, value in _epsilons(loss, budget, left))
-
-    low = at(delta)
-    if not loss.error or math.isinf(low):
-        return low
-    # The error's share of delta grows with epsilon while the rest falls: find the first epsilon that works.
-    high, step = low, max(low, 1e-6) * 1e-9
-    while smallest_delta(loss, budget, high) > delta:
-        low, high, step = high, high + step, 2.0 * step
-        if high > 1e6:
-            return math.inf
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if smallest_delta(loss, budget, middle) <= delta else (middle, high)
-    return high
+def smallest_epsilon(loss: Loss, budget: Budget, delta: float, notion: str | None = None) -> float:
+    """Smallest epsilon a person has at ``delta``, in ``notion`` or in the best of all."""
+    return min(value for _, value in _epsilons(loss, budget, delta, notion))
 
 
-def smallest_delta(loss: Loss, budget: Budget, epsilon: float) -> float:
-    """Smallest delta a person has at ``epsilon``, over all currencies."""
+def smallest_delta(loss: Loss, budget: Budget, epsilon: float, notion: str | None = None) -> float:
+    """Smallest delta a person has at ``epsilon``, in ``notion`` or in the best of all."""
     rounds = budget.max_rounds_per_person
     if math.isinf(epsilon):
         return 0.0
-    best = 0.0 if _person_pure(loss, rounds) <= epsilon else 1.0
+    deltas = [1.0]
+    if notion in (None, "pure") and _person_pure(loss, rounds) <= epsilon:
+        deltas.append(0.0)
     if rounds == 1 or loss.delta == 0:
-        best = min(best, conversions.zcdp_delta(_squared(loss.rho, rounds), epsilon))
-        best = min(best, conversions.gdp_delta(math.sqrt(_squared(loss.mu_squared, rounds)), epsilon))
-        if loss.pure and loss.rest_rho and (apart := exact(epsilon) - loss.pure * rounds) > 0:
+        if notion in (None, "zcdp"):
+            deltas.append(conversions.zcdp_delta(_squared(loss.rho, rounds), epsilon))
+        if notion in (None, "gdp"):
+            deltas.append(conversions.gdp_delta(math.sqrt(_squared(loss.mu_squared, rounds)), epsilon))
+        mixed = notion is None and loss.pure and loss.rest_rho
+        if mixed and loss.pure and (apart := exact(epsilon) - loss.pure * rounds) > 0:
             spare = rounded_down(apart)
-            best = min(best, conversions.zcdp_delta(_squared(loss.rest_rho, rounds), spare))
+            deltas.append(conversions.zcdp_delta(_squared(loss.rest_rho, rounds), spare))
             mu = math.sqrt(_squared(loss.rest_mu_squared, rounds))
-            best = min(best, conversions.gdp_delta(mu, spare))
-    error = _error_delta(loss, rounds, epsilon)
-    return min(1.0, rounded_up(exact(best) + _failure(loss, rounds) + error))
+            deltas.append(conversions.gdp_delta(mu, spare))
+    return min(1.0, rounded_up(exact(min(deltas)) + _failure(loss, rounds)))
+
+
+NOTIONS = ("pure", "zcdp", "gdp")
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a round may spend in each currency, given what is left of delta."""
+class Filter:
+    """What may be spent, in one privacy notion that was fixed before the first answer.
 
-    pure: Fraction
-    rho: Fraction
-    mu_squared: Fraction
-    delta: float
+    ``limit`` bounds the notion's own sum per round (epsilon, rho, or mu squared) and ``failure`` the sum of
+    the deltas of approximate releases. Both are fixed numbers, so that whoever chooses releases by looking
+    at answers has no way to spend one instead of the other:
 
+    - "pure": epsilons add up to at most epsilon, deltas to at most delta (basic composition, which holds for
+      adaptively chosen parameters: Rogers, Roth, Ullman and Vadhan 2016).
+    - "zcdp": rhos add up to at most the rho that gives epsilon at the rest of delta. The Renyi bound of every
+      order is a supermartingale, so this holds for adaptively chosen parameters (Feldman and Zrnic 2021;
+      Whitehouse, Ramdas, Rogers and Wu 2023).
+    - "gdp": squares of mu, likewise (Smith and Thakurta 2022).
+    """
 
-def limits(budget: Budget, loss: Loss) -> Limits | None:
-    """Limits per round once the failures and errors of ``loss`` are off delta; None if too much was."""
-    rounds = budget.max_rounds_per_person
-    return _limits(budget, _failure(loss, rounds), _error_delta(loss, rounds, budget.epsilon))
+    notion: str
+    limit: Fraction
+    failure: Fraction
+
+    @classmethod
+    def of(cls, budget: Budget, notion: str, failure: Fraction = _NO_DELTA) -> Filter:
+        """The filter of a private budget; ``failure`` of its delta is set aside in "zcdp" and "gdp"."""
+        rounds = budget.max_rounds_per_person
+        if notion == "pure":
+            epsilon = budget.epsilon_per_round
+            assert isinstance(epsilon, Fraction)
+            exponent = (rounds - 1) * epsilon
+            if exponent > 5000:  # beyond any delta that a float can hold
+                return cls(notion, epsilon, Fraction(0))
+            growth = rounds * conversions.exponential_above(exponent) if rounds > 1 else 1
+            return cls(notion, epsilon, exact(budget.delta) / growth)
+        left = rounded_down(exact(budget.delta) - failure)
+        if failure and (rounds > 1 or left <= 0.0):
+            return cls(notion, Fraction(0), Fraction(0))  # of approximate zCDP no group privacy is known
+        if notion == "zcdp":
+            return cls(notion, exact(budget.limit_rho(left)), failure)
+        return cls(notion, exact(budget.limit_mu(left)) ** 2, failure)
+
+    def spent(self, loss: Loss) -> Fraction | None:
+        """The notion's own sum; None where it is unbounded."""
+        if self.notion == "pure":
+            return loss.pure if loss.rest_rho == 0 else None
+        return loss.rho if self.notion == "zcdp" else loss.mu_squared
+
+    def fits(self, loss: Loss) -> bool:
+        """Whether ``loss`` per round keeps a person within the budget; exact comparison of fractions."""
+        spent = self.spent(loss)
+        return spent is not None and spent <= self.limit and loss.delta <= self.failure
 
 
 @lru_cache(maxsize=256)
-def _limits(budget: Budget, failure: Fraction, error: Fraction) -> Limits | None:
-    left = rounded_down(exact(budget.delta) - failure - error)
-    if left < 0.0:
-        return None
-    pure = budget.epsilon_per_round
-    assert isinstance(pure, Fraction)
-    return Limits(pure, exact(budget.limit_rho(left)), exact(budget.limit_mu(left)) ** 2, left)
+def filter_of(budget: Budget, notion: str, failure: Fraction = _NO_DELTA) -> Filter:
+    """`Filter.of`, remembered."""
+    return Filter.of(budget, notion, failure)
+
+
+def filter_for(loss: Loss, budget: Budget) -> Filter | None:
+    """The filter for releases of ``loss`` in all, known in advance; None if they fit none.
+
+    Without a delta that is pure epsilon. With one, it is zCDP or Gaussian DP, whichever they take the smaller
+    share of; pure epsilon where they fit neither, or come with deltas of their own and fit it.
+    """
+    pure = filter_of(budget, "pure")
+    if not budget.delta or (loss.delta and pure.fits(loss)):
+        return pure if pure.fits(loss) else None
+    pairs = [filter_of(budget, notion, loss.delta) for notion in ("zcdp", "gdp")]
+    fitting = [one for one in pairs if one.limit and one.fits(loss)]
+    if fitting:
+        return min(fitting, key=lambda one: (one.spent(loss) or 0) / one.limit)
+    return pure if pure.fits(loss) else None
 
 
 def fits(loss: Loss, budget: Budget) -> bool:
-    """Whether ``loss`` per round keeps a person within ``budget``; exact comparison of fractions."""
-    if not budget.private:
-        return True
-    rounds = budget.max_rounds_per_person
-    limit = limits(budget, loss)
-    if limit is None:
-        return False
-    if loss.pure is not None and loss.rest_rho == 0 and loss.pure <= limit.pure:
-        return True
-    if rounds > 1 and loss.delta:
-        return False
-    if loss.rho is not None and loss.rho <= limit.rho:
-        return True
-    if loss.mu_squared is not None and loss.mu_squared <= limit.mu_squared:
-        return True
-    if loss.pure and loss.rest_rho and limit.delta > 0.0:
-        return smallest_epsilon(loss, budget, budget.delta) <= budget.epsilon
-    return False
+    """Whether releases of ``loss`` per round, known in advance, keep a person within ``budget``."""
+    return not budget.private or filter_for(loss, budget) is not None
 
 
 @dataclass(frozen=True)
@@ -510,7 +526,7 @@ class _ExactCurve:
         return self._worst(adaptive_choices_delta, epsilon)
 
     def _worst(self, curve: Callable[..., float], at: float) -> float:
-        """The worst group's value; infinite (so that another currency is taken) where the curve gives up."""
+        """The worst group's value; infinite (so that another notion is taken) where the curve gives up."""
         try:
             return max(curve(at, ranges, mu=mu, pure=pure) for ranges, mu, pure in self.groups)
         except ValueError:  # losses so large that the recursion is not meant for them
@@ -518,13 +534,14 @@ class _ExactCurve:
 
 
 __all__ = [
+    "NOTIONS",
     "Account",
+    "Filter",
     "Ledger",
-    "Limits",
-    "SamplingError",
     "event_loss",
+    "filter_for",
+    "filter_of",
     "fits",
-    "limits",
     "smallest_delta",
     "smallest_epsilon",
 ]

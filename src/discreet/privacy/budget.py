@@ -114,10 +114,9 @@ def _divided(limit: float, parts: int) -> float:
 
 @dataclass(frozen=True)
 class Share:
-    """A fraction of a budget, in each currency, exact.
+    """A fraction of a budget, in each privacy notion, exact.
 
-    Shares whose fractions sum to at most 1 fit together as long as they are spent in one currency;
-    the gate checks any other mixture as it comes.
+    Shares whose fractions sum to at most 1 fit together at a gate, where all are spent in one notion.
     """
 
     budget: Budget

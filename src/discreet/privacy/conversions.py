@@ -334,7 +334,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return _up(_edge(excess, high, low))
 
 
-_HALF_PI = Fraction(1570796326794897, 10**15)  # rounded up
+HALF_PI = Fraction(1570796326794897, 10**15)  # rounded up
 
 
 def pure_rho(epsilon: Fraction) -> Fraction:
@@ -369,7 +369,7 @@ def pure_mu_squared(epsilon: Fraction) -> Fraction:
     errors are ``1/(1 + e^epsilon)``. That is at most ``pi/2 epsilon^2``, which it approaches for small
     epsilon, where the corner itself would be lost in rounding.
     """
-    simple = _HALF_PI * epsilon * epsilon
+    simple = HALF_PI * epsilon * epsilon
     if epsilon < Fraction(1, 1000):
         return simple
     if epsilon > 10**6:

@@ -40,13 +40,12 @@ def _larger(a: Fraction | None, b: Fraction | None) -> Fraction | None:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Privacy loss in every currency at once; each adds up over adaptively chosen releases.
+    """Privacy loss in every notion at once; each adds up over adaptively chosen releases.
 
     ``rho`` and ``mu_squared`` cover everything. ``pure`` covers only the releases that have a pure
     epsilon; ``rest_rho`` and ``rest_mu_squared`` cover those that have none, so that the two kinds can
     also be converted separately. None stands for unbounded. ``delta`` is the chance of failure that
-    comes with approximate releases, ``error`` the total variation between what a sampler draws and
-    the ideal it stands for.
+    comes with approximate releases.
     """
 
     pure: Fraction | None = _ZERO
@@ -55,7 +54,6 @@ class Loss:
     rest_rho: Fraction | None = _ZERO
     rest_mu_squared: Fraction | None = _ZERO
     delta: Fraction = _ZERO
-    error: Fraction = _ZERO
 
     def __add__(self, other: Loss) -> Loss:
         return Loss(
@@ -65,7 +63,6 @@ class Loss:
             _plus(self.rest_rho, other.rest_rho),
             _plus(self.rest_mu_squared, other.rest_mu_squared),
             _tidy(self.delta + other.delta),
-            _tidy(self.error + other.error),
         )
 
     def __mul__(self, count: int) -> Loss:
@@ -74,7 +71,7 @@ class Loss:
         return Loss(*(None if v is None else v * count for v in self._values()))  # type: ignore[arg-type]
 
     def worst(self, other: Loss) -> Loss:
-        """The larger of the two in every currency: what holds when only one of them can happen."""
+        """The larger of the two in every notion: what holds when only one of them can happen."""
         return Loss(
             _larger(self.pure, other.pure),
             _larger(self.rho, other.rho),
@@ -82,7 +79,6 @@ class Loss:
             _larger(self.rest_rho, other.rest_rho),
             _larger(self.rest_mu_squared, other.rest_mu_squared),
             max(self.delta, other.delta),
-            max(self.error, other.error),
         )
 
     def _values(self) -> tuple[Fraction | None, ...]:
@@ -173,6 +169,27 @@ def _ratio(sensitivity: Number, scale: Number) -> Fraction | None:
     return None if scale == 0 else exact(sensitivity) / exact(scale)
 
 
+def _largest_each(share: Share, count: int, notion: str | None, rho: Number, mu_squared: Number) -> Fraction:
+    """The largest epsilon (or range) that ``count`` releases can have each.
+
+    ``rho`` and ``mu_squared`` are the squares that one unit of each would pay for.
+    """
+    assert isinstance(share.epsilon, Fraction)
+    assert isinstance(share.rho, Fraction)
+    assert isinstance(share.mu_squared, Fraction)
+    each = {
+        "pure": share.epsilon / count,
+        "zcdp": root_below(exact(rho) * share.rho / count),
+        "gdp": root_below(exact(mu_squared) * share.mu_squared / count),
+    }
+    if notion is None:
+        return max(each["pure"], each["zcdp"])
+    _checks.one_of("notion", notion, each)
+    if not each[notion]:
+        raise ValueError(f"notion={notion!r} needs delta > 0; give the budget a delta or take pure epsilon")
+    return each[notion]
+
+
 @dataclass(frozen=True)
 class ExponentialChoice(Event):
     """One draw of the exponential mechanism: weights ``exp(rate * score)``.
@@ -195,10 +212,12 @@ class ExponentialChoice(Event):
         return replace(self, rate=rounded_down(exact(self.rate) * _part(factor)))
 
     @classmethod
-    def within(cls, share: Share, range: float, count: int = 1) -> ExponentialChoice:
-        """The largest rate at which ``count`` choices fit into ``share``.
+    def within(
+        cls, share: Share, range: float, count: int = 1, notion: str | None = None
+    ) -> ExponentialChoice:
+        """The largest rate at which ``count`` choices fit into ``share``, by ``notion``.
 
-        The larger of what plain epsilon and what zCDP allows; the latter wins from a few choices on.
+        By default the larger of what plain epsilon and what zCDP allows, which wins from a few choices on.
 
         >>> from discreet.privacy import Budget
         >>> ExponentialChoice.within(Budget(1.0).share(), 2.0, count=5).rate
@@ -209,9 +228,8 @@ class ExponentialChoice(Event):
         share = _of(share)
         if not share.budget.private:
             raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
-        assert isinstance(share.epsilon, Fraction)
-        assert isinstance(share.rho, Fraction)
-        each = max(share.epsilon / count, root_below(8 * share.rho / count))
+        # A range w costs w^2/8 of rho, and at most (pi/2)(w/2)^2 of mu squared.
+        each = _largest_each(share, count, notion, 8, 4 / conversions.HALF_PI)
         return cls(rounded_down(each / exact(width)), width)
 
 
@@ -230,16 +248,17 @@ class LaplaceNoise(Event):
         return replace(self, scale=exact(self.scale) / _part(factor))
 
     @classmethod
-    def within(cls, share: Share, sensitivity: Number, count: int = 1) -> Self:
-        """The least noise with which ``count`` releases fit into ``share``.
+    def within(cls, share: Share, sensitivity: Number, count: int = 1, notion: str | None = None) -> Self:
+        """The least noise with which ``count`` releases fit into ``share``, by ``notion``.
 
-        By plain epsilon, or by zCDP where that is more (some twenty releases and a delta, or more).
+        By default by plain epsilon, or by zCDP where that is more (a delta, and some twenty releases).
         """
         _checks.whole("count", count, at_least=1)
         share = _of(share)
-        if not isinstance(share.epsilon, Fraction) or not isinstance(share.rho, Fraction):
+        if not share.budget.private:
             return cls(sensitivity, 0.0)
-        each = max(share.epsilon / count, root_below(2 * share.rho / count))
+        # An epsilon e costs at most e^2/2 of rho, and at most (pi/2) e^2 of mu squared.
+        each = _largest_each(share, count, notion, 2, 1 / conversions.HALF_PI)
         return cls(sensitivity, exact(sensitivity) / each)
 
 
@@ -266,15 +285,19 @@ class GaussianNoise(Event):
         return replace(self, sigma=exact(self.sigma) / _part(factor))
 
     @classmethod
-    def within(cls, share: Share, sensitivity: Number, count: int = 1) -> Self:
-        """The least noise with which ``count`` releases fit into the Gaussian DP of ``share``."""
+    def within(cls, share: Share, sensitivity: Number, count: int = 1, notion: str | None = None) -> Self:
+        """The least noise with which ``count`` releases fit into ``share``, by Gaussian DP or ``notion``."""
         _checks.whole("count", count, at_least=1)
         share = _of(share)
-        if not isinstance(share.mu_squared, Fraction):
+        if not isinstance(share.mu_squared, Fraction) or not isinstance(share.rho, Fraction):
             return cls(sensitivity, 0.0)
-        if share.mu_squared == 0:
-            raise ValueError("Gaussian noise needs delta > 0; give the budget a delta or use Laplace noise")
-        return cls(sensitivity, exact(sensitivity) / root_below(share.mu_squared / count))
+        if share.mu_squared == 0 or notion == "pure":
+            raise ValueError(
+                "Gaussian noise needs delta > 0, and a privacy notion other than pure epsilon; give the"
+                " budget a delta or use Laplace noise"
+            )
+        square = 2 * share.rho if notion == "zcdp" else share.mu_squared
+        return cls(sensitivity, exact(sensitivity) / root_below(square / count))
 
 
 @dataclass(frozen=True)
@@ -316,16 +339,3 @@ class ApproximateRelease(Event):
 
     def scaled(self, factor: float) -> Self:
         return replace(self, epsilon=exact(self.epsilon) * _part(factor))
-
-
-@dataclass(frozen=True)
-class SamplingError(Event):
-    """A stated total-variation distance between a sampler and its ideal; costs no epsilon, only delta."""
-
-    total_variation: Number
-
-    def loss(self) -> Loss:
-        return Loss(error=exact(self.total_variation))
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, total_variation=exact(self.total_variation) * _part(factor))

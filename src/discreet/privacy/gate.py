@@ -1,4 +1,4 @@
-"""The one door through which anything that depends on private data leaves.
+"""The gate: the one place through which anything that depends on private data leaves.
 
 A gate holds a budget and a source of randomness. Each release names its mechanism and how far one
 person can move what is released; it is entered into the ledger before the noise is drawn, and refused,
@@ -11,7 +11,7 @@ import math
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,10 +21,20 @@ from numpy.typing import ArrayLike, NDArray
 from .. import _checks
 from . import mechanisms
 from . import randomness as sources
-from .accounting import Account, Ledger, event_loss, fits, limits, smallest_epsilon
+from .accounting import (
+    NOTIONS,
+    Account,
+    Filter,
+    Ledger,
+    event_loss,
+    filter_for,
+    filter_of,
+    fits,
+    smallest_epsilon,
+)
 from .budget import Budget
-from .conversions import exact, gdp_mu, root_below, rounded_down, zcdp_rho
-from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, SphericalLaplaceNoise
+from .conversions import HALF_PI, exact, root_below, rounded_down
+from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, Loss, SphericalLaplaceNoise
 from .randomness import Randomness
 
 if TYPE_CHECKING:
@@ -57,7 +67,11 @@ class ScoreChange:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What a round may still spend, in each currency on its own."""
+    """What a round may still spend: on pure releases, on zCDP ones, on Gaussian ones, or in deltas.
+
+    At a gate that has fixed its privacy notion, each is what that notion has room for. Before that, each
+    is the limit of the notion that goes with it.
+    """
 
     epsilon: float
     rho: float
@@ -69,8 +83,9 @@ class Remaining:
 class Preview:
     """What a release would do, without doing it.
 
-    ``spent`` and ``after`` are epsilons at the budget's delta; ``largest_count`` is how many such
-    releases would fit, ``largest`` the same kind of release at the largest loss that would.
+    ``spent`` and ``after`` are epsilons at the budget's delta in the gate's privacy ``notion``;
+    ``largest_count`` is how many such releases would fit, ``largest`` the same kind of release at the largest
+    loss that would.
     """
 
     asked: Event
@@ -82,21 +97,32 @@ class Preview:
     fits: bool
     largest_count: int
     largest: Event | None
+    notion: str | None = None
 
     def __str__(self) -> str:
         at = f" at delta {self.delta:g}" if self.delta else ""
         times = "" if self.count == 1 else f"{self.count:,} x "
+        by = f" by {_WORDS[self.notion]}" if self.notion else ""
         text = (
             f"spent epsilon {self.spent:.6g}, asked {times}{_shown(self.asked)} which makes {self.after:.6g},"
-            f" limit {self.limit:g}{at}"
+            f" limit {self.limit:g}{at}{by}"
         )
         if self.fits:
             return text + "; it fits"
+        if self.notion and math.isinf(self.after) and math.isfinite(self.spent):
+            others = " or ".join(f"notion={name!r}" for name in NOTIONS if name != self.notion)
+            return text + (
+                f"; this gate keeps to {_WORDS[self.notion]}, in which such a release has no bound: make the"
+                f" gate with {others}, before its first release"
+            )
         if self.largest is None:
             return text + "; nothing of this kind fits any more"
         also = f", or {self.largest_count:,} of those asked for" if self.largest_count else ""
         largest = _shown(self.largest)
         return text + f"; largest that fits: {times}{largest}{also}"
+
+
+_WORDS = {"pure": "pure epsilon", "zcdp": "zCDP", "gdp": "Gaussian DP"}
 
 
 def _shown(event: Event) -> str:
@@ -134,13 +160,19 @@ class BudgetExceeded(Exception):
 
 
 class Gate:
-    """The door, its budget, and the ledger of what went through.
+    """The gate, its budget, and the ledger of what went through.
 
     Guarantee: for any sequence of calls, each chosen after seeing the answers to the earlier ones,
     everything that was returned is (epsilon, delta)-DP for one person under the budget's neighbouring
     relation, provided the stated sensitivities are true.
 
     ``randomness`` is None for the operating system's, a number for a reproducible (not private) run.
+    ``notion`` is the privacy notion in which losses are added up: "pure", "zcdp" or "gdp". It is fixed before
+    the first answer and kept to: somebody who could pick the cheapest one after seeing answers would
+    exceed the budget. If it is not given, a budget without delta means pure epsilon, and with a delta the
+    first release (or the list given to `expect`) decides: zCDP or Gaussian DP, whichever it takes the smaller
+    share of, and pure epsilon where it fits neither. ``failure`` is the part of delta that is set aside for
+    releases that come with a delta of their own; only for "zcdp" and "gdp", in "pure" all of delta is.
 
     >>> import discreet as dc
     >>> gate = dc.Gate(dc.Budget(1.0), 0)
@@ -150,7 +182,14 @@ class Gate:
     (0.5, 0.5)
     """
 
-    def __init__(self, budget: Budget, randomness: Randomness | int | None = None) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        randomness: Randomness | int | None = None,
+        *,
+        notion: str | None = None,
+        failure: float | Fraction = 0.0,
+    ) -> None:
         if not isinstance(budget, Budget):
             raise TypeError(
                 f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
@@ -158,6 +197,7 @@ class Gate:
         self._budget = budget
         self._source = sources.randomness(randomness)
         self._ledger = Ledger()
+        self._filter = _filter(budget, notion, failure)
         self._root: Gate = self
         self._reproducible = not self._source.secure
         self._marks: tuple[str, ...] = ()
@@ -181,42 +221,36 @@ class Gate:
         """The account so far, over this gate and all its parts."""
         with self._lock:
             root = self._root
-            return Account(self._budget, root._ledger.copy(), root._reproducible, root._marks)
+            return Account(self._budget, root._ledger.copy(), root._reproducible, root._marks, self.notion)
+
+    @property
+    def notion(self) -> str | None:
+        """The privacy notion that this gate keeps to; None as long as none is fixed."""
+        return None if self._root._filter is None else self._root._filter.notion
 
     @property
     def remaining(self) -> Remaining:
-        """What a round of the people seen through this gate may still spend, in each currency."""
+        """What a round of the people seen through this gate may still spend."""
         with self._lock:
-            loss = self._ledger.loss_seen()
+            loss, chosen = self._ledger.loss_seen(), self._root._filter
         if not self._budget.private:
             return Remaining(math.inf, math.inf, math.inf, self._budget.delta)
-        limit = limits(self._budget, loss)
-        if limit is None:
-            return Remaining(0.0, 0.0, 0.0, 0.0)
-        epsilon, rho, mu_squared = [Fraction(0)], [Fraction(0)], [Fraction(0)]
-        if loss.rho is not None:
-            rho.append(limit.rho - loss.rho)
-        if loss.mu_squared is not None:
-            mu_squared.append(limit.mu_squared - loss.mu_squared)
-        rounds = self._budget.max_rounds_per_person
-        if loss.pure is not None and loss.rest_rho is not None:
-            # Pure releases on their own, and the rest converted with what they leave of epsilon.
-            spare = float(limit.pure - loss.pure) * rounds
-            rest = 0.0
-            if loss.rest_rho:
-                alone = replace(loss, pure=Fraction(0), rho=loss.rest_rho, mu_squared=loss.rest_mu_squared)
-                rest = smallest_epsilon(alone, self._budget, self._budget.delta)
-            epsilon.append((exact(spare) - exact(rest) if math.isfinite(rest) else Fraction(0)) / rounds)
-            if spare > 0.0:
-                rho.append(exact(zcdp_rho(spare, limit.delta)) / rounds**2 - loss.rest_rho)
-                if loss.rest_mu_squared is not None:
-                    mu = exact(gdp_mu(spare, limit.delta)) / rounds
-                    mu_squared.append(mu * mu - loss.rest_mu_squared)
+        left = {}
+        for notion in NOTIONS if chosen is None else (chosen.notion,):
+            limit = filter_of(self._budget, notion) if chosen is None else chosen
+            spent = limit.spent(loss)
+            left[notion] = Fraction(0) if spent is None else max(Fraction(0), limit.limit - spent)
+        failure = filter_of(self._budget, "pure").failure if chosen is None else chosen.failure
+        # Of a pure release e, rho is at most e^2/2 and mu squared at most (pi/2) e^2; of Gaussian noise, rho
+        # is half of mu squared. Of a release known by its rho only, neither epsilon nor mu is bounded.
+        zero = Fraction(0)
+        rho, mu_squared = left.get("zcdp", zero), left.get("gdp", zero)
+        pure = left.get("pure", root_below(2 * rho) if rho else root_below(mu_squared / HALF_PI))
         return Remaining(
-            rounded_down(max(epsilon)),
-            rounded_down(max(rho)),
-            float(root_below(max(mu_squared))),
-            limit.delta,
+            rounded_down(pure),
+            rounded_down(rho),
+            float(root_below(left.get("gdp", 2 * rho))),
+            rounded_down(max(zero, failure - loss.delta)),
         )
 
     @property
@@ -230,13 +264,28 @@ class Gate:
             root = self._root
             root._marks += tuple(new for new in dict.fromkeys(sentences) if new not in root._marks)
 
+    def expect(self, *releases: tuple[Event, int]) -> None:
+        """Fix the privacy notion for (event, count) releases to come; nothing is charged or released.
+
+        A gate whose notion is fixed keeps it. Either way, `BudgetExceeded` tells that they do not fit.
+        """
+        with self._lock:
+            total = Loss()
+            for event, count in releases:
+                total += event_loss(event) * _checks.whole("count", count, at_least=1)
+                after = self._ledger.loss_with(total)
+                if not self._fits_in(after):
+                    raise BudgetExceeded(self.preview(event, count))
+            if self._root._filter is None and self._budget.private and releases:
+                self._root._filter = filter_for(self._ledger.loss_with(total), self._budget)
+
     def preview(self, event: Event, count: int = 1) -> Preview:
         """What ``count`` such releases would cost and whether they fit; nothing is released."""
         _checks.whole("count", count, at_least=1)
         with self._lock:
             before = self._root._ledger.loss
             after = self._ledger.loss_with(event_loss(event) * count)
-            fit = fits(after, self._budget)
+            fit, notion = self._fits_in(after), self.notion
             largest: Event | None = event
             if not fit:
                 factor = self._largest(lambda c: self._fits(event.scaled(c), count))
@@ -244,13 +293,14 @@ class Gate:
             return Preview(
                 asked=event,
                 count=count,
-                spent=smallest_epsilon(before, self._budget, self._budget.delta),
-                after=smallest_epsilon(after, self._budget, self._budget.delta),
+                spent=smallest_epsilon(before, self._budget, self._budget.delta, notion),
+                after=smallest_epsilon(after, self._budget, self._budget.delta, notion),
                 limit=self._budget.epsilon,
                 delta=self._budget.delta,
                 fits=fit,
                 largest_count=self._largest_count(event, count),
                 largest=largest,
+                notion=notion,
             )
 
     # --- what leaves -----------------------------------------------------------------------------
@@ -389,13 +439,21 @@ class Gate:
     def state(self) -> dict[str, Any]:
         """The ledger (and a seeded source's position) as plain values, for `Gate.from_state`."""
         with self._lock:
-            return {"account": self.spent.to_json(), "randomness": self._source.state()}
+            chosen = self._root._filter
+            return {
+                "account": self.spent.to_json(),
+                "failure": str(chosen.failure if chosen is not None and chosen.notion != "pure" else 0),
+                "randomness": self._source.state(),
+            }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Gate:
         """A gate that has spent what the saved one had; secure randomness starts afresh."""
         account = Account.from_json(state["account"])
-        gate = cls(account.budget, sources.restored(state["randomness"]))
+        if account.notion is None and account.budget.private and account.loss != Loss():
+            raise ValueError("the state has releases and no privacy notion; it was not written by a gate")
+        source = sources.restored(state["randomness"])
+        gate = cls(account.budget, source, notion=account.notion, failure=Fraction(state["failure"]))
         gate._ledger = account.ledger
         gate._marks = account.marks
         gate._reproducible |= account.reproducible  # noise that somebody may know does not become unknown
@@ -429,8 +487,7 @@ class Gate:
         self.check_process()
         with self._lock:
             if not self._known_to_fit(event, count):
-                if not self._fits(event, count):
-                    raise BudgetExceeded(self.preview(event, count))
+                self.expect((event, count))
                 self._look_ahead(event, count)
             self._ledger.add(label, event, count)
 
@@ -454,7 +511,12 @@ class Gate:
 
     def _fits(self, event: Event, count: int) -> bool:
         """Whether this part could release ``count`` more."""
-        return fits(self._ledger.loss_with(event_loss(event) * count), self._budget)
+        return self._fits_in(self._ledger.loss_with(event_loss(event) * count))
+
+    def _fits_in(self, loss: Loss) -> bool:
+        """Whether the budget holds ``loss`` in the notion that is fixed, or in one that may still be."""
+        chosen = self._root._filter
+        return fits(loss, self._budget) if chosen is None else chosen.fits(loss)
 
     def _largest_count(self, event: Event, asked: int) -> int:
         """How many of ``event`` fit, at most 2^62."""
@@ -487,6 +549,26 @@ class Gate:
         if grid is None:
             return values.copy()
         return grid.values(grid.truncate(values) + grid.noise(self._source, values.size, law))
+
+
+def _filter(budget: Budget, notion: str | None, failure: float | Fraction) -> Filter | None:
+    """The filter that the arguments of a gate ask for; None where the first release decides."""
+    aside = exact(_amount("failure", failure))
+    if notion is None:
+        if aside:
+            raise ValueError(f"failure={float(aside):g} goes with notion='zcdp' or notion='gdp'; give one")
+        return filter_of(budget, "pure") if budget.private and not budget.delta else None
+    _checks.one_of("notion", notion, NOTIONS)
+    if notion == "pure":
+        if aside:
+            raise ValueError("failure= is for 'zcdp' and 'gdp'; in 'pure' all of delta is for failures")
+    elif budget.private and not budget.delta:
+        raise ValueError(f"notion={notion!r} needs delta > 0; give the budget a delta or take notion='pure'")
+    elif aside and (aside >= exact(budget.delta) or budget.max_rounds_per_person > 1):
+        raise ValueError(
+            f"failure={float(aside):g} must be below delta={budget.delta:g}, with max_rounds_per_person=1"
+        )
+    return filter_of(budget, notion, aside) if budget.private else None
 
 
 def _grid(scale: Any, sensitivity: Any, truncation: Fraction) -> mechanisms.Grid | None:

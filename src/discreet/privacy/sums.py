@@ -216,16 +216,20 @@ class RunningSum(ABC):
     def _name(self) -> str: ...
 
     def _part(self, share: Fraction | float | None) -> Share:
-        """The share of the budget that was asked for, or what is left of it in the noise's currency."""
+        """The share of the budget that was asked for, or what is left of it in the gate's privacy notion."""
         budget = self._gate.budget
         if share is not None or not budget.private:
             return budget.share(1 if share is None else share)
-        left = self._gate.remaining
-        if self.noise == "gaussian":
-            fraction = exact(left.mu) ** 2 / exact(budget.mu) ** 2 if budget.mu else Fraction(1)
-        else:
+        left, notion = self._gate.remaining, self._gate.notion
+        if notion is None:  # nothing has been released
+            return budget.share()
+        if notion == "pure":
             assert isinstance(budget.epsilon_per_round, Fraction)
             fraction = exact(left.epsilon) / budget.epsilon_per_round
+        elif notion == "zcdp":
+            fraction = exact(left.rho) / exact(budget.rho)
+        else:
+            fraction = exact(left.mu) ** 2 / exact(budget.mu) ** 2
         if fraction < Fraction(1, 10**6):  # what is left is rounding
             raise ValueError(f"nothing is left at the gate for a running sum with {self.noise} noise")
         return budget.share(min(fraction, Fraction(1)))
@@ -315,7 +319,7 @@ class TreeSum(RunningSum):
             "spherical": SphericalLaplaceNoise,
         }
         moves = self.inputs.difference(self._gate.budget.neighbours)
-        return kind[self.noise].within(part, moves, self.levels), self.levels
+        return kind[self.noise].within(part, moves, self.levels, self._gate.notion), self.levels
 
     def _grid_for(self, event: Event) -> mechanisms.Grid | None:
         assert isinstance(event, GaussianNoise | LaplaceNoise)
@@ -441,7 +445,7 @@ class FactorizedSum(RunningSum):
 
     def _calibrated(self, part: Share) -> tuple[Event, int]:
         moves = self.inputs.difference(self._gate.budget.neighbours) * self.factorization.column_norm
-        return GaussianNoise.within(part, moves), 1
+        return GaussianNoise.within(part, moves, notion=self._gate.notion), 1
 
     def _grid_for(self, event: Event) -> mechanisms.Grid | None:
         assert isinstance(event, GaussianNoise)
