@@ -300,7 +300,6 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "privacy.LaplaceNoise": (p.LaplaceNoise, {"sensitivity": 1.0, "scale": 9.0}),
         "privacy.SphericalLaplaceNoise": (p.SphericalLaplaceNoise, {"sensitivity": 1.0, "scale": 9.0}),
         "privacy.PureRelease": (p.PureRelease, {"epsilon": 0.1}),
-        "privacy.SamplingError": (p.SamplingError, {"total_variation": 1e-9}),
         "privacy.Account.from_json": (p.Account.from_json, {"record": dc.Gate(BUDGET, 1).spent.to_json()}),
         "privacy.Event.from_json": (p.Event.from_json, {"record": p.LaplaceNoise(1.0, 9.0).to_json()}),
         "privacy.Gate.from_state": (p.Gate.from_state, {"state": dc.Gate(BUDGET, 1).state()}),

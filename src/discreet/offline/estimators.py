@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Self
 
@@ -423,7 +423,7 @@ class PrivateFeatureSelector(_PrivateSelector):
             left[chosen[-1]] = False
         names = self._names()
         labels = None if names is None else tuple(names[item] for item in chosen)
-        return Selection(tuple(chosen), None, labels, replace(gate.spent, notion=None), queries=1)
+        return Selection(tuple(chosen), None, labels, gate.spent, queries=1)
 
     def _scaled(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """The features as numbers in [0, 1], by their public bounds."""
