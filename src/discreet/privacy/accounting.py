@@ -153,8 +153,8 @@ class Account:
     ``epsilon(delta)`` and ``delta(epsilon)`` are the guarantee of the releases listed, in ``notion``, or in
     the best of all notions where that is None. ``tight=True`` also asks the exact adaptive composition of
     exponential choices, which is up to 9 % smaller and takes seconds. Printing an account shows every release
-    with its sensitivity. ``marks`` are sentences about what the guarantee takes for granted beside the budget,
-    such as a list of items that came from data.
+    with its sensitivity. ``marks`` are sentences about what the guarantee takes for granted beside the
+    budget, such as a list of items that came from data.
 
     They hold for a list of releases that was fixed in advance, as a learner's is. Where somebody chose what
     to release, or when to stop, by looking at answers, only pure epsilon can be read off at that moment; what

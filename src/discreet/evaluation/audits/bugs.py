@@ -94,7 +94,9 @@ def sensitivity_halved() -> Iterator[None]:
         for kind in (ExponentialChoice, LaplaceNoise, GaussianNoise):
             honest = vars(kind)["within"].__func__
 
-            def within(cls: Any, share: Any, moves: Any, *more: Any, honest: Any = honest, **how: Any) -> Any:
+            def within(
+                cls: Any, /, share: Any, moves: Any, *more: Any, honest: Any = honest, **how: Any
+            ) -> Any:
                 return honest(cls, share, moves / 2, *more, **how)
 
             stack.enter_context(swapped(kind, "within", classmethod(within)))
