@@ -95,9 +95,9 @@ def sensitivity_halved() -> Iterator[None]:
             honest = vars(kind)["within"].__func__
 
             def within(
-                cls: Any, /, share: Any, moves: Any, *more: Any, honest: Any = honest, **how: Any
+                cls: Any, /, share: Any, moves: Any, *rest: Any, real: Any = honest, **how: Any
             ) -> Any:
-                return honest(cls, share, moves / 2, *more, **how)
+                return real(cls, share, moves / 2, *rest, **how)
 
             stack.enter_context(swapped(kind, "within", classmethod(within)))
         yield
