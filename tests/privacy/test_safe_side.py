@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import sys
 import threading
 from fractions import Fraction
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.privacy import ReproducibleRandomness, mechanisms
 from discreet.privacy import conversions as cv
 from discreet.privacy.accounting import Account, Ledger
 from discreet.privacy.composition import adaptive_choices_delta, adaptive_choices_epsilon
@@ -225,6 +227,35 @@ def test_threads_do_not_share_digits():
         done.set()
         thread.join()
     assert found == alone
+
+
+def test_choices_at_a_border_do_not_depend_on_other_threads():
+    """Words next to the true borders are decided by digits, which another thread's precision must not cut."""
+    scores, rate = np.array([0.0, 0.3, 0.7]), 1.0
+    with mpmath.workprec(300):
+        weights = [mpmath.exp(mpmath.mpf(score)) for score in (0.0, 0.3, 0.7)]
+        borders = [int(sum(weights[: i + 1]) / sum(weights) * 2**64) for i in range(2)]
+    words = [(border + by, index + (by > 0)) for index, border in enumerate(borders) for by in (-1, 1)]
+    done, interval = threading.Event(), sys.getswitchinterval()
+
+    def disturb():
+        while not done.is_set():
+            mpmath.mp.prec = 12
+
+    thread = threading.Thread(target=disturb)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        found = [
+            mechanisms._exact_choice(ReproducibleRandomness(0), scores, rate, word) == index
+            for word, index in words * 50
+        ]
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+        mpmath.mp.prec = 53
+    assert all(found)
 
 
 # --- single steps -----------------------------------------------------------------------------------

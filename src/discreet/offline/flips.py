@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..privacy import Randomness
+from ..privacy._digits import own_digits
 from ..privacy.conversions import exact
 
 _WORD = 1 << 64
@@ -41,7 +42,7 @@ def flipped_choice(source: Randomness, scores: NDArray[np.float64], rate: float)
 
 def _below(source: Randomness, word: int, exponent: Fraction) -> bool:
     """Whether a uniform number that starts with ``word`` is below exp(exponent), exponent <= 0."""
-    import mpmath
+    mpmath = own_digits()
 
     if exponent == 0:
         return True

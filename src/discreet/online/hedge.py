@@ -22,6 +22,7 @@ from .. import _checks
 from .._progress import track
 from ..objectives.rows import Rows
 from ..privacy import Account, Budget, ExponentialChoice, Randomness, ScoreChange
+from ..privacy._digits import own_digits
 from ..privacy.conversions import exact
 from . import bounds
 from .protocol import Stream
@@ -379,7 +380,7 @@ def _fixed_point_weights(drops: NDArray[np.int64], unit: Fraction, precision: in
     A drop is written in base 256 and its weight is the product of one tabulated number per digit. Each of
     the at most eight is below 2^precision and off by at most 2, and so is each of the products of them.
     """
-    import mpmath
+    mpmath = own_digits()
 
     values, where = np.unique(drops, return_inverse=True)
     digits = values.view(np.uint8).reshape(values.size, 8)

@@ -14,6 +14,16 @@ from typing import Any
 _own = threading.local()
 
 
+def own_digits() -> Any:
+    """This thread's mpmath context, to be used like the module, with ``workprec`` around computations."""
+    mp = getattr(_own, "context", None)
+    if mp is None:
+        from mpmath import MPContext
+
+        mp = _own.context = MPContext()
+    return mp
+
+
 @contextmanager
 def digits(bits: int) -> Iterator[Any]:
     """This thread's mpmath context, working with ``bits`` bits.
@@ -22,10 +32,6 @@ def digits(bits: int) -> Iterator[Any]:
     ...     str(mp.sqrt(2))[:42]
     '1.4142135623730950488016887242096980785696'
     """
-    mp = getattr(_own, "context", None)
-    if mp is None:
-        from mpmath import MPContext
-
-        mp = _own.context = MPContext()
+    mp = own_digits()
     with mp.workprec(bits):
         yield mp

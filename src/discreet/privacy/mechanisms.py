@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._digits import own_digits
 from .conversions import exact
 from .randomness import Randomness
 
@@ -126,8 +127,8 @@ class Grid:
 
 
 def _tail(gaussian: bool, x: Any) -> Any:
-    """P(|Y| >= x) for the standard Laplace or Gaussian, to mpmath's current precision."""
-    import mpmath
+    """P(|Y| >= x) for the standard Laplace or Gaussian, to the current precision."""
+    mpmath = own_digits()
 
     return mpmath.erfc(x / mpmath.sqrt(2)) if gaussian else mpmath.exp(-x)
 
@@ -155,7 +156,7 @@ def _tails(gaussian: bool, precision: int) -> Iterator[int]:
     ``d_{n+1} = -width (a d_n + width d_{n-1}) / (n + 1)``, all in integers because a and width are
     multiples of 2^-10.
     """
-    import mpmath
+    mpmath = own_digits()
 
     bits = STEPS_BITS - CELL_BITS
     one = 1 << precision
@@ -224,7 +225,7 @@ def _settle(first: int, second: int, source: Randomness, gaussian: bool) -> tupl
     Y in half steps, rounded down, and where in its half step Y is. It is also the slow twin that the tests
     hold against the compiled loop.
     """
-    import mpmath
+    mpmath = own_digits()
 
     def more() -> int:
         return int(source.words(1)[0])
@@ -284,24 +285,24 @@ class _LazyBits:
         return _LazyBits(self._bits ^ ((1 << self._known) - 1), self._known, self._more)
 
     def interval(self) -> tuple[Any, Any]:
-        import mpmath
+        mpmath = own_digits()
 
         unit = mpmath.mpf(2) ** -self._known
         return self._bits * unit, (self._bits + 1) * unit
 
     def surely_below(self, threshold: Any) -> bool:
-        import mpmath
+        mpmath = own_digits()
 
         return bool(self.interval()[1] <= threshold * (1 - mpmath.mpf(2) ** -200))
 
     def surely_above(self, threshold: Any) -> bool:
-        import mpmath
+        mpmath = own_digits()
 
         return bool(self.interval()[0] >= threshold * (1 + mpmath.mpf(2) ** -200))
 
     def below(self, threshold: Callable[[], Any]) -> bool:
         """Whether the number is below ``threshold()``, which is evaluated in ever higher precision."""
-        import mpmath
+        mpmath = own_digits()
 
         while True:
             with mpmath.workprec(self._known + 256):
@@ -434,7 +435,7 @@ def exponential_choice(source: Randomness, scores: NDArray[np.float64], rate: fl
 
 def _exact_choice(source: Randomness, scores: NDArray[np.float64], rate: float, word: int) -> int:
     """The same choice for the same word, with as many digits and bits as it takes."""
-    import mpmath
+    mpmath = own_digits()
 
     bits, known = word, 64
     exact_rate = exact(rate)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _checks
 from . import mechanisms
+from ._digits import own_digits
 from .conversions import exact
 from .events import ApproximateRelease
 from .gate import Gate
@@ -186,7 +187,7 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
 
 def _distance(most: int, delta: Fraction) -> int:
     """The least whole t >= 1, or one more, with most/2 exp(-(t - 1/2) / 2^32) <= delta."""
-    import mpmath
+    mpmath = own_digits()
 
     with mpmath.workprec(256):
         ratio = most / (2 * delta)

@@ -64,7 +64,7 @@ def _harmonic(rounds: int, top: float, start: float, slope: float, most: float) 
         return rounds * (min(most, top / start) if start > 0.0 else most)
     capped = 0
     if top > 0.0 and math.isfinite(most):
-        capped = min(rounds, max(0, math.floor((top / most - start) / slope)))
+        capped = math.floor(min(rounds, max(0.0, (top / most - start) / slope)))
     elif start + slope <= 0.0:
         return math.inf
     tail = float(digamma(rounds + 1 + start / slope) - digamma(capped + 1 + start / slope))
