@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _LARGEST = (1 << 63) - 1  # what compiled loops and NumPy can count to
+ANY = 10**300  # what a float can still tell: for numbers that are only multiplied with
 
 
 def shown(value: Any) -> str:

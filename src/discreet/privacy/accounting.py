@@ -132,7 +132,7 @@ class Ledger:
 
     def _read(self, record: dict[str, Any]) -> None:
         for row in record["releases"]:
-            count = _checks.whole("count", row["count"], at_least=1)
+            count = _checks.whole("count", row["count"], at_least=1, at_most=_checks.ANY)
             self.add(str(row["label"]), Event.from_json(row["event"]), count)
         for name, part in record["parts"].items():
             self.part(name)._read(part)

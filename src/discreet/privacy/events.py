@@ -224,7 +224,7 @@ class ExponentialChoice(Event):
         0.1
         """
         width = _checks.real("range", range, above=0.0)
-        _checks.whole("count", count, at_least=1)
+        _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
         share = _of(share)
         if not share.budget.private:
             raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
@@ -253,7 +253,7 @@ class LaplaceNoise(Event):
 
         By default by plain epsilon, or by zCDP where that is more (a delta, and some twenty releases).
         """
-        _checks.whole("count", count, at_least=1)
+        _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
         share = _of(share)
         if not share.budget.private:
             return cls(sensitivity, 0.0)
@@ -287,7 +287,7 @@ class GaussianNoise(Event):
     @classmethod
     def within(cls, share: Share, sensitivity: Number, count: int = 1, notion: str | None = None) -> Self:
         """The least noise with which ``count`` releases fit into ``share``, by Gaussian DP or ``notion``."""
-        _checks.whole("count", count, at_least=1)
+        _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
         share = _of(share)
         if not isinstance(share.mu_squared, Fraction) or not isinstance(share.rho, Fraction):
             return cls(sensitivity, 0.0)

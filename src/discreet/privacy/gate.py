@@ -272,7 +272,7 @@ class Gate:
         with self._lock:
             total = Loss()
             for event, count in releases:
-                total += event_loss(event) * _checks.whole("count", count, at_least=1)
+                total += event_loss(event) * _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
                 after = self._ledger.loss_with(total)
                 if not self._fits_in(after):
                     raise BudgetExceeded(self.preview(event, count))
@@ -281,7 +281,7 @@ class Gate:
 
     def preview(self, event: Event, count: int = 1) -> Preview:
         """What ``count`` such releases would cost and whether they fit; nothing is released."""
-        _checks.whole("count", count, at_least=1)
+        _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
         with self._lock:
             before = self._root._ledger.loss
             after = self._ledger.loss_with(event_loss(event) * count)
@@ -417,7 +417,7 @@ class Gate:
         """Charge for ``count`` releases that a compiled loop will make, and hand it the randomness."""
         if not isinstance(event, Event):
             raise TypeError(f"event must be an Event, got {_checks.shown(event)}")
-        self._charge(label, event, _checks.whole("count", count, at_least=1))
+        self._charge(label, event, _checks.whole("count", count, at_least=1, at_most=_checks.ANY))
         return self._source
 
     def part(self, name: str) -> Gate:
