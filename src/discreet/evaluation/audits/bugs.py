@@ -97,7 +97,7 @@ def sensitivity_halved() -> Iterator[None]:
             def within(
                 cls: Any, /, share: Any, moves: Any, *rest: Any, real: Any = honest, **how: Any
             ) -> Any:
-                return was(cls, share, moves / 2, *rest, **how)
+                return real(cls, share, moves / 2, *rest, **how)
 
             stack.enter_context(swapped(kind, "within", classmethod(within)))
         yield
