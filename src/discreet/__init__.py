@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import constraints, data, domains, evaluation, losses, objectives, offline, online, privacy
+    from ._checks import DataError
     from .online.protocol import load
     from .planning import plan, plan_convex, plan_minimization
     from .privacy import Budget, BudgetExceeded, Gate
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Budget": "privacy",
     "BudgetExceeded": "privacy",
+    "DataError": "_checks",
     "Gate": "privacy",
     "load": "online.protocol",
     "plan": "planning",
@@ -41,6 +43,7 @@ _PARTS = (
 __all__ = [
     "Budget",
     "BudgetExceeded",
+    "DataError",
     "Gate",
     "__version__",
     "constraints",

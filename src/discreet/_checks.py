@@ -27,6 +27,18 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+class DataError(ValueError):
+    """Data that was refused, in words that tell nothing about people: no count, no place, no value.
+
+    ``details`` says what was found and where, for whoever may look at the data. It is no part of the message,
+    and so goes into no log or traceback by itself.
+    """
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
 def whole(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> int:
     """``value`` as an int within its range, or an error that names ``name``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -89,6 +101,23 @@ def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArra
         raise ValueError(f"{name} has {array.shape[0]} entries; {length} expected")
     finite(name, array)
     return array
+
+
+def per_person(name: str, values: ArrayLike, count: int, each: str = "person") -> NDArray[np.float64]:
+    """One finite number for each of ``count`` people; errors tell neither their number nor a value."""
+    try:
+        array = np.asarray(values)
+        numbers = array.astype(np.float64) if array.dtype.kind in "biufO" else None
+    except (TypeError, ValueError, OverflowError):  # whose words hold the entry
+        numbers = None
+    if numbers is None or numbers.ndim != 1:
+        raise TypeError(f"{name} must be a vector of numbers")
+    if numbers.size != count:
+        raise ValueError(f"{name} must have one entry for each {each}")
+    if not np.isfinite(numbers).all():
+        place = int(np.argmin(np.isfinite(numbers)))
+        raise DataError(f"{name} has an entry that is not finite", f"{name}[{place}] is {numbers[place]}")
+    return numbers
 
 
 def finite(name: str, array: NDArray[np.float64]) -> None:

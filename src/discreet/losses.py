@@ -156,7 +156,7 @@ class Losses(ABC):
         return _checks.vector("point", point, length=self.dimension)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self):,} people, {self.dimension:,} coordinates)"
+        return f"{type(self).__name__}({self.dimension:,} coordinates)"  # how many people: ask len()
 
 
 class Logistic(Losses):
@@ -175,10 +175,10 @@ class Logistic(Losses):
         self, rows: ArrayLike, labels: ArrayLike, *, row_norm: float = 1.0, clip: bool = False
     ) -> None:
         super().__init__(rows, row_norm, clip)
-        signs = _checks.vector("labels", labels, length=len(self))
+        signs = _checks.per_person("labels", labels, len(self))
         known = set(np.unique(signs).tolist())
         if not (known <= {-1.0, 1.0} or known <= {0.0, 1.0}):
-            raise ValueError(f"labels must be -1 and 1, or 0 and 1; got {sorted(known)[:5]}")
+            raise _checks.DataError("labels must be -1 and 1, or 0 and 1", f"got {sorted(known)[:5]}")
         self._numbers = _fixed(np.where(signs > 0.0, 1.0, -1.0))
 
     def values(self, point: Vector) -> Vector:
@@ -216,13 +216,14 @@ class Squared(Losses):
     ) -> None:
         super().__init__(rows, row_norm, clip)
         self.target_bound = _checks.real("target_bound", target_bound, above=0.0)
-        wanted = _checks.vector("targets", targets, length=len(self))
+        wanted = _checks.per_person("targets", targets, len(self))
         far = np.flatnonzero(np.abs(wanted) > self.target_bound)
         if far.size and not clip:
             i = int(far[0])
-            raise ValueError(
-                f"targets[{i}]={wanted[i]:g} is beyond target_bound={self.target_bound:g}; declare a larger"
-                " bound or pass clip=True"
+            raise _checks.DataError(
+                f"a target is beyond target_bound={self.target_bound:g}; declare a larger bound or pass"
+                " clip=True",
+                f"targets[{i}]={wanted[i]:g}",
             )
         self._shortened += int(far.size)
         self._numbers = _fixed(np.clip(wanted, -self.target_bound, self.target_bound))
@@ -274,8 +275,9 @@ class Linear(Losses):
             outside = int(beyond.sum())
             if outside and not clip:
                 i = int(np.flatnonzero(beyond)[0])
-                raise ValueError(
-                    f"rows[{i}] leaves box={self.box}; declare a wider one, or pass clip=True to clip"
+                raise _checks.DataError(
+                    f"a row leaves box={self.box}; declare a wider one, or pass clip=True to clip",
+                    f"rows[{i}]",
                 )
             table = np.clip(table, low, high)
             widest = max(-low, high) * float(np.sqrt(table.shape[1])) * (1 + 1e-12)
@@ -343,11 +345,15 @@ def cost_functions(cost: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector
 def _table(name: str, rows: ArrayLike) -> Vector:
     try:
         table = np.array(rows, dtype=np.float64, ndmin=2)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{name} must be a table of numbers, a row per person: {error}") from error
+    except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
+        raise TypeError(f"{name} must be a table of numbers, a row per person") from None
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] == 0:
-        raise ValueError(f"{name} must be a table with a row per person, got shape {table.shape}")
-    _checks.finite(name, table)
+        raise ValueError(f"{name} must be a table with a row per person, and at least one row and column")
+    if not np.isfinite(table).all():
+        row, column = (int(v) for v in np.argwhere(~np.isfinite(table))[0])
+        raise _checks.DataError(
+            f"{name} has an entry that is not finite", f"{name}[{row}, {column}] is {table[row, column]}"
+        )
     return table
 
 
@@ -359,9 +365,10 @@ def _bounded(table: Vector, row_norm: float, clip: bool) -> tuple[Vector, int]:
     long = np.flatnonzero(lengths > row_norm * (1.0 + 1e-12))
     if long.size and not clip:
         i = int(long[0])
-        raise ValueError(
-            f"rows[{i}] has length {lengths[i]:.6g}, beyond row_norm={row_norm:g}; rescale all rows by a"
-            " public number, declare a larger row_norm, or pass clip=True to shorten long rows"
+        raise _checks.DataError(
+            f"a row is longer than row_norm={row_norm:g}; rescale all rows by a public number, declare a"
+            " larger row_norm, or pass clip=True to shorten long rows",
+            f"rows[{i}] has length {lengths[i]:.6g}",
         )
     table[over] *= (row_norm / lengths[over])[:, None]
     return table, int(long.size)

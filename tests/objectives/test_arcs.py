@@ -65,13 +65,13 @@ def test_arrays_are_copied_and_zeros_left_out():
         ({"start": [0, 2, 1, 3]}, "rise from 0"),
         ({"start": [0, 2]}, "rise from 0"),
         ({"start": []}, "rise from 0"),
-        ({"arc": [2, 3, 1]}, "arc names arcs"),
-        ({"arc": [0, 0, 1]}, "person 0 names arc 0 twice"),
+        ({"arc": [2, 3, 1]}, "names an arc that there is not"),
+        ({"arc": [0, 0, 1]}, "somebody names an arc twice"),
         ({"weight": [0.5, -0.1, 1.0]}, "negative"),
         ({"weight": [0.5, np.nan, 1.0]}, "NaN|finite"),
-        ({"weight": [0.5]}, "1 entries"),
+        ({"weight": [0.5]}, "one entry for each entry of arc"),
         ({"weight": [2.5, 0.0, 0.0]}, "bound"),
-        ({"modular": [[0.0, 0.0]]}, "modular has shape"),
+        ({"modular": [[0.0, 0.0]]}, "modular must have 3 entries"),
     ],
 )
 def test_bad_arcs_are_refused(wrong, said):

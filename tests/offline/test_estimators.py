@@ -135,7 +135,7 @@ def test_works_in_a_pipeline():
         ({"bounds": None}, "declare the public range"),
         ({"classes": None}, "declare the public list of classes"),
         ({"classes": [0]}, "at least two distinct"),
-        ({"classes": [1, 2]}, "y holds 0, which is not among"),
+        ({"classes": [1, 2]}, "y holds a class that is not among"),
         ({"bounds": (1, 0)}, "low < high"),
         ({"bounds": (0, [1, 2])}, "two arrays of 4 numbers"),
         ({"k": 5}, "k=5 exceeds the 4 columns"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import one_of, real, shown
+from .._checks import DataError, one_of, real
 from ..objectives.matrices import SparseMatrix
 from .tables import Column, read_columns
 
@@ -176,8 +176,8 @@ def _events(
             amounts = np.add.reduceat(amounts, first)
         elif first.size < cell.size:
             if amounts.max() > 1:
-                raise ValueError(
-                    f"a weight of {amounts.max():g} is not a probability; weights must lie in [0, 1]"
+                raise DataError(
+                    "a weight is not a probability; weights must lie in [0, 1]", f"{amounts.max():g}"
                 )
             # A weight that stands alone stays as it was written: 1 - (1 - 0.1) is not 0.1.
             alone = np.diff(first, append=cell.size) == 1
@@ -206,8 +206,9 @@ def _weights(column: Column | None, name: str | None, count: int) -> NDArray[np.
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(
-            f"row {row} of column {name!r} is {weights[row]:g}; weights must be finite and at least 0"
+        raise DataError(
+            f"column {name!r} has a weight that is not allowed; weights must be finite and at least 0",
+            f"row {row} is {weights[row]:g}",
         )
     return weights
 
@@ -229,11 +230,10 @@ def _encode(
     found = wanted[codes] if codes.size else codes
     if not drop and (found < 0).any():
         row = int(np.argmax(found < 0))
-        if argument == "person":  # whose name is nobody's to print
-            raise ValueError(f"row {row} has a person that people= does not list; add them")
-        raise ValueError(
-            f"row {row} has the item {_plain(column[row])!r}, which items= does not list; add it, or"
-            ' unknown_items="drop"'
+        hint = '; add it, or unknown_items="drop"' if argument == "item" else "; add them"
+        raise DataError(
+            f"{plural}= does not list the {argument} of every event{hint}",
+            f"row {row} has the {argument} {_plain(column[row])!r}",
         )
     return found, tuple(places)
 
@@ -265,10 +265,14 @@ def _listed(argument: str, values: Iterable[Any]) -> dict[Any, int]:
     for value in values:
         plain = _label(value)
         if plain in places:
-            raise ValueError(f"{argument} lists {plain!r} twice")
+            what = "an entry" if argument == "people" else repr(plain)
+            raise DataError(f"{argument} lists {what} twice", repr(plain))
         other = known.setdefault(_alike(plain), plain)
         if other is not plain:
-            raise ValueError(f"{argument} lists {other!r} and {plain!r}, which files do not tell apart")
+            what = "two entries" if argument == "people" else f"{other!r} and {plain!r}"
+            raise DataError(
+                f"{argument} lists {what}, which files do not tell apart", f"{other!r} and {plain!r}"
+            )
         places[plain] = len(places)
     return places
 
@@ -300,7 +304,9 @@ def _none_missing(argument: str, name: str, column: Column) -> None:
         return
     if missing.any():
         row = int(np.argmax(missing))
-        raise ValueError(f"row {row} of column {name!r} is missing; every event needs its {argument}")
+        raise DataError(
+            f"an entry of column {name!r} is missing; every event needs its {argument}", f"row {row}"
+        )
 
 
 def _absent(value: Any) -> bool:
@@ -320,10 +326,9 @@ def _label(value: Any) -> Any:
     plain = _plain(value)
     try:
         hash(plain)
-    except TypeError as error:
-        raise TypeError(
-            f"{shown(plain)} cannot name a person or an item: {error}; use text or numbers"
-        ) from error
+    except TypeError:
+        kind = type(plain).__name__
+        raise TypeError(f"a {kind} cannot name a person or an item; use text or numbers") from None
     return plain
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import shown
+from .._checks import DataError, shown
 
 Column = NDArray[Any]
 
@@ -48,7 +48,7 @@ def read_columns(table: Any, names: dict[str, str]) -> dict[str, Column]:
         columns[argument] = _one_dimensional(argument, name, table[name])
     lengths = {argument: column.size for argument, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"the columns differ in length: {lengths}")
+        raise DataError("the columns differ in length", f"{lengths}")
     return columns
 
 
@@ -71,10 +71,10 @@ def _one_dimensional(argument: str, name: str, values: Any) -> Column:
         values = values.cast(values.type.value_type)
     try:
         column = np.asarray(values)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{argument}={name!r} cannot be read as a column: {error}") from error
+    except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
+        raise TypeError(f"{argument}={name!r} cannot be read as a column") from None
     if column.ndim != 1:
-        raise ValueError(f"{argument}={name!r} has shape {column.shape}; a column has one dimension")
+        raise ValueError(f"{argument}={name!r} has {column.ndim} dimensions; a column has one")
     if isinstance(values, np.ma.MaskedArray):
         return np.array(values.tolist(), dtype=object)  # None where masked
     if isinstance(values, list | tuple) and column.dtype.kind not in "biu":
@@ -129,8 +129,10 @@ def _read_csv(path: Path, names: dict[str, str]) -> dict[str, Any]:
             if not row:
                 continue
             if len(row) != len(header):
-                raise ValueError(
-                    f"{path.name}, line {rows.line_num}: {len(row)} fields; the header has {len(header)}"
+                raise DataError(
+                    f"{path.name} has a row with another number of fields than the header, which has"
+                    f" {len(header)}",
+                    f"line {rows.line_num}: {len(row)} fields",
                 )
             for name, at in wanted:
                 found[name].append(row[at])
@@ -145,7 +147,7 @@ def open_csv(path: Path) -> Iterator[_Lines]:
         try:
             yield csv.reader(text)
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path.name} is not UTF-8 text ({error}); save it as UTF-8") from error
+            raise DataError(f"{path.name} is not UTF-8 text; save it as UTF-8", str(error)) from None
 
 
 def _typed(values: list[str]) -> Column:

@@ -259,7 +259,7 @@ def _regrets(traces: Sequence[Trace], people: Population, alpha: float) -> list[
     found = []
     for trace in traces:
         if len(trace) != len(people):
-            raise ValueError(f"people holds {len(people)} people, a trace {len(trace)} rounds")
+            raise ValueError("people and a trace are of different lengths; give those of the stream")
         lost = alpha * rival - np.cumsum(trace.rewards)[at - 1]
         most = (alpha * upper - trace.average) * len(trace)
         found.append(Regret(items, exact, best, upper, float(lost[-1]), most, lost, alpha))

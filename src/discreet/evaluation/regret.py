@@ -93,9 +93,7 @@ def regret(
     """
     part = ALPHA if alpha is None else _checks.real("alpha", alpha, above=0.0, at_most=1.0)
     if len(people) != len(trace):
-        raise ValueError(
-            f"people holds {len(people)} people, the trace {len(trace)} rounds; give those of the stream"
-        )
+        raise ValueError("people and the trace are of different lengths; give those of the stream")
     if not np.issubdtype(trace.selections.dtype, np.integer):
         raise TypeError("the trace holds points, not sets; compare its rewards with those of a fixed point")
     if trace.selections.ndim != 2 or (trace.selections.size and trace.selections.max() >= people.n_items):

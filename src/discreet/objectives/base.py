@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import named_rows, one_of, real, shown, vector, whole
+from .._checks import DataError, named_rows, one_of, real, shown, vector, whole
 from .sampling import random_sets, with_error
 
 if TYPE_CHECKING:
@@ -345,14 +345,19 @@ class Population(ABC):
         most = self._most_items()
         if most > cap:
             fix = f"call cap_items({cap}) first" if hasattr(self, "cap_items") else "leave items out first"
-            raise ValueError(f"items_per_person={cap}, but somebody touches {most} items; {fix}")
+            raise DataError(
+                f"items_per_person={cap}, but somebody touches more items; {fix}", f"up to {most} items"
+            )
         return cap
 
     def _hold_to(self, bound: float, said: str) -> None:
         largest = self._reached(bound)
         worst = int(np.argmax(largest))
         if not largest[worst] <= bound * (1.0 + ROUNDING):
-            raise ValueError(f"person {worst} can reach a value of {float(largest[worst])!r}, above {said}")
+            raise DataError(
+                f"somebody can reach a value above {said}",
+                f"person {worst} can reach a value of {float(largest[worst])!r}",
+            )
 
     def _declare(self, bound: float | None) -> None:
         if bound is not None:
@@ -377,7 +382,7 @@ class Population(ABC):
         return (self._one(i) for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} people, {self.n_items} items)"
+        return f"{type(self).__name__}({self.n_items} items)"  # how many people is private: ask len()
 
     # -- mixtures --------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._checks import one_of, real, vector
+from .._checks import DataError, one_of, per_person, real
 from .base import Floats
 from .matrices import SparseMatrix
 from .people import RowPopulation, row_totals
@@ -69,9 +69,10 @@ class ConcaveOverModular(RowPopulation):
             return np.full(count, np.inf)
         if np.ndim(self._cap_given) == 0:
             return np.full(count, real("cap", self._cap_given, at_least=0))
-        caps = vector("cap", self._cap_given, length=count)
+        caps = per_person("cap", self._cap_given, count)
         if caps.min() < 0:
-            raise ValueError(f"cap[{int(np.argmin(caps))}]={caps.min():g} must be at least 0")
+            place = int(np.argmin(caps))
+            raise DataError("cap has a negative entry; caps are at least 0", f"cap[{place}]={caps[place]:g}")
         return caps
 
     def _largest(self) -> Floats:
@@ -121,9 +122,11 @@ def _look_at(function: Callable[[Any], Any], largest: float) -> None:
     slack = 1e-9 * max(1.0, float(np.abs(slopes).max()))
     if slopes.min() < -slack:
         at = grid[int(np.argmin(slopes))]
-        raise ValueError(
-            f"concave must not fall; it falls near {at:g}, and the objective would not be monotone"
+        raise DataError(
+            "concave must not fall, or the objective would not be monotone", f"it falls near {at:g}"
         )
     if np.diff(slopes).max() > slack:
         at = grid[int(np.argmax(np.diff(slopes))) + 1]
-        raise ValueError(f"concave is not concave near {at:g}; the objective would not be submodular")
+        raise DataError(
+            "concave is not concave, and the objective would not be submodular", f"it bends up near {at:g}"
+        )

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import named_rows, one_of, real, vector, whole
+from .._checks import DataError, named_rows, one_of, real, vector, whole
 from .base import ROUNDING, Floats, Population
 from .matrices import SparseMatrix, checked
 
@@ -66,7 +66,7 @@ class ContinuousPopulation(ABC):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} people, {self.dimension} coordinates)"
+        return f"{type(self).__name__}({self.dimension} coordinates)"  # how many people: ask len()
 
     def _point(self, x: ArrayLike) -> Floats:
         point = vector("x", x, length=self.dimension)
@@ -170,9 +170,9 @@ class ConcaveOfLinear(ContinuousPopulation):
         reach = weights @ self.upper
         worst = int(np.argmax(reach))
         if reach[worst] > self.total * (1.0 + ROUNDING):
-            raise ValueError(
-                f"person {worst} has <weights, upper>={reach[worst]:g}, above total={self.total:g}; rescale"
-                " or declare a larger total"
+            raise DataError(
+                f"somebody has <weights, upper> above total={self.total:g}; rescale or declare a larger one",
+                f"person {worst} has {reach[worst]:g}",
             )
         height, _, slope, bend = _SHAPES[self.concave]
         longest = self.total / float(self.upper.min())
@@ -213,9 +213,9 @@ class BudgetAllocation(ConcaveOfLinear):
         dense = _dense("chances", chances)
         if (dense >= 1.0).any():
             person, channel = (int(i) for i in np.argwhere(dense >= 1.0)[0])
-            raise ValueError(
-                f"chances[{person}, {channel}]={dense[person, channel]:g} must be below 1, or one drop of"
-                " budget would be worth everything"
+            raise DataError(
+                "chances must be below 1, or one drop of budget would be worth everything",
+                f"chances[{person}, {channel}]={dense[person, channel]:g}",
             )
         self._setup(-np.log1p(-dense), "saturating", total, upper)
 
@@ -245,8 +245,8 @@ class QuadraticProgram(ContinuousPopulation):
         people, self.dimension = self._h.shape
         try:
             self._H = np.array(hessians, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise TypeError(f"hessians must hold numbers: {error}") from error
+        except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many there are
+            raise TypeError("hessians must hold numbers, in matrices of one size") from None
         if self._H.shape != (people, self.dimension, self.dimension):
             raise ValueError(
                 f"hessians must be a matrix of {self.dimension} x {self.dimension} for each person of linear"
@@ -262,9 +262,10 @@ class QuadraticProgram(ContinuousPopulation):
         least = self._h + self._H @ self.upper
         if least.min() < -ROUNDING:
             person = int(np.argmin(least.min(axis=1)))
-            raise ValueError(
-                f"person {person} has a gradient of {least[person].min():g} at upper: the function falls;"
-                " make linear larger or upper smaller"
+            raise DataError(
+                "somebody's gradient at upper is negative: the function falls; make linear larger or upper"
+                " smaller",
+                f"person {person} has {least[person].min():g}",
             )
         self._hold(self._h @ self.upper, self.bound, "bound")
         self._hold(np.linalg.norm(self._h, axis=1), self.gradient_bound, "gradient_bound")
@@ -272,8 +273,9 @@ class QuadraticProgram(ContinuousPopulation):
     def _hold(self, sizes: Floats, limit: float, name: str) -> None:
         worst = int(np.argmax(sizes))
         if sizes[worst] > limit * (1.0 + ROUNDING):
-            raise ValueError(
-                f"person {worst} can reach {sizes[worst]:g}, above {name}={limit:g}; rescale or declare more"
+            raise DataError(
+                f"somebody can reach more than {name}={limit:g}; rescale or declare more",
+                f"person {worst} can reach {sizes[worst]:g}",
             )
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import shown, vector, whole
+from .._checks import DataError, per_person, shown, whole
 from .base import Floats, Items, Population, State
 from .matrices import SparseMatrix, as_sparse, checked
 
@@ -65,8 +65,9 @@ class GraphCut(Population):
         self.directed = bool(directed)
         for i, graph in enumerate(graphs):
             if graph.shape != (self.n_items, self.n_items):
-                raise ValueError(
-                    f"adjacency[{i}] has shape {graph.shape}; ({self.n_items}, {self.n_items}) expected"
+                raise DataError(
+                    f"adjacency must hold matrices of one shape, ({self.n_items}, {self.n_items})",
+                    f"adjacency[{i}] has shape {graph.shape}",
                 )
             if not directed:
                 _symmetric(i, graph)
@@ -235,15 +236,20 @@ def _graphs(adjacency: Any) -> list[SparseMatrix]:
     if not several and not sp.issparse(adjacency):
         try:
             several = np.ndim(adjacency) == 3
-        except ValueError as error:
+        except ValueError:  # whose words hold how many there are
             raise ValueError(
-                f"adjacency must be items x items, or several such matrices of one size: {error}"
-            ) from error
+                "adjacency must be items x items, or several such matrices of one size"
+            ) from None
     given = list(adjacency) if several else [adjacency]
     if not given:
         raise ValueError("adjacency is empty; a population needs at least one person")
-    names = [f"adjacency[{i}]" if several else "adjacency" for i in range(len(given))]
-    return [as_sparse(checked(name, g, dense=False)) for name, g in zip(names, given, strict=True)]
+    graphs = []
+    for i, graph in enumerate(given):
+        try:
+            graphs.append(as_sparse(checked("adjacency", graph, dense=False)))
+        except DataError as error:
+            raise DataError(str(error), f"of person {i}: {error.details}") from None
+    return graphs
 
 
 def _ends(arcs: Arcs, n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -268,31 +274,39 @@ def _ends(arcs: Arcs, n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64
 def _minded(arcs: Arcs) -> SparseMatrix:
     """People's weights: copies, sorted by arc, without zeros."""
     start, arc = _whole_numbers("start", arcs.start), _whole_numbers("arc", arcs.arc)
-    weight = vector("weight", arcs.weight, length=arc.size)
+    weight = per_person("weight", arcs.weight, arc.size, "entry of arc")
     count = len(arcs.tail)
     if start.size < 2 or start[0] != 0 or start[-1] != arc.size or (np.diff(start) < 0).any():
-        raise ValueError(
-            f"start must rise from 0 to {arc.size}, the number of weights, with an end per person"
-        )
+        raise ValueError("start must rise from 0 to the number of weights, with an end per person")
     if arc.size and not (arc.min() >= 0 and arc.max() < count):
-        raise ValueError(f"arc names arcs from {arc.min()} to {arc.max()}; 0 to {count - 1} expected")
+        raise DataError(
+            f"arc names an arc that there is not; arcs are 0 to {count - 1}",
+            f"arc names arcs from {arc.min()} to {arc.max()}",
+        )
     if (weight < 0.0).any():
         where = int(np.argmax(weight < 0.0))
-        raise ValueError(f"weight[{where}]={weight[where]:g} is negative; cuts have weights of 0 or more")
+        raise DataError(
+            "weight has a negative entry; cuts have weights of 0 or more",
+            f"weight[{where}]={weight[where]:g}",
+        )
     person = np.repeat(np.arange(start.size - 1), np.diff(start))
     order = np.lexsort((arc, person))
     arc, weight = arc[order], weight[order]
     again = (person[1:] == person[:-1]) & (arc[1:] == arc[:-1])
     if again.any():
         where = int(np.argmax(again))
-        raise ValueError(f"person {person[where]} names arc {arc[where]} twice; add the weights up first")
+        raise DataError(
+            "somebody names an arc twice; add the weights up first",
+            f"person {person[where]} names arc {arc[where]} twice",
+        )
     return SparseMatrix(start, arc.astype(np.int32), weight, count).keep(weight > 0.0)
 
 
 def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
     given = np.asarray(values)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise TypeError(f"{name} must be a vector of whole numbers, got {given.dtype.name} {given.shape}")
+        kind = f"{given.dtype.name} in {given.ndim} dimension(s)"
+        raise TypeError(f"{name} must be a vector of whole numbers, got {kind}")
     return given.astype(np.int64)
 
 
@@ -300,9 +314,9 @@ def _symmetric(person: int, graph: SparseMatrix) -> None:
     turned = graph.by_column
     same = np.array_equal(graph.indptr, turned.indptr) and np.array_equal(graph.indices, turned.indices)
     if not same or not np.allclose(graph.data, turned.data, rtol=1e-12, atol=0):
-        raise ValueError(
-            f"adjacency of person {person} is not symmetric; "
-            "give a symmetric matrix, or directed=True for arcs"
+        raise DataError(
+            "adjacency is not symmetric; give symmetric matrices, or directed=True for arcs",
+            f"that of person {person}",
         )
 
 
@@ -315,11 +329,12 @@ def _modular_part(modular: ArrayLike | None, people: int, n_items: int) -> NDArr
         raise TypeError(f"modular must hold numbers: {error}") from error
     if part.shape not in ((1, n_items), (people, n_items)):
         raise ValueError(
-            f"modular has shape {np.shape(modular)}; ({n_items},) or ({people}, {n_items}) expected"
+            f"modular must have {n_items} entries, one per item, or so many in a row for each person"
         )
     if not np.isfinite(part).all():
         row, column = (int(v) for v in np.argwhere(~np.isfinite(part))[0])
-        raise ValueError(
-            f"modular[row {row}, column {column}] is {part[row, column]}; entries must be finite"
+        raise DataError(
+            "modular has an entry that is not finite",
+            f"modular[row {row}, column {column}] is {part[row, column]}",
         )
     return part

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import DataError
+
 Floats = NDArray[np.float64]
 
 
@@ -84,7 +86,7 @@ def checked(
     """A dense array stays dense where ``dense`` allows it; everything else becomes sparse rows.
 
     What comes back is a copy, so that nobody's weights change once they have been checked. Every entry
-    must lie in [low, high]; the first that does not is named by row and column.
+    must lie in [low, high]; the details of the error name the first that does not by row and column.
     """
     import scipy.sparse as sp
 
@@ -134,18 +136,20 @@ def _numbers(name: str, matrix: Any) -> Floats:
     """A new array of floats in C order; text, complex numbers and masked entries are no numbers."""
     if isinstance(matrix, np.ma.MaskedArray) and np.ma.is_masked(matrix):
         raise ValueError(f"{name} has masked entries; fill them in, with 0 where there is nothing")
+    kind = "rows of different lengths, or entries that are no numbers"
     try:
         given = np.asarray(matrix)
-        if given.dtype.kind not in "biufO":
-            raise TypeError(f"got {given.dtype.name}")
-        return given.astype(np.float64, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{name} must be a people x items array of numbers: {error}") from error
+        if given.dtype.kind in "biufO":
+            return given.astype(np.float64, order="C")
+        kind = given.dtype.name.rstrip("0123456789") if given.dtype.kind in "US" else given.dtype.name
+    except (TypeError, ValueError, OverflowError):
+        pass  # NumPy's words hold the entry, or how many rows there are
+    raise TypeError(f"{name} must be a people x items array of numbers: got {kind}")
 
 
 def _shape(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 2:
-        raise ValueError(f"{name} must have two dimensions, people x items; its shape is {shape}")
+        raise ValueError(f"{name} must have two dimensions, people x items; it has {len(shape)}")
     if shape[1] == 0:
         raise ValueError(f"{name} has no columns: the ground set is empty; give at least one item")
     if shape[0] == 0:
@@ -168,4 +172,7 @@ def _within(name: str, flat: Floats, low: float, high: float, place: Any) -> Non
         wanted = f"entries must be at least {low:g}"
     else:
         wanted = f"entries must lie in [{low:g}, {high:g}]"
-    raise ValueError(f"{name}[row {row}, column {column}] is {flat[first]:g}; {wanted}")
+    raise DataError(
+        f"{name} has an entry that is not allowed: {wanted}",
+        f"{name}[row {row}, column {column}] is {flat[first]:g}",
+    )

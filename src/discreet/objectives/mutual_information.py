@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import one_of, whole
+from .._checks import DataError, one_of, whole
 from .base import NORMS, Floats, Items, Population, State
 
 # Classes x values of the chosen features: the table that an exact value needs.
@@ -44,15 +44,16 @@ class MutualInformation(Population):
         table = _categories("features", features, 2)
         kinds = _categories("classes", classes, 1)
         if table.shape[0] != kinds.shape[0]:
-            raise ValueError(f"classes has {kinds.shape[0]} entries; features has {table.shape[0]} rows")
+            raise ValueError("classes must have one entry for each row of features")
         if 0 in table.shape:
-            raise ValueError(
-                f"features has shape {table.shape}; at least one person and one feature are needed"
-            )
+            raise ValueError("features is empty; at least one person and one feature are needed")
         self._n_classes = whole("n_classes", n_classes, at_least=2)
         if kinds.max() >= self._n_classes:
             row = int(np.argmax(kinds))
-            raise ValueError(f"classes[{row}]={kinds[row]} is not below n_classes={self._n_classes}")
+            raise DataError(
+                f"classes holds a number that is not below n_classes={self._n_classes}",
+                f"classes[{row}]={kinds[row]}",
+            )
         self.n_items = table.shape[1]
         self._table, self._kinds = table, kinds
         self._name_items(labels)
@@ -176,8 +177,8 @@ def _extended(joint: Floats, within: Floats) -> Floats:
     cells = joint.size * within.shape[1]
     if cells > _CELLS:
         raise ValueError(
-            f"the joint table of these features has {cells} cells, above {_CELLS}; "
-            "choose fewer features or merge their values"
+            f"the joint table of these features has more than {_CELLS} cells; choose fewer features or merge"
+            " their values"
         )
     return (joint[:, :, None] * within[:, None, :]).reshape(joint.shape[0], -1)
 
@@ -210,9 +211,12 @@ def _movement(people: int, classes: int, size: int, neighbours: str) -> float:
 
 
 def _categories(name: str, values: Any, dimensions: int) -> NDArray[np.int64]:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # whose words hold the number of rows
+        raise ValueError(f"{name} has rows of different lengths; every person needs every feature") from None
     if array.ndim != dimensions:
-        raise ValueError(f"{name} must have {dimensions} dimension(s); its shape is {array.shape}")
+        raise ValueError(f"{name} must have {dimensions} dimension(s), not {array.ndim}")
     whole_numbers = array.dtype.kind in "iub" or (
         array.dtype.kind == "f" and bool(np.isfinite(array).all()) and bool((array == np.floor(array)).all())
     )
@@ -223,5 +227,8 @@ def _categories(name: str, values: Any, dimensions: int) -> NDArray[np.int64]:
     numbers = array.astype(np.int64)
     if numbers.size and numbers.min() < 0:
         where = tuple(int(v) for v in np.argwhere(numbers < 0)[0])
-        raise ValueError(f"{name}[{', '.join(map(str, where))}] is {numbers[where]}; categories count from 0")
+        raise DataError(
+            f"{name} has a negative entry; categories count from 0",
+            f"{name}[{', '.join(map(str, where))}] is {numbers[where]}",
+        )
     return numbers

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._checks import DataError
 from .matrices import Floats, SparseMatrix, as_sparse, column_sums
 
 if TYPE_CHECKING:
@@ -80,9 +81,10 @@ def custom(function: Callable[[Any], Any]) -> Kind:
         meant = reached <= cap * (1.0 + 1e-12)
         wrong = meant & ~((after >= before - slack) & (after <= most + slack))
         if wrong.any():
-            raise ValueError(
-                f"concave({float(reached[wrong][0])!r}) is {float(after[wrong][0])!r}: less than it is for "
-                "less weight, or more than for all items of that person; it must be concave and never fall"
+            raise DataError(
+                "concave is less somewhere than for less weight, or more than for all items of a person; it"
+                " must be concave and never fall",
+                f"concave({float(reached[wrong][0])!r}) is {float(after[wrong][0])!r}",
             )
         return np.maximum(after - before, 0.0)
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._checks import real, whole
+from .._checks import DataError, real, whole
 from .base import ROUNDING, Floats, Items, Population
 
 
@@ -15,9 +15,9 @@ class SetFunction(Population):
     """One callable per person: f(S) for a frozenset S of item numbers.
 
     ``functions``: one callable, or a list with one per person. ``bound``: a public bound of |f|; every value
-    that is seen is held to it, and an error names the person and the set. ``monotone=True`` promises that f
-    never falls and is never negative, which makes one person's influence smaller; the values seen are held to
-    that as well. Submodularity is taken on trust.
+    that is seen is held to it, and the details of an error name the person and the set. ``monotone=True``
+    promises that f never falls and is never negative, which makes one person's influence smaller; the values
+    seen are held to that as well. Submodularity is taken on trust.
 
     >>> f = SetFunction(lambda chosen: min(len(chosen), 2) / 2, n_items=4, bound=1, monotone=True)
     >>> f.value([3]), f.gains([3, 0])
@@ -52,9 +52,10 @@ class SetFunction(Population):
         wrong = ~((values >= lowest - slack) & (values <= self.bound + slack))
         if wrong.any():
             person = int(np.argmax(wrong))
-            raise ValueError(
-                f"person {person} values {sorted(chosen)} at {values[person]:g}, outside "
-                f"[{lowest:g}, {self.bound:g}]; correct the function or declare another bound"
+            raise DataError(
+                f"somebody values a set outside [{lowest:g}, {self.bound:g}]; correct the function or declare"
+                " another bound",
+                f"person {person} values {sorted(chosen)} at {values[person]:g}",
             )
         return values
 
@@ -73,9 +74,9 @@ class SetFunction(Population):
         rises = after - before
         if self.monotone and rises.min() < -ROUNDING * self.bound:
             person = int(np.argmin(rises))
-            raise ValueError(
-                f"person {person} loses {-rises[person]:g} when item {j} joins "
-                f"{sorted(map(int, items))}; the function is not monotone"
+            raise DataError(
+                "somebody loses when an item joins a set; the function is not monotone",
+                f"person {person} loses {-rises[person]:g} when item {j} joins {sorted(map(int, items))}",
             )
         return float(rises.mean())
 

@@ -151,7 +151,8 @@ class CurvatureGreedy(ContinuousGreedy):
     def _published(self, people: Population, progress: bool) -> Floats:
         setting = self._checked_setting(people)
         if not setting.sums:
-            raise ValueError(f'calibration="published" takes sums over people only, which {people!r} is not')
+            kind = type(people).__name__
+            raise ValueError(f'calibration="published" takes sums over people only, which {kind} is not')
         steps = self._steps(setting)
         event = self._event(setting, steps)
         bare = GaussianNoise(setting.change.l2, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -456,13 +457,40 @@ class PrivateFeatureSelector(_PrivateSelector):
         return known
 
 
+# What scikit-learn says about data without telling what stands in it, or how many rows it has.
+_HARMLESS = ("Input X contains", "Input y contains", "Sparse data was passed", "float() argument must be")
+
+
+def _validated(selector: _PrivateSelector, *data: Any, **options: Any) -> Any:
+    """scikit-learn's own checks, in words that tell nothing about people."""
+    try:
+        return validate_data(selector, *data, dtype=np.float64, **options)
+    except (TypeError, ValueError, OverflowError) as error:
+        said, kind = str(error), type(error)
+    if said.startswith(_HARMLESS):
+        raise kind(said)
+    if said.startswith("Found array with"):
+        told = re.sub(r"shape=\(\d+", "shape=(", said)
+    elif said.startswith("Expected 2D array"):
+        told = "Expected a table with a row per person. Reshape your data"
+    elif said.startswith("Complex data not supported"):
+        told = "Complex data not supported"
+    elif "inconsistent numbers of samples" in said:
+        told = "X and y must have the same number of rows"
+    else:
+        told = "X must be a table of numbers, and y, where it is needed, a column"
+    raise _checks.DataError(told, said)
+
+
 def _kinds(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
     """The number of each label among the known classes."""
     places = {value: place for place, value in enumerate(known)}
     try:
         return np.array([places[value] for value in labels.tolist()], dtype=np.int64)
     except KeyError as error:
-        raise ValueError(f"y holds {error.args[0]!r}, which is not among classes={known!r}") from None
+        raise _checks.DataError(
+            f"y holds a class that is not among classes={known!r}", repr(error.args[0])
+        ) from None
 
 
 # Products of numbers in [0, 1] are summed as whole numbers of this many steps to 1, so that sums are exact.
@@ -506,15 +534,3 @@ def covariance_range() -> float:
     by 2 against each other. The last rounding of a score, relative 2^-50, is covered by a factor.
     """
     return 2.0 * (1.0 + 2.0**-20)
-
-
-def _validated(estimator: Any, *data: Any, **options: Any) -> Any:
-    """What scikit-learn makes of the data; its messages that count people are said without the numbers."""
-    try:
-        return validate_data(estimator, *data, dtype=np.float64, **options)
-    except OverflowError as error:
-        raise ValueError(f"X holds numbers that are no floats: {error}") from error
-    except ValueError as error:
-        if "inconsistent numbers of samples" not in str(error):
-            raise
-        raise ValueError("X and y differ in length; give one class for each row") from None

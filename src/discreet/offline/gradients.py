@@ -232,16 +232,17 @@ def check_people(people: Any, bound: float, stated: bool) -> None:
     if not people.monotone:
         raise ValueError(
             "continuous greedy needs functions that never fall when an item is added (monotone);"
-            f" {people!r} makes no such promise"
+            f" {type(people).__name__} makes no such promise"
         )
     if not stated and not sums_over_people(people):
         raise ValueError(
-            f"{people!r} is not a sum over people, so bound={bound:g} says nothing about one of them; state"
-            " sensitivity=, how far one person can move the value of a set"
+            f"{type(people).__name__} is not a sum over people, so bound={bound:g} says nothing about one of"
+            " them; state sensitivity=, how far one person can move the value of a set"
         )
     if stated and row_parts(people) is not None:
         raise ValueError(
-            f"{people!r} is a sum over people, whose sensitivity follows from bound=; leave sensitivity= out"
+            f"{type(people).__name__} is a sum over people, whose sensitivity follows from bound=; leave"
+            " sensitivity= out"
         )
     if people.bound > bound * (1 + 1e-12):
         raise ValueError(

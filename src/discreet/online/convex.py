@@ -141,7 +141,7 @@ class PointLearner(OnlineLearner):
     def _check_one(self, person: Losses) -> None:
         """Refuse losses that are not one person's, or not about points of the domain."""
         if len(person) != 1:
-            raise ValueError(f"learn() takes one person, got {len(person)}; use run() for a stream")
+            raise ValueError("learn() takes one person; use run() for a stream")
         self._check_people(person)
 
     def _trace(self, rewards: Vector, selections: NDArray[Any]) -> CostTrace:

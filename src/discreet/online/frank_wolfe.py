@@ -513,7 +513,7 @@ class MetaFrankWolfe(OnlineLearner):
         """Rows for the compiled loop, or the payoffs to each expert in whole units and whether shortened."""
         self._check_people(person)
         if isinstance(person, ContinuousPopulation | Population) and len(person) != 1:
-            raise ValueError(f"learn() takes one person, got {len(person)}; use run() for a stream")
+            raise ValueError("learn() takes one person; use run() for a stream")
         if self.experts == "pftal":
             return self._gradients(self._function(person))
         one = self._capped(person)

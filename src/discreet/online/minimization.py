@@ -341,7 +341,7 @@ class SubmodularMinimizer(SetMinimizer):
 
         self._check_people(person)
         if len(person) != 1:
-            raise ValueError(f"learn() takes one person, got {len(person)}; use run() for a stream")
+            raise ValueError("learn() takes one person; use run() for a stream")
         limit = self._limit(person)
         if isinstance(person, GraphCut):
             gradient = np.empty(self.n_items)

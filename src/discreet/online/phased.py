@@ -153,7 +153,7 @@ class PhasedSelector(OnlineSelector):
         if self._window is not None and self._window.others:
             kind = type(self._window.others[0]).__name__
             raise TypeError(
-                f"the open window holds {len(self._window.others)} people of the kind {kind}, which cannot be"
+                f"the open window holds people of the kind {kind}, which cannot be"
                 f" written to a file; save before round {self._opens} is learned from, or after round"
                 f" {self._closes} has been chosen for"
             )

@@ -102,7 +102,7 @@ class OnlineSelector(OnlineLearner):
     def _prepared(self, person: Any) -> Any:
         self._check_people(person)
         if len(person) != 1:
-            raise ValueError(f"learn() takes one person, got {len(person)}; use run() for a stream")
+            raise ValueError("learn() takes one person; use run() for a stream")
         return person
 
     def _check_people(self, people: Any) -> None:
