@@ -639,14 +639,14 @@ GARBAGE = bytes(range(256)) * 50
 BAD_FILES = {
     "only a header": ("a.csv", "user,page\n", "a.csv has no rows below its header"),
     "blank": ("a.csv", "\n\n", "is empty"),
-    "short row": ("a.csv", "user,page\na,x\nb\n", "line 3: the header has 2 columns, this row has 1"),
-    "no person": ("a.csv", "user,page\na,x\n,y\n", "line 3: column 'user' is empty (person)"),
+    "short row": ("a.csv", "user,page\na,x\nb\n", "the header has 2 columns, and not every row has"),
+    "no person": ("a.csv", "user,page\na,x\n,y\n", "column 'user' is empty (person) in a row"),
     "no item": (
         "a.csv",
         "user,page\na,x\nb,\n",
-        "line 3: column 'page' is empty (item); fill it in, or leave",
+        "column 'page' is empty (item) in a row; fill it in, or leave",
     ),
-    "not a number": ("a.csv", "user,page\na,NaN\n", "line 2: column 'page' is empty"),
+    "not a number": ("a.csv", "user,page\na,NaN\n", "column 'page' is empty (item) in a row"),
     "column twice": ("a.csv", "user,page,page\na,x,y\n", "2 columns named 'page'"),
     "semicolons": ("a.csv", "user;page\na;x\n", "separated by ';', say --separator ';'"),
     "open quote": ("a.csv", 'user,page\na,"x\n' + "y" * 200_000, "not a table in CSV"),
@@ -657,7 +657,7 @@ BAD_FILES = {
     ),
     "quote left open in the middle": ("a.csv", 'user,page\na,"x\nb,"y"\nc,z\n', "not a table in CSV"),
     "endless line": ("a.csv", "user,page\n" + "y" * 2_000_000, "longer than a million characters"),
-    "Latin-1": ("a.csv", b"user,page\na,\xe9\n", "is not UTF-8 text (byte 0xe9)"),
+    "Latin-1": ("a.csv", b"user,page\na,\xe9\n", "is not UTF-8 text; it must be CSV"),
     "garbage": ("a.csv", GARBAGE, "is not"),
     "UTF-16": ("a.csv", "user,page\na,x\n".encode("utf-16"), "is UTF-16 text"),
     "Excel": ("a.xlsx", b"PK\x03\x04" + bytes(50), "an Excel workbook; save it as CSV"),
@@ -676,6 +676,30 @@ def test_bad_files(file, capsys, case):
     assert_told_off(inside(capsys, "select", file(content, name), *ASK), words)
 
 
+@pytest.mark.parametrize(
+    ("content", "details"),
+    [
+        ("a,x,1\nMARK\n", "line 3: the header has 3 columns, this row has 1"),
+        ("a,x,1\n,y,1\n", "line 3: column 'user' is empty (person)"),
+        ("a,x,1\nb,y,MARK\n", "line 3: the weight 'MARK'"),
+        ("a,x,1\nb,MARK,1\n", "line 3: the item 'MARK'"),
+    ],
+)
+def test_a_refused_row_is_named_only_where_diagnostics_are_asked_for(file, capsys, content, details):
+    """Neither the place of a row nor what stands in it is said without the option, whoever else is there."""
+    listed = ("--items", file("page\nx\ny\n", "items.csv"), "--weight", "much")
+    said = []
+    for before in ("", "c,x,1\n", "c,x,1\nd,y,1\n"):
+        path = file("user,page,much\n" + before + content, "a.csv")
+        said.append(inside(capsys, "select", path, *LISTED, *listed))
+        assert_told_off(said[-1], "(--insecure-diagnostics names the row)")
+    assert said[0] == said[1] == said[2]
+    assert "MARK" not in said[0].err
+    path = file("user,page,much\n" + content, "a.csv")
+    asked = ("select", path, *LISTED, *listed, "--insecure-diagnostics")
+    assert_told_off(inside(capsys, *asked), details)
+
+
 def test_bad_columns_of_parquet(file, capsys):
     import pandas
 
@@ -683,7 +707,7 @@ def test_bad_columns_of_parquet(file, capsys):
     pandas.DataFrame({"user": [1, 2], "page": [[1], [2]], "other": [1.0, math.nan]}).to_parquet(path)
     assert_told_off(inside(capsys, "select", path, *ASK), "--item page: holds list<")
     asked = ("--person", "user", "--item", "other", "--items-from-data", "--k", "1", "--epsilon", "1")
-    assert_told_off(inside(capsys, "select", path, *asked), "row 2: column 'other' is empty")
+    assert_told_off(inside(capsys, "select", path, *asked), "column 'other' is empty (item) in a row")
     asked = ("--person", "user", "--item", "no", "--items-from-data", "--k", "1", "--epsilon", "1")
     assert_told_off(
         inside(capsys, "select", path, *asked), "has no such column; it has 'user', 'page', 'other'"
@@ -742,7 +766,7 @@ def test_a_bad_catalogue(visits, file, capsys):
     refused("page,size\nx,\n", "line 2: column 'size' is empty", "--constraint", "knapsack:size:3")
     refused(
         "page,size\nx,1\nx,2\n",
-        "item 'x' has '1' in line 2 and '2' in line 3",
+        "items.csv, line 3: item 'x' has '2', and '1' in line 2",
         "--constraint",
         "knapsack:size:3",
     )

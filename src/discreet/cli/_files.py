@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from .._checks import DataError
 from ._frame import printable
 
 _ROWS_AT_A_TIME = 1 << 16
@@ -52,12 +53,22 @@ class Batch:
 class Source:
     """A file, or "-" for standard input, and how its CSV is separated.
 
-    ``skip_bad``: rows with more or fewer cells than the header are left out instead of refused.
+    ``skip_bad``: rows with more or fewer cells than the header are left out instead of refused. ``public``:
+    the file says nothing about people, and refusals may name its rows.
     """
 
     path: str
     separator: str = ","
     skip_bad: bool = False
+    public: bool = False
+
+    def refused(self, words: str, where: str, details: str = "") -> ValueError:
+        """A refusal of what stands in a row; of people's files, which row and what is there are details."""
+        if self.public:
+            return ValueError(f"{self.name}, {where}: {details or words}")
+        return DataError(
+            f"{self.name}: {words} (--insecure-diagnostics names the row)", f"{where}: {details or words}"
+        )
 
     @property
     def name(self) -> str:
@@ -85,10 +96,10 @@ class Source:
                         raise ValueError(f"{self.name} is {kind}")
                 yield from self._csv(unpacked, file, columns, only_column)
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{self.name} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); it must be CSV,"
-                " gzipped CSV or Parquet"
-            ) from error
+            raise DataError(
+                f"{self.name} is not UTF-8 text; it must be CSV, gzipped CSV or Parquet",
+                f"byte 0x{error.object[error.start]:02x}",
+            ) from None
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{self.name} is broken gzip ({error}); was it copied whole?") from error
         except csv.Error as error:
@@ -115,7 +126,7 @@ class Source:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
             # Strict: a quote that one row leaves open must not swallow the rows of other people.
-            rows = csv.reader(_lines(text, self.name), delimiter=self.separator, strict=True)
+            rows = csv.reader(_lines(text, self), delimiter=self.separator, strict=True)
             header = next(rows, None)
             if not header:
                 raise ValueError(f"{self.name} is empty; the first line must name the columns")
@@ -128,9 +139,11 @@ class Source:
                 if len(row) != width:
                     if not row or self.skip_bad:
                         continue  # a blank line, or one to be left out
-                    raise ValueError(
-                        f"{self.name}, line {rows.line_num}: the header has {width} columns, this row has"
-                        f" {len(row)}; mend it, or leave such rows out with --skip-bad"
+                    raise self.refused(
+                        f"the header has {width} columns, and not every row has; mend it, or leave such rows"
+                        " out with --skip-bad",
+                        f"line {rows.line_num}",
+                        f"the header has {width} columns, this row has {len(row)}",
                     )
                 lines.append(rows.line_num)
                 for column, place in wanted:
@@ -201,13 +214,13 @@ class Source:
             raise ValueError(f"{self.name} is not a whole Parquet file: {reason}") from error
 
 
-def _lines(text: io.TextIOWrapper, name: str) -> Iterator[str]:
+def _lines(text: io.TextIOWrapper, source: Source) -> Iterator[str]:
     number = 0
     while line := text.readline(_LONGEST_LINE):
         number += 1
         if len(line) == _LONGEST_LINE:
-            raise ValueError(
-                f"{name}, line {number}: longer than a million characters; it is no table in CSV"
+            raise source.refused(
+                "a line is longer than a million characters; it is no table in CSV", f"line {number}"
             )
         yield line
 

@@ -130,7 +130,14 @@ def guarded(prog: str, work: Callable[[], int]) -> int:
 
 def _run(name: str, arguments: Sequence[str]) -> int:
     options = parser_of(name).parse_args(arguments)
-    return command(name).run(options)
+    try:
+        return command(name).run(options)
+    except ValueError as error:
+        # Details are about people; commands without the option are for data that may be looked at.
+        details = getattr(error, "details", "")
+        if details and getattr(options, "insecure_diagnostics", True):
+            raise ValueError(f"{error}: {details}") from error
+        raise
 
 
 def _without_command(first: str, rest: Sequence[str], names: list[str]) -> int:

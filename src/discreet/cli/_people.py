@@ -46,9 +46,11 @@ class Catalogue:
         if known is None:
             facts[item] = (value, f"{batch.unit} {batch.lines[row]}")
         elif known[0] != value:
-            raise ValueError(
-                f"{source.name}: item {item!r} has {known[0]!r} in {known[1]} and {value!r} in {batch.unit}"
-                f" {batch.lines[row]}; an item has one value of the constraint's column"
+            raise source.refused(
+                f"item {item!r} has two values; an item has one value of the constraint's column",
+                f"{batch.unit} {batch.lines[row]}",
+                f"item {item!r} has {value!r}, and {known[0]!r} in {known[1]}; an item has one value of the"
+                " constraint's column",
             )
 
     def values(self, column: str) -> dict[str, str]:
@@ -205,9 +207,10 @@ class _Reader:
             unknown = [row for row in rows if cells[row] not in items]
             if unknown and not self._skip_bad:
                 row = unknown[0]
-                raise ValueError(
-                    f"{self._source.name}, {batch.unit} {batch.lines[row]}: the item"
-                    f" {printable(str(cells[row]))!r} is not listed by --items; add it{_LEAVE_OUT}"
+                raise self._source.refused(
+                    f"an item is not listed by --items; add it{_LEAVE_OUT}",
+                    f"{batch.unit} {batch.lines[row]}",
+                    f"the item {printable(str(cells[row]))!r}",
                 )
             if unknown:
                 rows = [row for row in rows if cells[row] in items]
@@ -238,9 +241,10 @@ class _Reader:
             if 0.0 <= weights[row] <= 1.0:
                 kept.append(row)
             elif not self._skip_bad:
-                raise ValueError(
-                    f"{self._source.name}, {batch.unit} {batch.lines[row]}: the weight {printable(text)!r} is"
-                    f" not a number from 0 to 1; mend it{_LEAVE_OUT}"
+                raise self._source.refused(
+                    f"a weight is not a number from 0 to 1; mend it{_LEAVE_OUT}",
+                    f"{batch.unit} {batch.lines[row]}",
+                    f"the weight {printable(text)!r}",
                 )
         return kept, weights
 
@@ -301,10 +305,10 @@ _LEAVE_OUT = ", or leave such rows out with --skip-bad"
 def _missing(
     source: Source, batch: Batch, row: int, argument: str, column: str, remedy: str = ""
 ) -> ValueError:
-    return ValueError(
-        f"{source.name}, {batch.unit} {batch.lines[row]}: column {column!r} is empty"
-        f" ({argument.partition(':')[0]});"
-        f" fill it in{remedy}"
+    return source.refused(
+        f"column {column!r} is empty ({argument.partition(':')[0]}) in a row; fill it in{remedy}",
+        f"{batch.unit} {batch.lines[row]}",
+        f"column {column!r} is empty ({argument.partition(':')[0]})",
     )
 
 

@@ -128,7 +128,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     budget.add_argument(
         "--insecure-diagnostics",
         action="store_true",
-        help="also print true counts, which no account covers: NOT PRIVATE, and marked as such",
+        help="also print true counts, which no account covers, and which row of the file was refused: NOT"
+        " PRIVATE, and marked as such",
     )
     out = parser.add_argument_group("output")
     out.add_argument("--out", metavar="FILE", help="also write the result here, as JSON")
@@ -218,7 +219,9 @@ def _people(options: argparse.Namespace, limits: Limits) -> People:
     else:
         if options.items == "-" == options.file:
             raise ValueError("FILE and --items cannot both be standard input; give one of them as a file")
-        catalogue = Catalogue.read(Source(options.items, separator), {"item": options.item} | facts)
+        catalogue = Catalogue.read(
+            Source(options.items, separator, public=True), {"item": options.item} | facts
+        )
     found = read_people(
         Source(options.file, separator, options.skip_bad),
         columns,
