@@ -323,6 +323,7 @@ NOT_CALLED = {
     "Arcs",
     "Bands",
     "BudgetExceeded",
+    "DataError",
     "Constraint",
     "ContinuousPopulation",
     "Decomposition",
@@ -364,7 +365,7 @@ def public() -> Iterator[str]:
             ]
             inside = getattr(found, "__all__", here)
             yield from (f"{name}.{n}" for n in inside if callable(getattr(found, n)))
-        elif callable(found) and name != "BudgetExceeded":
+        elif callable(found) and name not in ("BudgetExceeded", "DataError"):
             yield name
 
 
