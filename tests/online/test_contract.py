@@ -231,7 +231,7 @@ def test_a_stream_that_is_none_is_refused(setting):
     for nonsense in (5, None):
         with pytest.raises(TypeError):
             setting.make().run(nonsense)
-    with pytest.raises(ValueError, match="person_ids has 1 entries"):
+    with pytest.raises(ValueError, match="person_ids must have as many entries"):
         setting.make().run(setting.people(ROUNDS), person_ids=["ann"])
 
 
@@ -506,7 +506,7 @@ def test_refusals_say_what_is_wrong(selector):
     learner.choose()
     messages = (
         "the function is over 5 items; this learner chooses among 7",
-        "takes one person, got 2",
+        "takes one person; use run",
         "expected a person's function",
         "expected a person's function",
         "expected a person's function",

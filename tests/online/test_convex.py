@@ -1073,7 +1073,7 @@ def test_a_value_outside_the_declared_range_is_refused():
         learner.learn(Distance([[0.0] * SIZE]))
     assert learner.round == 0
     learner.learn(2.0)
-    with pytest.raises(ValueError, match="takes one person, got 2"):
+    with pytest.raises(ValueError, match="takes one person; use run"):
         learner.run([Distance([[0.0] * SIZE] * 2)])
     assert learner.round == 1
 

@@ -940,11 +940,11 @@ def test_bad_people_are_refused_and_the_round_stays_open():
     convex = SetFunction(lambda s: (len(s) / 7.0) ** 2, N_ITEMS, 1.0, monotone=True)
     for person, message in (
         (people(n_items=5)[0], "the function is over 5 items; this learner chooses among 7"),
-        (stream[:2], "takes one person, got 2"),
+        (stream[:2], "takes one person; use run"),
         ("somebody", "expected a person's function"),
         (Coverage(np.ones((1, N_ITEMS))) * 3.0, "may reach 3, above the learner's bound=1"),
         (GraphCut(np.zeros((N_ITEMS, N_ITEMS)), bound=1.0), "monotone"),
-        (SetFunction(lambda _: math.nan, N_ITEMS, 1.0, monotone=True), "nan"),
+        (SetFunction(lambda _: math.nan, N_ITEMS, 1.0, monotone=True), "nan|outside"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             learner.learn(person, person_id="ann")

