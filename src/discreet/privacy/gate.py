@@ -485,6 +485,8 @@ class Gate:
 
     def _charge(self, label: str, event: Event, count: int) -> None:
         self.check_process()
+        if not isinstance(label, str):
+            raise TypeError(f"label must be text, got {_checks.shown(label)}")
         with self._lock:
             if not self._known_to_fit(event, count):
                 self.expect((event, count))
