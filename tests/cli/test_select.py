@@ -121,7 +121,7 @@ def test_prints_items_account_and_what_they_mean(visits, pages, tmp_path):
 def test_chooses_what_the_library_chooses(visits, capsys, method):
     result = told(capsys, visits, *ASK, "--method", method, "--seed", "5")
     people = Coverage.from_events(visits, person="user", item="page")
-    selection = PrivateGreedy(3, dc.Budget(1.0), method, seed=5).select(people)
+    selection = PrivateGreedy(3, dc.Gate(dc.Budget(1.0), 5), method).select(people)
     assert result["items"] == list(selection.labels)
     assert result["method"] == method
     assert result["account"] == json.loads(json.dumps(selection.privacy.to_json()))

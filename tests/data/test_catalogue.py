@@ -101,11 +101,35 @@ def test_a_fresh_gate_is_a_budget():
     budget = dc.Budget(1.0, 1e-6)
     plain = PrivateGreedy(2, budget, seed=3).select(people)
     shared = PrivateGreedy(2, gate := Gate(budget, 3)).select(people)
-    assert (plain.items, plain.privacy.to_json()) == (shared.items, gate.spent.to_json())
+    assert (plain.items, plain.privacy.ledger.to_json()) == (shared.items, gate.spent.ledger.to_json())
     with pytest.raises(ValueError, match="a gate has its own randomness"):
         PrivateGreedy(2, gate, seed=3)
     with pytest.raises(ValueError, match="a gate has its own randomness"):
         private_catalogue(table(), gate, **WHERE, seed=3)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("notion", [None, "pure", "zcdp", "gdp"])
+@pytest.mark.parametrize("first", [None, "laplace", "gaussian", "catalogue"])
+def test_a_shared_gate_keeps_its_notion_whoever_releases(notion, first):
+    """Else the account of the picks would take the cheapest notion after others have seen answers."""
+    gate = Gate(dc.Budget(1.0, 1e-6), 0, notion=notion)
+    if first == "catalogue" and notion in ("zcdp", "gdp"):
+        with pytest.raises(BudgetExceeded):  # its delta was not set aside
+            private_catalogue(table(), gate, **WHERE, share=0.5)
+    elif first == "catalogue":
+        private_catalogue(table(), gate, **WHERE, share=0.5)
+    elif first == "gaussian" and notion == "pure":
+        with pytest.raises(BudgetExceeded):
+            gate.gaussian([0.0], 20.0, 1.0)
+    elif first is not None:
+        getattr(gate, first)([0.0], 20.0, 1.0)
+    before = gate.notion
+    greedy = PrivateGreedy(2, gate)
+    best = greedy.select(Coverage(np.eye(6)[np.arange(3000) % 5]))
+    assert gate.notion == (before or gate.notion)
+    assert best.privacy.notion == greedy.privacy.notion == gate.notion
+    assert 0.9 <= best.privacy.epsilon() == gate.spent.epsilon() <= 1.0
 
 
 def test_a_gate_of_several_rows_per_person_is_kept_to():

@@ -78,7 +78,8 @@ class PrivateGreedy:
     raises `BudgetExceeded`. (Make two objects with parts of a budget to select twice.) Where there is
     nothing to choose, all items being allowed together, nothing is spent. ``budget`` may be a `Gate`, for
     instance one that has chosen the catalogue (`data.private_catalogue`): then one account shows everything
-    that left through it, and if anything has, the picks are paid with the pure epsilon that is left.
+    that left through it, and once its privacy notion is fixed, the picks are paid with the pure epsilon that
+    the notion has room for.
 
     Utility, for monotone submodular objectives: E f(S) >= ratio OPT - certified_loss, with a ratio of
     1 - 1/e for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems.
@@ -124,6 +125,7 @@ class PrivateGreedy:
             else _checks.real("release_gains", release_gains, above=0.0, below=1.0)
         )
         self.people = None if people is None else _checks.whole("people", people, at_least=1)
+        self._shared = isinstance(budget, Gate)
         if isinstance(budget, Gate):
             if seed is not None:
                 raise ValueError("seed= is for a budget; a gate has its own randomness")
@@ -146,8 +148,12 @@ class PrivateGreedy:
 
     @property
     def privacy(self) -> Account:
-        """The account of what has been released so far: by a plan, so that every privacy notion holds."""
-        return replace(self._gate.spent, notion=None)
+        """The account of what has been released so far.
+
+        Of a gate that was given, everything, in its privacy notion: what others release there may depend on
+        these answers. Of an own budget, the best of all notions: everything follows one plan.
+        """
+        return self._gate.spent if self._shared else replace(self._gate.spent, notion=None)
 
     @property
     def method_used(self) -> str | None:
@@ -458,9 +464,9 @@ class PrivateGreedy:
 
 
 def _left(gate: Gate) -> Budget:
-    """What a gate has left for picks: its budget, or the pure epsilon that earlier releases leave of it."""
+    """What a gate has for picks: its budget, or the pure epsilon that its privacy notion has room for."""
     whole = gate.budget
-    if not whole.private or not any(gate.spent.ledger.events()):
+    if not whole.private or gate.notion is None:  # nothing has left, and nothing is decided
         return whole
     epsilon = rounded_down(exact(gate.remaining.epsilon) * whole.max_rounds_per_person)
     if epsilon < LEAST_EPSILON:
