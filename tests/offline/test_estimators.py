@@ -259,6 +259,7 @@ def test_fitting_an_object_again_adds_up_and_says_so(objective, delta):
     assert told.privacy_.epsilon() == pytest.approx(3 * once)
     assert told.privacy_.epsilon() >= 3 * once
     assert told.privacy_.budget == dc.Budget(4.5, 3 * delta)
+    assert told.privacy_.notion == "pure"  # fits may have been decided on by looking at the ones before
     assert told.privacy_.reproducible
     assert told.selection_.privacy.epsilon() == once
 
@@ -328,6 +329,7 @@ def test_a_shared_gate_refuses_what_is_beyond_one_budget(selector):
     other = clone(told)
     assert other.gate is gate
     assert told.fit(X, y).privacy_.epsilon() == pytest.approx(1.0)
+    assert told.selection_.privacy.notion == gate.notion == "pure"
     assert other.fit(X, y).privacy_.epsilon() == told.privacy_.epsilon() == pytest.approx(2.0)
     for one in (told, other, clone(other)):
         with pytest.raises(dc.BudgetExceeded):

@@ -167,7 +167,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def _greedy(self, people: Population, constraint: Constraint, budget: Budget) -> Selection:
         greedy = PrivateGreedy(constraint, budget, self.method, bound=people.bound)
         with self._release(budget) as gate:
-            return greedy._select_through(gate, people)
+            return greedy._select_through(gate, people, shared=self.gate is not None)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self, "selection_")
@@ -219,7 +219,8 @@ def _together(accounts: list[Account]) -> Account:
     epsilon, delta = _added_up([account.budget for account in accounts])
     whole = Budget(epsilon, delta, accounts[0].budget.neighbours)
     marks = tuple(dict.fromkeys(mark for account in accounts for mark in account.marks))
-    return Account(whole, ledger, any(account.reproducible for account in accounts), marks)
+    # In pure epsilon and deltas: whether to fit again may have been decided by looking at the fits before.
+    return Account(whole, ledger, any(account.reproducible for account in accounts), marks, "pure")
 
 
 class PrivateItemSelector(_PrivateSelector):

@@ -227,9 +227,9 @@ class PrivateGreedy:
         labels = None if people.labels is None else tuple(people.labels[item] for item in chosen)
         return Selection(tuple(chosen), labels=labels, privacy=self.privacy, queries=queries, gains=gains)
 
-    def _select_through(self, gate: Gate, people: Population) -> Selection:
-        """The one selection, released through a gate that others may share."""
-        self._gate = gate
+    def _select_through(self, gate: Gate, people: Population, *, shared: bool) -> Selection:
+        """The one selection, released through a gate, and whether that is shared with others."""
+        self._gate, self._shared = gate, shared
         return self.select(people)
 
     def __repr__(self) -> str:
