@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _checks
+from ._fixed import Fixed
 
 Vector = NDArray[np.float64]
 
@@ -25,7 +26,7 @@ _PROBES = 64
 _TOLERANCE = 1e-7
 
 
-class Domain(ABC):
+class Domain(Fixed, ABC):
     """A closed, bounded, convex set of points with ``dimension`` coordinates.
 
     ``inner_radius``: the ball of that radius around ``center`` lies inside (within the plane of the set, for
@@ -42,6 +43,7 @@ class Domain(ABC):
     diameter: float
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         Domain._kinds[cls.__name__] = cls
 
     def _set(

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _checks
+from ._fixed import Fixed
 from .domains import Domain
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 
-class Losses(ABC):
+class Losses(Fixed, ABC):
     """Convex functions of a point, one per person, over ``dimension`` coordinates.
 
     ``strong_convexity`` is a lower bound on the curvature of every person's function.

@@ -493,10 +493,10 @@ def test_a_knapsack_tolerates_an_excess_relative_to_its_capacity():
 class CountingGraph(GraphicMatroid):
     """A graphic matroid that counts its greedy passes."""
 
-    passes = 0
+    _passes = 0
 
     def _greedy(self, order):
-        self.passes += 1
+        self._passes += 1
         return super()._greedy(order)
 
 
@@ -506,9 +506,9 @@ def test_decomposing_a_point_on_the_boundary_stays_on_its_face(base):
     rng = np.random.default_rng(0)
     graph = CountingGraph([tuple(e) for e in rng.integers(0, 60, size=(300, 2))])
     x = graph.project_euclidean(rng.normal(0.5, 0.5, 300), base=base).x
-    graph.passes = 0
+    graph._passes = 0
     parts = graph.decompose(x)
-    assert graph.passes <= 8 * 300
+    assert graph._passes <= 8 * 300
     assert np.abs(parts.residual).max() <= 1e-11
     assert parts.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert len(parts.sets) <= 301

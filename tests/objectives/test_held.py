@@ -111,15 +111,19 @@ def test_arrays_are_copied_when_they_come_in() -> None:
         ConcaveOverModular(dense, concave="capped", cap=caps),
     ]
     before = [people.value([0]) for people in made]
-    for array in (dense, sparse.data, events.data, kernel, modular, caps):
+    for array in (dense, sparse.data, kernel, modular, caps):
         changed(array)
+    with pytest.raises(ValueError, match="read-only"):
+        changed(events.data)
     assert [people.value([0]) for people in made] == before
 
 
 @pytest.mark.parametrize("form", [np.array, sp.csr_array])
 def test_arrays_that_come_out_cannot_be_written(form) -> None:
     people = FacilityLocation(form([[0.5, 0.2], [0.1, 0.1]]), bound=1)
-    for array in (people.data, people.indices, people.indptr, people[0].data):
+    rows = people.as_rows()
+    inside = (rows.share, rows.cap, rows.sparse.data, rows.sparse.indices, rows.sparse.by_column.data)
+    for array in (people.data, people.indices, people.indptr, people[0].data, *inside):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 100
     assert people.value([0]) == pytest.approx(0.3)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import shown, vector
+from .._fixed import Fixed
 from .items import item_set, one_item
 from .results import Decomposition, ProjectedPoint
 
@@ -17,7 +18,7 @@ from .results import Decomposition, ProjectedPoint
 POLYTOPE_TOLERANCE = 1e-9
 
 
-class Constraint(ABC):
+class Constraint(Fixed, ABC):
     """A family of feasible sets that is closed under taking subsets.
 
     Constraints hold public information only: they never see anybody's data, and nothing they do queries an

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import DataError, named_rows, one_of, real, shown, vector, whole
+from .._fixed import Fixed
 from .sampling import random_sets, with_error
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ CATALOGUES = {
 ROUNDING = 1e-9
 
 
-class Population(ABC):
+class Population(Fixed, ABC):
     """Many people's set functions over items 0..n_items-1.
 
     ``value`` and ``gains`` are averages over the people; ``people[i]`` is one person's function, slices and
@@ -442,10 +443,10 @@ class Population(ABC):
             raise ValueError("labels must be distinct; two items share one")
         self.labels = names
 
-    def _like(self) -> Self:
-        """A copy that shares everything; the caller replaces what differs."""
+    def _like(self, **settings: Any) -> Self:
+        """A copy that shares everything but ``settings``; the caller replaces what else differs."""
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(self.__dict__ | settings)
         return twin
 
 

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import DataError, named_rows, one_of, real, vector, whole
+from .._fixed import Fixed
 from .base import ROUNDING, Floats, Population
 from .matrices import SparseMatrix, checked
 
 
-class ContinuousPopulation(ABC):
+class ContinuousPopulation(Fixed, ABC):
     """Many people's DR-submodular functions on the box [0, upper]; values and gradients are averages.
 
     Public promises, never read off the data: ``bound`` (no value exceeds it), ``gradient_bound`` (no
@@ -77,9 +78,9 @@ class ContinuousPopulation(ABC):
             raise ValueError(f"x[{j}]={point[j]:g} is outside [0, {self.upper[j]:g}]; project it first")
         return np.clip(point, 0.0, self.upper)
 
-    def _like(self) -> Self:
+    def _like(self, **settings: Any) -> Self:
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(self.__dict__ | settings)
         return twin
 
 
@@ -126,9 +127,7 @@ class MultilinearExtension(ContinuousPopulation):
         return self.people.multilinear_gradient(x, rng=np.random.default_rng(self.seed), samples=self.samples)
 
     def _take(self, rows: NDArray[np.int64]) -> Self:
-        taken = self._like()
-        taken.people = self.people[rows]
-        return taken
+        return self._like(people=self.people[rows])
 
 
 # A concave function, its slope, and bounds of its slope at 0 and of its curvature.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import DataError, per_person, shown, whole
+from .._fixed import read_only
 from .base import Floats, Items, Population, State
 from .matrices import SparseMatrix, as_sparse, checked
 
@@ -113,12 +114,13 @@ class GraphCut(Population):
         people._modular = _modular_part(arcs.modular, len(people), people.n_items)
         people._name_items(labels)
         people._declare(bound)
-        return people
+        return people._fix()
 
     def as_arcs(self) -> Arcs:
         """These people as `Arcs`, an edge as two arcs: the population's own arrays, read only."""
         w = self._weights
-        return Arcs(self._tail, self._head, w.indptr, w.indices, w.data, self._modular)
+        tail, head, modular = (read_only(a) for a in (self._tail, self._head, self._modular))
+        return Arcs(tail, head, w.indptr, w.indices, w.data, modular)
 
     def __len__(self) -> int:
         return self._weights.n_rows

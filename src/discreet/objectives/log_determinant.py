@@ -91,8 +91,7 @@ class LogDeterminant(Population):
             parts = [self._pivots(block[i : i + 1], one, items) for i, one in enumerate(each)]
             return np.concatenate(parts)
         # Rounding beside huge qualities: by the steps that ``gains`` takes, each held to 1 or more.
-        small = self._like()
-        small.n_items = items.size
+        small = self._like(n_items=items.size)
         small._kernel = self._kernel[np.ix_(items, items)]
         small._quality = self._quality[who][:, items]
         state, pivots = _FactorState(small), np.empty(small._quality.shape)

@@ -16,12 +16,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """Compressed sparse rows: sorted columns in each row, no zeros, no duplicates."""
+    """Compressed sparse rows: sorted columns in each row, no zeros, no duplicates. Not to be written to."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     data: Floats
     n_columns: int
+
+    def __post_init__(self) -> None:
+        for array in (self.indptr, self.indices, self.data):
+            array.flags.writeable = False
 
     @property
     def n_rows(self) -> int:

@@ -111,15 +111,15 @@ class RowPopulation(Population):
 
     @property
     def indptr(self) -> NDArray[np.int64]:
-        return _read_only(self._rows.sparse.indptr)
+        return self._rows.sparse.indptr
 
     @property
     def indices(self) -> NDArray[np.int32]:
-        return _read_only(self._rows.sparse.indices)
+        return self._rows.sparse.indices
 
     @property
     def data(self) -> Floats:
-        return _read_only(self._rows.sparse.data)
+        return self._rows.sparse.data
 
     def with_identities(self, names: Iterable[Any]) -> Self:
         """The same people, told apart by ``names``, one for each row, as `cap_items` wants it.
@@ -161,9 +161,8 @@ class RowPopulation(Population):
         place = np.arange(full.data.size) - full.indptr[full.row_of]
         mask = np.zeros(full.data.size, dtype=np.bool_)
         mask[order[place < cap]] = True
-        capped = self._like()
+        capped = self._like(items_per_person=min(cap, self.n_items, self.items_per_person or cap))
         capped._rows = Rows(self._rows.kind, full.keep(mask), self._rows.share, self._rows.cap)
-        capped.items_per_person = min(cap, self.n_items, self.items_per_person or cap)
         return capped
 
     def _coins(self, key: Words) -> Words:
@@ -271,12 +270,6 @@ def _key(seed: Randomness | np.random.Generator | int | None) -> Words:
 def _by_item(words: Words, items: NDArray[np.int32]) -> Words:
     """A well-mixed number for each (word, item)."""
     return mixed(words + (items.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def clipped(matrix: SparseMatrix | Floats, caps: Floats) -> SparseMatrix | Floats:

@@ -108,12 +108,17 @@ def _kernels() -> ModuleType:
 
 @dataclass(frozen=True)
 class Rows:
-    """A weighted sum of rows of one kind."""
+    """A weighted sum of rows of one kind. Not to be written to."""
 
     kind: Kind
     matrix: SparseMatrix | Floats
     share: Floats
     cap: Floats
+
+    def __post_init__(self) -> None:
+        for array in (self.matrix, self.share, self.cap):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
 
     @property
     def n_rows(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
+from .._fixed import Fixed
 from .._progress import track
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
 from ..objectives import MutualInformation, Population
@@ -76,7 +77,7 @@ class Climb:
         return np.minimum(self.total / self.steps, 1.0)
 
 
-class ContinuousGreedy:
+class ContinuousGreedy(Fixed):
     """Choose a feasible set by private continuous greedy on the multilinear extension, and round it.
 
     K ``steps`` of size 1/K lead from 0 to a point of the constraint's polytope; each goes to a vertex where
@@ -168,8 +169,7 @@ class ContinuousGreedy:
         # What calibrates everything. The gate's own budget may become a larger one: see `_published_gate`.
         self._claimed = budget
         self._check_settings()
-        self.point_: Floats | None = None
-        self.steps_: int | None = None
+        self._climbed: tuple[Floats, int] | None = None
 
     def _check_settings(self) -> None:
         budget = self.budget
@@ -210,6 +210,16 @@ class ContinuousGreedy:
     @property
     def budget(self) -> Budget:
         return self._gate.budget
+
+    @property
+    def point_(self) -> Floats | None:
+        """The fractional point that was released; None before."""
+        return None if self._climbed is None else self._climbed[0].copy()
+
+    @property
+    def steps_(self) -> int | None:
+        """How many steps were taken; None before."""
+        return None if self._climbed is None else self._climbed[1]
 
     @property
     def privacy(self) -> Account:
@@ -438,7 +448,7 @@ class ContinuousGreedy:
         climb = Climb(setting, slopes, steps, event, np.zeros(people.n_items), [])
         for k in track(range(steps), "steps", progress):
             self._step(climb, k)
-        self.point_, self.steps_ = climb.point, steps
+        self._climbed = climb.point, steps
         return climb
 
     def _published_gate(self, releases: list[tuple[Event, int]], what: str) -> Gate:

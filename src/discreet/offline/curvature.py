@@ -170,7 +170,7 @@ class CurvatureGreedy(ContinuousGreedy):
             value = people.multilinear(found, rng=np.random.default_rng(0), samples=self.samples)
             if value > best_value:
                 best, best_value = found, value
-        self.point_, self.steps_ = best, steps
+        self._climbed = best, steps
         return best
 
     def _guesses(self, people: Population) -> list[float]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
+from .._fixed import Fixed
 from .._progress import track
 from ..constraints import Cardinality, Constraint
 from ..objectives import MutualInformation, Population
@@ -41,7 +42,7 @@ _ROOT_TWO = math.sqrt(2.0) * (1.0 + 2.0**-50)
 _ROUNDED = 1.0 + 2.0**-30
 
 
-class PrivateGreedy:
+class PrivateGreedy(Fixed):
     """Items picked one after the other, by the exponential mechanism on what each would add.
 
     ``constraint``: a `Constraint`, or k for at most k items. Under a knapsack gains are weighed against costs

@@ -102,7 +102,7 @@ class PointLearner(OnlineLearner):
                     f"{path} was saved with the domain {learner.domain}; domain= is for one that was given by"
                     " a function, with the same center and radii"
                 )
-            learner.domain = domain
+            learner.__dict__["domain"] = domain  # what stood there was only its description
             learner._domain_given()
         return learner
 

@@ -242,7 +242,7 @@ class BanditApproximateLeader(PointLearner):
                 f" {self.exploration_radius:.3g}, which does not fit into inner_radius={radius:g}; half of"
                 f" that is taken. It takes rounds={needed:,}.",
                 PublishedCalibrationWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             self.exploration_radius = radius / 2.0
         self.batch, self.regularization = 1, 0.0

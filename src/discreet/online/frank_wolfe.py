@@ -308,7 +308,7 @@ class MetaFrankWolfe(OnlineLearner):
                 f" {true_loss / claimed:.2f} times as much; slack in the composition of all experts"
                 " still makes up for it. See docs/errata.md.",
                 PublishedCalibrationWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return needed
 

@@ -398,7 +398,7 @@ def published_exploration(n_items: int, rounds: int) -> float:
         f"rounds={rounds} is too short for the published gamma, {gamma:.3g} for {n_items} items; it is set to"
         f" 1. At least n^4.5 = {math.ceil(n_items**4.5)} rounds are needed",
         UserWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     return 1.0
 

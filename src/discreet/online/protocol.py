@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
+from .._fixed import Fixed
 from .._progress import track
 from .._state import read_state, write_state
 from ..privacy import Account, Budget, Gate, Randomness
@@ -48,7 +49,7 @@ class Stream:
     progress: bool
 
 
-class OnlineLearner(ABC):
+class OnlineLearner(Fixed, ABC):
     """Decide every round, then learn from the person of that round.
 
     Subclasses say what a decision is, when a new one is drawn and how, and what is kept of a person.
@@ -58,6 +59,7 @@ class OnlineLearner(ABC):
     _played_type: ClassVar[type[np.generic]] = np.float64
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         OnlineLearner._kinds[cls.__name__] = cls
 
     def __init__(
@@ -219,7 +221,7 @@ class OnlineLearner(ABC):
         learner._shown = None if shown is None else np.array(shown, dtype=kind._played_type)
         learner._restore(settings, arrays)
         assert isinstance(learner, cls)
-        return learner
+        return learner._fix()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a learner is not copied or pickled (its budget could be spent twice); use save()")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _checks
+from .._fixed import Fixed
 from . import mechanisms
 from . import randomness as sources
 from .accounting import (
@@ -159,7 +160,7 @@ class BudgetExceeded(Exception):
         return self.preview.largest
 
 
-class Gate:
+class Gate(Fixed):
     """The gate, its budget, and the ledger of what went through.
 
     Guarantee: for any sequence of calls, each chosen after seeing the answers to the earlier ones,
@@ -432,7 +433,7 @@ class Gate:
             child._budget, child._source, child._lock = self._budget, self._source, self._lock
             child._root = self._root
             child._ledger = self._ledger.part(str(name))
-            return child
+            return child._fix()
 
     # --- saving ----------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ def true_budget(claimed: Budget, releases: Iterable[tuple[Event, int]], what: st
         f"{what}: the published constants claim {_named(claimed)} and give"
         f" {_named(replace(roomy, epsilon=needed))}; the account says so. See docs/errata.md.",
         PublishedCalibrationWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     return replace(roomy, epsilon=epsilon)
 

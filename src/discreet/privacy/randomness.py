@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
+from .._fixed import Fixed
 
 
 @runtime_checkable
@@ -30,7 +31,7 @@ class Randomness(Protocol):
         ...
 
 
-class SecureRandomness:
+class SecureRandomness(Fixed):
     """Words from OpenSSL's generator, which the operating system seeds.
 
     The generator reseeds itself after a fork and is safe to use from several threads; nothing is
@@ -58,7 +59,7 @@ class SecureRandomness:
         return "SecureRandomness()"
 
 
-class ReproducibleRandomness:
+class ReproducibleRandomness(Fixed):
     """Words that anyone who knows the seed can compute: for tests and papers, never for real people.
 
     Every account of a gate that draws from it says so.

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _checks
+from .._fixed import Fixed
 from .._state import read_state, write_state
 from . import mechanisms
 from .budget import Budget, Share
@@ -45,7 +46,7 @@ def _norm_slack(sensitivity: Number, scale: Number) -> Fraction:
     return Fraction(1 << mechanisms.STEPS_BITS, 1 << 40) * exact(sensitivity) / exact(scale)
 
 
-class RunningSum(ABC):
+class RunningSum(Fixed, ABC):
     """Common ground: the promise about inputs, the charge at the gate, counting, saving.
 
     The whole sum is charged when it is made, for every round it may take, so that adding never fails
@@ -160,7 +161,7 @@ class RunningSum(ABC):
         total._lock, total._interrupted = threading.Lock(), False
         total._restore(settings, arrays)
         total._grid = total._grid_for(total._event)
-        return total
+        return total._fix()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sum and its gate's account to a file, completely or not at all.
