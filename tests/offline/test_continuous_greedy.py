@@ -232,6 +232,7 @@ def test_rows_that_change_after_they_were_checked_are_held_to_the_bound(family, 
     """All kinds of compiled loops: nobody's slope counts for more than the bound, whatever their numbers."""
     people = family(np.full((3, 12), 0.05))
     assert people.bound == 1.0
+    people._rows.sparse.data.flags.writeable = True
     people._rows.sparse.data[:] = 5.0
     summed = slopes_of(people)
     slopes = summed.scores(summed.at(np.full(12, x)))

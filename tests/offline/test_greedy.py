@@ -234,7 +234,9 @@ def test_a_row_that_breaks_its_promise_is_held_to_the_bound():
     def family(matrix):
         people = FacilityLocation(matrix)
         assert people.bound == 1.0
-        people._rows.matrix[-1] *= 3.0  # after the check
+        matrix = people._rows.matrix
+        matrix.flags.writeable = True
+        matrix[-1] *= 3.0  # after the check
         return people
 
     worst, widest = _excess(SMALL["cardinality"], budget, "basic", family=family)
@@ -562,6 +564,7 @@ def test_nobody_adds_more_than_the_bound_to_all_picks_together(family, stored):
     assert people.bound == 1.0
     rows = people._rows
     numbers = rows.matrix if isinstance(rows.matrix, np.ndarray) else rows.matrix.data
+    numbers.flags.writeable = True
     numbers *= 300.0
     growing = Growth.over(people, 1.0, step(1.0, 2))
     added = [growing.add(0)]
