@@ -412,7 +412,11 @@ class _Missing(Domain):
     """Stands for a set given by a function, which a file cannot hold, until it is given again."""
 
     def __init__(self, plain: dict[str, Any]) -> None:
-        self._set(np.array(plain["center"]), plain["inner_radius"], plain["outer_radius"])
+        center = _checks.vector("center", plain["center"], length=plain["dimension"])
+        inner, outer = (
+            _checks.real(name, plain[name], above=0.0) for name in ("inner_radius", "outer_radius")
+        )
+        self._set(center, inner, outer)
 
     def project(self, point: Vector) -> Vector:
         raise RuntimeError(

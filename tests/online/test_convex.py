@@ -389,7 +389,7 @@ def test_published_regulariser_grows_by_the_round():
     learner.learn((lambda _: 0.0, lambda _: [1.0, 0.0]))
     seen = []
     original = learner._sum.add
-    learner._sum.add = lambda vector: seen.append(original(vector)) or seen[-1]
+    vars(learner._sum)["add"] = lambda vector: seen.append(original(vector)) or seen[-1]
     assert np.allclose(learner.choose(), Ball(2, 1.0).project(-seen[0] / learner._growing))
     unit = 2.0 / 2.0 * 2 * math.log(ROUNDS) ** 2.5 / math.sqrt(ROUNDS)
     assert learner._growing == pytest.approx(unit)

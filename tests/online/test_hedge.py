@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
 
@@ -547,7 +548,7 @@ def test_the_audit_sees_a_rate_doubled_after_reserving():
     for neighbours in ("replace", "add_remove"):
         learner = HedgeSelector(4, 1, 3, dc.Budget(3.0, 0.05, neighbours), rate=0.3, seed=0)
         assert worst_excess(learner) <= 1e-12
-        learner._settle_on(1, 0.6)
+        learner._event, learner._machine = replace(learner._event, rate=0.6), None
         assert worst_excess(learner) > 1e-3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from discreet._state import Saved
 from discreet.online.visits import Visits
 from discreet.privacy import ReproducibleRandomness
 
@@ -12,7 +13,7 @@ def test_everybody_is_known_again_after_a_restart():
     for name in names:
         assert visits.admit(name)
     assert visits.admit("bob")
-    again = Visits.restored(2, visits.arrays())
+    again = Visits.restored(2, Saved({}, visits.arrays()))
     assert [again.admit(name) for name in names] == [True, False, True, True]
     assert not any(again.admit(name) for name in names)
     assert again.admit("somebody new")

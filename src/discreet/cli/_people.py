@@ -98,9 +98,8 @@ class People:
         place = np.cumsum(listed, dtype=np.int32) - 1
         matrix = SparseMatrix(kept.indptr, place[kept.indices], kept.data, int(listed.sum()))
         labels = [label for label, marked in zip(self.labels, listed, strict=True) if marked]
-        population = type(self.population)(matrix, labels=labels)
+        population = type(self.population)(matrix, labels=labels)._like(catalogue="private")
         population._digests = self.population._digests
-        population.catalogue = "private"
         return People(population, {})
 
 
@@ -188,8 +187,8 @@ class _Reader:
             facts[column] = [by_item[label] for label in labels]
         kind: Any = ProbabilisticCoverage if "weight" in self._columns else Coverage
         population = kind(matrix, labels=labels).with_identities(self.people)
-        population.catalogue = "public" if self._listed else "from data"
-        return People(population, facts)
+        origin = "public" if self._listed else "from data"
+        return People(population._like(catalogue=origin), facts)
 
     def _present(self, batch: Batch, argument: str, rows: Iterable[int]) -> list[int]:
         """The rows that have this cell."""

@@ -146,8 +146,7 @@ class EventReader:
         weights = np.array(self._weights)
         found = _events(who, what, weights, tuple(self._people), tuple(labels), family._repeats)
         made = family(found.matrix, labels=found.items, **options).with_identities(found.people)
-        made.catalogue = self._origin
-        return made
+        return made._like(catalogue=self._origin)
 
 
 def _events(

@@ -106,8 +106,7 @@ class RowPopulation(Population):
             repeats=cls._repeats,
         )
         made = cls(found.matrix, labels=found.items, **options).with_identities(found.people)
-        made.catalogue = origin(items)
-        return made
+        return made._like(catalogue=origin(items))
 
     @property
     def indptr(self) -> NDArray[np.int64]:

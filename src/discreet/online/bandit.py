@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
+from .._state import Saved
 from ..objectives.rows import Rows
 from ..privacy import Account, Budget, Randomness
 from ..privacy.published import true_budget
@@ -249,15 +250,26 @@ class BanditSelector(OnlineSelector):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return self._engine.arrays()
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
         assert self.rounds is not None
-        self.exploration, self.feedback = settings["exploration"], settings["feedback"]
+        _checks.whole("rounds", self.rounds, at_least=1, at_most=_MOST_ROUNDS)
+        self.exploration = saved.one_of("exploration", EXPLORATIONS)
+        self.feedback = saved.one_of("feedback", FEEDBACK)
         kind = SlotFeedback if self.feedback == "slots" else ValueFeedback
-        self._engine = kind.restored(
-            settings["engine"], arrays, self.n_items, self.k, self.rounds, self.bound, self._gate
-        )
-        self._pending = {row[0]: tuple(row[1:]) for row in settings["pending"]}
+        sizes = (self.n_items, self.k, self.rounds, self.bound, self._gate)
+        self._engine = kind.restored(saved.inner("engine"), *sizes, self._round, self._open)
+        self._pending = {}
+        for row in saved.rows("pending", at_most=self._round):
+            late, *ticket = (_checks.whole("pending", number, at_least=0) for number in row)
+            if late >= self._round or late in self._pending or not self._engine.could_be(late, ticket):
+                raise ValueError(f"pending={row} is no round whose reward is to come")
+            self._pending[late] = tuple(ticket)
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        served = shown[: np.count_nonzero(shown >= 0)]
+        inside = ((served >= 0) & (served < self.n_items)).all() and (shown >= -1).all()
+        return shown.shape == (self.k,) and bool(inside) and np.unique(served).size == served.size
 
 
 def _few(rounds: tuple[int, ...]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._state import Saved
 from ..privacy.randomness import restored_generator
 from .bandit_settings import Exploring
 
@@ -138,21 +139,29 @@ class Schedule:
     @classmethod
     def restored(
         cls,
-        state: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
+        saved: Saved,
         way: Exploring,
         n_items: int,
         k: int,
         rounds: int,
+        round: int,
+        open: bool,
     ) -> Schedule:
         schedule = object.__new__(cls)
         schedule._way, schedule._n_items, schedule._k, schedule._rounds = way, n_items, k, rounds
-        schedule._coins = restored_generator(state["coins"])
-        packed = arrays.get("picked")
-        schedule._picked = None if packed is None else np.unpackbits(packed)[:rounds].astype(np.bool_)
-        schedule._explored_last = state["explored_last"]
-        schedule._before = (dict(state["coins"]), state["explored_last"])
+        schedule._coins = restored_generator(saved.plain("coins"))
+        schedule._picked = None
+        if way.chosen:
+            packed = saved.array("picked", (-(-rounds // 8),), np.uint8)
+            schedule._picked = np.unpackbits(packed)[:rounds].astype(np.bool_)
+        schedule._explored_last = saved.flag("explored_last")
+        schedule._before = (dict(saved.plain("coins")), schedule._explored_last)
         schedule.chunk = Chunk(0, *cls._nothing(0))
-        if state["made"]:
-            schedule._make(state["start"])
+        if saved.flag("made"):
+            start = saved.whole("start", at_least=0, at_most=min(round, rounds - 1))
+            if start % schedule.chunk_length:
+                raise ValueError(f"start={start} is not where a chunk of rounds begins")
+            schedule._make(start)
+        if not round + open <= schedule.chunk.stop:
+            raise ValueError(f"start={saved.plain('start')} is too long before round {round}")
         return schedule

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from .._state import Saved
 from ..privacy import ApproximateRelease, Budget, Event, ExponentialChoice, LaplaceNoise
 from ..privacy.conversions import exact
 from ..privacy.published import PublishedCalibrationWarning
@@ -92,6 +93,29 @@ class Exploring:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def restored(cls, saved: Saved, k: int) -> Exploring:
+        """What `to_json` wrote, each number within its range."""
+        mode = saved.one_of("mode", EXPLORATIONS)
+        coins = saved.given("exploration_rate")
+        repeats = saved.whole("repeats", at_least=1)
+        way = cls(
+            mode,
+            saved.whole("block", at_least=1 if coins else k * repeats),
+            repeats,
+            saved.real("rate", above=0.0) if mode != "blocks" or saved.given("rate") else None,
+            saved.real("exploration_rate", above=0.0, at_most=1.0) if coins else None,
+            saved.flag("after_exploring"),
+            saved.flag("chosen"),
+            saved.flag("centred"),
+            saved.real("noise", at_least=0.0),
+        )
+        by_coins = {"blocks": (False,), "presampled": (False, True)}.get(mode, (True,))
+        odd = coins not in by_coins or (way.chosen and not coins) or (way.after_exploring and not coins)
+        if odd or (mode != "blocks" and (way.noise or repeats > 1)):
+            raise ValueError(f"{way} is no way to explore")
+        return way
 
 
 # --- tight ----------------------------------------------------------------------------------------

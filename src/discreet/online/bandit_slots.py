@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
+from .._state import Saved
 from ..objectives.rows import Rows
 from ..privacy import Event, Gate, ScoreChange, mechanisms
 from ..privacy.conversions import exact
@@ -53,7 +54,7 @@ class SlotFeedback:
         self._coins = public_generator(gate.randomness)
         self._taken, self._shows, self._variance = (np.zeros(n_items) for _ in range(3))
         self._open_taken, self._open_shows = (np.zeros(n_items, dtype=np.int64) for _ in range(2))
-        self._opens, self._closes, self._released = 0, min(self.first_block, rounds), 0
+        self._opens, self._closes, self._released = 0, self._end_of_block(0), 0
         self._lists: NDArray[np.int32] = np.zeros((0, k), dtype=np.int32)
         self._lists_from = 0
         self._before: dict[str, Any] = dict(self._coins.bit_generator.state)
@@ -152,11 +153,13 @@ class SlotFeedback:
         """Close the block that is over, and draw lists up to this round."""
         if round >= self._closes:
             self._release()
-            self._opens, length = round, max(self.first_block, math.ceil(_GROWTH * round))
-            self._closes = min(round + length, self._rounds)
+            self._opens, self._closes = round, self._end_of_block(round)
         if round >= self._lists_from + len(self._lists):
             self._before = dict(self._coins.bit_generator.state)
             self._make_lists(round)
+
+    def _end_of_block(self, start: int) -> int:
+        return min(start + max(self.first_block, math.ceil(_GROWTH * start)), self._rounds)
 
     def _release(self) -> None:
         """The counts of the open block, with noise; what follows from them is free.
@@ -246,24 +249,43 @@ class SlotFeedback:
     @classmethod
     def restored(
         cls,
-        state: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
+        saved: Saved,
         n_items: int,
         k: int,
         rounds: int,
         bound: float,
         gate: Gate,
+        round: int,
+        open: bool,
     ) -> SlotFeedback:
         made = object.__new__(cls)
         made._n_items, made._k, made._rounds, made._bound, made._gate = n_items, k, rounds, bound, gate
         made._settle()
-        made.first_block = state["first_block"]
-        made._taken, made._shows, made._variance, made._open_taken, made._open_shows = (
-            np.array(arrays[name]) for name in ("taken", "shows", "variance", "open_taken", "open_shows")
-        )
-        made._opens, made._closes, made._released = state["opens"], state["closes"], state["released"]
-        made._coins, made._before = restored_generator(state["coins"]), dict(state["coins"])
-        made._lists, made._lists_from = np.zeros((0, k), dtype=np.int32), state["lists_from"]
-        if state["made"]:
-            made._make_lists(state["lists_from"])
+        for label, event, count in made.releases():
+            gate.reserve(event, count, label=label)
+        shape = (n_items,)
+        made._taken, made._shows = saved.array("taken", shape), saved.array("shows", shape, at_least=0.0)
+        made._variance = saved.array("variance", shape, at_least=0.0)
+        made._open_shows = saved.array("open_shows", shape, np.int64, at_least=0, at_most=round)
+        most = round * made._most
+        made._open_taken = saved.array("open_taken", shape, np.int64, at_least=0, at_most=most)
+        made.first_block = saved.whole("first_block", at_least=1)
+        made._opens = saved.whole("opens", at_least=0, at_most=min(round, rounds - 1))
+        made._closes = made._end_of_block(made._opens)
+        if saved.plain("closes") != made._closes:
+            raise ValueError(
+                f"closes={saved.plain('closes')}; a block from {made._opens} ends at {made._closes}"
+            )
+        made._released = saved.whole("released", at_least=min(1, made._opens), at_most=1)
+        made._coins, made._before = restored_generator(saved.plain("coins")), dict(saved.plain("coins"))
+        made._lists = np.zeros((0, k), dtype=np.int32)
+        made._lists_from = saved.whole("lists_from", at_least=made._opens, at_most=round)
+        if saved.flag("made"):
+            made._make_lists(made._lists_from)
+        if not round + open <= made._lists_from + len(made._lists) <= made._closes:
+            raise ValueError(f"lists_from={made._lists_from} is too long before round {round}")
         return made
+
+    def could_be(self, round: int, ticket: list[int]) -> bool:  # noqa: ARG002
+        """Whether a round can have had such a ticket."""
+        return len(ticket) == self._k == len(set(ticket)) and max(ticket) < self._n_items

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
+from .._state import Saved
 from ..objectives.rows import Rows
 from ..privacy import Event, Gate, LaplaceNoise, mechanisms
 from ..privacy.conversions import exact
@@ -62,9 +63,8 @@ class ValueFeedback:
         scale = Fraction(2) ** (_UNITS - math.ceil(math.log2(self._bound)))
         self._grid: mechanisms.Grid | None = None
         step = 1 / scale
-        if self.way.noise:
-            event = self.releases()[0][1] if self.releases() else None
-            if isinstance(event, LaplaceNoise):
+        for _, event, _ in self.releases():
+            if isinstance(event, LaplaceNoise) and event.scale:
                 self._grid = mechanisms.Grid.for_noise(event.scale, event.sensitivity, 0)
                 step = self._grid.step
                 wide = math.floor(math.log2(2.0**_NOISE_UNITS / self._grid.noise_scale))
@@ -332,23 +332,53 @@ class ValueFeedback:
     @classmethod
     def restored(
         cls,
-        state: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
+        saved: Saved,
         n_items: int,
         k: int,
         rounds: int,
         bound: float,
         gate: Gate,
+        round: int,
+        open: bool,
     ) -> ValueFeedback:
         made = object.__new__(cls)
-        made.way, made._n_items, made._k = Exploring(**state["way"]), n_items, k
-        made._rounds, made._bound, made._gate = rounds, bound, gate
-        made.schedule = Schedule.restored(state["schedule"], arrays, made.way, n_items, k, rounds)
+        made._n_items, made._k, made._rounds, made._bound, made._gate = n_items, k, rounds, bound, gate
+        # Arrays first: what is as large as the file may be made again.
+        made._gains = saved.array("gains", (n_items, k), np.int64, at_least=-(1 << 61), at_most=1 << 61)
+        made.way = Exploring.restored(saved.inner("way"), k)
+        made.schedule = Schedule.restored(saved.inner("schedule"), made.way, n_items, k, rounds, round, open)
         made._settle()
-        made._gains = np.ascontiguousarray(arrays["gains"])
-        made._current, made._noise = np.array(arrays["current"]), np.array(arrays["noise"])
-        if not made._noise.size:
-            made._noise = made._fresh_noise()
-        made._released = state["released"]
-        made._lessons = {(row[0], row[1]): [row[2], row[3]] for row in state["lessons"]}
+        for label, event, count in made.releases():
+            gate.reserve(event, count, label=label)
+        made._current = saved.array("current", (k,), np.int32, at_least=-1, at_most=n_items - 1)
+        chosen = made._current[made._current >= 0]
+        if np.unique(chosen).size != chosen.size or chosen.size not in (0, k) or (open and not chosen.size):
+            raise ValueError("the array current is no set of k items")
+        noise = saved.array("noise", (None,), np.int64, at_least=-(1 << 61), at_most=1 << 61)
+        begun = made.schedule.chunk.stop > 0
+        if begun and noise.size and (gate.randomness.secure or noise.size != made.schedule.lessons):
+            raise ValueError(f"the array noise has {noise.size} entries, which nobody has left there")
+        made._noise = noise if noise.size or not begun else made._fresh_noise()
+        redrawn = -(-(round + open) // made.way.block) - 1
+        timed = made.way.mode != "blocks" and not made.way.after_exploring
+        made._released = saved.whole("released", at_least=max(0, redrawn) if timed else 0)
+        made._lessons = made._saved_lessons(saved.rows("lessons", at_most=round), round)
         return made
+
+    def _saved_lessons(self, rows: list[Any], round: int) -> dict[tuple[int, int], list[int]]:
+        lessons: dict[tuple[int, int], list[int]] = {}
+        for row in rows:
+            block, expert, heard, left = (_checks.whole("lessons", number, at_least=0) for number in row)
+            told = self.way.repeats - left
+            good = block * self.way.block < round and expert < self._k and 0 < told < self.way.repeats
+            if not good or (block, expert) in lessons or heard > told * self._most:
+                raise ValueError("lessons holds one that cannot have begun")
+            lessons[block, expert] = [heard, left]
+        return lessons
+
+    def could_be(self, round: int, ticket: list[int]) -> bool:
+        """Whether a round can have had such a ticket."""
+        if not ticket:
+            return True
+        block, expert, item = ticket
+        return block == round // self.way.block and expert < self._k and item < self._n_items

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._state import Saved
 from ..privacy import (
     Budget,
     Event,
@@ -63,14 +64,14 @@ def gradient_sum(
     empty_is_free: bool,
     event: Event | None = None,
 ) -> RunningSum:
-    """A running sum of ``rounds`` gradients; ``event`` overrides what a node of a tree is calibrated to."""
+    """A running sum of ``rounds`` gradients; ``event`` overrides the noise that it is calibrated to."""
     norm = 1 if noise == "laplace" else 2
     longest = bounds.gradient_length(n_items, bound, norm, empty_is_free=empty_is_free) * (1.0 + ROUNDING)
     moves = difference(n_items, bound, noise, gate.budget.neighbours, empty_is_free)
     options: dict[str, Any] = {"norm_bound": longest, "label": "gradients"}
     if sums == "tree":
         return GradientTree(n_items, rounds, gate, moves=moves, event=event, noise=noise, **options)
-    return GradientSum(n_items, rounds, gate, moves=moves, method=sums, **options)
+    return GradientSum(n_items, rounds, gate, moves=moves, event=event, method=sums, **options)
 
 
 def chosen_sums(
@@ -151,12 +152,11 @@ class GradientTree(TreeSum):
     def __init__(
         self, dimension: int, rounds: int, gate: Gate, *, moves: float, event: Event | None, **options: Any
     ) -> None:
-        self._moves, self._given = moves, event
-        super().__init__(dimension, rounds, gate, honaker=options["noise"] == "gaussian", **options)
+        self._moves = moves
+        options |= {"honaker": options["noise"] == "gaussian", "event": event}
+        super().__init__(dimension, rounds, gate, **options)
 
     def _calibrated(self, part: Share) -> tuple[Event, int]:
-        if self._given is not None:
-            return self._given, self.levels
         kinds: dict[str, type[GaussianNoise] | type[LaplaceNoise]] = {
             "gaussian": GaussianNoise,
             "laplace": LaplaceNoise,
@@ -196,14 +196,18 @@ class GradientSum(FactorizedSum):
 
     def rows_ahead(self) -> int:
         """How many sums can be taken before noise has to be drawn again; draws some if it is none."""
-        block = max(1, min(_ROWS_AHEAD, _NUMBERS_AHEAD // self.dimension))
-        rows = min(block - self._taken % block, self.rounds - self._taken)
+        rows = self._block(self._taken)
         if self._grid is None or rows == 0:
             return rows
         if not self._ahead.shape[0]:
             steps = mechanisms.noise_steps(self._gate.randomness, rows * self.dimension, gaussian=True)
             self._ahead = steps.reshape(rows, self.dimension)
         return self._ahead.shape[0]
+
+    def _block(self, taken: int) -> int:
+        """For how many rounds noise is drawn at once."""
+        block = max(1, min(_ROWS_AHEAD, _NUMBERS_AHEAD // self.dimension))
+        return min(block - taken % block, self.rounds - taken)
 
     @contextmanager
     def compiled(self, count: int) -> Iterator[tuple[Inside, NDArray[np.float64]]]:
@@ -230,6 +234,10 @@ class GradientSum(FactorizedSum):
         kept = self._ahead[:0] if self._gate.randomness.secure else self._ahead
         return super()._arrays() | {"ahead": kept}
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        self._ahead = arrays["ahead"].copy()
+    def _restore(self, saved: Saved, taken: int) -> None:
+        super()._restore(saved, taken)
+        ahead = saved.array("ahead", (None, self.dimension), np.int64, at_least=-(1 << 61), at_most=1 << 61)
+        rows = ahead.shape[0]
+        if rows and (self._gate.randomness.secure or self._grid is None or rows > self._block(taken)):
+            raise ValueError(f"the array ahead has {rows} rows of noise, which nobody has left there")
+        self._ahead = ahead

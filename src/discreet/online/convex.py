@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
+from .._state import Saved
 from ..domains import Ball, Box, Domain, Simplex, _Missing
 from ..losses import Losses, cost_functions
 from ..privacy import (
     Account,
     Budget,
+    Event,
+    Gate,
     LaplaceNoise,
     Randomness,
     RunningSum,
@@ -129,6 +132,10 @@ class PointLearner(OnlineLearner):
         point.setflags(write=False)
         return point
 
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        inside = isinstance(self.domain, _Missing) or self.domain.contains(shown)
+        return super()._could_show(shown) and inside
+
     def _row(self, decision: Vector) -> Vector:
         return decision
 
@@ -160,8 +167,8 @@ class PointLearner(OnlineLearner):
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"domain": self.domain.to_json()}
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:  # noqa: ARG002
-        self.domain = Domain.from_json(settings["domain"])
+    def _restore(self, saved: Saved) -> None:
+        self.domain = Domain.from_json(saved.plain("domain"))
 
 
 class SumLeader(PointLearner):
@@ -184,11 +191,16 @@ class SumLeader(PointLearner):
             budget = self._published(budget, rounds, inputs, sums)
         super().__init__(domain, rounds, budget, calibration=calibration, seed=seed)
         self.sums = _checks.one_of("sums", sums, SUMS)
-        # The papers' tree has a level for all rounds; the last sum is never looked at.
-        releases = self.horizon if calibration == "published" else self.horizon - 1
-        self._sum = _running_sum(self._gate, inputs, releases, self.sums) if releases else None
+        self._sum: RunningSum | None = None
+        if self._releases:
+            self._sum = _running_sum(self._gate, inputs, self._releases, self.sums)
         self._pending = np.zeros(domain.dimension)
         self._insecure_clipped = 0
+
+    @property
+    def _releases(self) -> int:
+        """How many sums are taken: the papers' tree is for all rounds, though the last is never looked at."""
+        return self.horizon if self.calibration == "published" else self.horizon - 1
 
     @property
     def insecure_clipped(self) -> int:
@@ -207,6 +219,10 @@ class SumLeader(PointLearner):
     @abstractmethod
     def _leader(self, known: Vector) -> Vector:
         """The next point, from the private sum of gradients."""
+
+    @abstractmethod
+    def _declared(self) -> Inputs:
+        """What is promised about gradients, in the norm of the noise."""
 
     @abstractmethod
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
@@ -290,16 +306,20 @@ class SumLeader(PointLearner):
             arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
         return arrays
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        self.clip, self.sums = settings["clip"], settings["sums"]
-        self._insecure_clipped = settings["insecure_clipped"]
-        self._pending = arrays["pending"].copy()
-        self._sum = None
-        if "sum" in settings:
-            kind: type[RunningSum] = GradientSum if self.sums in ("sqrt", "blt") else TreeSum
-            inner = {name[4:]: array for name, array in arrays.items() if name.startswith("sum_")}
-            self._sum = kind.from_state(settings["sum"], inner, self._gate)
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        self.clip, self.sums = saved.flag("clip"), saved.one_of("sums", SUMS)
+        self._insecure_clipped = saved.hidden("insecure_clipped", at_least=0, at_most=self._round)
+        self._pending = saved.array("pending", (self.domain.dimension,))
+        self._restore_promise(saved)
+        shape = (self._gate, self._declared(), self._releases, self.sums)
+        self._sum = self._resumed_sum(
+            saved, self._releases, lambda event: _running_sum(*shape, event), self._drawn(1) - 1
+        )
+
+    @abstractmethod
+    def _restore_promise(self, saved: Saved) -> None:
+        """Take up what gradients keep to."""
 
 
 class ApproximateLeader(SumLeader):
@@ -496,6 +516,9 @@ class ApproximateLeader(SumLeader):
     def _passed(self, point: Vector) -> None:
         self._played = self._played + point
 
+    def _declared(self) -> Inputs:
+        return _gradient_inputs(self.domain.dimension, self.lipschitz, None, self.sums)
+
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
         from ..kernels.convex import shorten
 
@@ -521,11 +544,17 @@ class ApproximateLeader(SumLeader):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return super()._arrays() | {"played": self._played}
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        self.lipschitz, self.strong_convexity = settings["lipschitz"], settings["strong_convexity"]
-        self.regularization, self._growing = settings["regularization"], settings["growing"]
-        self._played = arrays["played"].copy()
+    def _restore_promise(self, saved: Saved) -> None:
+        self.lipschitz = saved.real("lipschitz", above=0.0)
+
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        self.strong_convexity = saved.real("strong_convexity", at_least=0.0)
+        self.regularization = saved.real("regularization", at_least=0.0)
+        self._growing = saved.real("growing", at_least=0.0)
+        if not self.strong_convexity + self.regularization + self._growing > 0.0:
+            raise ValueError("regularization, growing and strong_convexity are all 0")
+        self._played = saved.array("played", (self.domain.dimension,))
 
 
 class LinearLeader(SumLeader):
@@ -701,6 +730,9 @@ class LinearLeader(SumLeader):
             return super()._worth(person, decision)
         return float(_checks.vector("cost", person, length=self.domain.dimension) @ decision)
 
+    def _declared(self) -> Inputs:
+        return _gradient_inputs(self.domain.dimension, self.lipschitz, self.box, self.sums)
+
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
         try:
             kept = self._promise.checked(gradient, clip=self.clip)
@@ -718,16 +750,20 @@ class LinearLeader(SumLeader):
             "coins": self._coins.bit_generator.state,
         }
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        box = settings["box"]
-        self._promise = Inputs(
-            self.domain.dimension, 2, settings["lipschitz"], None if box is None else (box[0], box[1])
-        )
+    def _restore_promise(self, saved: Saved) -> None:
+        box: Any = tuple(saved.rows("box", at_most=2)) if saved.given("box") else None
+        length = saved.real("lipschitz", above=0.0) if saved.given("lipschitz") else None
+        self._promise = Inputs(self.domain.dimension, 2, length, box)
         self.box, self.lipschitz = self._promise.box, self._promise.norm_bound
-        self.regularizer, self.rate = settings["regularizer"], settings["rate"]
-        self._topped_up = settings["topped_up"]
-        self._coins = restored_generator(settings["coins"])
+
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        simplex = isinstance(self.domain, Simplex)
+        self.regularizer = saved.one_of(
+            "regularizer", ("entropy", "euclidean") if simplex else ("euclidean",)
+        )
+        self.rate, self._topped_up = saved.real("rate", above=0.0), saved.real("topped_up", at_least=0.0)
+        self._coins = restored_generator(saved.plain("coins"))
 
 
 def _shape(domain: Domain) -> Shape | None:
@@ -770,8 +806,11 @@ def _gradient_inputs(
     return Inputs(dimension, 1, sum_bound, box)
 
 
-def _running_sum(gate: Any, inputs: Inputs, releases: int, sums: str) -> RunningSum:
+def _running_sum(
+    gate: Gate, inputs: Inputs, releases: int, sums: str, event: Event | None = None
+) -> RunningSum:
     options: dict[str, Any] = {
+        "event": event,
         "norm_bound": inputs.norm_bound,
         "box": inputs.box,
         "clip": True,  # only rounding is left to clip: gradients were checked before

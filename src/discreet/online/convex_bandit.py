@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
-from ..domains import Domain
+from .._state import Saved
+from ..domains import Domain, _Missing
 from ..losses import Losses
-from ..privacy import Account, Budget, LaplaceNoise, Randomness, TreeSum, mechanisms
+from ..privacy import Account, Budget, LaplaceNoise, Randomness, RunningSum, TreeSum, mechanisms
+from ..privacy.conversions import exact
 from ..privacy.events import Event
 from ..privacy.inputs import Inputs
 from ..privacy.published import PublishedCalibrationWarning
@@ -103,24 +105,14 @@ class BanditApproximateLeader(PointLearner):
                 )
             true = self._published(domain, horizon, budget)
             super().__init__(domain, rounds, true, calibration=calibration, seed=seed)
-            self._sum: TreeSum | None = TreeSum(
-                domain.dimension,
-                self.horizon,
-                self._gate,
-                noise="spherical",
-                norm_bound=self._estimate_norm(domain),
-                clip=True,
-                label="gradient estimates",
-            )
+            self._sum: RunningSum | None = self._made_sum()
             self._event: Event | None = None
         else:
             super().__init__(domain, rounds, budget, calibration=calibration, seed=seed)
             self._sum = None
-            # Costs are counted from the middle of their range, so that nobody counts for more than half.
-            moves = self._half * (2.0 if budget.neighbours == "replace" else 1.0)
-            self._event = LaplaceNoise.within(budget.share(), moves)
+            self._event = LaplaceNoise.within(budget.share(), self._moves)
             self._tune(batch, exploration_radius, regularization)
-            self._gate.reserve(self._event, label="sums of costs")
+            self._reserve()
         self._noise_grid = self._grid()
         self._inside = self._shrunk()
         self._coins = public_generator(self._gate.randomness)
@@ -130,6 +122,31 @@ class BanditApproximateLeader(PointLearner):
         self._played = np.zeros(domain.dimension)
         self._seen: int | float = 0
         self._batches = 0
+
+    @property
+    def _moves(self) -> float:
+        """How far one person can move a sum of costs.
+
+        They are counted from the middle of their range, so that nobody counts for more than half of it.
+        """
+        return self._half * (2.0 if self.budget.neighbours == "replace" else 1.0)
+
+    def _reserve(self) -> None:
+        assert self._event is not None
+        self._gate.reserve(self._event, label="sums of costs")
+
+    def _made_sum(self, event: Event | None = None) -> RunningSum:
+        """The paper's tree of gradient estimates."""
+        return TreeSum(
+            self.domain.dimension,
+            self.horizon,
+            self._gate,
+            noise="spherical",
+            norm_bound=self._estimate_norm(self.domain),
+            event=event,
+            clip=True,
+            label="gradient estimates",
+        )
 
     # --- what is certified -----------------------------------------------------------------------
 
@@ -378,23 +395,52 @@ class BanditApproximateLeader(PointLearner):
             arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
         return arrays
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        self.lipschitz, self.strong_convexity = settings["lipschitz"], settings["strong_convexity"]
-        self.adversary, self.low, self.high = settings["adversary"], settings["low"], settings["high"]
-        self.batch, self.exploration_radius = settings["batch"], settings["exploration_radius"]
-        self.regularization, self._growing = settings["regularization"], settings["growing"]
-        self._event = None if settings["event"] is None else Event.from_json(settings["event"])
-        self._seen, self._batches = settings["seen"], settings["batches"]
-        self._coins = restored_generator(settings["coins"])
-        self._own, self._direction = arrays["own"].copy(), arrays["direction"].copy()
-        self._estimates, self._played = arrays["estimates"].copy(), arrays["played"].copy()
-        self._sum = None
-        if "sum" in settings:
-            inner = {name[4:]: array for name, array in arrays.items() if name.startswith("sum_")}
-            self._sum = TreeSum.from_state(settings["sum"], inner, self._gate)
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        self.lipschitz = saved.real("lipschitz", above=0.0)
+        self.strong_convexity = saved.real("strong_convexity", at_least=0.0)
+        self.adversary = saved.one_of("adversary", ADVERSARIES)
+        self.low, self.high = _cost_range((saved.real("low"), saved.real("high")))
+        published = self.calibration == "published"
+        adaptive = published or self.adversary == "adaptive"
+        self.batch = saved.whole("batch", at_least=1, at_most=1 if adaptive else self.horizon)
+        radius = self.domain.inner_radius
+        self.exploration_radius = saved.real("exploration_radius", above=0.0, below=radius)
+        self.regularization = saved.real("regularization", at_least=0.0)
+        self._growing = saved.real("growing", at_least=0.0)
+        if not self.strong_convexity + self.regularization + self._growing > 0.0:
+            raise ValueError("regularization, growing and strong_convexity are all 0")
+        released = max(0, self._drawn(self.batch) - 1)
+        self._batches = saved.whole("batches", at_least=released, at_most=self._round // self.batch)
+        self._coins = restored_generator(saved.plain("coins"))
+        shape = (self.domain.dimension,)
+        self._own, self._direction, self._estimates, self._played = (
+            saved.array(name, shape) for name in ("own", "direction", "estimates", "played")
+        )
+        self._event, self._sum = None, None
+        if published:
+            self._sum = self._resumed_sum(saved, self.horizon, self._made_sum, released)
+        else:
+            event = self._event = Event.from_json(saved.plain("event"))
+            if type(event) is not LaplaceNoise or exact(event.sensitivity) < exact(self._moves):
+                raise ValueError(f"event={event} is not for costs that move a sum by {self._moves:g}")
+            self._reserve()
         self._noise_grid = self._grid()
+        self._seen = self._saved_sum(saved)
         self._inside = self._shrunk()
+        if not isinstance(self.domain, _Missing) and not self._inside.contains(self._own):
+            raise ValueError("the array own is no point of the domain")
+
+    def _saved_sum(self, saved: Saved) -> int | float:
+        """The costs of the open batch, which are nobody's business."""
+        rounds = self._round - self._batches * self.batch
+        if self._noise_grid is not None:
+            most = math.ceil(self._half * rounds / float(self._noise_grid.step))
+            return saved.hidden("seen", at_least=-most, at_most=most)
+        seen = saved.plain("seen")
+        if not isinstance(seen, int | float) or not abs(seen) <= self._half * rounds * (1.0 + 1e-9):
+            raise ValueError("seen is not what costs of so many rounds add up to")
+        return float(seen)
 
 
 def _cost_range(bound: float | tuple[float, float]) -> tuple[float, float]:

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
+from .._state import Saved
 from ..constraints import Constraint
 from ..constraints.stored import from_plain, to_plain
 from ..domains import Box, Domain
 from ..objectives import Population
 from ..objectives.continuous import ContinuousPopulation, MultilinearExtension
 from ..objectives.rows import Rows
-from ..privacy import Account, Budget, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
+from ..privacy import Account, Budget, Event, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
 from ..privacy.inputs import Inputs
 from ..privacy.published import PublishedCalibrationWarning, true_budget
 from ..privacy.randomness import public_generator, restored_generator
@@ -30,7 +31,7 @@ from .frank_wolfe_certificate import MOST_STEPS, Certificate, most_nodes
 from .frank_wolfe_certificate import releases as releases_of
 from .linear_experts import ExpertTree, Leader, node_noise, stacked
 from .protocol import OnlineLearner, Stream
-from .selector import check_population, item_labels
+from .selector import check_population, item_labels, saved_labels
 
 EXPERTS = ("ftrl", "pftal")
 REGULARIZERS = ("entropy", "euclidean")
@@ -385,7 +386,7 @@ class MetaFrankWolfe(OnlineLearner):
         assert self.rounds is not None
         return releases_of(self.rounds, self.resample_every)
 
-    def _made_sum(self) -> RunningSum:
+    def _made_sum(self, event: Event | None = None) -> RunningSum:
         one = self._one
         if self.noise != "gaussian":
             return ExpertTree(
@@ -396,9 +397,10 @@ class MetaFrankWolfe(OnlineLearner):
                 noise=self.noise,
                 scale=self._published,
                 people=self.resample_every,
+                event=event,
                 label="gradients",
             )
-        options = stacked(one, self.steps, self.resample_every)
+        options = stacked(one, self.steps, self.resample_every) | {"event": event}
         shape = (self.steps * self.n_items, self._releases, self._gate)
         if self.sums == "tree":
             return TreeSum(*shape, noise="gaussian", honaker=True, label="gradients", **options)
@@ -723,36 +725,76 @@ class MetaFrankWolfe(OnlineLearner):
             arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
         return arrays
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        for name in _PLAIN:
-            setattr(self, name, settings[name])
-        domain = settings["domain"]
-        if domain["kind"] == "Box":
-            box = Domain.from_json(domain)
-            assert isinstance(box, Box)
-            self.constraint = box
-        else:
-            self.constraint = from_plain(domain)
-        self.labels = None if settings["labels"] is None else tuple(settings["labels"])
-        self._round_words, self._topped_up = settings["round_words"], settings["topped_up"]
-        self._shortened = settings["shortened"]
-        self._published, self._tempered = settings["published"], settings["tempered"]
-        self._coins = restored_generator(settings["coins"])
-        self._gathered, self._known = arrays["gathered"].copy(), arrays["known"].copy()
-        self._points = arrays["points"].copy()
+    def _restore(self, saved: Saved) -> None:
+        self._restore_settings(saved)
+        self._round_words = saved.words("round_words", 4)
+        self._topped_up = saved.real("topped_up", at_least=0.0)
+        self._shortened = saved.hidden("shortened", at_least=0, at_most=self._round)
+        self._coins = restored_generator(saved.plain("coins"))
+        shape = (self.steps, self.n_items)
+        self._known = saved.array("known", shape)
+        upper = 1.0 if self.experts == "ftrl" else math.inf
+        points = (self.steps + 1, self.n_items)
+        self._points = saved.array("points", points, at_least=0.0, at_most=upper)
         self._leader = Leader(self.constraint, self.n_items, self.regularizer)
         assert self.rounds is not None
         self._promise = Certificate(
             self._leader, self._one, self.rounds, self.budget, self.sums, self.noise, self.bound,
             self.smoothness, self.curvature, self._published,
         )  # fmt: skip
-        self._sum = None
-        if "sum" in settings:
-            kind: type[RunningSum] = FactorizedSum
-            if self.sums == "tree":
-                kind = TreeSum if self.noise == "gaussian" else ExpertTree
-            inner = {name[4:]: array for name, array in arrays.items() if name.startswith("sum_")}
-            self._sum = kind.from_state(settings["sum"], inner, self._gate)
+        least = self._drawn(self.resample_every) - 1
+        self._sum = self._resumed_sum(saved, self._releases, self._made_sum, least)
+        most = self._most * self._gathering(self.resample_every, self._sum)
+        self._gathered = saved.array("gathered", shape, np.int64, at_least=0, at_most=most)
+
+    def _restore_settings(self, saved: Saved) -> None:
+        def optional(name: str, **limits: float) -> float | None:
+            return saved.real(name, **limits) if saved.given(name) else None
+
+        self.experts = saved.one_of("experts", EXPERTS)
+        sets = self.experts == "ftrl"
+        domain = saved.inner("domain")
+        if domain.plain("kind") == "Box" and not sets:
+            box = Domain.from_json(saved.plain("domain"))
+            assert isinstance(box, Box)
+            self.constraint = box
+        else:
+            self.constraint = from_plain(saved.plain("domain"))
+        self.n_items = saved.whole("n_items", at_least=1)
+        if _size(self.constraint) != self.n_items:
+            raise ValueError(f"n_items={self.n_items} is not the size of {self.constraint!r}")
+        self.labels = saved_labels(saved, self.n_items)
+        self.steps = saved.whole("steps", at_least=1, at_most=MOST_STEPS)
+        self.noise = saved.one_of("noise", NOISES[self.experts])
+        self.sums = saved.one_of("sums", SUMS if self.noise == "gaussian" else ("tree",))
+        self.regularizer = saved.one_of("regularizer", REGULARIZERS if sets else ("euclidean",))
+        self.curvature, self.clip = saved.flag("curvature"), saved.flag("clip")
+        self.spot_check, self.samples = saved.flag("spot_check"), saved.whole("samples", at_least=2)
+        self.items_per_person = None
+        if saved.given("items_per_person") and sets:
+            self.items_per_person = saved.whole("items_per_person", at_least=1, at_most=self.n_items)
+        self.resample_every = saved.whole("resample_every", at_least=1)
+        self.rate = saved.real("rate", above=0.0)
+        self.bound = saved.real("bound", at_least=_LEAST, at_most=_MOST)
+        self.gradient_bound = saved.real("gradient_bound", at_least=_LEAST, at_most=_MOST)
+        if sets and (self.gradient_bound != self.bound or self.clip):
+            raise ValueError("gradient_bound and clip are about points; these are sets")
+        self.smoothness = optional("smoothness", at_least=0.0)
+        self.claimed_expert_epsilon = optional("claimed_expert_epsilon", above=0.0)
+        self._published, self._tempered = optional("published", above=0.0), optional("tempered", above=0.0)
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        if not super()._could_show(shown):
+            return False
+        if isinstance(self.constraint, Box):
+            return self.constraint.contains(shown)
+        if self.experts == "pftal":
+            return self.constraint.in_polytope(shown)
+        items = shown[: np.count_nonzero(shown >= 0.0)]
+        whole = items == np.floor(items)
+        if not whole.all() or (items < 0.0).any() or np.unique(items).size < items.size:
+            return False
+        return self.constraint.contains(items.astype(np.int64))
 
 
 _PLAIN = (

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
+from .._state import Saved
 from ..objectives.rows import Rows
 from ..privacy import Account, Budget, ExponentialChoice, Randomness, ScoreChange
 from ..privacy._digits import own_digits
@@ -109,12 +110,12 @@ class HedgeSelector(OnlineSelector):
         auto = isinstance(resample_every, str)
         batch = self._best_batch(given) if isinstance(resample_every, str) else min(resample_every, horizon)
         self._settle_on(batch, self._calibrated(batch, cautious=auto) if given is None else given)
-        if count := self._draws(-(-horizon // batch)):
-            self._gate.reserve(self._event, count, label=_LABEL)
+        self._reserve()
         self._gains = np.zeros((self.n_items, self.k), dtype=np.int64)
 
     def _settle_on(self, batch: int, rate: float) -> None:
-        self.resample_every, self.rate = batch, rate
+        """Batch and rate, and what follows from them."""
+        self.resample_every = batch
         self._event = ExponentialChoice(rate, self._range)
         # Gains are counted in units of 2^-32 times the power of two that is not below the bound.
         scale = Fraction(2) ** (_UNITS - (math.frexp(self.bound)[1] - (math.frexp(self.bound)[0] == 0.5)))
@@ -123,7 +124,17 @@ class HedgeSelector(OnlineSelector):
         self._most = math.floor(min(exact(self.bound), width) * scale)
         self._machine: Machine | None = None
 
+    def _reserve(self) -> None:
+        """Pay for the draws of all rounds, at the rate at which they will be drawn."""
+        if count := self._draws(-(-self._horizon // self.resample_every)):
+            self._gate.reserve(self._event, count, label=_LABEL)
+
     # --- for users -------------------------------------------------------------------------------
+
+    @property
+    def rate(self) -> float:
+        """Weights of a draw are exp(rate x sum of gains)."""
+        return self._event.rate
 
     @property
     def certified_regret(self) -> float:
@@ -277,11 +288,15 @@ class HedgeSelector(OnlineSelector):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"gains": self._gains}
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        _checks.whole("rounds", self._horizon, at_least=1, at_most=_MOST_ROUNDS)
         self._range = ScoreChange(self.bound, self.budget.neighbours == "add_remove").range
-        self._settle_on(settings["resample_every"], settings["rate"])
-        self._gains = np.ascontiguousarray(arrays["gains"])
+        batch = saved.whole("resample_every", at_least=1, at_most=self._horizon)
+        self._settle_on(batch, saved.real("rate", above=0.0))
+        self._reserve()
+        most = self._most * self._round
+        self._gains = saved.array("gains", (self.n_items, self.k), np.int64, at_least=0, at_most=most)
 
     # --- inside ----------------------------------------------------------------------------------
 

@@ -179,12 +179,12 @@ class ExpertTree(TreeSum):
         noise: str,
         scale: float | None = None,
         people: int = 1,
+        event: Event | None = None,
         label: str = "running sum",
     ) -> None:
         self.experts, self._one, self._scale = experts, one, scale
-        super().__init__(
-            experts * one.dimension, rounds, gate, noise=noise, label=label, **stacked(one, experts, people)
-        )
+        options = stacked(one, experts, people) | {"noise": noise, "event": event, "label": label}
+        super().__init__(experts * one.dimension, rounds, gate, **options)
 
     @property
     def _name(self) -> str:
@@ -206,10 +206,6 @@ class ExpertTree(TreeSum):
 
     def _own_settings(self) -> dict[str, Any]:
         return super()._own_settings() | {"experts": self.experts}
-
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        self.experts = settings["experts"]
 
 
 def node_noise(

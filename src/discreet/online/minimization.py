@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
+from .._state import Saved
 from ..objectives import GraphCut, Population
 from ..privacy import Account, Budget, Event, Randomness, RunningSum, tree_levels
 from ..privacy.published import true_budget
@@ -29,7 +30,7 @@ from .chains import (
     published_event,
 )
 from .protocol import OnlineLearner, Stream
-from .selector import check_population, item_labels
+from .selector import check_population, item_labels, saved_labels
 
 if TYPE_CHECKING:
     from ..kernels.minimization import Cuts, Inside
@@ -163,10 +164,16 @@ class SetMinimizer(OnlineLearner):
             "clipped": self._clipped,
         }
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:  # noqa: ARG002
-        self.n_items, self.bound = settings["n_items"], settings["bound"]
-        self.labels = None if settings["labels"] is None else tuple(settings["labels"])
-        self.clip, self._clipped = settings["clip"], settings["clipped"]
+    def _restore(self, saved: Saved) -> None:
+        _checks.whole("rounds", self.horizon, at_least=1, at_most=_MOST_ROUNDS)
+        self.n_items = saved.whole("n_items", at_least=1)
+        self.bound = saved.real("bound", at_least=1.0 / _MOST_BOUND, at_most=_MOST_BOUND)
+        self.labels = saved_labels(saved, self.n_items)
+        self.clip = saved.flag("clip")
+        self._clipped = saved.hidden("clipped", at_least=0, at_most=self._round)
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        return super()._could_show(shown) and bool(((shown == 0.0) | (shown == 1.0)).all())
 
 
 class SubmodularMinimizer(SetMinimizer):
@@ -255,11 +262,13 @@ class SubmodularMinimizer(SetMinimizer):
         self._check_key = int(self._gate.randomness.words(1)[0])
         self._sum: RunningSum | None = None
         if horizon > 1:
-            self._sum = gradient_sum(
-                items, horizon - 1, self._gate, largest, self.sums, self.noise, self.empty_is_free, event
-            )
+            self._sum = self._made_sum(event)
         self._known = np.zeros(items)
         self._pending = np.zeros(items)
+
+    def _made_sum(self, event: Event | None) -> RunningSum:
+        kinds = (self.sums, self.noise, self.empty_is_free, event)
+        return gradient_sum(self.n_items, self.horizon - 1, self._gate, self.bound, *kinds)
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -491,15 +500,18 @@ class SubmodularMinimizer(SetMinimizer):
             arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
         return arrays
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        self.sums, self.noise = settings["sums"], settings["noise"]
-        self.regularization, self.empty_is_free = settings["regularization"], settings["empty_is_free"]
-        self.check, self._centre = settings["check"], settings["centre"]
-        self._check_key, self._coins = settings["check_key"], restored_generator(settings["coins"])
-        self._known, self._pending = arrays["known"].copy(), arrays["pending"].copy()
-        self._sum = None
-        if "sum" in settings:
-            kind = GradientTree if self.sums == "tree" else GradientSum
-            inner = {name[4:]: array for name, array in arrays.items() if name.startswith("sum_")}
-            self._sum = kind.from_state(settings["sum"], inner, self._gate)
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        self.sums = saved.one_of("sums", SUMS[1:])
+        self.noise = saved.one_of("noise", NOISES[1:] if self.sums == "tree" else ("gaussian",))
+        self.regularization = saved.real("regularization", above=0.0)
+        self.empty_is_free = saved.flag("empty_is_free")
+        self.check = saved.whole("check", at_least=0)
+        self._centre = saved.real("centre", at_least=0.0, at_most=1.0)
+        self._check_key = saved.whole("check_key", at_least=0, at_most=(1 << 64) - 1)
+        self._coins = restored_generator(saved.plain("coins"))
+        shape = (self.n_items,)
+        self._known, self._pending = saved.array("known", shape), saved.array("pending", shape)
+        self._sum = self._resumed_sum(saved, self.horizon - 1, self._made_sum, self._drawn(1) - 1)
+        if self._sum is not None:
+            self._sum.inputs.checked(self._pending, clip=False)

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
-from ..privacy import Account, Budget, Event, LaplaceNoise, Randomness, mechanisms, tree_levels
+from .._state import Saved
+from ..privacy import Account, Budget, Event, LaplaceNoise, Randomness, RunningSum, mechanisms, tree_levels
+from ..privacy.conversions import exact
 from ..privacy.events import SphericalLaplaceNoise
 from ..privacy.published import true_budget
 from ..privacy.randomness import public_generator, restored_generator
@@ -108,18 +110,24 @@ class BanditSubmodularMinimizer(SetMinimizer):
         )
         self._coins = public_generator(self._gate.randomness)
         self._event = value_event(budget, largest)
-        self._sum: GradientTree | None = None
-        if horizon > self.batch:
-            if self.form == "values":
-                self._gate.reserve(self._event, 1, label=_LABEL)
-            else:
-                self._sum = self._made_sum(event)
+        self._sum = self._reserved(lambda: self._made_sum(event))
         self._known = np.zeros(items)
         self._pending = np.zeros(items)
         self._gathered = 0  # units of cost in the open batch
         self._order = np.arange(items)
         self._place, self._chance, self._side = 0, 1.0, 0.0
         self._released = 0
+
+    def _reserved(self, make: Callable[[], RunningSum | None]) -> GradientTree | None:
+        """Reserve what will be released: noisy sums of batches, or a tree that ``make`` makes."""
+        if self.horizon <= self.batch:
+            return None
+        if self.form == "values":
+            self._gate.reserve(self._event, 1, label=_LABEL)
+            return None
+        total = make()
+        assert isinstance(total, GradientTree)
+        return total
 
     def _made_sum(self, event: Event | None) -> GradientTree:
         most = _largest_estimate(self.n_items, self.bound, self.exploration)
@@ -129,7 +137,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
             self._gate,
             moves=_estimate_moves(self.n_items, self.bound, self.exploration, self.budget.neighbours),
             event=event,
-            noise="laplace" if event is None else "spherical",
+            noise="spherical" if self.calibration == "published" else "laplace",
             norm_bound=most,
             label="estimates",
         )
@@ -349,22 +357,35 @@ class BanditSubmodularMinimizer(SetMinimizer):
             arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
         return arrays
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        self.form, self.batch = settings["form"], settings["batch"]
-        self.exploration, self.regularization = settings["exploration"], settings["regularization"]
-        self._centre, self._coins = settings["centre"], restored_generator(settings["coins"])
-        event = Event.from_json(settings["event"])
-        assert isinstance(event, LaplaceNoise)
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        self.form = saved.one_of("form", FORMS)
+        self.batch = saved.whole("batch", at_least=1, at_most=self.horizon if self.form == "values" else 1)
+        self.exploration = saved.real("exploration", above=0.0, at_most=1.0)
+        self.regularization = saved.real("regularization", above=0.0)
+        self._centre = saved.real("centre", at_least=0.0, at_most=1.0)
+        self._coins = restored_generator(saved.plain("coins"))
+        event = Event.from_json(saved.plain("event"))
+        needed = value_event(self.budget, self.bound)
+        if type(event) is not LaplaceNoise or exact(event.sensitivity) < exact(needed.sensitivity):
+            raise ValueError(f"event={event} is not for costs within [-{self.bound:g}, {self.bound:g}]")
         self._event = event
-        self._gathered, self._place = settings["gathered"], settings["place"]
-        self._chance, self._side = settings["chance"], settings["side"]
-        self._released = settings["released"]
-        self._known, self._pending = arrays["known"].copy(), arrays["pending"].copy()
-        self._order, self._sum = arrays["order"].copy(), None
-        if "sum" in settings:
-            inner = {name[4:]: array for name, array in arrays.items() if name.startswith("sum_")}
-            self._sum = GradientTree.from_state(settings["sum"], inner, self._gate)
+        shape = (self.n_items,)
+        self._known, self._pending = saved.array("known", shape), saved.array("pending", shape)
+        self._order = saved.array("order", shape, np.int64)
+        if not np.array_equal(np.sort(self._order), np.arange(self.n_items)):
+            raise ValueError("the array order does not name every item once")
+        self._place = saved.whole("place", at_least=0, at_most=self.n_items)
+        self._chance = saved.real("chance", above=0.0, at_most=1.0)
+        self._side = saved.real("side", at_least=0.0, at_most=1.0)
+        most = math.ceil(math.ldexp(self.bound, self._shift)) * min(self.batch, self._round)
+        self._gathered = saved.hidden("gathered", at_least=-most, at_most=most)
+        released = max(0, self._drawn(self.batch) - 1)
+        self._released = saved.whole("released", at_least=released if self.form == "values" else 0)
+        releases = self.horizon - 1 if self.form == "tree" else 0
+        self._sum = self._reserved(lambda: self._resumed_sum(saved, releases, self._made_sum, released))
+        if self._sum is not None:
+            self._sum.inputs.checked(self._pending, clip=False)
 
 
 class HorizonTooShort(ValueError):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
+from .._state import Saved
 from ..objectives import Population
 from ..objectives.each import value_to_rows
 from ..objectives.matrices import SparseMatrix
@@ -32,6 +33,7 @@ from .protocol import Guarantee, Stream
 from .selector import OnlineSelector
 from .window import Window
 
+_LONGEST = 1 << 53
 _LABEL = "pick of a window (nobody is in two windows)"
 
 
@@ -77,6 +79,8 @@ class PhasedSelector(OnlineSelector):
     ((0,), True)
     """
 
+    _endless = True
+
     def __init__(
         self,
         n_items: int,
@@ -94,7 +98,7 @@ class PhasedSelector(OnlineSelector):
         if isinstance(window, str):
             _checks.one_of("window", window, ("doubling",))
         else:
-            window = _checks.whole("window", window, at_least=1)
+            window = _checks.whole("window", window, at_least=1, at_most=_LONGEST)
             if first_window is not None or restart_on_drift:
                 raise ValueError(
                     f"window={window} is fixed; first_window and restart_on_drift need 'doubling'"
@@ -105,11 +109,10 @@ class PhasedSelector(OnlineSelector):
         if isinstance(window, int):
             self.first_window = window
         elif first_window is not None:
-            self.first_window = _checks.whole("first_window", first_window, at_least=1)
+            self.first_window = _checks.whole("first_window", first_window, at_least=1, at_most=_LONGEST)
         else:
             self.first_window = first_window_for(self.n_items, self.k, budget, self.bound)
-        if self._picks:
-            self._gate.reserve(self._event, self._picks, label=_LABEL)
+        self._reserve()
         self._served = 0  # windows that have been learned from
         self._agreed = False
         self._opens = 0  # the round at which the open window began
@@ -170,6 +173,10 @@ class PhasedSelector(OnlineSelector):
     def _closes(self) -> int:
         """The first round after the open window."""
         return self._opens + (0 if self._window is None else self._window.length)
+
+    def _reserve(self) -> None:
+        if self._picks:
+            self._gate.reserve(self._event, self._picks, label=_LABEL)
 
     def _due(self) -> bool:
         return self._round >= self._closes
@@ -263,16 +270,27 @@ class PhasedSelector(OnlineSelector):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {} if self._window is None else self._window.arrays()
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        self.window, self.first_window = settings["window"], settings["first_window"]
-        self.restart_on_drift = settings["restart_on_drift"]
-        self._event = Event.from_json(settings["event"])
-        self._served, self._agreed = settings["served"], settings["agreed"]
-        self._opens, self._window = settings["opens"], None
-        if settings["length"] is not None:
-            self._window = Window(self.n_items, self.bound, settings["length"])
-            self._window.restore(arrays)
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        fixed = saved.plain("window") != "doubling"
+        self.window = saved.whole("window", at_least=1, at_most=_LONGEST) if fixed else "doubling"
+        self.first_window = saved.whole("first_window", at_least=1, at_most=_LONGEST)
+        self.restart_on_drift = saved.flag("restart_on_drift")
+        self._event = Event.from_json(saved.plain("event"))
+        needed = pick_event(self.budget, self.n_items, self.k, self.bound)
+        if isinstance(needed, ExponentialChoice) and isinstance(self._event, ExponentialChoice):
+            needed = replace(needed, rate=self._event.rate)
+        if self._event != needed:
+            raise ValueError(f"event={self._event} is not a pick of such a window; {needed} is")
+        self._reserve()
+        self._opens = saved.whole("opens", at_least=0, at_most=self._round)
+        self._agreed, self._window = saved.flag("agreed"), None
+        self._served = saved.whole("served", at_least=min(1, self._opens), at_most=self._opens)
+        if self._shown is not None:
+            least = max(1, self._round - self._opens + self._open)
+            length = saved.whole("length", at_least=least, at_most=2 * max(_LONGEST, self._round))
+            self._window = Window(self.n_items, self.bound, length)
+            self._window.restore(saved, self._round - self._opens)
 
 
 def pick_event(budget: Budget, n_items: int, k: int, bound: float) -> Event:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from .. import _checks
 from .._fixed import Fixed
 from .._progress import track
-from .._state import read_state, write_state
-from ..privacy import Account, Budget, Gate, Randomness
+from .._state import Saved, read_state, refusing, write_state
+from ..privacy import Account, Budget, Event, Gate, Randomness, RunningSum
 from ..privacy.accounting import Ledger
 from .visits import Visits
 
@@ -210,18 +210,56 @@ class OnlineLearner(Fixed, ABC):
         kind = OnlineLearner._kinds.get(str(header.get("class")))
         if kind is None or not issubclass(kind, cls):
             raise ValueError(f"{path} holds a {header.get('class')}, not a {cls.__name__}")
-        gate = Gate.from_state(header["gate"])
         learner = object.__new__(kind)
-        settings = header["settings"]
-        learner.rounds, learner.calibration = settings["rounds"], settings["calibration"]
-        learner._gate, learner._lock = gate, threading.RLock()
-        learner._visits = Visits.restored(gate.budget.max_rounds_per_person, arrays)
-        learner._round, learner._open = header["round"], header["open"]
-        shown = header["shown"]
-        learner._shown = None if shown is None else np.array(shown, dtype=kind._played_type)
-        learner._restore(settings, arrays)
+        with refusing(path):
+            learner._resume(Saved(header, arrays))
         assert isinstance(learner, cls)
         return learner._fix()
+
+    def _resume(self, header: Saved) -> None:
+        """Everything that a file says, each field within its range, and every release paid for."""
+        saved = header.inner("settings")
+        self.rounds = None if self._endless else saved.whole("rounds", at_least=1)
+        self.calibration = saved.one_of("calibration", CALIBRATIONS)
+        self._gate, self._lock = Gate.from_state(header.plain("gate")), threading.RLock()
+        self._visits = Visits.restored(self.budget.max_rounds_per_person, saved)
+        self._round = header.whole("round", at_least=0, at_most=self.rounds)
+        self._open = header.flag("open")
+        self._shown = None
+        if header.given("shown"):
+            self._shown = np.array(header.rows("shown"), dtype=self._played_type)
+        with self._gate.resuming():
+            self._restore(saved)
+        if self._shown is None:
+            good = self._round == 0 and not self._open
+        else:
+            good = self._could_show(self._shown) and not (self._open and self.over)
+        if not good:
+            raise ValueError(f"shown={header.plain('shown')} was never decided in round {self._round}")
+
+    def _drawn(self, every: int) -> int:
+        """How many decisions were drawn so far, at the least, if a new one is due every so many rounds."""
+        return -(-(self._round + self._open) // every)
+
+    def _gathering(self, every: int, total: RunningSum | None) -> int:
+        """Of how many rounds people can be waiting to be summed, where a sum takes them every so many."""
+        full = total is not None and total.taken >= total.rounds
+        return self._round if full else self._round - max(0, self._drawn(every) - 1) * every
+
+    def _resumed_sum(
+        self, saved: Saved, releases: int, make: Callable[[Event], RunningSum], least: int
+    ) -> RunningSum | None:
+        """The saved sum, made anew with the noise that was paid for; it has taken at least so many."""
+        if saved.given("sum") != bool(releases):
+            raise ValueError(f"there are {releases} sums to release, and the file does not say so")
+        if not releases:
+            return None
+        part = saved.inner("sum", "sum_")
+        total = make(Event.from_json(part.plain("event")))
+        total._resume(part)
+        if total.taken < min(least, total.rounds):
+            raise ValueError(f"taken={total.taken}, but {least} sums have been asked for")
+        return total
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a learner is not copied or pickled (its budget could be spent twice); use save()")
@@ -229,6 +267,7 @@ class OnlineLearner(Fixed, ABC):
     # --- for subclasses --------------------------------------------------------------------------
 
     _noun: ClassVar[str] = "decision"
+    _endless: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -275,7 +314,12 @@ class OnlineLearner(Fixed, ABC):
     def _arrays(self) -> dict[str, NDArray[Any]]: ...
 
     @abstractmethod
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None: ...
+    def _restore(self, saved: Saved) -> None:
+        """Take up what `_settings` and `_arrays` wrote, and reserve what will be released."""
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        """Whether such a decision can have been drawn."""
+        return shown.shape == (self._width,) and bool(np.isfinite(shown).all())
 
     def _settings(self) -> dict[str, Any]:
         return {"rounds": self.rounds, "calibration": self.calibration}

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._progress import track
+from .._state import Saved
 from ..objectives import Population
 from ..objectives.rows import Rows
-from ..privacy import Account, Budget, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
+from ..privacy import Account, Budget, Event, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
 from ..privacy.factorizations import buffered, square_root
 from ..privacy.inputs import Inputs
 from ..privacy.randomness import public_generator, restored_generator
@@ -188,12 +189,13 @@ class RunningSumSelector(OnlineSelector):
         assert self.rounds is not None
         return _releases(self.rounds, self.resample_every)
 
-    def _made_sum(self) -> RunningSum:
+    def _made_sum(self, event: Event | None = None) -> RunningSum:
         inputs = _inputs(self.n_items, self.k, self.items_per_person, self.bound, self.noise)
         options: dict[str, Any] = {
             "box": inputs.box,
             "nonzeros": inputs.nonzeros,
             "people": self.resample_every,
+            "event": event,
             "label": "gains",
         }
         shape = (inputs.dimension, self._releases, self._gate)
@@ -331,19 +333,23 @@ class RunningSumSelector(OnlineSelector):
             arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
         return arrays
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(settings, arrays)
-        self.sums, self.noise = settings["sums"], settings["noise"]
-        self.items_per_person, self.resample_every = settings["items_per_person"], settings["resample_every"]
-        self.rate, self._topped_up = settings["rate"], settings["topped_up"]
-        self._coins = restored_generator(settings["coins"])
-        self._cap_words = settings["cap_words"]
-        self._gathered, self._known = arrays["gathered"].copy(), arrays["known"].copy()
-        self._sum = None
-        if "sum" in settings:
-            kind = TreeSum if self.sums == "tree" else FactorizedSum
-            inner = {name[4:]: array for name, array in arrays.items() if name.startswith("sum_")}
-            self._sum = kind.from_state(settings["sum"], inner, self._gate)
+    def _restore(self, saved: Saved) -> None:
+        super()._restore(saved)
+        self.sums = saved.one_of("sums", SUMS)
+        self.noise = saved.one_of("noise", ("gaussian", "laplace") if self.sums == "tree" else ("gaussian",))
+        self.items_per_person = None
+        if saved.given("items_per_person"):
+            self.items_per_person = saved.whole("items_per_person", at_least=1, at_most=self.n_items)
+        self.resample_every = saved.whole("resample_every", at_least=1)
+        self.rate, self._topped_up = saved.real("rate", above=0.0), saved.real("topped_up", at_least=0.0)
+        self._coins = restored_generator(saved.plain("coins"))
+        self._cap_words = saved.words("cap_words", 4)
+        shape = (self.k, self.n_items)
+        self._known = saved.array("known", shape)
+        least = self._drawn(self.resample_every) - 1
+        self._sum = self._resumed_sum(saved, self._releases, self._made_sum, least)
+        most = math.floor(self.bound * self._scale) * self._gathering(self.resample_every, self._sum)
+        self._gathered = saved.array("gathered", shape, np.int64, at_least=0, at_most=most)
 
 
 def _releases(rounds: int, batch: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
+from .._state import Saved
 from ..objectives import Population
 from ..objectives.rows import Rows
 from ..privacy import Budget, Randomness
@@ -118,9 +119,15 @@ class OnlineSelector(OnlineLearner):
             "labels": None if self.labels is None else list(self.labels),
         }
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:  # noqa: ARG002
-        self.n_items, self.k, self.bound = settings["n_items"], settings["k"], settings["bound"]
-        self.labels = None if settings["labels"] is None else tuple(settings["labels"])
+    def _restore(self, saved: Saved) -> None:
+        self.n_items = saved.whole("n_items", at_least=1, at_most=(1 << 31) - 1)
+        self.k = saved.whole("k", at_least=1, at_most=self.n_items)
+        self.bound = saved.real("bound", above=0.0)
+        self.labels = saved_labels(saved, self.n_items)
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        inside = bool(((shown >= 0) & (shown < self.n_items)).all())
+        return super()._could_show(shown) and inside and np.unique(shown).size == shown.size
 
 
 def check_population(people: Any, n_items: int, bound: float) -> None:
@@ -151,6 +158,11 @@ def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] |
     if len(labels) != n_items:
         raise ValueError(f"labels has {len(labels)} entries; there are {n_items} items")
     return tuple(_plain_label(label) for label in labels)
+
+
+def saved_labels(saved: Saved, n_items: int) -> tuple[Any, ...] | None:
+    """The labels that a file holds."""
+    return item_labels(saved.rows("labels"), n_items) if saved.given("labels") else None
 
 
 def _plain_label(label: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from .._state import Saved
 from ..privacy import Randomness
 
 _KEY_WORDS = 4
@@ -61,13 +62,14 @@ class Visits:
         }
 
     @classmethod
-    def restored(cls, limit: int, arrays: dict[str, NDArray[np.uint8]]) -> Visits:
+    def restored(cls, limit: int, saved: Saved) -> Visits:
         visits = object.__new__(cls)
-        visits._limit, visits._key = limit, arrays["visit_key"].tobytes()
-        marks = arrays["visit_marks"].tobytes()
-        visits._counts = {
-            marks[16 * i : 16 * i + 16]: int(count) for i, count in enumerate(arrays["visit_counts"])
-        }
+        visits._limit, visits._key = limit, saved.array("visit_key", (8 * _KEY_WORDS,), np.uint8).tobytes()
+        counts = saved.array("visit_counts", (None,), np.int64, at_least=0, at_most=limit)
+        marks = saved.array("visit_marks", (16 * counts.size,), np.uint8).tobytes()
+        visits._counts = {marks[16 * i : 16 * i + 16]: int(count) for i, count in enumerate(counts)}
+        if len(visits._counts) != counts.size:
+            raise ValueError("the array visit_marks names somebody twice")
         return visits
 
 

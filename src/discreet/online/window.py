@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._state import Saved
 from ..objectives import Population
 from ..objectives.growth import Growth, step
 from ..objectives.matrices import SparseMatrix
@@ -56,15 +57,36 @@ class Window:
             for name, growing in store.columns.items()
         }
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take in what `arrays` gave."""
-        for code, kind in _KINDS.items():
-            if f"kept{code}_lengths" in arrays:
-                store = self._stores[code] = _Store(kind)
-                for name, growing in store.columns.items():
-                    kept = arrays[f"kept{code}_{name}"]
-                    growing.write(kept)
-                    growing.size = kept.size
+    def restore(self, saved: Saved, rounds: int) -> None:
+        """Take in what `arrays` gave, of so many rounds."""
+        codes = {name.removesuffix("_lengths") for name in saved.names if name.endswith("_lengths")}
+        kinds = {f"kept{code}": kind for code, kind in _KINDS.items()}
+        for code in codes:
+            if code not in kinds:
+                raise ValueError(
+                    f"the array {code}_lengths holds people of a kind that this release does not know"
+                )
+            self.keep_rows(_saved_rows(saved, code, kinds[code], self.n_items))
+        if len(self) > rounds:
+            raise ValueError("the open window holds more people than it had rounds")
+
+
+def _saved_rows(saved: Saved, code: str, kind: Kind, n_items: int) -> Rows:
+    """Rows that a file holds: compiled loops go by their lengths and items without looking."""
+    lengths = saved.array(f"{code}_lengths", (None,), np.int64, at_least=0, at_most=n_items)
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    size = int(ends[-1])
+    indices = saved.array(f"{code}_indices", (size,), np.int32, at_least=0, at_most=n_items - 1)
+    largest = 1.0 if kind in (COVER, SURVIVE) else None
+    data = saved.array(f"{code}_data", (size,), at_least=0.0, at_most=largest)
+    share = saved.array(f"{code}_share", (lengths.size,), at_least=0.0)
+    cap = saved.array(f"{code}_cap", (lengths.size,), at_least=0.0, infinite=True)
+    matrix = SparseMatrix(ends, indices, data, n_items)
+    rising = np.diff(indices) > 0
+    rising[ends[(ends > 0) & (ends < size)] - 1] = True  # from one row to the next
+    if not rising.all():
+        raise ValueError(f"the array {code}_indices has rows whose items are not in order")
+    return Rows(kind, matrix, share, cap)
 
 
 class _Growing:

@@ -42,6 +42,7 @@ class Ledger:
         self.counts: dict[tuple[str, Event], int] = {}
         self.parts: dict[str, Ledger] = {}
         self._above = above
+        self._unclaimed: dict[tuple[str, Event], int] = {}  # charged before a restart, in use by nobody yet
         self._settled = _NOTHING
         self._running: tuple[Event, int] | None = None  # the latest event, while it repeats, is added lazily
         self._worst = _NOTHING  # largest loss of any part; losses only grow, so a maximum can be kept
@@ -59,6 +60,15 @@ class Ledger:
         while place._above is not None:
             place._above._worst = place._above._worst.worst(place.loss)
             place = place._above
+
+    def claim(self, label: str, event: Event, count: int) -> None:
+        """Take up releases that were charged before a restart; each of them can be taken up once."""
+        key = (label, event)
+        if self._unclaimed.get(key, 0) < count:
+            raise ValueError(
+                f"{label!r} needs {count} releases of {event}: these were not charged, or are in use already"
+            )
+        self._unclaimed[key] -= count
 
     def part(self, name: str) -> Ledger:
         """The ledger of one group of people."""
@@ -134,6 +144,7 @@ class Ledger:
         for row in record["releases"]:
             count = _checks.whole("count", row["count"], at_least=1, at_most=_checks.ANY)
             self.add(str(row["label"]), Event.from_json(row["event"]), count)
+        self._unclaimed = dict(self.counts)
         for name, part in record["parts"].items():
             self.part(name)._read(part)
 
@@ -241,7 +252,7 @@ class Account:
         return cls(
             Budget(**record["budget"]),
             Ledger.from_json(record["ledger"]),
-            bool(record["reproducible"]),
+            record["reproducible"] is not False,
             tuple(map(str, record.get("marks", ()))),
             None if notion is None else _checks.one_of("notion", notion, NOTIONS),
         )

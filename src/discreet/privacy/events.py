@@ -6,6 +6,7 @@ An event says what one release costs; how often it happened is multiplied in one
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -22,6 +23,7 @@ _ZERO = Fraction(0)
 # Sums of many different losses would drag ever longer denominators along; beyond this many bits they are
 # rounded up to a multiple of 2^-_BITS.
 _BITS = 600
+_WRITTEN = re.compile(r"[0-9]{1,4000}(/[0-9]{1,4000})?")
 
 
 def _plus(a: Fraction | None, b: Fraction | None) -> Fraction | None:
@@ -143,10 +145,17 @@ class Event:
         if kind not in Event._kinds:
             raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(sorted(Event._kinds))}")
         try:
-            numbers = {k: Fraction(v) if isinstance(v, str) else v for k, v in values.items()}
+            numbers = {k: fraction(v) if isinstance(v, str) else v for k, v in values.items()}
         except ZeroDivisionError as error:
             raise ValueError(f"the record of a {kind} divides by 0") from error
         return Event._kinds[kind](**numbers)
+
+
+def fraction(text: Any) -> Fraction:
+    """As `to_json` writes them: ``Fraction`` itself would also work out 1e999999999, digit by digit."""
+    if not isinstance(text, str) or not _WRITTEN.fullmatch(text):
+        raise ValueError(f"{_checks.shown(text)[:40]} is no fraction of whole numbers")
+    return Fraction(text)
 
 
 def _part(factor: Any) -> Fraction:

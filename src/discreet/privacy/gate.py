@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _checks
 from .._fixed import Fixed
+from .._state import Saved, refusing
 from . import mechanisms
 from . import randomness as sources
 from .accounting import (
@@ -35,7 +37,15 @@ from .accounting import (
 )
 from .budget import Budget
 from .conversions import HALF_PI, exact, root_below, rounded_down
-from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, Loss, SphericalLaplaceNoise
+from .events import (
+    Event,
+    ExponentialChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    SphericalLaplaceNoise,
+    fraction,
+)
 from .randomness import Randomness
 
 if TYPE_CHECKING:
@@ -204,7 +214,7 @@ class Gate(Fixed):
         self._marks: tuple[str, ...] = ()
         self._process = os.getpid()
         self._room: list[Any] = [None, None, 0, 1]  # place, event, checked room, how far to check next
-        self._lock = threading.RLock()
+        self._lock, self._resuming = threading.RLock(), False
 
     # --- what is known ---------------------------------------------------------------------------
 
@@ -418,8 +428,30 @@ class Gate(Fixed):
         """Charge for ``count`` releases that a compiled loop will make, and hand it the randomness."""
         if not isinstance(event, Event):
             raise TypeError(f"event must be an Event, got {_checks.shown(event)}")
-        self._charge(label, event, _checks.whole("count", count, at_least=1, at_most=_checks.ANY))
+        number = _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
+        if self._root._resuming:
+            self._ledger.claim(label, event, number)
+        else:
+            self._charge(label, event, number)
         return self._source
+
+    @contextmanager
+    def resuming(self) -> Iterator[None]:
+        """Within it, what is reserved must have been charged before the gate was saved, and is not again.
+
+        For whoever makes a saved object again: what it will release is then what was paid for. A release that
+        was taken up is in use; the same state does not come back behind the same gate twice.
+        """
+        with self._lock:
+            before = dict(self._ledger._unclaimed)
+            self._root._resuming = True
+            try:
+                yield
+            except BaseException:
+                self._ledger._unclaimed = before
+                raise
+            finally:
+                self._root._resuming = False
 
     def part(self, name: str) -> Gate:
         """A gate for releases about one group of people, when groups are disjoint.
@@ -450,11 +482,13 @@ class Gate(Fixed):
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Gate:
         """A gate that has spent what the saved one had; secure randomness starts afresh."""
-        account = Account.from_json(state["account"])
-        if account.notion is None and account.budget.private and account.loss != Loss():
-            raise ValueError("the state has releases and no privacy notion; it was not written by a gate")
-        source = sources.restored(state["randomness"])
-        gate = cls(account.budget, source, notion=account.notion, failure=Fraction(state["failure"]))
+        with refusing("the gate"):
+            saved = Saved(state, {})
+            account = Account.from_json(saved.plain("account"))
+            if account.notion is None and account.budget.private and account.loss != Loss():
+                raise ValueError("there are releases and no privacy notion; it was not written by a gate")
+            source, failure = sources.restored(saved.plain("randomness")), fraction(saved.plain("failure"))
+            gate = cls(account.budget, source, notion=account.notion, failure=failure)
         gate._ledger = account.ledger
         gate._marks = account.marks
         gate._reproducible |= account.reproducible  # noise that somebody may know does not become unknown

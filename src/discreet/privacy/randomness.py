@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._fixed import Fixed
+from .._state import Saved
 
 
 @runtime_checkable
@@ -90,17 +91,18 @@ class ReproducibleRandomness(Fixed):
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> ReproducibleRandomness:
         """A source that goes on exactly where the one that gave ``state`` stood."""
-        source = cls(0)
+        saved, source = Saved(state, {}), cls(0)
+        # NumPy takes any numbers, also a place outside of its buffer.
         source._bits.state = {
             "bit_generator": "Philox",
             "state": {
-                "counter": np.array(state["counter"], dtype=np.uint64),
-                "key": np.array(state["key"], dtype=np.uint64),
+                "counter": np.array(saved.words("counter", 4), dtype=np.uint64),
+                "key": np.array(saved.words("key", 2), dtype=np.uint64),
             },
-            "buffer": np.array(state["buffer"], dtype=np.uint64),
-            "buffer_pos": state["buffer_pos"],
-            "has_uint32": state["has_uint32"],
-            "uinteger": state["uinteger"],
+            "buffer": np.array(saved.words("buffer", 4), dtype=np.uint64),
+            "buffer_pos": saved.whole("buffer_pos", at_least=0, at_most=4),
+            "has_uint32": saved.whole("has_uint32", at_least=0, at_most=1),
+            "uinteger": saved.whole("uinteger", at_least=0, at_most=(1 << 32) - 1),
         }
         return source
 
@@ -133,6 +135,16 @@ def public_generator(source: Randomness) -> np.random.Generator:
 
 def restored_generator(state: dict[str, Any]) -> np.random.Generator:
     """A public generator that goes on from its saved ``bit_generator.state``."""
+    saved = Saved(state, {})
+    inner, most = saved.inner("state"), (1 << 128) - 1
     generator = np.random.Generator(np.random.PCG64(0))
-    generator.bit_generator.state = state
+    generator.bit_generator.state = {
+        "bit_generator": saved.one_of("bit_generator", ("PCG64",)),
+        "state": {
+            "state": inner.whole("state", at_least=0, at_most=most),
+            "inc": inner.whole("inc", at_least=1, at_most=most) | 1,
+        },
+        "has_uint32": saved.whole("has_uint32", at_least=0, at_most=1),
+        "uinteger": saved.whole("uinteger", at_least=0, at_most=(1 << 32) - 1),
+    }
     return generator

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _checks
 from .._fixed import Fixed
-from .._state import read_state, write_state
+from .._state import Saved, read_state, refusing, write_state
 from . import mechanisms
 from .budget import Budget, Share
 from .conversions import exact
@@ -38,6 +38,7 @@ from .gate import Gate
 from .inputs import Inputs
 from .randomness import Randomness
 
+_MOST_NOISE = 1 << 58  # steps; all noise of a sum together is far less
 _COARSEST_BITS = 24  # steps of a tree's grid to the noise's scale, at the least
 
 
@@ -51,7 +52,8 @@ class RunningSum(Fixed, ABC):
 
     The whole sum is charged when it is made, for every round it may take, so that adding never fails
     for lack of budget. ``share`` is the part of the whole budget it may use; by default all that is left
-    at the gate. ``budget`` may be a gate that other releases go through as well. Threads may share a sum.
+    at the gate; or ``event`` is the noise itself, refused unless it is for what one person can move.
+    ``budget`` may be a gate that other releases go through as well. Threads may share a sum.
     """
 
     _noises: ClassVar[tuple[str, ...]]
@@ -68,6 +70,7 @@ class RunningSum(Fixed, ABC):
         people: int = 1,
         noise: str = "gaussian",
         share: Fraction | float | None = None,
+        event: Event | None = None,
         clip: bool = False,
         seed: Randomness | int | None = None,
         label: str = "running sum",
@@ -80,7 +83,9 @@ class RunningSum(Fixed, ABC):
         self.inputs = Inputs(dimension, 1 if noise == "laplace" else 2, norm_bound, box, nonzeros, people)
         self.noise, self.clip, self.label = noise, bool(clip), label
         self._gate = gate
-        self._event, releases = self._calibrated(self._part(share))
+        self._event, releases = self._calibrated(self._part(share) if event is None else gate.budget.share())
+        if event is not None:
+            self._event = _covering(event, self._event)
         self._grid = self._grid_for(self._event)
         gate.reserve(self._event, releases, label=f"{label} ({self._name})")
         self._taken = 0
@@ -143,25 +148,34 @@ class RunningSum(Fixed, ABC):
     @classmethod
     def from_state(cls, settings: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
         """The saved sum behind ``gate``, which has already been charged for it."""
-        total = object.__new__(cls)
-        box = settings["box"]
-        norm = 1 if settings["noise"] == "laplace" else 2
-        total.inputs = Inputs(
-            settings["dimension"],
-            norm,
-            settings["norm_bound"],
-            None if box is None else (float(box[0]), float(box[1])),
-            settings["nonzeros"],
-            settings["people"],
-        )
-        total.rounds, total.noise = settings["rounds"], settings["noise"]
-        total.clip, total.label = settings["clip"], settings["label"]
-        total._gate, total._taken = gate, settings["taken"]
-        total._event = Event.from_json(settings["event"])
-        total._lock, total._interrupted = threading.Lock(), False
-        total._restore(settings, arrays)
-        total._grid = total._grid_for(total._event)
-        return total._fix()
+        with refusing("the sum"), gate.resuming():
+            saved = Saved(settings, arrays)
+            box = tuple(saved.rows("box", at_most=2)) if saved.given("box") else None
+            total = cls(
+                saved.plain("dimension"),
+                saved.plain("rounds"),
+                gate,
+                norm_bound=saved.real("norm_bound", above=0.0) if saved.given("norm_bound") else None,
+                box=box,
+                nonzeros=saved.plain("nonzeros"),
+                people=saved.plain("people"),
+                noise=saved.plain("noise"),
+                event=Event.from_json(saved.plain("event")),
+                clip=saved.flag("clip"),
+                label=str(saved.plain("label")),
+                **cls._own_options(saved),
+            )
+            total._resume(saved)
+        return total
+
+    def _resume(self, saved: Saved) -> None:
+        """Go on from where a sum with these settings was saved."""
+        for name, own in (("dimension", self.dimension), ("rounds", self.rounds)):
+            if saved.plain(name) != own:
+                raise ValueError(f"{name} is {_checks.shown(saved.plain(name))}; {own} expected")
+        taken = saved.whole("taken", at_least=0, at_most=self.rounds)
+        self._restore(saved, taken)
+        self._taken = taken
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sum and its gate's account to a file, completely or not at all.
@@ -183,7 +197,8 @@ class RunningSum(Fixed, ABC):
         header, arrays = read_state(path)
         if header.get("class") != cls.__name__:
             raise ValueError(f"{path} holds a {header.get('class')}, not a {cls.__name__}")
-        return cls.from_state(header["settings"], arrays, Gate.from_state(header["gate"]))
+        with refusing(path):
+            return cls.from_state(header["settings"], arrays, Gate.from_state(header["gate"]))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a running sum is not copied or pickled (its noise could be used twice); use save()")
@@ -256,7 +271,29 @@ class RunningSum(Fixed, ABC):
     def _arrays(self) -> dict[str, NDArray[Any]]: ...
 
     @abstractmethod
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None: ...
+    def _restore(self, saved: Saved, taken: int) -> None:
+        """Take up the arrays of a sum that has taken so many vectors."""
+
+    @classmethod
+    def _own_options(cls, saved: Saved) -> dict[str, Any]:
+        """What `_own_settings` wrote, for the constructor."""
+        raise NotImplementedError(f"a {cls.__name__} is made by the learner that it belongs to")
+
+
+def _covering(event: Event, needed: Event) -> Event:
+    """``event``, if it is noise of the needed kind for at least the needed sensitivity.
+
+    Up to the last digits: what another processor computed may differ by these.
+    """
+    if type(event) is not type(needed) or not isinstance(event, GaussianNoise | LaplaceNoise):
+        raise ValueError(f"event={event} must be a {type(needed).__name__}")
+    assert isinstance(needed, GaussianNoise | LaplaceNoise)
+    if exact(event.sensitivity) < exact(needed.sensitivity) * (1 - Fraction(1, 10**12)):
+        raise ValueError(
+            f"event={event} is for a sensitivity of {float(event.sensitivity):g}; one person can move"
+            f" {float(needed.sensitivity):g}"
+        )
+    return event
 
 
 def tree_levels(rounds: int) -> int:
@@ -393,18 +430,40 @@ class TreeSum(RunningSum):
             }
         return arrays
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.honaker = settings["honaker"]
-        self._stack = [
-            _Node(
-                level,
-                arrays[f"total{index}"],
-                arrays[f"estimate{index}"],
-                float(arrays["variances"][index]),
-                arrays[f"prefix{index}"],
+    @classmethod
+    def _own_options(cls, saved: Saved) -> dict[str, Any]:
+        return {"honaker": saved.flag("honaker")}
+
+    def _restore(self, saved: Saved, taken: int) -> None:
+        levels = self._stack_after(taken)
+        if saved.rows("levels") != levels:
+            raise ValueError(f"levels={saved.plain('levels')} are not those of a tree after {taken} vectors")
+        variances = saved.array("variances", (len(levels),), at_least=0.0, at_most=1.0)
+        self._stack, summed = [], 0
+        for index, level in enumerate(levels):
+            summed += 1 << level
+            self._stack.append(
+                _Node(
+                    level,
+                    self._saved_node(saved, f"total{index}", 1 << level, noisy=False),
+                    self._saved_node(saved, f"estimate{index}", 1 << level, noisy=True),
+                    float(variances[index]),
+                    self._saved_node(saved, f"prefix{index}", summed, noisy=True),
+                )
             )
-            for index, level in enumerate(settings["levels"])
-        ]
+
+    def _saved_node(self, saved: Saved, name: str, vectors: int, *, noisy: bool) -> NDArray[Any]:
+        """A sum of so many vectors, which cannot be larger than these and the noise are together."""
+        if self._grid is None:
+            return saved.array(name, (self.dimension,))
+        most = vectors * (math.ceil(exact(self.inputs.largest) / self._grid.step) + 1) + noisy * _MOST_NOISE
+        kinds = (np.int64, np.float64) if noisy else (np.int64,)
+        return saved.array(name, (self.dimension,), kinds, at_least=-most, at_most=most)
+
+    def _stack_after(self, taken: int) -> list[int]:
+        """The levels of the finished blocks that are kept, the largest first."""
+        top = self.levels - 1
+        return [top] * (taken >> top) + [level for level in reversed(range(top)) if taken >> level & 1]
 
 
 class FactorizedSum(RunningSum):
@@ -441,6 +500,11 @@ class FactorizedSum(RunningSum):
         return self.factorization.decays
 
     @property
+    def _lasts(self) -> NDArray[np.float64]:
+        """How many vectors each of the encoder's buffers holds at most, counted with their weights in it."""
+        return 1.0 / np.maximum(1.0 - self._decays, 1.0 / self.rounds)
+
+    @property
     def _name(self) -> str:
         return f"{self.method} factorisation"
 
@@ -456,8 +520,7 @@ class FactorizedSum(RunningSum):
         # to each. The filter itself is computed in floating point: a buffer of decay r holds at most
         # largest / (1 - r); each round adds two rounding errors in each of the two neighbouring runs,
         # which then decay at the same rate; the weighted sum over K buffers adds K + 1 more to all terms.
-        decays, weights = self._decays, self.factorization.weights
-        lasts = 1.0 / np.maximum(1.0 - decays, 1.0 / self.rounds)
+        decays, weights, lasts = self._decays, self.factorization.weights, self._lasts
         holds = self.inputs.largest * lasts
         adding = 2.0 * (decays.size + 1)
         error = float((weights * holds * (4.0 * lasts + adding)).sum()) + self.inputs.largest * adding
@@ -497,8 +560,19 @@ class FactorizedSum(RunningSum):
             "prefix": self._prefix,
         }
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.method = settings["method"]
-        self.factorization = Factorization(arrays["decays"], arrays["weights"], self.rounds, self.method)
-        self._encoder, self._decoder = arrays["encoder"].copy(), arrays["decoder"].copy()
-        self._prefix = arrays["prefix"].copy()
+    @classmethod
+    def _own_options(cls, saved: Saved) -> dict[str, Any]:
+        return {"method": saved.plain("method")}
+
+    def _restore(self, saved: Saved, taken: int) -> None:  # noqa: ARG002
+        decays, weights, size = self._decays, self.factorization.weights, self._decays.size
+        for name, own in (("decays", decays), ("weights", weights)):
+            if not np.allclose(saved.array(name, (size,)), own, rtol=1e-9, atol=0.0):
+                raise ValueError(f"the array {name} is of another filter than this release has")
+        shape = (size, self.dimension)
+        encoder = saved.array("encoder", shape)
+        # What rounding costs rests on what a buffer can hold.
+        if (np.abs(encoder) > (1.0 + 1e-9) * self.inputs.largest * self._lasts[:, None]).any():
+            raise ValueError("the array encoder holds more than such vectors add up to")
+        self._encoder, self._decoder = encoder, saved.array("decoder", shape)
+        self._prefix = saved.array("prefix", (self.dimension,))

@@ -1,0 +1,274 @@
+"""States that nobody saved are refused, or give objects that work: no index outside, no unpaid release."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.privacy import FactorizedSum, TreeSum
+from tests import hostile
+from tests.online.learners import EVERYBODY, ROUNDS, people
+
+ROOT = Path(__file__).parents[1]
+BUDGET = dc.Budget(1.0, 1e-6)
+# One of each kind of learner, engine, sum and noise; tools/fuzz_states.py goes through all of them.
+SOME = [
+    "bandit, blocks",
+    "bandit, online, published",
+    "bandit, presampled, published",
+    "bandit, slots",
+    "hedge, batches",
+    "phased, doubling",
+    "running sum, capped, batches",
+    "running sum, Laplace tree",
+    "frank-wolfe, partition",
+    "frank-wolfe, pure",
+    "frank-wolfe, box",
+    "leader",
+    "leader, published",
+    "linear, experts, tree",
+    "one point, batches",
+    "one point, published",
+    "minimizer, sqrt",
+    "minimizer, tree",
+    "bandit minimizer, values",
+    "bandit minimizer, estimates",
+]
+
+
+def learned(name: str, rounds: int, *, asked: bool = False):
+    setting = EVERYBODY[name]
+    learner, stream = setting.make(), setting.people(ROUNDS)
+    for t in range(rounds):
+        learner.learn(setting.told(learner, stream[t], learner.choose()), person_id="ann" if t == 3 else None)
+    if asked:
+        learner.choose()
+    return learner
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SOME)
+def test_a_changed_state_is_refused_or_works(name, tmp_path):
+    rng, outcomes = random.Random(name), set()
+    for rounds, asked in ((0, False), (9, True), (ROUNDS, False)):
+        learner = learned(name, rounds, asked=asked)
+        state = hostile.saved(learner, tmp_path / "state")
+        assert hostile.outcome(state, tmp_path / "state", EVERYBODY[name], learner) == "works"
+        for what, changed in rng.sample(list(hostile.changes(*state)), 12):
+            told = hostile.outcome(changed, tmp_path / "state", EVERYBODY[name], learner, what)
+            outcomes.add(told.split(":")[0])
+    assert "refused" in outcomes
+
+
+# --- what each of them must refuse, by name ------------------------------------------------------------
+
+
+def refused(name: str, tmp_path, change, match: str, rounds: int = 9) -> None:
+    header, arrays = hostile.saved(learned(name, rounds, asked=True), tmp_path / "state")
+    change(header, arrays)
+    with pytest.raises(ValueError, match=match):
+        dc.load(hostile.written((header, arrays), tmp_path / "state"))
+
+
+def put(*path, value):
+    def change(header, _):
+        inside = header
+        for key in path[:-1]:
+            inside = inside[key]
+        inside[path[-1]] = value
+
+    return change
+
+
+def swap(name, make):
+    def change(_, arrays):
+        arrays[name] = make(arrays[name])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "match"),
+    [
+        # More than was paid for.
+        ("hedge, tight", put("settings", "rate", value=100.0), "not charged"),
+        ("hedge, tight", put("settings", "rounds", value=500), "not charged"),
+        ("hedge, tight", put("settings", "bound", value=2.0), "not charged"),
+        ("hedge, batches", put("settings", "resample_every", value=1), "not charged"),
+        ("bandit, every round", put("settings", "engine", "way", "rate", value=9.0), "not charged"),
+        ("bandit, online", put("settings", "engine", "way", "block", value=1), "not charged"),
+        ("bandit, blocks", put("settings", "bound", value=2.0), "not charged"),
+        ("phased, fixed windows", put("settings", "k", value=5), "not charged"),
+        ("phased, fixed windows", put("settings", "event", "rate", value=9.0), "not charged"),
+        ("phased, fixed windows", put("settings", "bound", value=3.0), "not a pick of such a window"),
+        ("running sum, sqrt", put("settings", "bound", value=3.0), "one person can move"),
+        ("running sum, sqrt", put("settings", "sum", "event", "sigma", value="1/100"), "not charged"),
+        ("running sum, tree", put("settings", "rounds", value=500), "not those of a tree|not charged"),
+        ("leader", put("settings", "lipschitz", value=9.0), "one person can move"),
+        ("minimizer, tree", put("settings", "bound", value=9.0), "one person can move"),
+        ("one point", put("settings", "high", value=9.0), "move a sum by"),
+        ("bandit minimizer, values", put("settings", "bound", value=9.0), "not for costs"),
+        ("frank-wolfe, box", put("settings", "gradient_bound", value=9.0), "one person can move"),
+        ("frank-wolfe, partition", put("settings", "resample_every", value=1000), "does not say so"),
+        # Places outside of an array.
+        ("hedge, tight", swap("gains", lambda a: a[:2]), "shape"),
+        ("hedge, tight", put("settings", "n_items", value=10**6), "shape"),
+        ("hedge, tight", put("shown", value=[0, 1, 10**6]), "was never decided"),
+        (
+            "bandit, blocks",
+            put("settings", "rounds", value=500),
+            "is too long before|shape|entries|not charged",
+        ),
+        ("bandit, blocks", put("settings", "engine", "schedule", "start", value=10**6), "too large"),
+        ("bandit, blocks", swap("current", lambda a: a + 10**6), "outside of"),
+        ("bandit, slots", put("settings", "engine", "lists_from", value=0), "before round|too small"),
+        ("phased, fixed windows", swap("kept0_indices", lambda a: a + 10**6), "outside of"),
+        ("phased, fixed windows", swap("kept0_lengths", lambda a: a * 100), "outside of|shape"),
+        ("phased, fixed windows", swap("kept0_indices", lambda a: np.sort(a)[::-1].copy()), "not in order"),
+        ("bandit minimizer, values", swap("order", lambda a: a + 5), "name every item once"),
+        ("bandit minimizer, values", put("settings", "place", value=10**6), "too large"),
+        ("running sum, sqrt", swap("sum_encoder", lambda a: a[:1]), "shape"),
+        ("running sum, sqrt", swap("sum_encoder", lambda a: a + 1e9), "holds more than"),
+        ("leader", swap("sum_decays", lambda a: a * 0.5), "another filter"),
+        ("minimizer, sqrt", swap("sum_ahead", lambda a: np.vstack([a] * 99)), "which nobody has left there"),
+        # Numbers that are none, and people who come too often.
+        ("running sum, sqrt", swap("known", lambda a: a * np.nan), "not finite"),
+        ("hedge, tight", swap("gains", lambda a: a.astype(float)), "shape"),
+        ("hedge, tight", swap("gains", lambda a: a - 1), "outside of"),
+        ("hedge, tight", swap("visit_counts", lambda a: a - 5), "outside of"),
+        ("hedge, tight", put("round", value=10**6), "too large"),
+        ("hedge, tight", put("settings", "k", value=None), "whole number"),
+        ("linear, experts", put("settings", "coins", "state", "state", value=-1), "too small"),
+        ("hedge, tight", put("gate", "randomness", "buffer_pos", value=-50), "too small"),
+        ("hedge, tight", put("gate", "account", "ledger", "releases", value=[]), "not charged"),
+        ("leader", put("settings", "sum", "taken", value=1), "have been asked for|not those|holds"),
+        ("bandit, blocks", put("settings", "pending", value=[[99]]), "no round whose reward"),
+    ],
+)
+def test_a_state_is_refused(name, change, match, tmp_path):
+    refused(name, tmp_path, change, match)
+
+
+def test_a_fraction_is_not_worked_out_digit_by_digit(tmp_path):
+    refused("leader", tmp_path, put("settings", "sum", "event", "sigma", value="1e999999999"), "no fraction")
+
+
+@pytest.mark.parametrize("kind", [TreeSum, FactorizedSum])
+def test_a_changed_sum_is_refused_or_works(kind, tmp_path):
+    rng = random.Random(kind.__name__)
+    total = kind(2, 20, BUDGET, norm_bound=1.0, seed=0)
+    for t in range(7):
+        total.add([0.5, t / 10.0])
+    state = hostile.saved(total, tmp_path / "state")
+    outcomes = []
+    for what, changed in rng.sample(list(hostile.changes(*state)), 150):
+        path = hostile.written(changed, tmp_path / "state")
+        try:
+            again = kind.load(path)
+        except ValueError:
+            outcomes.append("refused")
+            continue
+        if "budget" not in what and "notion" not in what:
+            assert again.gate.spent.epsilon() >= total.gate.spent.epsilon()
+        for _ in range(again.taken, min(again.rounds, 30)):
+            assert np.isfinite(again.add(np.zeros(again.dimension))).all()
+        again.save(path)
+        kind.load(path)
+        outcomes.append("works")
+    assert set(outcomes) == {"refused", "works"}
+
+
+@pytest.mark.parametrize("what", ["norm_bound", "rounds", "sigma", "people"])
+def test_a_sum_of_more_than_was_paid_for_is_refused(what):
+    total = TreeSum(2, 20, dc.Gate(BUDGET, 0), norm_bound=1.0)
+    settings, arrays = total.state()
+    gate = total.gate.state()
+    changed = {"norm_bound": {"norm_bound": 5.0}, "rounds": {"rounds": 2000}, "people": {"people": 0}}
+    changed["sigma"] = {"event": settings["event"] | {"sigma": "1/1000"}}
+    with pytest.raises(ValueError, match="holds a state that cannot be right"):
+        TreeSum.from_state(settings | changed[what], arrays, dc.Gate.from_state(gate))
+    TreeSum.from_state(settings, arrays, dc.Gate.from_state(gate))
+
+
+def test_one_sum_does_not_come_back_twice_behind_one_gate():
+    """Two that go on from one state would release the same people twice, and the gate would know of once."""
+    total = TreeSum(2, 20, dc.Gate(BUDGET, 0), norm_bound=1.0)
+    state = total.state()
+    with pytest.raises(ValueError, match="in use already"):
+        TreeSum.from_state(*state, total.gate)
+    gate = dc.Gate.from_state(total.gate.state())
+    before = gate.spent.to_json()
+    with pytest.raises(ValueError, match="cannot be right"):
+        TreeSum.from_state(state[0] | {"taken": 7}, state[1], gate)  # refused, and nothing taken up
+    TreeSum.from_state(*state, gate)
+    with pytest.raises(ValueError, match="in use already"):
+        TreeSum.from_state(*state, gate)
+    assert gate.spent.to_json() == before
+
+
+def test_noise_of_ones_own_is_for_what_one_person_moves():
+    needed = TreeSum(2, 8, BUDGET, norm_bound=1.0)._event
+    louder = dc.privacy.GaussianNoise(needed.sensitivity, 2 * needed.sigma)
+    total = TreeSum(2, 8, BUDGET, norm_bound=1.0, event=louder)
+    assert total.gate.spent.epsilon() < 0.6
+    for wrong in (
+        dc.privacy.GaussianNoise(Fraction(needed.sensitivity) / 2, needed.sigma),
+        dc.privacy.LaplaceNoise(needed.sensitivity, 99.0),
+    ):
+        with pytest.raises(ValueError, match="event="):
+            TreeSum(2, 8, BUDGET, norm_bound=1.0, event=wrong)
+    quiet = dc.privacy.GaussianNoise(needed.sensitivity, needed.sigma / 2)
+    with pytest.raises(dc.BudgetExceeded):
+        TreeSum(2, 8, BUDGET, norm_bound=1.0, event=quiet)
+
+
+@pytest.mark.parametrize("rounds", range(1, 34))
+def test_a_tree_knows_which_blocks_it_keeps(rounds):
+    total = TreeSum(1, rounds, dc.Budget(float("inf")), norm_bound=1.0)
+    for taken in range(1, rounds + 1):
+        total.add([0.5])
+        assert [node.level for node in total._stack] == total._stack_after(taken)
+
+
+def test_a_damaged_file_is_noticed(tmp_path):
+    learner = EVERYBODY["hedge, tight"].make()
+    learner.run(people(count=9))
+    learner.save(tmp_path / "state")
+    content = (tmp_path / "state").read_bytes()
+    for place in range(0, len(content), 37):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        (tmp_path / "state").write_bytes(bytes(changed))
+        with pytest.raises(ValueError, match=r"is not a state file|is damaged|has format version|holds a"):
+            dc.load(tmp_path / "state")
+    for size in (0, 10, len(content) // 2, len(content) - 1):
+        (tmp_path / "state").write_bytes(content[:size])
+        with pytest.raises(ValueError, match=r"is not a state file|is damaged"):
+            dc.load(tmp_path / "state")
+
+
+def test_refusals_do_not_tell_what_people_add_up_to(tmp_path):
+    """Sums of private data stand in a file; what is said of a wrong one does not repeat them."""
+    header, arrays = hostile.saved(learned("bandit minimizer, values", 6, asked=True), tmp_path / "state")
+    header["settings"]["gathered"] = -123456789012345678
+    with pytest.raises(ValueError, match="gathered must be a whole number") as told:
+        dc.load(hostile.written((header, arrays), tmp_path / "state"))
+    assert "123456789012345678" not in str(told.value)
+
+
+def test_compiled_loops_stay_within_their_arrays(request, tmp_path_factory):
+    """A slice of tools/fuzz_states.py, whose compiled loops check every index."""
+    cache = getattr(request.config, "cache", None)  # what is compiled with checks is kept for the next time
+    kept = cache.mkdir("checked-loops") if cache is not None else tmp_path_factory.mktemp("checked-loops")
+    extra = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(kept)}
+    script = [sys.executable, str(ROOT / "tools" / "fuzz_states.py"), "--cases", "150"]
+    ended = subprocess.run(script, env=os.environ | extra, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
