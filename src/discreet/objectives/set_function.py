@@ -53,8 +53,8 @@ class SetFunction(Population):
         if wrong.any():
             person = int(np.argmax(wrong))
             raise DataError(
-                f"somebody values a set outside [{lowest:g}, {self.bound:g}]; correct the function or declare"
-                " another bound",
+                f"somebody values a set at nan, or outside [{lowest:g}, {self.bound:g}]; correct the function"
+                " or declare another bound",
                 f"person {person} values {sorted(chosen)} at {values[person]:g}",
             )
         return values
