@@ -129,6 +129,13 @@ def finite(name: str, array: NDArray[np.float64]) -> None:
         raise ValueError(f"{name}[{place}] is {array[where]}; every entry must be finite")
 
 
+def record(name: str, value: Any) -> dict[str, Any]:
+    """``value`` if it is a dictionary, as JSON gives them."""
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dictionary, got {shown(value)}")
+    return value
+
+
 def pair(name: str, value: Any) -> None:
     """Refuse what is not two things in order."""
     if not isinstance(value, tuple | list | np.ndarray) or len(value) != 2:

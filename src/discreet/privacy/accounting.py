@@ -141,11 +141,11 @@ class Ledger:
         return ledger
 
     def _read(self, record: dict[str, Any]) -> None:
-        for row in record["releases"]:
+        for row in _checks.record("the record of a ledger", record)["releases"]:
             count = _checks.whole("count", row["count"], at_least=1, at_most=_checks.ANY)
             self.add(str(row["label"]), Event.from_json(row["event"]), count)
         self._unclaimed = dict(self.counts)
-        for name, part in record["parts"].items():
+        for name, part in _checks.record("parts", record["parts"]).items():
             self.part(name)._read(part)
 
 
@@ -248,7 +248,7 @@ class Account:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Account:
-        notion = record["notion"]
+        notion = _checks.record("the record of an account", record)["notion"]
         return cls(
             Budget(**record["budget"]),
             Ledger.from_json(record["ledger"]),
