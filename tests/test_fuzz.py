@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 from pathlib import Path
@@ -38,6 +39,14 @@ def test_every_example_is_one(fuzz):
 @pytest.mark.filterwarnings("ignore")
 def test_bad_inputs_are_refused_and_nothing_else(fuzz):
     assert fuzz.fuzz(seed=1, first=2100, cases=600) == []
+
+
+def test_the_stored_study(fuzz):
+    study = json.loads((ROOT / "benchmarks" / "results" / "fuzz.json").read_text())
+    mended, fresh = study["runs"]
+    assert mended["cases"] == fresh["cases"] == 100_000
+    assert mended["findings"] == []
+    assert all(fuzz.run_case(fresh["seed"], one["case"]) is None for one in fresh["findings"])
 
 
 def _looked_at(fuzz, call, subject=None):

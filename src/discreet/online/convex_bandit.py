@@ -207,7 +207,7 @@ class BanditApproximateLeader(PointLearner):
             raise ValueError(f'batch={size} needs adversary="oblivious": who adapts knows a batch\'s point')
         near = None
         if not isinstance(beta, str):
-            near = _checks.real("exploration_radius", beta, above=0.0, below=radius)
+            near = _checks.real("exploration_radius", beta, at_least=1e-100 * radius, below=radius)
         else:
             _checks.one_of("exploration_radius", beta, ("auto",))
         pull = None
