@@ -149,6 +149,25 @@ def test_more_picks_are_not_to_be_had():
     assert learner.privacy.spent.epsilon() <= 1.0
 
 
+@pytest.mark.parametrize("feedback", ["set", "slots"])
+def test_compiled_loops_are_not_sent_beyond_their_arrays(feedback):
+    learner = dc.online.BanditSelector(N_ITEMS, 3, 20, dc.Budget(1.0), feedback=feedback, seed=0)
+    for name, value in (("rounds", 500), ("k", 6), ("n_items", 10**6), ("bound", 50.0)):
+        with pytest.raises(AttributeError, match="read-only"):
+            setattr(learner, name, value)
+    learner.run(people(count=40))
+    assert learner.round == 20
+
+
+def test_draws_are_made_at_the_rate_that_is_charged():
+    learner = dc.online.HedgeSelector(N_ITEMS, 3, 20, BUDGET, seed=0)
+    with pytest.raises(AttributeError, match="read-only"):
+        learner.rate = 100.0
+    learner.run(people(count=20))
+    [(_, event)] = learner.privacy.spent.ledger.counts
+    assert event.rate == learner.rate == learner._event.rate
+
+
 def test_a_constructor_does_not_run_twice():
     learner = dc.online.HedgeSelector(N_ITEMS, 3, 2, BUDGET, seed=0)
     with pytest.raises(AttributeError, match="read-only"):
