@@ -84,6 +84,14 @@ def real(
     return number
 
 
+def bound(value: Any) -> float:
+    """A public bound of one person's values, such that no sum of them leaves the range of floats.
+
+    An overflow would be an error that one person more or less decides on.
+    """
+    return real("bound", value, at_least=1e-100, at_most=1e100)
+
+
 def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArray[np.float64]:
     """A one-dimensional float64 array without NaN or infinity, of the length that was promised."""
     try:

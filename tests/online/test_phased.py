@@ -519,3 +519,33 @@ def test_a_popular_item_is_found_within_few_windows():
     trace = PhasedSelector(30, 1, dc.Budget(1.0), seed=0).run(Coverage(likes))
     assert trace.average > 0.75
     assert (trace.selections[-2_000:] == 17).all()
+
+
+class Interrupted(BaseException):
+    """What no learner catches, like the interruption from a keyboard."""
+
+
+def test_an_interruption_when_a_window_closes_loses_its_people_and_never_asks_them_twice():
+    """Each time they are asked to the end a set is drawn from them, and k picks are all that is charged."""
+    learner = PhasedSelector(4, 2, BUDGET, window=2, seed=0)
+    asked = []
+
+    def likes(items):
+        if learner.round == 2:
+            asked.append(items)
+            if items:  # the first pick has been made
+                raise Interrupted
+        return float(0 in items)
+
+    for _ in range(2):
+        learner.choose()
+        learner.learn(SetFunction(likes, 4, bound=1, monotone=True))
+    with pytest.raises(Interrupted):
+        learner.choose()
+    before = len(asked)
+    assert before > 0
+    assert len(learner.choose().items) == 2
+    assert len(asked) == before
+    learner.learn(_stream(1, 4)[0])
+    assert learner.choose().round == 3
+    assert learner.privacy.spent.epsilon() <= 1.0

@@ -260,3 +260,26 @@ def test_what_the_noise_of_a_tree_costs_by_hand(rounds, blocks):
     pull = RunningSumSelector.noise_pull(4, 1, rounds, budget, "tree")
     moves = 2.0  # four gains in [0, 1] that all change
     assert pull == pytest.approx(bounds.gaussian_pull(4, moves * math.sqrt(blocks) / budget.mu), rel=1e-9)
+
+
+@pytest.mark.parametrize("batch", [1, 1 << 20, 1 << 22, 1 << 25])
+@pytest.mark.parametrize("bound", [1.0, 0.75, 0.999])
+def test_the_gains_of_a_long_batch_are_added_up_exactly(batch, bound):
+    """One person's unit more or less is one unit in what the sum takes in, next to millions of others too."""
+    taken = []
+
+    def add(_self, vector):
+        taken.append(vector)
+        return np.zeros(2)
+
+    with mock.patch.object(FactorizedSum, "add", add):
+        for fewer in range(3):
+            learner = RunningSumSelector(2, 1, 2 * batch, BUDGET, resample_every=batch, bound=bound, seed=0)
+            learner.choose()
+            most = math.floor(bound * learner._scale)
+            learner._gathered[:] = batch * most - fewer
+            learner._round, learner._open = batch, False
+            learner.choose()
+    first, second, third = (vector * learner._scale for vector in taken)
+    np.testing.assert_array_equal(first - second, 1.0)
+    np.testing.assert_array_equal(second - third, 1.0)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import enum
+import uuid
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import discreet as dc
 from discreet._state import Saved
+from discreet.objectives import Coverage
+from discreet.online import HedgeSelector
 from discreet.online.visits import Visits
 from discreet.privacy import ReproducibleRandomness
 
@@ -17,3 +27,65 @@ def test_everybody_is_known_again_after_a_restart():
     assert [again.admit(name) for name in names] == [True, False, True, True]
     assert not any(again.admit(name) for name in names)
     assert again.admit("somebody new")
+
+
+class Name(enum.StrEnum):
+    ANN = "ann"
+
+
+class Number(enum.IntEnum):
+    FIVE = 5
+
+
+class Changing(str):
+    """Text that prints differently each time."""
+
+    __slots__ = ()
+    printed: ClassVar[list[None]] = []
+
+    def __repr__(self):
+        self.printed.append(None)
+        return f"<{len(self.printed)}>"
+
+
+class Weight(float):
+    def __repr__(self):
+        return "a weight"
+
+
+class Key(uuid.UUID):
+    pass
+
+
+class Raw(bytes):
+    def __repr__(self):
+        return "raw"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        ("ann", Name.ANN, Changing("ann"), Changing("ann"), np.str_("ann")),
+        (5, Number.FIVE, 5.0, Weight(5.0), np.int8(5)),
+        (0.5, Weight(0.5), np.float64(0.5)),
+        (1, True, np.True_, 1.0),
+        (uuid.UUID(int=7), Key(int=7)),
+        (b"x", Raw(b"x"), np.bytes_(b"x")),
+        (("ann", 5), (Name.ANN, Number.FIVE), (Changing("ann"), 5.0)),
+    ],
+    ids=lambda same: type(same[0]).__name__,
+)
+def test_who_is_equal_is_the_same_person_in_whatever_form_they_come(same):
+    """Else they would be learned from once for each form, at the price of one."""
+    assert len(set(same)) == 1
+    visits = Visits(1, ReproducibleRandomness(0))
+    assert [visits.admit(form) for form in same] == [True] + [False] * (len(same) - 1)
+    assert visits.admit("somebody else")
+
+
+def test_somebody_in_several_forms_is_learned_from_once():
+    learner = HedgeSelector(2, 1, 4, dc.Budget(1.0), seed=0)
+    learner.run(Coverage([[1, 0]] * 4), person_ids=["ann", Name.ANN, Changing("ann"), np.str_("ann")])
+    once = HedgeSelector(2, 1, 4, dc.Budget(1.0), seed=0)
+    once.run(Coverage([[1, 0], [0, 0], [0, 0], [0, 0]]))
+    np.testing.assert_array_equal(learner._gains, once._gains)

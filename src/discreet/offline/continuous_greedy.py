@@ -153,7 +153,7 @@ class ContinuousGreedy(Fixed):
         self.noise = _checks.one_of("noise", noise, NOISES)
         self.composition = _checks.one_of("composition", composition, COMPOSITIONS)
         self.calibration = _checks.one_of("calibration", calibration, CALIBRATIONS)
-        self.bound = _checks.real("bound", bound, above=0.0)
+        self.bound = _checks.bound(bound)
         self.sensitivity = (
             None if sensitivity is None else _checks.real("sensitivity", sensitivity, above=0.0)
         )

@@ -116,7 +116,7 @@ class PrivateGreedy(Fixed):
         else:
             self.constraint = Cardinality(_checks.whole("constraint", constraint, at_least=1))
         self.method = _checks.one_of("method", method, ("auto", *accounts.METHODS))
-        self.bound = _checks.real("bound", bound, above=0.0)
+        self.bound = _checks.bound(bound)
         self.sensitivity = (
             None if sensitivity is None else _checks.real("sensitivity", sensitivity, above=0.0)
         )

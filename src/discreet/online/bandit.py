@@ -103,7 +103,7 @@ class BanditSelector(OnlineSelector):
         slots = _checks.whole("k", k, at_least=1)
         if slots > items:
             raise ValueError(f"k={k} exceeds n_items={n_items}; choose k <= {n_items}")
-        most = _checks.real("bound", bound, at_least=1e-100, at_most=1e100)
+        most = _checks.bound(bound)
         if not isinstance(budget, Budget):
             raise TypeError(
                 f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"

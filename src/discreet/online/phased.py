@@ -188,7 +188,10 @@ class PhasedSelector(OnlineSelector):
             chosen = coins.choice(self.n_items, size=self.k, replace=False).astype(np.int32)
             length = self.first_window
         else:
-            chosen = self._learned(self._window)
+            # First: nobody is to be learned from twice. Where an interruption comes in between, the set that
+            # is drawn instead is a random one.
+            closed, self._window = self._window, Window(self.n_items, self.bound, self._window.length)
+            chosen = self._learned(closed)
             length = self._next_length(chosen)
             self._served += 1
         self._opens = self._round

@@ -205,8 +205,12 @@ class RunningSumSelector(OnlineSelector):
 
     @property
     def _scale(self) -> float:
-        """Units in which gains are counted, per 1: a power of two, 2^31 to 2^32 of them to the bound."""
-        return 2.0 ** (32 - math.frexp(self.bound)[1])
+        """Units in which gains are counted, per 1: a power of two, 2^31 to 2^32 of them to the bound.
+
+        Fewer where a batch is so long that its sum would not be an exact float.
+        """
+        bits = min(32, 53 - self.resample_every.bit_length())
+        return 2.0 ** (bits - math.frexp(self.bound)[1])
 
     def _due(self) -> bool:
         return self._round % self.resample_every == 0

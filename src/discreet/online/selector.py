@@ -43,7 +43,7 @@ class OnlineSelector(OnlineLearner):
         self.k = _checks.whole("k", k, at_least=1)
         if self.k > self.n_items:
             raise ValueError(f"k={k} exceeds n_items={n_items}; choose k <= {n_items}")
-        self.bound = _checks.real("bound", bound, above=0.0)
+        self.bound = _checks.bound(bound)
         self.labels = item_labels(labels, self.n_items)
         super().__init__(rounds, budget, calibration=calibration, seed=seed)
 

@@ -68,7 +68,7 @@ def plan(
         "rounds": _checks.whole("rounds", rounds, at_least=1),
         "budget": budget,
         "n_items": items,
-        "bound": _checks.real("bound", bound, above=0.0),
+        "bound": _checks.bound(bound),
         "labels": None if labels is None else tuple(labels),
     }
     if isinstance(k, Constraint) and not isinstance(k, Cardinality):
