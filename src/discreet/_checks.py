@@ -89,7 +89,7 @@ def bound(value: Any) -> float:
 
     An overflow would be an error that one person more or less decides on.
     """
-    return real("bound", value, at_least=1e-100, at_most=1e100)
+    return real("bound", value, above=0.0, at_least=1e-100, at_most=1e100)
 
 
 def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArray[np.float64]:
