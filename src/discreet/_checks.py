@@ -96,7 +96,7 @@ def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArra
     """A one-dimensional float64 array without NaN or infinity, of the length that was promised."""
     try:
         given = np.asarray(values)
-        if given.dtype.kind in "USV":
+        if given.dtype.kind in "USVcmM":
             raise TypeError(f"got {given.dtype.name}")
         array = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:

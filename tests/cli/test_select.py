@@ -419,7 +419,8 @@ def test_with_skip_bad_no_row_of_anybody_stops_the_command(file, capsys):
         path = file("user,page\n" + "\n".join(rows[place:] + rows[:place]) + "\n")
         options = (*COLUMNS, "--k", 2, "--epsilon", 9, "--items", items, "--skip-bad")
         result = told(capsys, path, *options)
-        assert "the number of people, 5" in result["treated_as_public"]  # a, b, e, f, g
+        counted = "the number of people, 5, those with a row that can be read"  # a, b, e, f, g
+        assert counted in result["treated_as_public"]
         assert any("read to its end" in said for said in result["treated_as_public"])
 
 
@@ -618,7 +619,7 @@ def test_bad_files_in_a_process_of_their_own(file, tmp_path):
         ((file("", "empty.csv"), *ASK), "empty.csv is empty; the first line must name the columns"),
         (
             (file("visitor,page\na,x\n", "b.csv"), *ASK),
-            "--person user: b.csv has no such column; it has 'visitor'",
+            "--person user: b.csv has no such column in its first line (--insecure-diagnostics names",
         ),
         (
             (mixed, *OWN, "--epsilon", "1", "--k", "2", "--constraint", "knapsack:price:5"),
@@ -838,3 +839,76 @@ def test_result_is_written_before_it_is_printed(visits, tmp_path, capsys, monkey
     monkeypatch.setattr(_told, "text", lambda *_: seen.append(out.exists()) or "")
     assert inside(capsys, "select", visits, *ASK, "--out", out).code == 0
     assert seen == [True]
+
+
+# --- sentences ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words"),
+    [
+        ("1", "2.719"),
+        ("1e-12", "1.001"),
+        ("0.5", "1.649"),
+        ("5", "148.5"),
+        ("1000", "e^1000.0"),
+        ("1e308", "e^1e+308"),
+    ],
+)
+def test_the_factor_of_a_list_is_rounded_up(visits, pages, capsys, epsilon, words):
+    """e is more than 2.718: a list may become so much more likely, and the sentence must not say less."""
+    asked = (*COLUMNS, "--items", pages, "--k", "2", "--epsilon", epsilon)
+    found = inside(capsys, "select", visits, *asked)
+    assert f"no list would have become more than {words} times as likely" in " ".join(found.out.split())
+
+
+def test_groups_and_other_lists_cost_delta_as_well(visits, pages, capsys):
+    asked = ("select", visits, *LISTED, "--items", pages)
+    with_delta, without = (
+        " ".join(inside(capsys, *asked, *more).out.split()) for more in (("--delta", "1e-6"), ())
+    )
+    for words in ("twice as large, the delta more than that.", "its epsilon and its delta again."):
+        assert words in with_delta
+        assert words not in without
+    assert "twice as large." in without
+    assert "its epsilon again." in without
+
+
+def test_the_private_file_is_no_public_list(file, capsys, tmp_path):
+    """Its own items listed by name are the items that occur, which only --items-from-data may say."""
+    path, link = file("user,page\nann,x\nbob,y\n"), tmp_path / "link.csv"
+    link.symlink_to(path)
+    for listed in (path, link, path.parent / "." / path.name):
+        asked = ("select", path, *COLUMNS, "--items", listed, "--k", "1", "--epsilon", "1")
+        assert_told_off(inside(capsys, *asked), "is FILE itself", "--items-from-data")
+
+
+def test_a_first_line_that_is_somebody_s_is_not_repeated(file, pages, capsys):
+    path = file("Ann Miller,p01\nBob,p02\n")
+    asked = ("select", path, *LISTED, "--items", pages)
+    told = inside(capsys, *asked)
+    assert_told_off(told, "--person user: events.csv has no such column in its first line")
+    assert "Miller" not in told.err
+    assert "p01" not in told.err
+    assert_told_off(inside(capsys, *asked, "--insecure-diagnostics"), "it has 'Ann Miller', 'p01'")
+    with pytest.raises(dc.DataError) as refused:
+        Coverage.from_events(path, person="user", item="page", items=["p01"])
+    assert "Miller" not in str(refused.value)
+    assert "Miller" in refused.value.details
+
+
+def test_what_stops_the_command_is_said_to_be_public(file, pages, capsys):
+    """Whatever can end it early, with and without --skip-bad, and who is counted, is in the list."""
+    path = file("user,page\nann,p01\nbob,p02\n")
+    asked = ("select", path, *LISTED, "--items", pages, "--json")
+    strict, lenient = (
+        json.loads(inside(capsys, *asked, *more).out)["treated_as_public"] for more in ((), ("--skip-bad",))
+    )
+    assert strict[-1].startswith("that every row of the file is well formed and has a listed item")
+    assert "the number of people, 2" in strict
+    assert "the number of people, 2, those with a row that can be read" in lenient
+    assert "no endless line or cell" in lenient[-1]
+    for cell, words in (("b" * 200_000, "field larger than"), ("b" * 2_000_000, "a line is longer")):
+        path = file(f"user,page\nann,p01\n{cell},p02\n")
+        asked = ("select", path, *LISTED, "--items", pages, "--skip-bad")
+        assert_told_off(inside(capsys, *asked), words)

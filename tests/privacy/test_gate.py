@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy import stats
 import discreet as dc
 from discreet import privacy as pv
 from discreet.privacy import mechanisms
+from discreet.privacy.conversions import exact
 
 RELEASES = {
     "choose": lambda gate: gate.choose([0.0, 1.0], 0.3, 2.0),
@@ -250,3 +252,91 @@ def test_a_label_that_is_no_text_is_refused_before_anything_changes(label):
         with pytest.raises(TypeError, match="label must be text"):
             release()
         assert gate.state() == before
+
+
+EDGE = 2**53  # from here on floats are 2 apart
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Fraction(EDGE + 1),
+        Decimal(EDGE + 1),
+        [EDGE + 1, 0.5],  # NumPy makes floats of both before anybody can look
+        [np.int64(EDGE + 1), 0.5],
+        np.array([EDGE + 1], dtype=object),
+        [Fraction(1) + Fraction(1, 2**60)],
+        pytest.param(
+            np.longdouble(1) + np.longdouble(2) ** -60,
+            marks=pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="no longer floats here"),
+        ),
+    ],
+    ids=str,
+)
+def test_numbers_that_floats_do_not_hold_are_refused(value):
+    """2^53 + 1 and 2^53 + 2 are 1 apart, and 2 apart as floats: twice the loss that would be charged."""
+    gate = dc.Gate(dc.Budget(10.0, 1e-6), 0)
+    for release in (gate.laplace, gate.spherical_laplace, gate.gaussian, gate.choose):
+        with pytest.raises(ValueError, match="not exact as floats"):
+            release([value] if release == gate.choose and np.ndim(value) == 0 else value, 10.0, 1.0)
+    assert gate.notion is None
+    assert not gate.spent.ledger.counts
+    for held in (Fraction(1, 4), Decimal("0.25"), [EDGE, 0.25], True, np.float32(0.1)):
+        gate.laplace(held, 1000.0, 1.0)
+    for kind in (np.array([1j]), np.array(["2020-01-01"], dtype="datetime64[ns]")):
+        with pytest.raises(TypeError, match="must be a vector of numbers"):
+            gate.laplace(kind, 1000.0, 1.0)
+
+
+def test_refusals_of_a_list_are_about_the_list():
+    gate = dc.Gate(dc.Budget(1.0))
+    with pytest.raises(dc.BudgetExceeded) as told:
+        gate.expect((pv.PureRelease(0.6), 1), (pv.PureRelease(0.6), 1))
+    preview = told.value.preview
+    assert not preview.fits
+    assert preview.after == 1.2
+    assert preview.largest_count == 0
+    assert float(preview.largest.epsilon) == pytest.approx(0.4, rel=1e-3)
+    assert "it fits" not in str(told.value)
+    assert gate.spent.epsilon() == 0.0
+
+
+def test_a_fraction_is_not_the_decimal_that_its_float_prints():
+    """Fraction(0.1) is a little more than 1/10, which is what 0.1 is read as, and Python calls them equal."""
+    tenth = Fraction(0.1)
+    assert tenth == 0.1
+    assert tenth > Fraction(1, 10)
+    gate = dc.Gate(dc.Budget(1.0))
+    gate.reserve(pv.PureRelease(0.1))
+    gate.reserve(pv.PureRelease(tenth), 8)
+    assert gate.spent.loss.pure == Fraction(1, 10) + 8 * tenth
+    with pytest.raises(dc.BudgetExceeded):
+        gate.reserve(pv.PureRelease(tenth))
+    gate.reserve(pv.PureRelease(1 - Fraction(1, 10) - 8 * tenth))
+    assert pv.PureRelease(0.5) == pv.PureRelease(Fraction(1, 2)) != pv.PureRelease(0.25)
+    assert hash(pv.PureRelease(0.5)) == hash(pv.PureRelease(Fraction(1, 2)))
+    assert pv.LaplaceNoise(1.0, 2.0) != pv.SphericalLaplaceNoise(1.0, 2.0)
+
+
+@pytest.mark.parametrize("notion", ["pure", "zcdp", "gdp"])
+def test_a_state_that_spent_more_than_its_budget_is_refused(notion):
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion=notion)
+    gate.part("a").reserve(pv.PureRelease(0.05), 2)
+    gate.reserve(pv.PureRelease(0.01))
+    state = gate.state()
+    restored = dc.Gate.from_state(json.loads(json.dumps(state)))
+    assert restored.notion == notion
+    assert restored.spent.loss == gate.spent.loss
+    state["account"]["ledger"]["parts"]["a"]["releases"][0]["count"] = 200
+    with pytest.raises(ValueError, match="more was spent than the budget allows"):
+        dc.Gate.from_state(state)
+
+
+def test_a_full_gate_survives_a_restart():
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="zcdp")
+    for part in range(7):
+        gate.part("a").laplace(0.0, 9.7 + part, 1.0)
+    gate.part("a").reserve(pv.ConcentratedRelease(exact(gate.budget.rho) - gate.spent.loss.rho))
+    assert gate.remaining.rho == 0.0
+    assert math.copysign(1.0, gate.remaining.rho) == 1.0
+    assert dc.Gate.from_state(gate.state()).spent.loss == gate.spent.loss

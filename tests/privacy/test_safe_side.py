@@ -399,3 +399,13 @@ def test_differences_are_never_below_the_closed_form(neighbours):
         else:
             power = size**norm * m
         assert cv.exact(inputs.difference(neighbours)) ** norm >= power
+
+
+def test_the_least_delta_can_be_asked_about():
+    """Epsilon over mu is beyond floats there; the smallest float is also the least delta that is reported."""
+    for epsilon in (1e-12, 1.0, 1e300):
+        gate = dc.Gate(dc.Budget(epsilon, 5e-324), notion="pure")
+        gate.reserve(dc.privacy.PureRelease(epsilon))
+        assert gate.spent.epsilon() == epsilon
+    assert cv.gdp_epsilon(1e-30, 5e-324) == math.inf
+    assert cv.gdp_delta(1e-30, 1e300) <= 1e-323

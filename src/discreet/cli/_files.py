@@ -159,7 +159,12 @@ class Source:
                 text.detach()  # closing is for whoever opened the file
 
     def _places(
-        self, header: list[str], columns: Mapping[str, str], only_column: str | None
+        self,
+        header: list[str],
+        columns: Mapping[str, str],
+        only_column: str | None,
+        *,
+        named: bool = False,
     ) -> dict[str, int]:
         if only_column in columns and len(header) == 1 and len(columns) == 1:
             return {cast(str, only_column): 0}
@@ -170,19 +175,23 @@ class Source:
                     f"{self.name} has {header.count(column)} columns named {column!r}; rename them"
                 )
             if column not in header:
-                raise self._no_column(argument, column, header)
+                raise self._no_column(argument, column, header, named or self.public)
             places[argument] = header.index(column)
         return places
 
-    def _no_column(self, argument: str, column: str, header: list[str]) -> ValueError:
+    def _no_column(self, argument: str, column: str, header: list[str], named: bool) -> ValueError:
         shown = ", ".join(repr(name) for name in header[:20]) + (", ..." if len(header) > 20 else "")
-        message = f"--{argument.partition(':')[0]} {column}: {self.name} has no such column; it has {shown}"
+        message = f"--{argument.partition(':')[0]} {column}: {self.name} has no such column"
+        if named:
+            message += f"; it has {shown}"
+        else:  # a file without a header has somebody's cells there
+            message += " in its first line (--insecure-diagnostics names those it has)"
         if len(header) == 1 and len(header[0]) < _LONGEST_LINE:
             marks = [mark for mark in (";", "\t", "|", ",") if mark in header[0] and mark != self.separator]
             if marks:
                 word = "tab" if marks[0] == "\t" else f"'{marks[0]}'"
                 message += f"; if its columns are separated by {word}, say --separator {word}"
-        return ValueError(message)
+        return ValueError(message) if named else DataError(message, f"it has {shown}")
 
     # --- Parquet ---------------------------------------------------------------------------------
 
@@ -197,7 +206,7 @@ class Source:
         try:
             with parquet.ParquetFile(self.path) as file:
                 schema = file.schema_arrow
-                places = self._places(list(schema.names), columns, only_column)
+                places = self._places(list(schema.names), columns, only_column, named=True)
                 wanted = {argument: schema.names[place] for argument, place in places.items()}
                 for argument, name in wanted.items():
                     _refuse_nested(arrow, argument, name, schema.field(name).type)

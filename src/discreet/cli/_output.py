@@ -85,9 +85,14 @@ def check_writable(path: str, *inputs: str) -> Path:
         raise ValueError(f"--out {path}: there is no folder {folder}; make it first")
     if not os.access(folder, os.W_OK):
         raise ValueError(f"--out {path}: the folder {folder} cannot be written to")
-    if target.exists() and any(Path(one).exists() and target.samefile(one) for one in inputs):
+    if any(same_file(path, one) for one in inputs):
         raise ValueError(f"--out {path}: is the file that is read; name another one")
     return target
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one file that is there."""
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 def write_whole(path: Path, text: str) -> None:

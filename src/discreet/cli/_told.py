@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -114,18 +115,20 @@ def _public(options: argparse.Namespace, people: People) -> list[str]:
         whose = "constraint's column says" if len(options.constraint) == 1 else "constraints' columns say"
         said.append(f"what the {whose} about each item{agree}")
     if options.neighbours == "replace":
-        said.append(f"the number of people, {len(people.population):,}")
+        counted = ", those with a row that can be read" if options.skip_bad else ""
+        said.append(f"the number of people, {len(people.population):,}{counted}")
     else:
         said.append(f"that there are at most {most_people(options):,} people")
     if options.skip_bad:
         said.append(
-            "that the file can be read to its end (UTF-8 text, quotes that are closed, no endless line): one"
-            " that cannot stops the command, and that shows"
+            "that the file can be read to its end (UTF-8 text, quotes that are closed, no endless line or"
+            " cell): one that cannot stops the command, and that shows"
         )
     else:
+        known = " and has a listed item" if options.items is not None else ""
         said.append(
-            "that every row of the file is well formed: a bad one stops the command, and that shows (with"
-            " --skip-bad it is left out instead)"
+            f"that every row of the file is well formed{known}: a bad one stops the command, and that shows"
+            " (with --skip-bad it is left out instead)"
         )
     return said
 
@@ -138,10 +141,10 @@ def _reading(
         change = "If any one person's rows were exchanged for anybody else's"
     else:
         change = "If any one person had not been in the file at all"
-    factor = math.exp(min(budget.epsilon, 700.0))
     beside = f", up to a probability of {budget.delta:g}" if budget.delta else ""
     said = [
-        f"{change}, no list would have become more than {factor:.4g} times as likely or unlikely{beside}."
+        f"{change}, no list would have become more than {_factor(budget.epsilon)} times as likely or unlikely"
+        f"{beside}."
     ]
     if options.items_from_data:
         said[0] = f"{change}, and the list of items stayed as it is{said[0][len(change) :]}"
@@ -167,18 +170,26 @@ def _reading(
         "The list does not show how many people want an item, nor that these items are the best: every pick"
         " is partly chance, and another run would spend another budget and may choose otherwise.",
         f"One person is one value of {options.person}, letter for letter: somebody who has two counts as two,"
-        " and for them the epsilon is twice as large.",
+        f" and for them the epsilon is twice as large{', the delta more than that' if budget.delta else ''}.",
         "Guarantees add up: another list from the same people, by anyone, costs each of them its epsilon"
-        " again.",
+        f"{' and its delta' if budget.delta else ''} again.",
         "What is true of people in general, such as that those who like one item like another, is not hidden,"
         " and may be used to guess about somebody who was not even in the file.",
     ]
     if options.cap is not None:
         said.append(
-            f"The choice is by at most {options.cap} items of each person, drawn at random, and so is what is"
-            " said of the best list."
+            f"The choice is by at most {options.cap} items of each person, drawn by a hash of who they are,"
+            " and so is what is said of the best list."
         )
     return said
+
+
+def _factor(epsilon: float) -> str:
+    """e^epsilon in four digits, rounded up."""
+    if epsilon > 700.0:
+        return f"e^{epsilon!r}"
+    power = Decimal(repr(epsilon)).exp(Context(prec=40))
+    return f"{Context(prec=4, rounding=ROUND_CEILING).plus(power):.4g}"
 
 
 def _listed(

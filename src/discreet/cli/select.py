@@ -174,6 +174,7 @@ def run(options: argparse.Namespace) -> int:
 def _check_items(options: argparse.Namespace, limits: Limits) -> None:
     """There is one list of items to choose from, and it was asked for by name."""
     from .. import _checks
+    from ._output import same_file
 
     given = [options.items is not None, options.items_private is not None, options.items_from_data]
     if sum(given) > 1:
@@ -186,6 +187,11 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
             " public list; or --items-private 0.5 with a --delta, to choose the list privately for that share"
             " of epsilon; or --items-from-data, whose result is conditional on the items that occur, and"
             " gives away whoever alone has one"
+        )
+    if options.items is not None and same_file(options.items, options.file):
+        raise ValueError(
+            f"--items {options.items}: is FILE itself, so that which items are listed is private; give a list"
+            " that is public, or --items-private, or --items-from-data"
         )
     if options.items_private is None:
         return

@@ -44,7 +44,8 @@ def read_columns(table: Any, names: dict[str, str]) -> dict[str, Column]:
     for argument, name in names.items():
         if name not in available:
             listed = ", ".join(map(repr, available))
-            raise ValueError(f"{argument}={shown(name)} is not a column of the table; it has {listed}")
+            # Details, because in a file without a header these are somebody's cells.
+            raise DataError(f"{argument}={shown(name)} is not a column of the table", f"it has {listed}")
         columns[argument] = _one_dimensional(argument, name, table[name])
     lengths = {argument: column.size for argument, column in columns.items()}
     if len(set(lengths.values())) > 1:

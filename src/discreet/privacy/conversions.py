@@ -68,7 +68,7 @@ def rounded_up(value: Fraction) -> float:
 
 def rounded_down(value: Fraction) -> float:
     """The float nearest to ``value`` that, read as a decimal, is not above it."""
-    return -rounded_up(-value)
+    return 0.0 - rounded_up(-value)
 
 
 def root_below(square: Fraction) -> Fraction:
@@ -246,7 +246,7 @@ def _gaussian_delta(mp: Any, mu: float, epsilon: float) -> Any:
     mu/(10 + 10 b) of the first, so that p grows with b and with 1/mu.
     """
     reach = epsilon / mu
-    if reach - mu / 2.0 > 40.0 + 2.0**-45 * (reach + mu):
+    if math.isinf(reach) or reach - mu / 2.0 > 40.0 + 2.0**-45 * (reach + mu):
         return mp.mpf(_TINY)  # below Phi(-40), which is below the smallest float
     if reach - mu / 2.0 < -40.0:
         return mp.mpf(1)

@@ -108,9 +108,12 @@ class Loss:
         return cls(None, None, None, None, None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Event:
-    """One release. Subclasses say what it costs (``loss``) and how it shrinks (``scaled``)."""
+    """One release. Subclasses say what it costs (``loss``) and how it shrinks (``scaled``).
+
+    Two are equal if they cost the same: 0.1 is read as 1/10, and ``Fraction(0.1)`` is another number.
+    """
 
     _kinds: ClassVar[dict[str, type[Event]]] = {}
 
@@ -123,6 +126,15 @@ class Event:
             number = _checks.real(field.name, value, at_least=0.0)
             if not isinstance(value, Fraction):
                 object.__setattr__(self, field.name, number)
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(_told_apart(getattr(self, field.name)) for field in fields(self))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._key()))
 
     def loss(self) -> Loss:
         """What one such release costs a person who is in it once."""
@@ -156,6 +168,13 @@ def fraction(text: Any) -> Fraction:
     if not isinstance(text, str) or not _WRITTEN.fullmatch(text):
         raise ValueError(f"{_checks.shown(text)[:40]} is no fraction of whole numbers")
     return Fraction(text)
+
+
+def _told_apart(number: Number) -> Number | tuple[Fraction]:
+    """The number; in brackets where it equals a float that stands for another number."""
+    if isinstance(number, Fraction) and number == float(number) and exact(float(number)) != number:
+        return (number,)
+    return number
 
 
 def _part(factor: Any) -> Fraction:
@@ -199,7 +218,7 @@ def _largest_each(share: Share, count: int, notion: str | None, rho: Number, mu_
     return each[notion]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExponentialChoice(Event):
     """One draw of the exponential mechanism: weights ``exp(rate * score)``.
 
@@ -242,7 +261,7 @@ class ExponentialChoice(Event):
         return cls(rounded_down(each / exact(width)), width)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LaplaceNoise(Event):
     """Laplace noise of ``scale`` on every coordinate; ``sensitivity`` is in L1."""
 
@@ -271,7 +290,7 @@ class LaplaceNoise(Event):
         return cls(sensitivity, exact(sensitivity) / each)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SphericalLaplaceNoise(LaplaceNoise):
     """Noise with density falling as ``exp(-|z|/scale)`` in the Euclidean norm; ``sensitivity`` is in L2.
 
@@ -279,7 +298,7 @@ class SphericalLaplaceNoise(LaplaceNoise):
     """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GaussianNoise(Event):
     """Gaussian noise of standard deviation ``sigma`` on every coordinate; ``sensitivity`` is in L2."""
 
@@ -309,7 +328,7 @@ class GaussianNoise(Event):
         return cls(sensitivity, exact(sensitivity) / root_below(square / count))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PureRelease(Event):
     """Any release that is ``epsilon``-DP by an argument of its own."""
 
@@ -322,7 +341,7 @@ class PureRelease(Event):
         return replace(self, epsilon=exact(self.epsilon) * _part(factor))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConcentratedRelease(Event):
     """Any release that is ``rho``-zCDP by an argument of its own."""
 
@@ -336,7 +355,7 @@ class ConcentratedRelease(Event):
         return replace(self, rho=exact(self.rho) * _part(factor) ** 2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ApproximateRelease(Event):
     """Any release that is (``epsilon``, ``delta``)-DP by an argument of its own."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -283,33 +283,40 @@ class Gate(Fixed):
         with self._lock:
             total = Loss()
             for event, count in releases:
+                before = total
                 total += event_loss(event) * _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
-                after = self._ledger.loss_with(total)
-                if not self._fits_in(after):
-                    raise BudgetExceeded(self.preview(event, count))
+                if not self._fits_in(self._ledger.loss_with(total)):
+                    raise BudgetExceeded(self._preview(event, count, before))
             if self._root._filter is None and self._budget.private and releases:
                 self._root._filter = filter_for(self._ledger.loss_with(total), self._budget)
 
     def preview(self, event: Event, count: int = 1) -> Preview:
         """What ``count`` such releases would cost and whether they fit; nothing is released."""
         _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
+        return self._preview(event, count, Loss())
+
+    def _preview(self, event: Event, count: int, listed: Loss) -> Preview:
+        """``preview`` of releases that come after others of the same list, which lose ``listed``."""
+
+        def after(event: Event, count: int) -> Loss:
+            return self._ledger.loss_with(listed + event_loss(event) * count)
+
         with self._lock:
-            before = self._root._ledger.loss
-            after = self._ledger.loss_with(event_loss(event) * count)
-            fit, notion = self._fits_in(after), self.notion
+            before, total = self._root._ledger.loss, after(event, count)
+            fit, notion = self._fits_in(total), self.notion
             largest: Event | None = event
             if not fit:
-                factor = self._largest(lambda c: self._fits(event.scaled(c), count))
+                factor = self._largest(lambda c: self._fits_in(after(event.scaled(c), count)))
                 largest = event.scaled(factor) if factor > 0.0 else None
             return Preview(
                 asked=event,
                 count=count,
                 spent=smallest_epsilon(before, self._budget, self._budget.delta, notion),
-                after=smallest_epsilon(after, self._budget, self._budget.delta, notion),
+                after=smallest_epsilon(total, self._budget, self._budget.delta, notion),
                 limit=self._budget.epsilon,
                 delta=self._budget.delta,
                 fits=fit,
-                largest_count=self._largest_count(event, count),
+                largest_count=self._largest_count(lambda n: self._fits_in(after(event, n)), count),
                 largest=largest,
                 notion=notion,
             )
@@ -333,7 +340,7 @@ class Gate(Fixed):
         Formal guarantee: privacy loss in an interval of length ``rate * range``; the draw itself is
         exact (see `mechanisms.exponential_choice`).
         """
-        candidates = _checks.vector("scores", scores)
+        candidates = _floats("scores", scores)
         if candidates.size == 0:
             raise ValueError("scores is empty; there is nothing to choose from")
         if isinstance(sensitivity, ScoreChange) and sensitivity.one_directional and not self._one_way:
@@ -489,6 +496,8 @@ class Gate(Fixed):
                 raise ValueError("there are releases and no privacy notion; it was not written by a gate")
             source, failure = sources.restored(saved.plain("randomness")), fraction(saved.plain("failure"))
             gate = cls(account.budget, source, notion=account.notion, failure=failure)
+            if gate._filter is not None and not gate._filter.allows(account.loss):
+                raise ValueError("more was spent than the budget allows; it was not written by a gate")
         gate._ledger = account.ledger
         gate._marks = account.marks
         gate._reproducible |= account.reproducible  # noise that somebody may know does not become unknown
@@ -555,18 +564,19 @@ class Gate(Fixed):
         chosen = self._root._filter
         return fits(loss, self._budget) if chosen is None else chosen.fits(loss)
 
-    def _largest_count(self, event: Event, asked: int) -> int:
-        """How many of ``event`` fit, at most 2^62."""
-        if not self._fits(event, 1):
+    @staticmethod
+    def _largest_count(fit: Callable[[int], bool], asked: int) -> int:
+        """How many fit, at most 2^62."""
+        if not fit(1):
             return 0
         low, high = 1, max(2, asked)
-        while self._fits(event, high):
+        while fit(high):
             low, high = high, 2 * high
             if high > 1 << 62:
                 return low
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self._fits(event, middle) else (low, middle)
+            low, high = (middle, high) if fit(middle) else (low, middle)
         return low
 
     @staticmethod
@@ -619,10 +629,24 @@ def _root_above(number: int) -> Fraction:
 
 def _values(values: ArrayLike) -> tuple[NDArray[np.float64], bool]:
     scalar = np.ndim(values) == 0
-    array = _checks.vector("values", np.atleast_1d(np.asarray(values)))
+    array = _floats("values", cast(ArrayLike, [values]) if scalar else values)
     if array.size == 0:
         raise ValueError("values is empty; there is nothing to release")
     return array, scalar
+
+
+def _floats(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """The numbers as floats, each of them exactly: rounding would move them further than was declared."""
+    array = _checks.vector(name, values)
+    given: NDArray[Any] = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+    if given.dtype == np.longdouble or given.dtype == object:
+        for number, rounded in zip(given.tolist(), array.tolist(), strict=True):
+            if (int(number) if isinstance(number, np.integer) else number) != rounded:
+                raise ValueError(
+                    f"{name} holds numbers that are not exact as floats of 64 bits; round them, and let the"
+                    " sensitivity say how far one person moves what is rounded"
+                )
+    return array
 
 
 def _returned(values: NDArray[np.float64], scalar: bool) -> Any:

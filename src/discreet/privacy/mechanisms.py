@@ -75,7 +75,7 @@ class Grid:
         return cls(mantissa, exponent, bits)
 
     @classmethod
-    @lru_cache(maxsize=256)
+    @lru_cache(maxsize=256, typed=True)
     def for_noise(
         cls,
         scale: float | Fraction,
@@ -335,12 +335,12 @@ def spherical_steps(source: Randomness, dimension: int) -> NDArray[np.int64]:
     if norm < 2.0**20 * math.sqrt(dimension) or length < 2.0**20 * dimension:
         return _settled_sphere(gaussians, exponentials, np.arange(dimension))
     ideal = values * (0.5 * length / norm)
-    out = np.rint(ideal)
+    out = np.rint(ideal).astype(np.int64)
     error = (16.0 * np.abs(ideal) + 2.0 * length / norm) * 2.0**-53
     unsure = np.flatnonzero(np.abs(ideal - out) + error >= 0.5)
     if unsure.size:
         out[unsure] = _settled_sphere(gaussians, exponentials, unsure)
-    return out.astype(np.int64)
+    return out
 
 
 class _Reals:
