@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 _LARGEST = (1 << 63) - 1  # what compiled loops and NumPy can count to
 ANY = 10**300  # what a float can still tell: for numbers that are only multiplied with
+_NUMBERS = "biufO"  # kinds of arrays that may hold real numbers; objects are asked one by one
 
 
 def shown(value: Any) -> str:
@@ -66,6 +67,8 @@ def real(
     try:
         if isinstance(value, str | bytes):
             raise TypeError("text")
+        if isinstance(value, np.ndarray | np.generic) and (value.ndim or value.dtype.kind not in _NUMBERS):
+            raise TypeError(f"{value.dtype.name} of shape {value.shape}")
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} must be a number, got {shown(value)}") from error
@@ -96,7 +99,7 @@ def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArra
     """A one-dimensional float64 array without NaN or infinity, of the length that was promised."""
     try:
         given = np.asarray(values)
-        if given.dtype.kind in "USVcmM":
+        if given.dtype.kind not in _NUMBERS:
             raise TypeError(f"got {given.dtype.name}")
         array = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:

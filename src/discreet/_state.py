@@ -6,6 +6,7 @@ kind and within its range. How the fields fit together is for whoever makes an o
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -24,6 +25,13 @@ from . import _checks
 
 _MAGIC = "discreet-state"
 _VERSION = 1
+
+
+def snapshot(
+    header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The same as copies: whoever goes on working with what was given does not change them."""
+    return copy.deepcopy(dict(header)), {name: np.array(array) for name, array in arrays.items()}
 
 
 def write_state(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from .objectives import Population
     from .privacy import Account
 
+# What is printed beside numbers that were computed from people and not released.
+_CLEAR = "not private, in no account"
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -62,7 +65,9 @@ class Selection:
 class Trace:
     """A whole stream: what was shown in each round and what it was worth to the person of that round.
 
-    The rewards are facts about private people: look at them on data that you may look at, or not at all.
+    ``selections`` are what `choose` returned, and in the learner's account. Rewards, and everything made of
+    them (``total``, ``average``, ``regret``, plots), are true facts about people that no account covers: for
+    evaluation, on data that you may look at. Two averages with one person between them tell of that person.
     """
 
     rewards: NDArray[np.float64]
@@ -71,12 +76,12 @@ class Trace:
 
     @property
     def total(self) -> float:
-        """Sum of all rewards."""
+        """Sum of all rewards: true, and in no account."""
         return float(self.rewards.sum())
 
     @property
     def average(self) -> float:
-        """Mean reward of a round."""
+        """Mean reward of a round: true, and in no account."""
         return float(self.rewards.mean()) if self.rewards.size else 0.0
 
     def __len__(self) -> int:
@@ -87,14 +92,15 @@ class Trace:
     ) -> Regret:
         """What the best fixed set, times ``alpha`` (1 - 1/e), would have brought beyond this stream.
 
-        The best of the size that was served, or with ``constraint`` the best feasible one.
+        The best of the size that was served, or with ``constraint`` the best feasible one. Computed from
+        everybody in the clear: true, and in no account.
         """
         from .evaluation.regret import regret
 
         return regret(self, people, alpha=alpha, constraint=constraint)
 
     def __repr__(self) -> str:
-        return f"Trace({self.learner}: {len(self):,} rounds, average {self.average:.4f})"
+        return f"Trace({self.learner}: {len(self):,} rounds, average {self.average:.4f}; {_CLEAR})"
 
     def _repr_html_(self) -> str:
         return _stream_html(f"{self.learner or 'Trace'}: {len(self):,} rounds", self.rewards, "reward")
@@ -104,8 +110,9 @@ class Trace:
 class CostTrace:
     """A whole stream of costs: what was played in each round and what it cost the person of that round.
 
-    ``decisions`` has a row per round: the point that was played, or 1 for each item of the set that was.
-    The costs are facts about private people: look at them on data that you may look at, or not at all.
+    ``decisions`` has a row per round: the point that was played, or 1 for each item of the set that was; they
+    are what `choose` returned, and in the learner's account. Costs, ``total`` and ``average`` are true facts
+    about people that no account covers: for evaluation, on data that you may look at.
     """
 
     costs: NDArray[np.float64]
@@ -114,19 +121,19 @@ class CostTrace:
 
     @property
     def total(self) -> float:
-        """Sum of all costs."""
+        """Sum of all costs: true, and in no account."""
         return float(self.costs.sum())
 
     @property
     def average(self) -> float:
-        """Mean cost of a round."""
+        """Mean cost of a round: true, and in no account."""
         return float(self.costs.mean()) if self.costs.size else 0.0
 
     def __len__(self) -> int:
         return int(self.costs.size)
 
     def __repr__(self) -> str:
-        return f"CostTrace({self.learner}: {len(self):,} rounds, average {self.average:.4f})"
+        return f"CostTrace({self.learner}: {len(self):,} rounds, average {self.average:.4f}; {_CLEAR})"
 
     def _repr_html_(self) -> str:
         return _stream_html(f"{self.learner or 'CostTrace'}: {len(self):,} rounds", self.costs, "cost")
@@ -140,5 +147,5 @@ def _stream_html(title: str, values: NDArray[np.float64], what: str) -> str:
         return card(title, line("no rounds yet"))
     means = [float(part.mean()) for part in np.array_split(values, min(50, values.size))]
     rows = [[f"average {what}", f"{values.mean():.4f}"], [f"total {what}", f"{values.sum():,.6g}"]]
-    warning = line("facts about private people: not covered by any account", quiet=True)
+    warning = line(f"{_CLEAR}: facts about private people", quiet=True)
     return card(title, grid(["", ""], rows), curve(means, f"average {what} along the stream"), warning)

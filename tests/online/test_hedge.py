@@ -765,7 +765,7 @@ def test_gains_beyond_the_bound_are_an_error():
     learner = HedgeSelector(5, 2, 10, BUDGET, seed=0)
     learner.choose()
     before = snapshot(learner)
-    with pytest.raises(ValueError, match="gains must lie"):
+    with pytest.raises(ValueError, match=r"gains must be 5 finite numbers in \[0, 1\]"):
         learner.learn(Liar(lambda _: 0.0, 5, 1.0, monotone=True))
     assert snapshot(learner) == before
 

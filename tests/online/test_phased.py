@@ -282,7 +282,7 @@ def test_functions_in_python_cannot_be_saved_before_their_window_closes(tmp_path
     learner = PhasedSelector(3, 1, BUDGET, window=2, seed=0)
     learner.choose()
     learner.learn(person)
-    with pytest.raises(TypeError, match=r"people of the kind SetFunction.*after round 2"):
+    with pytest.raises(TypeError, match=r"people who are functions.*after round 2"):
         learner.save(tmp_path / "state")
     learner.choose()
     learner.learn(person)

@@ -11,7 +11,7 @@ import pytest
 
 import discreet as dc
 from discreet._state import Saved
-from discreet.objectives import Coverage
+from discreet.objectives import Coverage, SetFunction
 from discreet.online import HedgeSelector
 from discreet.online.visits import Visits
 from discreet.privacy import ReproducibleRandomness
@@ -89,3 +89,32 @@ def test_somebody_in_several_forms_is_learned_from_once():
     once = HedgeSelector(2, 1, 4, dc.Budget(1.0), seed=0)
     once.run(Coverage([[1, 0], [0, 0], [0, 0], [0, 0]]))
     np.testing.assert_array_equal(learner._gains, once._gains)
+
+
+def _counts(learner):
+    return {name: array.tolist() for name, array in learner._visits.arrays().items()}
+
+
+def test_a_refused_identity_counts_nobody():
+    """Neither those before it in its stream, nor those who had been here before."""
+    learner = HedgeSelector(3, 1, 20, dc.Budget(1.0, 1e-6, max_rounds_per_person=3), seed=0)
+    learner.run(Coverage(np.eye(3)), person_ids=["ann", "bob", None])
+    before = _counts(learner)
+    with pytest.raises(TypeError, match="person_id must be"):
+        learner.run(Coverage(np.eye(3)), person_ids=["ann", "eve", object()])
+    assert _counts(learner) == before
+    assert learner.round == 3
+
+
+def test_those_behind_a_failure_were_not_here_whether_known_or_not():
+    learner = HedgeSelector(3, 1, 20, dc.Budget(1.0, 1e-6), seed=0)
+
+    def fails(_):
+        raise ZeroDivisionError
+
+    rows = [lambda items: float(bool(items)), fails, *[lambda items: float(bool(items))] * 3]
+    stream = SetFunction(rows, 3, 1.0, monotone=True)
+    with pytest.raises(ZeroDivisionError):
+        learner.run(stream, person_ids=["ann", None, None, "bob", "eve"])
+    assert len(_counts(learner)["visit_counts"]) == 1
+    assert [learner._visits.admit(who) for who in ("ann", "bob", "eve")] == [False, True, True]

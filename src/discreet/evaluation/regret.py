@@ -35,7 +35,7 @@ METHODS = ("normal", "percentile")
 
 @dataclass(frozen=True)
 class Regret:
-    """Regret of one stream against one fixed set.
+    """Regret of one stream against one fixed set: a true fact about people that no account covers.
 
     ``comparator`` is the set, ``best`` its average value over the stream. ``exact`` says that no set of that
     size (no feasible set, if a constraint was given) has a higher one; otherwise it is the best that was
@@ -69,7 +69,7 @@ class Regret:
         known = "the best set" if self.exact else f"the best set found (none exceeds {self.best_upper:.4f})"
         return (
             f"Regret({self.total:,.1f} over {len(self):,} rounds at alpha {self.alpha:.4g}; {known} averages"
-            f" {self.best:.4f})"
+            f" {self.best:.4f}; not private, in no account)"
         )
 
 

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._checks import DataError, named_rows, one_of, real, shown, vector, whole
 from .._fixed import Fixed
+from . import answers
+from .answers import ROUNDING
 from .sampling import random_sets, with_error
 
 if TYPE_CHECKING:
@@ -39,8 +41,6 @@ CATALOGUES = {
         " data.private_catalogue)",
     ),
 }
-# Weights that were divided by their own sum add up to this much more than 1, or a little less.
-ROUNDING = 1e-9
 
 
 class Population(Fixed, ABC):
@@ -158,12 +158,12 @@ class Population(Fixed, ABC):
 
     def value(self, items: Iterable[int]) -> float:
         """The average over people of f(S)."""
-        return self._value(self._checked(items))
+        return answers.number("value", self._value(self._checked(items)))
 
     def gains(self, items: Iterable[int]) -> Floats:
         """The average over people of f(S + j) - f(S), for all items j; 0 for the items of S."""
         chosen = self._checked(items)
-        gains = self._gains(chosen)
+        gains = answers.vector("gains", self._gains(chosen), self.n_items)
         gains[chosen] = 0.0
         return gains
 
@@ -216,9 +216,10 @@ class Population(Fixed, ABC):
         point = self._point(x)
         closed = self._extension(point)
         if closed is not None:
-            return (closed[0], 0.0) if return_error else closed[0]
+            exact = answers.number("multilinear", closed[0])
+            return (exact, 0.0) if return_error else exact
         sets = random_sets(point, rng, samples)
-        mean, error = with_error(np.array([self._value(s) for s in sets]))
+        mean, error = with_error(np.array([answers.number("value", self._value(s)) for s in sets]))
         return (float(mean), float(error)) if return_error else float(mean)
 
     @overload
@@ -241,12 +242,13 @@ class Population(Fixed, ABC):
         point = self._point(x)
         closed = self._extension(point)
         if closed is not None:
-            return (closed[1], np.zeros(self.n_items)) if return_error else closed[1]
+            gradient = answers.vector("multilinear_gradient", closed[1], self.n_items)
+            return (gradient, np.zeros(self.n_items)) if return_error else gradient
         sets = random_sets(point, rng, samples)
         marginals = np.empty((len(sets), self.n_items))
         for row, items in zip(marginals, sets, strict=True):
-            row[:] = self._gains(items)
-            row[items] = self._contributions(items)
+            row[:] = answers.vector("gains", self._gains(items), self.n_items)
+            row[items] = answers.vector("contributions", self._contributions(items), items.size)
         mean, error = with_error(marginals)
         return (mean, error) if return_error else mean
 
@@ -260,7 +262,7 @@ class Population(Fixed, ABC):
         point = vector("x", x, length=self.n_items)
         order = np.argsort(-point, kind="stable").astype(np.int64)
         gradient = np.empty(self.n_items)
-        gradient[order] = self._chain(order)
+        gradient[order] = answers.vector("steps", self._chain(order), self.n_items)
         return gradient
 
     # -- what one person can change --------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._checks import DataError, named_rows, one_of, real, vector, whole
 from .._fixed import Fixed
-from .base import ROUNDING, Floats, Population
+from .answers import ROUNDING
+from .base import Floats, Population
 from .matrices import SparseMatrix, checked
 
 

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from . import answers
 from .base import Floats, Population
 from .matrices import SparseMatrix
 from .mixture import Mixture
@@ -137,12 +138,12 @@ class Growth:
         asked = np.zeros((len(self._others), self._sums.size))
         for row, person, left in zip(asked, self._others, self._left, strict=True):
             try:
-                gains = person.gains(self.items)
+                gains = answers.vector("gains", person.gains(list(self.items)), row.size)
             except (
                 Exception
             ):  # somebody's own code: what it raises may hold their data, and one person is not worth it
                 continue
-            row[:] = np.clip(np.floor(np.nan_to_num(gains) * self._per_unit), self._low, left)
+            row[:] = np.clip(np.floor(gains * self._per_unit), self._low, left)
         self._asked = asked
         return asked
 

@@ -8,7 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from .._checks import DataError, real, whole
-from .base import ROUNDING, Floats, Items, Population
+from . import answers
+from .answers import ROUNDING
+from .base import Floats, Items, Population
 
 
 class SetFunction(Population):
@@ -46,18 +48,19 @@ class SetFunction(Population):
 
     def _all(self, items: Items) -> Floats:
         chosen = frozenset(int(j) for j in items)
-        values = np.array([float(f(chosen)) for f in self._functions])
         lowest = 0.0 if self.monotone else -self.bound
-        slack = ROUNDING * self.bound
-        wrong = ~((values >= lowest - slack) & (values <= self.bound + slack))
-        if wrong.any():
-            person = int(np.argmax(wrong))
+        return np.array([self._asked(i, chosen, lowest) for i in range(len(self))])
+
+    def _asked(self, person: int, chosen: frozenset[int], lowest: float) -> float:
+        answer = self._functions[person](chosen)
+        try:
+            return answers.number("value", answer, lowest, self.bound)
+        except DataError as error:
             raise DataError(
                 f"somebody values a set at nan, or outside [{lowest:g}, {self.bound:g}]; correct the function"
                 " or declare another bound",
-                f"person {person} values {sorted(chosen)} at {values[person]:g}",
-            )
-        return values
+                f"person {person} values {sorted(chosen)} at {error.details}",
+            ) from None
 
     def _value(self, items: Items) -> float:
         return float(self._all(items).mean())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .. import _checks
 from .._fixed import Fixed
 from .._progress import track
+from .._turns import Turns
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
 from ..objectives import MutualInformation, Population
 from ..privacy import (
@@ -165,7 +166,7 @@ class ContinuousGreedy(Fixed):
         self.samples = SAMPLES if samples is None else _checks.whole("samples", samples, at_least=2)
         self.update_within_steps = bool(update_within_steps)
         self.people = None if people is None else _checks.whole("people", people, at_least=1)
-        self._gate = Gate(budget, seed)
+        self._gate, self._turns = Gate(budget, seed), Turns("chooser")
         # What calibrates everything. The gate's own budget may become a larger one: see `_published_gate`.
         self._claimed = budget
         self._check_settings()
@@ -228,17 +229,19 @@ class ContinuousGreedy(Fixed):
 
     def select(self, people: Population, *, progress: bool = False) -> Selection:
         """A feasible set: the point of `fractional`, rounded with public coins."""
-        climb = self._climb(people, progress)
-        self._gate.mark(*people.marks)
-        items = self._rounded(climb)
+        with self._turns.take("select()"):
+            climb = self._climb(people, progress)
+            self._gate.mark(*people.marks)
+            items = self._rounded(climb)
         labels = None if people.labels is None else tuple(people.labels[item] for item in items)
         return Selection(items, None, labels, self.privacy, climb.slopes.queries)
 
     def fractional(self, people: Population, *, progress: bool = False) -> Floats:
         """The point of the polytope before rounding. It spends the budget, as `select` does."""
-        climb = self._climb(people, progress)
-        self._gate.mark(*people.marks)
-        return climb.point
+        with self._turns.take("fractional()"):
+            climb = self._climb(people, progress)
+            self._gate.mark(*people.marks)
+            return climb.point
 
     def certified_loss(self, people: int, n_items: int | None = None, curvature: float = 1.0) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.

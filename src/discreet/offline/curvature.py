@@ -118,8 +118,11 @@ class CurvatureGreedy(ContinuousGreedy):
         """A feasible set: the point of `fractional`, rounded with public coins."""
         if self.calibration == "tight":
             return super().select(people, progress=progress)
-        point = self.fractional(people, progress=progress)
-        rounded = self.constraint.over(people.n_items).round(point, public_generator(self._gate.randomness))
+        with self._turns.take("select()"):
+            point = self._published(people, progress)
+            self._gate.mark(*people.marks)
+            coins = public_generator(self._gate.randomness)
+        rounded = self.constraint.over(people.n_items).round(point, coins)
         items = tuple(int(item) for item in rounded)
         labels = None if people.labels is None else tuple(people.labels[item] for item in items)
         return Selection(items, None, labels, self.privacy)
@@ -128,9 +131,10 @@ class CurvatureGreedy(ContinuousGreedy):
         """The point of the polytope before rounding. It spends the budget, as `select` does."""
         if self.calibration == "tight":
             return super().fractional(people, progress=progress)
-        point = self._published(people, progress)
-        self._gate.mark(*people.marks)
-        return point
+        with self._turns.take("fractional()"):
+            point = self._published(people, progress)
+            self._gate.mark(*people.marks)
+            return point
 
     def _greedy_suffices_under(self, constraint: Constraint) -> bool:
         del constraint  # greedy has 1 - 1/e, not 1 - kappa/e

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _checks
-from ..objectives import Population
+from ..objectives import Population, answers
 from ..objectives.growth import row_parts
 from ..objectives.rows import BEST, COVER, SURVIVE, Rows
 from ..objectives.sampling import random_sets
@@ -191,10 +191,11 @@ class SummedSlopes:
         for person in self._people:
             coins = np.random.default_rng(seed)  # the same sets for everybody
             try:
-                slopes = person.multilinear_gradient(x, rng=coins, samples=self._samples)
+                asked = person.multilinear_gradient(x.copy(), rng=coins, samples=self._samples)
+                slopes = answers.vector("slopes", asked, self.n_items)
             except Exception:  # somebody's own code: what it raises may hold their data
                 continue
-            total += np.clip(np.nan_to_num(slopes) / self.step, 0, self._most).astype(np.int64)
+            total += np.clip(slopes / self.step, 0, self._most).astype(np.int64)
         return total
 
 
@@ -208,7 +209,8 @@ class StatedSlopes:
     def at(self, x: Floats) -> Floats:
         """The slopes at ``x``."""
         self.queries += self._people.n_items
-        return self._people.multilinear_gradient(x, rng=self._coins, samples=self._samples)
+        slopes = self._people.multilinear_gradient(x.copy(), rng=self._coins, samples=self._samples)
+        return answers.vector("slopes", slopes, self._people.n_items)
 
     def mix(self, here: Floats, last: Floats, weight: float) -> Floats:
         """weight x here + (1 - weight) x last."""
@@ -244,13 +246,14 @@ def check_people(people: Any, bound: float, stated: bool) -> None:
             f"{type(people).__name__} is a sum over people, whose sensitivity follows from bound=; leave"
             " sensitivity= out"
         )
-    if people.bound > bound * (1 + 1e-12):
+    if not people.bound <= bound * (1 + 1e-12):
         raise ValueError(
             f"the objective may reach {people.bound:g}, above bound={bound:g}; rescale it or declare a"
             " larger bound"
         )
     if people.as_rows() is None:
-        people.gains([])  # functions that fail or break their promise do so now
+        # Functions that fail or break their promise do so now.
+        answers.vector("gains", people.gains([]), people.n_items)
 
 
 def _fraction(values: Steps, factors: Floats) -> Steps:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from .. import _checks
 from .._fixed import Fixed
 from .._progress import track
+from .._turns import Turns
 from ..constraints import Cardinality, Constraint
-from ..objectives import MutualInformation, Population
+from ..objectives import MutualInformation, Population, answers
 from ..objectives.growth import step
 from ..privacy import (
     Account,
@@ -133,6 +134,7 @@ class PrivateGreedy(Fixed):
             self._gate = budget
         else:
             self._gate = Gate(budget, seed)
+        self._turns = Turns("chooser")
         # The budget of the one selection, also where it goes through a larger gate.
         self._claimed = _left(self._gate)
         self._share = exact(self.release_gains or 0)
@@ -207,6 +209,10 @@ class PrivateGreedy(Fixed):
 
     def select(self, people: Population, *, progress: bool = False) -> Selection:
         """The chosen items in the order of choice; ``progress`` shows how far the picking is."""
+        with self._turns.take("select()"):
+            return self._select(people, progress)
+
+    def _select(self, people: Population, progress: bool) -> Selection:
         constraint, question = self._asked(people)
         n_items = people.n_items
         if constraint.rank >= n_items and constraint.contains(np.arange(n_items)):
@@ -278,14 +284,15 @@ class PrivateGreedy(Fixed):
                         " which is private when people are added or removed; use neighbours='replace', or"
                         " state sensitivity="
                     )
-            elif people.bound > self.bound:
+            elif not people.bound <= self.bound:
                 raise ValueError(
                     f"people reach values of up to {people.bound:g}, above bound={self.bound:g}; pass"
                     f" bound={people.bound:g} or rescale"
                 )
-        plans.check_tables(people, min(constraint.rank, people.n_items))
+        n_items = people.n_items
+        plans.check_tables(people, min(constraint.rank, n_items))
         if people.as_rows() is None:
-            _checks.finite("gains", people.gains([]))  # what fails at once must fail here
+            answers.vector("gains", people.gains([]), n_items)  # what fails at once must fail here
         size = None if one_way else len(people)
         return constraint, self._question(constraint, size, people, sums_wanted=True)
 
@@ -375,7 +382,7 @@ class PrivateGreedy(Fixed):
             f"epsilon={self.budget.epsilon:g} is too small here for much more than chance: an item that"
             f" everybody values fully is picked first with probability {chance:.2g} (at random"
             f" {1 / question.n_items:.2g}); epsilon={enough:g} would make that 1/2",
-            stacklevel=3,
+            stacklevel=4,
         )
 
     def _scores(self, people: Population, question: Question) -> Scores:
@@ -434,7 +441,7 @@ class PrivateGreedy(Fixed):
         if question.unit:
             together = math.fsum(whole.add(item) for item in chosen)
         else:  # in one go: a sum of averages would round once more for every pick
-            together = people.value(chosen) - people.value([])
+            together = answers.number("value", people.value(list(chosen)) - people.value([]))
         queries += int(large.size) + 1
         if self._draw(np.array([together, alone[place]]), plan.ends) == 0:
             return chosen, queries

@@ -7,8 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import finite
-from ..objectives import GraphCut, LogDeterminant, MutualInformation, Population, WeightedTopics
+from ..objectives import GraphCut, LogDeterminant, MutualInformation, Population, WeightedTopics, answers
 from ..objectives.growth import Growth, row_parts
 from ..objectives.mixture import Mixture
 
@@ -42,8 +41,7 @@ class Averages:
 
     def scores(self) -> Floats:
         if self._now is None:
-            self._now = self._people.gains(self.items)
-            finite("gains", self._now)
+            self._now = answers.vector("gains", self._people.gains(list(self.items)), self._people.n_items)
         return self._now
 
     def add(self, item: int) -> float:

@@ -156,20 +156,19 @@ class BanditSelector(OnlineSelector):
     @property
     def pending(self) -> tuple[int, ...]:
         """Rounds that were passed without their reward, which may still come."""
-        return tuple(sorted(self._pending))
+        with self._turns.look():
+            return tuple(sorted(self._pending))
 
     def choose(self, *, wait: bool = True) -> Selection:
         """The set for this round; with ``wait=False`` the next one, even if the last reward has not come."""
-        self._gate.check_process()
-        with self._lock:
+        with self._turn("choose()"):
             if not wait and self._open and not self.over:
                 passed, ticket = self._round, self._engine.ticket(self._round)
                 self._round += 1  # first, so that an interruption never leaves the round open and pending
                 self._open = False
                 self._pending[passed] = ticket
-            if self.over and not self._open:
-                self._shown = self._engine.current()
-            return super().choose()
+            chosen: Selection = self._next()
+            return chosen
 
     def learn(self, value: Any, *, round: int | None = None, person_id: Hashable | None = None) -> None:
         """Learn what the set of this round was worth, or of an earlier ``round`` whose reward comes late.
@@ -178,10 +177,9 @@ class BanditSelector(OnlineSelector):
         none, or one number per slot, in all at most ``bound`` (who took two counts half for each).
         ``person_id`` lets the learner keep to ``max_rounds_per_person``.
         """
-        self._gate.check_process()
-        with self._lock:
+        with self._turn("learn()"):
             if round is None or (round == self._round and self._open):
-                super().learn(value, person_id=person_id)
+                self._learn(value, person_id)
                 return
             late = _checks.whole("round", round, at_least=0)
             if late not in self._pending:
@@ -193,6 +191,11 @@ class BanditSelector(OnlineSelector):
             self._absorb((ticket, ready if admitted else None))
 
     # --- for the protocol ------------------------------------------------------------------------
+
+    def _next(self) -> Any:
+        if self.over and not self._open:
+            self._shown = self._engine.current()
+        return super()._next()
 
     def _due(self) -> bool:
         return True
@@ -224,7 +227,7 @@ class BanditSelector(OnlineSelector):
             self._run_rows(stream, rows)
             return
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
-            decision = self.choose()
+            decision = self._next()
             person = stream.people[t]
             stream.rewards[t] = self._worth(person, decision)
             stream.selections[t] = self._row(decision)
@@ -232,7 +235,7 @@ class BanditSelector(OnlineSelector):
             self._take(self._prepared(told), bool(stream.admitted[t]))
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        self.choose()  # the first set is drawn before anybody of this stream is seen
+        self._next()  # the first set is drawn before anybody of this stream is seen
         for passed in self._engine.run_rows(stream, rows, self._round):
             self._round, self._open = passed, False
 

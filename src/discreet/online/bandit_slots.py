@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._state import Saved
+from ..objectives import answers
 from ..objectives.rows import Rows
 from ..privacy import Event, Gate, ScoreChange, mechanisms
 from ..privacy.conversions import exact
@@ -133,9 +134,9 @@ class SlotFeedback:
         """What a simulated person takes: what each item adds to those above it."""
         state, gained = person.start(), []
         for item in items:
-            before = float(state.value)
+            before = answers.number("value", state.value, 0.0, self._bound)
             state.add(item)
-            gained.append(max(0.0, float(state.value) - before))
+            gained.append(max(0.0, answers.number("value", state.value, 0.0, self._bound) - before))
         return gained
 
     def absorb(self, ticket: Ticket, got: NDArray[np.int64] | None) -> None:

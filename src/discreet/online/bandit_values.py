@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .. import _checks
 from .._progress import track
 from .._state import Saved
+from ..objectives import answers
 from ..objectives.rows import Rows
 from ..privacy import Event, Gate, LaplaceNoise, mechanisms
 from ..privacy.conversions import exact
@@ -128,7 +129,7 @@ class ValueFeedback:
 
     def see(self, person: Any, items: tuple[int, ...]) -> float:
         """What a simulated person tells about the set."""
-        return float(person.value(items))
+        return answers.number("value", person.value(items), 0.0, self._bound)
 
     def absorb(self, ticket: Ticket, steps: int | None) -> None:
         """Take up a reward; None is somebody whose round passes with nothing learned, worth 0."""
@@ -325,7 +326,7 @@ class ValueFeedback:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         # Secret noise that was not used is not written down: two that go on from one file would share it.
-        kept = self._noise[:0] if self._gate.randomness.secure else self._noise
+        kept = self._noise if self._gate.resumes_alike else self._noise[:0]
         own: dict[str, NDArray[Any]] = {"gains": self._gains, "current": self._current, "noise": kept}
         return own | self.schedule.arrays()
 

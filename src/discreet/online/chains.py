@@ -231,7 +231,7 @@ class GradientSum(FactorizedSum):
             self._interrupted = False
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        kept = self._ahead[:0] if self._gate.randomness.secure else self._ahead
+        kept = self._ahead if self._gate.resumes_alike else self._ahead[:0]
         return super()._arrays() | {"ahead": kept}
 
     def _restore(self, saved: Saved, taken: int) -> None:

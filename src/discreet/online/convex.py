@@ -17,6 +17,7 @@ from .._progress import track
 from .._state import Saved
 from ..domains import Ball, Box, Domain, Simplex, _Missing
 from ..losses import Losses, cost_functions
+from ..objectives import answers
 from ..privacy import (
     Account,
     Budget,
@@ -142,8 +143,8 @@ class PointLearner(OnlineLearner):
     def _worth(self, person: Any, decision: Vector) -> float:
         if isinstance(person, Losses):
             self._check_one(person)
-            return person.at(0, decision)[0]
-        return _checks.real("value(point)", cost_functions(person)[0](decision))
+            return answers.number("value(point)", person.at(0, decision)[0])
+        return answers.number("value(point)", cost_functions(person)[0](decision))
 
     def _check_one(self, person: Losses) -> None:
         """Refuse losses that are not one person's, or not about points of the domain."""
@@ -266,8 +267,8 @@ class SumLeader(PointLearner):
         size = self.domain.dimension
         if isinstance(person, Losses):
             self._check_one(person)
-            return person.at(0, point)[1]
-        return _checks.vector("gradient(point)", cost_functions(person)[1](point), length=size)
+            return answers.vector("gradient(point)", person.at(0, point)[1], size)
+        return answers.vector("gradient(point)", cost_functions(person)[1](point), size)
 
     def _absorb(self, person: tuple[Vector, bool]) -> None:
         self._pending, shortened = np.array(person[0]), person[1]
@@ -279,11 +280,13 @@ class SumLeader(PointLearner):
             super()._run(stream)
             return
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
-            self.choose()
+            self._next()
             assert self._shown is not None
-            stream.rewards[t], gradient = people.at(t, self._shown)
+            cost, gradient = people.at(t, self._decision(self._shown))
+            ready = self._bounded(answers.vector("gradient(point)", gradient, self.domain.dimension))
+            stream.rewards[t] = answers.number("value(point)", cost)
             stream.selections[t] = self._shown
-            self._take(self._bounded(gradient), bool(stream.admitted[t]))
+            self._take(ready, bool(stream.admitted[t]))
 
     def _spent(self) -> Account:
         return self._gate.spent if self._sum is not None and self._sum.taken else self._account()
@@ -357,7 +360,7 @@ class ApproximateLeader(SumLeader):
     >>> people = Logistic([[0.6, 0.8], [-0.6, -0.8]] * 50, [1, -1] * 50)
     >>> learner = ApproximateLeader(Ball(2, 5.0), len(people), dc.Budget(1.0, 1e-6), lipschitz=1.0, seed=0)
     >>> learner.run(people)
-    CostTrace(ApproximateLeader: 100 rounds, average 0.2830)
+    CostTrace(ApproximateLeader: 100 rounds, average 0.2830; not private, in no account)
     """
 
     def __init__(
@@ -454,7 +457,7 @@ class ApproximateLeader(SumLeader):
 
         count, first = stream.rewards.size, 0
         while first < count:
-            self.choose()
+            self._next()
             assert self._shown is not None
             size = min(count - first, total.rows_ahead() + 1)
             stop = first + size
@@ -583,7 +586,7 @@ class LinearLeader(SumLeader):
     >>> from discreet.domains import Simplex
     >>> learner = LinearLeader(Simplex(3), 200, dc.Budget(1.0), box=(0.0, 1.0), seed=0)
     >>> learner.run([[0.0, 1.0, 1.0]] * 200)
-    CostTrace(LinearLeader: 200 rounds, average 0.3482)
+    CostTrace(LinearLeader: 200 rounds, average 0.3482; not private, in no account)
     """
 
     def __init__(
@@ -723,12 +726,12 @@ class LinearLeader(SumLeader):
     def _gradient(self, person: Any, point: Vector) -> Vector:
         if isinstance(person, Losses) or hasattr(person, "gradient") or _pair(person):
             return super()._gradient(person, point)
-        return _checks.vector("cost", person, length=self.domain.dimension)
+        return answers.vector("cost", person, self.domain.dimension)
 
     def _worth(self, person: Any, decision: Vector) -> float:
         if isinstance(person, Losses) or hasattr(person, "value") or _pair(person):
             return super()._worth(person, decision)
-        return float(_checks.vector("cost", person, length=self.domain.dimension) @ decision)
+        return answers.number("cost", answers.vector("cost", person, self.domain.dimension) @ decision)
 
     def _declared(self) -> Inputs:
         return _gradient_inputs(self.domain.dimension, self.lipschitz, self.box, self.sums)

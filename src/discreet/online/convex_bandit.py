@@ -67,7 +67,7 @@ class BanditApproximateLeader(PointLearner):
     ...     Ball(2, 1.0), 20_000, dc.Budget(2.0), lipschitz=2.0, bound=(0, 2), strong_convexity=1.0, seed=0
     ... )
     >>> learner.run(people)
-    CostTrace(BanditApproximateLeader: 20,000 rounds, average 0.0450)
+    CostTrace(BanditApproximateLeader: 20,000 rounds, average 0.0450; not private, in no account)
     """
 
     def __init__(
@@ -354,7 +354,7 @@ class BanditApproximateLeader(PointLearner):
         people = stream.people
         rows = isinstance(people, Losses)
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
-            point = self.choose()
+            point = self._next()
             cost = people.at(t, point)[0] if rows else self._worth(people[t], point)
             stream.rewards[t], stream.selections[t] = cost, point
             self._take(self._prepared(cost), bool(stream.admitted[t]))

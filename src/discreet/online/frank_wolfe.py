@@ -17,7 +17,7 @@ from .._state import Saved
 from ..constraints import Constraint
 from ..constraints.stored import from_plain, to_plain
 from ..domains import Box, Domain
-from ..objectives import Population
+from ..objectives import Population, answers
 from ..objectives.continuous import ContinuousPopulation, MultilinearExtension
 from ..objectives.rows import Rows
 from ..privacy import Account, Budget, Event, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
@@ -37,8 +37,6 @@ EXPERTS = ("ftrl", "pftal")
 REGULARIZERS = ("entropy", "euclidean")
 SUMS = ("sqrt", "blt", "tree")
 NOISES = {"ftrl": ("gaussian", "laplace"), "pftal": ("gaussian", "spherical")}
-# Gradients may miss their range by this much of the bound: rounding, not a broken promise.
-_ROUNDING = 1e-9
 # Bounds beyond these would have squares or units that leave the range of floats.
 _LEAST, _MOST = 1e-100, 1e100
 
@@ -494,7 +492,7 @@ class MetaFrankWolfe(OnlineLearner):
 
     def _worth(self, person: Any, decision: Any) -> float:
         if self.experts == "ftrl":
-            return float(person.value(decision.items))
+            return answers.number("value", person.value(decision.items), 0.0, self.bound)
         return self._value(self._function(person), decision)
 
     def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Trace:
@@ -530,24 +528,15 @@ class MetaFrankWolfe(OnlineLearner):
         """Multilinear gradients at the partial points; where sampled, from coins of the round alone."""
         # The same coins at every point: sets that grow with the point, in which submodular gains only fall.
         words = [*self._round_words, self._round]
-        found = np.array(
-            [
-                person.multilinear_gradient(
-                    x, rng=np.random.Generator(np.random.PCG64(words)), samples=self.samples
-                )
-                for x in self._points[:-1]
-            ]
-        )
-        if self.curvature or self.spot_check:
-            found = np.vstack([found, person._contributions(np.arange(self.n_items))])
-        _checks.finite("gradient", found)
-        slack = _ROUNDING * self.bound
-        if found.min() < -slack or found.max() > self.bound + slack:
-            k, item = (int(i) for i in np.argwhere((found < -slack) | (found > self.bound + slack))[0])
-            raise ValueError(
-                f"item {item} adds {found[k, item]:g} at partial point {k}; gradients must lie in"
-                f" [0, bound={self.bound:g}]"
+        asked = [
+            person.multilinear_gradient(
+                x.copy(), rng=np.random.Generator(np.random.PCG64(words)), samples=self.samples
             )
+            for x in self._points[:-1]
+        ]
+        if self.curvature or self.spot_check:
+            asked.append(person._contributions(np.arange(self.n_items)))
+        found = np.array([answers.vector("gradient", one, self.n_items, 0.0, self.bound) for one in asked])
         self._check_falling(found)
         fed = found[: self.steps]
         if self.curvature:
@@ -578,7 +567,7 @@ class MetaFrankWolfe(OnlineLearner):
                     f"the function has {person.dimension} coordinates; this learner's points"
                     f" have {self.n_items}"
                 )
-            if person.bound > self.bound * (1 + 1e-12):
+            if not person.bound <= self.bound * (1 + 1e-12):
                 raise ValueError(
                     f"the function may reach {person.bound:g}, above the learner's bound={self.bound:g};"
                     " rescale it or declare a larger bound"
@@ -595,25 +584,18 @@ class MetaFrankWolfe(OnlineLearner):
         return _Function(value, gradient)
 
     def _value(self, function: _Function, x: NDArray[np.float64]) -> float:
-        value = _checks.real("value(x)", function.value(x.copy()))
-        slack = _ROUNDING * self.bound
-        if not -slack <= value <= self.bound + slack:
-            raise ValueError(
-                f"value(x)={value:g} is outside [0, bound={self.bound:g}]; correct the function or declare"
-                " another bound"
-            )
-        return value
+        return answers.number("value(x)", function.value(x.copy()), 0.0, self.bound)
 
     def _gradients(self, function: _Function) -> tuple[NDArray[np.int64], int]:
         """Gradients at the partial points in whole units, and whether any was too long."""
         self._value(function, self._points[-1])
         found = np.array(
             [
-                _checks.vector("gradient(x)", function.gradient(x.copy()), length=self.n_items)
+                answers.vector("gradient(x)", function.gradient(x.copy()), self.n_items)
                 for x in (self._points if self.spot_check else self._points[:-1])
             ]
         )
-        slack = _ROUNDING * self.gradient_bound
+        slack = answers.ROUNDING * self.gradient_bound
         if found.min() < -slack:
             k, item = (int(i) for i in np.argwhere(found < -slack)[0])
             raise ValueError(
@@ -625,7 +607,7 @@ class MetaFrankWolfe(OnlineLearner):
         largest = np.maximum(found.max(axis=1), self.gradient_bound)
         lengths = largest * np.linalg.norm(found / largest[:, None], axis=1)
         worst = int(np.argmax(lengths))
-        long = bool(lengths[worst] > self.gradient_bound * (1.0 + _ROUNDING))
+        long = bool(lengths[worst] > self.gradient_bound * (1.0 + answers.ROUNDING))
         if long and not self.clip:
             raise ValueError(
                 f"gradient(x) at partial point {worst} has length {lengths[worst]:g}, above"
@@ -685,7 +667,7 @@ class MetaFrankWolfe(OnlineLearner):
         for batch in track(range(len(starts)), "batches", stream.progress):
             start = starts[batch]
             stop = starts[batch + 1] if batch + 1 < len(starts) else count
-            items = self.choose().items
+            items = self._next().items
             row_values(*values, start, np.array(items, dtype=np.int32), rewards[start:stop])
             selections[start:stop] = self._shown
             self._round += stop - start  # first, so that an interruption loses people and never doubles them

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from .. import _checks
 from .._progress import track
 from .._state import Saved
+from ..objectives import answers
 from ..objectives.rows import Rows
 from ..privacy import Account, Budget, ExponentialChoice, Randomness, ScoreChange
 from ..privacy._digits import own_digits
@@ -34,8 +35,6 @@ _MOST_ROUNDS = 1 << 30  # so that sums of gains and their differences stay withi
 _LABEL = "items drawn by Hedge experts"
 _CHUNK_WORDS = 1 << 16
 _TILE = 64  # items weighed together
-# Values are sums of some dozen terms; a gain may miss its bounds by their rounding, and is then cut.
-_ROUNDING = 1e-9
 
 
 class HedgeSelector(OnlineSelector):
@@ -209,21 +208,9 @@ class HedgeSelector(OnlineSelector):
         if rows is not None:
             return rows
         assert self._shown is not None
-        units = np.empty((self.n_items, self.k), dtype=np.int64)
-        state = one.start()
-        for i, item in enumerate(self._shown.tolist()):
-            gains = state.gains()
-            _checks.finite("gains", gains)
-            slack = _ROUNDING * self.bound
-            if gains.min() < -slack or gains.max() > self.bound + slack:
-                worst = int(np.argmax(np.abs(gains - self.bound / 2)))
-                raise ValueError(
-                    f"item {worst} adds {gains[worst]:g} to {state.items}; gains must lie in"
-                    f" [0, bound={self.bound:g}]"
-                )
-            units[:, i] = np.clip(np.floor(gains * float(self._scale)), 0, self._most)
-            state.add(item)
-        return units
+        gains = answers.gains_along(one, self._shown.tolist(), self.bound)
+        units = np.clip(np.floor(gains.T * float(self._scale)), 0, self._most)
+        return np.ascontiguousarray(units, dtype=np.int64)
 
     def _absorb(self, person: Rows | NDArray[np.int64]) -> None:
         machine = self._compiled()
@@ -246,7 +233,7 @@ class HedgeSelector(OnlineSelector):
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         admitted, rewards, selections = stream.admitted, stream.rewards, stream.selections
-        self.choose()  # the first set is drawn before anybody has been learned from, whatever happens later
+        self._next()  # the first set is drawn before anybody has been learned from, whatever happens later
         machine = self._compiled()
         per_set = self.k * machine.kernels.WORDS
         chunk = max(1, _CHUNK_WORDS // per_set) * self.resample_every

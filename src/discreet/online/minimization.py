@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .. import _checks
 from .._progress import track
 from .._state import Saved
-from ..objectives import GraphCut, Population
+from ..objectives import GraphCut, Population, answers
 from ..privacy import Account, Budget, Event, Randomness, RunningSum, tree_levels
 from ..privacy.published import true_budget
 from ..privacy.randomness import public_generator, restored_generator
@@ -137,7 +137,8 @@ class SetMinimizer(OnlineLearner):
         return row
 
     def _worth(self, person: Any, decision: Selection) -> float:
-        return float(person.value(decision.items))
+        limit = math.inf if self.clip else self.bound
+        return answers.number("value", person.value(decision.items), -limit, limit)
 
     def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> CostTrace:
         return CostTrace(rewards, selections, type(self).__name__)
@@ -357,9 +358,7 @@ class SubmodularMinimizer(SetMinimizer):
             cut_gradient(person.as_arcs(), 0, self._known, gradient)
         else:
             self._question(person)
-            gradient = _checks.vector(
-                "the person's gradient", person.lovasz_gradient(-self._known), length=self.n_items
-            )
+            gradient = answers.vector("gradient", person.lovasz_gradient(-self._known), self.n_items)
         size = gauge(gradient, self._order(), self.empty_is_free)
         if size <= limit:
             return gradient, False
@@ -381,8 +380,12 @@ class SubmodularMinimizer(SetMinimizer):
     def _question(self, person: Population) -> None:
         """Refuse a cost that breaks a promise on a few random sets; the sets depend on nobody."""
         slack = ROUNDING * self.bound
-        if self.empty_is_free and abs(person.value([])) > slack:
-            raise ValueError(f"the empty set costs {person.value([]):g}; empty_is_free=True promises 0")
+
+        def cost(items: list[int]) -> float:
+            return answers.number("value", person.value(items))
+
+        if self.empty_is_free and abs(empty := cost([])) > slack:
+            raise ValueError(f"the empty set costs {empty:g}; empty_is_free=True promises 0")
         if not self.check or self.n_items < 2:
             return
         coins = np.random.default_rng([self._check_key, self._round])
@@ -391,8 +394,8 @@ class SubmodularMinimizer(SetMinimizer):
             inside = coins.random(self.n_items) < 0.5
             inside[[i, j]] = False
             base = [int(item) for item in np.flatnonzero(inside)]
-            alone = person.value([*base, i]) - person.value(base)
-            later = person.value([*base, j, i]) - person.value([*base, j])
+            alone = cost([*base, i]) - cost(base)
+            later = cost([*base, j, i]) - cost([*base, j])
             if later > alone + 4.0 * slack:
                 raise ValueError(
                     f"the cost is not submodular: item {i} adds {alone:.6g} to {base}, and {later:.6g} after"
@@ -412,7 +415,7 @@ class SubmodularMinimizer(SetMinimizer):
         total, count, first = self._sum, stream.rewards.size, 0
         limit = self._limit(stream.people)
         while first < count:
-            self.choose()
+            self._next()
             assert self._shown is not None
             size = min(count - first, total.rows_ahead() + 1)
             stop = first + size
@@ -451,7 +454,7 @@ class SubmodularMinimizer(SetMinimizer):
         none = np.empty((0, self.n_items))
         nothing: Inside = (False, 1, 0, 1.0, still, none, none, np.empty(0), np.empty(0))
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
-            self.choose()
+            self._next()
             assert self._shown is not None
             pending = np.zeros(self.n_items)
             here = slice(t, t + 1)

@@ -302,7 +302,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
             super()._run(stream)
             return
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
-            decision = self.choose()
+            decision = self._next()
             stream.rewards[t] = self._worth(stream.people[t], decision)
             stream.selections[t] = self._row(decision)
             self._take(self._prepared(stream.rewards[t]), bool(stream.admitted[t]))
@@ -312,7 +312,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
 
         costs, count, first = stream.rewards, stream.rewards.size, 0
         while first < count:
-            self.choose()
+            self._next()
             assert self._shown is not None
             stop = min(count, first + self.batch - self._round % self.batch)
             cut_values(cuts, first, self._shown, costs[first:stop])

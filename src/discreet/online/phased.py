@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._state import Saved
-from ..objectives import Population
+from ..objectives import Population, answers
 from ..objectives.each import value_to_rows
 from ..objectives.matrices import SparseMatrix
 from ..objectives.rows import Rows
@@ -123,10 +123,9 @@ class PhasedSelector(OnlineSelector):
     @property
     def privacy(self) -> PhasedGuarantee:
         """The guarantee of a run of any length; ``privacy.spent`` is the account so far."""
-        whole = self._gate.spent
-        so_far = replace(self._spent(), notion=None)
+        whole = super().privacy
         return PhasedGuarantee(
-            whole.budget, whole.ledger, whole.reproducible, marks=whole.marks, spent=so_far
+            whole.budget, whole.ledger, whole.reproducible, marks=whole.marks, spent=whole.spent
         )
 
     @property
@@ -153,13 +152,6 @@ class PhasedSelector(OnlineSelector):
         The file holds the people of the open window themselves, row by row and in the clear (only its owner
         may read it). People who are Python functions cannot be written: save when a window has just closed.
         """
-        if self._window is not None and self._window.others:
-            kind = type(self._window.others[0]).__name__
-            raise TypeError(
-                f"the open window holds people of the kind {kind}, which cannot be"
-                f" written to a file; save before round {self._opens} is learned from, or after round"
-                f" {self._closes} has been chosen for"
-            )
         super().save(path)
 
     # --- for the protocol ------------------------------------------------------------------------
@@ -231,8 +223,8 @@ class PhasedSelector(OnlineSelector):
         if ready.as_rows() is None:
             # Functions are asked again only when the window closes: what fails now must fail here.
             assert self._shown is not None
-            ready.value(self._shown)
-            ready.gains([])
+            answers.number("value", ready.value(self._shown.tolist()), 0.0, self.bound)
+            answers.vector("gains", ready.gains([]), self.n_items, 0.0, self.bound)
         return ready
 
     def _absorb(self, person: Population) -> None:
@@ -243,7 +235,7 @@ class PhasedSelector(OnlineSelector):
         admitted, rewards, selections = stream.admitted, stream.rewards, stream.selections
         start, count = 0, int(rewards.size)
         while start < count:
-            shown = self.choose().items
+            shown = self._next().items
             assert self._window is not None
             stop = min(count, start + self._closes - self._round)
             part = _slice(rows, start, stop)
@@ -271,7 +263,15 @@ class PhasedSelector(OnlineSelector):
         }
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {} if self._window is None else self._window.arrays()
+        if self._window is None:
+            return {}
+        if self._window.others:
+            raise TypeError(
+                "the open window holds people who are functions, which cannot be written to a file; save"
+                f" before round {self._opens} is learned from, or after round {self._closes} has been chosen"
+                " for"
+            )
+        return self._window.arrays()
 
     def _restore(self, saved: Saved) -> None:
         super()._restore(saved)

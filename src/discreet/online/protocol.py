@@ -2,15 +2,15 @@
 
 A round is `choose`, then `learn`. Choosing again before learning gives the same decision. A failing `learn`
 leaves everything as it was, and the round open. After the declared horizon the last decision is served on,
-which costs nothing, and learning is refused.
+which costs nothing, and learning is refused. Threads may share a learner: its calls take turns (`Turns`).
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from .. import _checks
 from .._fixed import Fixed
 from .._progress import track
-from .._state import Saved, read_state, refusing, write_state
+from .._state import Saved, read_state, refusing, snapshot, write_state
+from .._turns import Turns
 from ..privacy import Account, Budget, Event, Gate, Randomness, RunningSum
 from ..privacy.accounting import Ledger
 from .visits import Visits
@@ -77,7 +78,7 @@ class OnlineLearner(Fixed, ABC):
         self._round = 0
         self._shown: NDArray[Any] | None = None
         self._open = False
-        self._lock = threading.RLock()
+        self._turns = Turns("learner")
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -98,23 +99,16 @@ class OnlineLearner(Fixed, ABC):
     @property
     def privacy(self) -> Guarantee:
         """The guarantee of the whole declared run; ``privacy.spent`` is the account so far."""
-        whole = self._gate.spent
-        # Everything was declared before the first round, so every privacy notion holds: none is picked here.
-        so_far = replace(self._spent(), notion=None)
-        return Guarantee(whole.budget, whole.ledger, whole.reproducible, marks=whole.marks, spent=so_far)
+        with self._turns.look():
+            whole = self._gate.spent
+            # Everything was declared before the first round, so every privacy notion holds: none is picked.
+            so_far = replace(self._spent(), notion=None)
+            return Guarantee(whole.budget, whole.ledger, whole.reproducible, marks=whole.marks, spent=so_far)
 
     def choose(self) -> Any:
         """The decision for this round."""
-        self._gate.check_process()
-        with self._lock:
-            if not self._open and not self.over:
-                if self._due():
-                    self._shown = self._draw()
-                self._open = True
-            shown = self._shown
-        if shown is None:
-            raise RuntimeError("no decision was ever drawn: an interruption came before the first one")
-        return self._decision(shown)
+        with self._turn("choose()"):
+            return self._next()
 
     def learn(self, person: Any, *, person_id: Hashable | None = None) -> None:
         """Learn from the person for whom this round's decision was made.
@@ -122,21 +116,8 @@ class OnlineLearner(Fixed, ABC):
         ``person_id`` (any hashable) lets the learner keep to ``max_rounds_per_person``: it is kept only as
         a keyed hash, and rounds beyond the limit pass without being learned from.
         """
-        self._gate.check_process()
-        with self._lock:
-            if self.over:
-                raise RuntimeError(
-                    f"the declared horizon of rounds={self.rounds} is over; choose() goes on serving the last"
-                    f" {self._noun}"
-                )
-            if not self._open:
-                raise RuntimeError(
-                    f"learn() comes after choose(): this round's {self._noun} has not been asked for yet"
-                )
-            ready = self._prepared(person)
-            admitted = self._visits.admit(person_id)
-            self._gate.mark(*getattr(person, "marks", ()))
-            self._take(ready, admitted)
+        with self._turn("learn()"):
+            self._learn(person, person_id)
 
     def run(
         self, people: Any, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
@@ -146,9 +127,8 @@ class OnlineLearner(Fixed, ABC):
         ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
         decision and not learned from.
         """
-        self._gate.check_process()
-        self._check_people(people)
-        with self._lock:
+        with self._turn("run()"):
+            self._check_people(people)
             return self._run_all(people, person_ids, progress)
 
     def _run_all(self, people: Any, person_ids: Sequence[Hashable] | None, progress: bool) -> Any:
@@ -172,7 +152,7 @@ class OnlineLearner(Fixed, ABC):
                     if admitted[i]:
                         self._visits.forget(person_ids[i])
         if left < count:
-            decision = self.choose()
+            decision = self._next()
             selections[left:] = self._row(decision)
             rewards[left:] = [self._worth(people[i], decision) for i in range(left, count)]
         return self._trace(rewards, selections)
@@ -184,11 +164,11 @@ class OnlineLearner(Fixed, ABC):
 
         The file holds true sums of private data; only its owner may read it.
         """
-        self._gate.check_process()
-        with self._lock:
+        with self._turn("save()"):
             write_state(path, *self._saved())
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What a file holds: a snapshot, which no later round changes."""
         header = {
             "class": type(self).__name__,
             "settings": self._settings(),
@@ -197,7 +177,7 @@ class OnlineLearner(Fixed, ABC):
             "shown": None if self._shown is None else self._shown.tolist(),
             "gate": self._gate.state(),
         }
-        return header, self._visits.arrays() | self._arrays()
+        return snapshot(header, self._visits.arrays() | self._arrays())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -221,7 +201,7 @@ class OnlineLearner(Fixed, ABC):
         saved = header.inner("settings")
         self.rounds = None if self._endless else saved.whole("rounds", at_least=1)
         self.calibration = saved.one_of("calibration", CALIBRATIONS)
-        self._gate, self._lock = Gate.from_state(header.plain("gate")), threading.RLock()
+        self._gate, self._turns = Gate.from_state(header.plain("gate")), Turns("learner")
         self._visits = Visits.restored(self.budget.max_rounds_per_person, saved)
         self._round = header.whole("round", at_least=0, at_most=self.rounds)
         self._open = header.flag("open")
@@ -324,6 +304,39 @@ class OnlineLearner(Fixed, ABC):
     def _settings(self) -> dict[str, Any]:
         return {"rounds": self.rounds, "calibration": self.calibration}
 
+    @contextmanager
+    def _turn(self, call: str) -> Iterator[None]:
+        """Around everything that changes the learner: in this process only, one call at a time."""
+        self._gate.check_process()
+        with self._turns.take(call):
+            yield
+
+    def _next(self) -> Any:
+        """The decision for this round: `choose`, for those who have their turn."""
+        if not self._open and not self.over:
+            if self._due():
+                self._shown = self._draw()
+            self._open = True
+        if self._shown is None:
+            raise RuntimeError("no decision was ever drawn: an interruption came before the first one")
+        return self._decision(self._shown)
+
+    def _learn(self, person: Any, person_id: Hashable | None) -> None:
+        """`learn`, for those who have their turn."""
+        if self.over:
+            raise RuntimeError(
+                f"the declared horizon of rounds={self.rounds} is over; choose() goes on serving the last"
+                f" {self._noun}"
+            )
+        if not self._open:
+            raise RuntimeError(
+                f"learn() comes after choose(): this round's {self._noun} has not been asked for yet"
+            )
+        ready, marks = self._prepared(person), tuple(getattr(person, "marks", ()))
+        admitted = self._visits.admit(person_id)
+        self._gate.mark(*marks)
+        self._take(ready, admitted)
+
     def _prepared(self, person: Any) -> Any:
         """``person`` checked, in the form `_absorb` takes; nothing of the learner changes here."""
         self._check_people(person)
@@ -339,7 +352,7 @@ class OnlineLearner(Fixed, ABC):
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
-            decision = self.choose()
+            decision = self._next()
             person = stream.people[t]
             stream.rewards[t] = self._worth(person, decision)
             stream.selections[t] = self._row(decision)
@@ -351,7 +364,7 @@ class OnlineLearner(Fixed, ABC):
         for label, event, count in releases:
             if count:
                 ledger.add(label, event, count)
-        return Account(self.budget, ledger, not self._gate.randomness.secure, self._gate.marks)
+        return Account(self.budget, ledger, self._gate.reproducible, self._gate.marks)
 
 
 def load(path: str | os.PathLike[str]) -> OnlineLearner:

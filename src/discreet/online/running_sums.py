@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import _checks
 from .._progress import track
 from .._state import Saved
-from ..objectives import Population
+from ..objectives import Population, answers
 from ..objectives.rows import Rows
 from ..privacy import Account, Budget, Event, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
 from ..privacy.factorizations import buffered, square_root
@@ -251,13 +251,9 @@ class RunningSumSelector(OnlineSelector):
         if one.as_rows() is not None:
             return one
         assert self._shown is not None
-        state = one.start()
+        gains = answers.gains_along(one, self._shown.tolist(), self.bound)
         most = math.floor(self.bound * self._scale)
-        units = np.empty((self.k, self.n_items), dtype=np.int64)
-        for i, item in enumerate(self._shown):
-            units[i] = np.clip(np.floor(state.gains() * self._scale), 0, most)
-            state.add(int(item))
-        return units
+        return np.clip(np.floor(gains * self._scale), 0, most).astype(np.int64)
 
     def _capped(self, people: Population) -> Population:
         return capped(people, self.items_per_person, self._cap_words, self._round)
@@ -302,7 +298,7 @@ class RunningSumSelector(OnlineSelector):
         for batch in track(range(len(starts)), "batches", stream.progress):
             start = starts[batch]
             stop = starts[batch + 1] if batch + 1 < len(starts) else count
-            self.choose()
+            self._next()
             row_values(*values, start, self._shown, rewards[start:stop])
             assert self._shown is not None
             selections[start:stop] = self._shown

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import _checks
 from .._state import Saved
-from ..objectives import Population
+from ..objectives import Population, answers
 from ..objectives.rows import Rows
 from ..privacy import Budget, Randomness
 from ..results import Selection, Trace
@@ -84,7 +84,7 @@ class OnlineSelector(OnlineLearner):
         return decision.items
 
     def _worth(self, person: Any, decision: Selection) -> float:
-        return float(person.value(decision.items))
+        return answers.number("value", person.value(decision.items), 0.0, self.bound)
 
     def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Trace:
         return Trace(rewards, selections, type(self).__name__)
@@ -144,7 +144,7 @@ def check_population(people: Any, n_items: int, bound: float) -> None:
         )
     if people.n_items != n_items:
         raise ValueError(f"the function is over {people.n_items} items; this learner chooses among {n_items}")
-    if people.bound > bound * (1 + 1e-12):
+    if not people.bound <= bound * (1 + 1e-12):
         raise ValueError(
             f"the function may reach {people.bound:g}, above the learner's bound={bound:g}; rescale"
             " it or declare a larger bound"

@@ -41,17 +41,32 @@ class Visits:
         self._counts[mark] = seen + 1
         return True
 
-    def forget(self, person: Hashable) -> None:
-        """Take back one round of ``person`` that was counted and did not happen."""
+    def forget(self, person: Hashable | None) -> None:
+        """Take back one round of ``person`` that was counted and did not happen; None was not counted."""
+        if person is None:
+            return
         mark = self._mark(person)
         self._counts[mark] -= 1
+        if not self._counts[mark]:
+            del self._counts[mark]
 
     def _mark(self, person: Hashable) -> bytes:
         return hashlib.blake2b(repr(_plain(person)).encode(), key=self._key, digest_size=16).digest()
 
     def admit_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
-        """`admit` for each of a stream."""
-        return np.fromiter((self.admit(person) for person in people), dtype=np.bool_, count=count)
+        """`admit` for each of a stream; where one of them is refused nobody has been counted."""
+        admitted = np.zeros(count, dtype=np.bool_)
+        counted: list[Hashable | None] = []
+        try:
+            for i, person in enumerate(people):
+                if self.admit(person):
+                    admitted[i] = True
+                    counted.append(person)
+        except BaseException:
+            for person in counted:
+                self.forget(person)
+            raise
+        return admitted
 
     def arrays(self) -> dict[str, NDArray[np.uint8] | NDArray[np.int64]]:
         """For saving."""

@@ -7,6 +7,7 @@ with nothing changed, when the budget would not hold it.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import threading
@@ -228,11 +229,16 @@ class Gate(Fixed):
         return self._source
 
     @property
+    def reproducible(self) -> bool:
+        """Whether somebody may know noise of this gate, from now or from before it was restored."""
+        return self._root._reproducible
+
+    @property
     def spent(self) -> Account:
         """The account so far, over this gate and all its parts."""
         with self._lock:
             root = self._root
-            return Account(self._budget, root._ledger.copy(), root._reproducible, root._marks, self.notion)
+            return Account(self._budget, root._ledger.copy(), self.reproducible, root._marks, self.notion)
 
     @property
     def notion(self) -> str | None:
@@ -477,13 +483,16 @@ class Gate(Fixed):
     # --- saving ----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """The ledger (and a seeded source's position) as plain values, for `Gate.from_state`."""
+        """The ledger (and a seeded source's position) as plain values, for `Gate.from_state`.
+
+        A snapshot: later releases do not change it.
+        """
         with self._lock:
             chosen = self._root._filter
             return {
                 "account": self.spent.to_json(),
                 "failure": str(chosen.failure if chosen is not None and chosen.notion != "pure" else 0),
-                "randomness": self._source.state(),
+                "randomness": copy.deepcopy(self._source.state()),
             }
 
     @classmethod
@@ -502,6 +511,15 @@ class Gate(Fixed):
         gate._marks = account.marks
         gate._reproducible |= account.reproducible  # noise that somebody may know does not become unknown
         return gate
+
+    @property
+    def resumes_alike(self) -> bool:
+        """Whether a restored gate would draw what this one would: a seeded source, whose place is kept."""
+        return not self._source.secure and self._source.state() is not None
+
+    def mark_reproducible(self) -> None:
+        """Say in every account from now on that somebody may know the noise."""
+        self._root._reproducible = True
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a gate is not copied or pickled, or its budget could be spent twice; use state()")

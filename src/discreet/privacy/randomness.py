@@ -78,7 +78,8 @@ class ReproducibleRandomness(Fixed):
         return np.asarray(self._bits.random_raw(count), dtype=np.uint64)
 
     def state(self) -> dict[str, Any]:
-        inner: dict[str, Any] = dict(self._bits.state)
+        with self._bits.lock:
+            inner: dict[str, Any] = dict(self._bits.state)
         return {
             "counter": [int(word) for word in inner["state"]["counter"]],
             "key": [int(word) for word in inner["state"]["key"]],

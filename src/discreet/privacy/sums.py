@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _checks
 from .._fixed import Fixed
-from .._state import Saved, read_state, refusing, write_state
+from .._state import Saved, read_state, refusing, snapshot, write_state
 from . import mechanisms
 from .budget import Budget, Share
 from .conversions import exact
@@ -53,7 +53,8 @@ class RunningSum(Fixed, ABC):
     The whole sum is charged when it is made, for every round it may take, so that adding never fails
     for lack of budget. ``share`` is the part of the whole budget it may use; by default all that is left
     at the gate; or ``event`` is the noise itself, refused unless it is for what one person can move.
-    ``budget`` may be a gate that other releases go through as well. Threads may share a sum.
+    ``budget`` may be a gate that other releases go through as well. Threads may share a sum: additions and
+    snapshots take turns.
     """
 
     _noises: ClassVar[tuple[str, ...]]
@@ -83,13 +84,14 @@ class RunningSum(Fixed, ABC):
         self.inputs = Inputs(dimension, 1 if noise == "laplace" else 2, norm_bound, box, nonzeros, people)
         self.noise, self.clip, self.label = noise, bool(clip), label
         self._gate = gate
-        self._event, releases = self._calibrated(self._part(share) if event is None else gate.budget.share())
+        part = self._part(share) if event is None else gate.budget.share()
+        self._event, self._releases = self._calibrated(part)
         if event is not None:
             self._event = _covering(event, self._event)
         self._grid = self._grid_for(self._event)
-        gate.reserve(self._event, releases, label=f"{label} ({self._name})")
+        gate.reserve(self._event, self._releases, label=f"{label} ({self._name})")
         self._taken = 0
-        self._lock, self._interrupted = threading.Lock(), False
+        self._lock, self._interrupted = threading.RLock(), False
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -109,12 +111,12 @@ class RunningSum(Fixed, ABC):
     def add(self, vector: ArrayLike) -> NDArray[np.float64]:
         """Add one round's vector and return the private sum of all so far."""
         self._gate.check_process()
+        checked = self.inputs.checked(vector, clip=self.clip)  # before the lock: ``vector`` may be anything
         with self._lock:
             if self._interrupted:
                 raise RuntimeError("an addition was interrupted half-way; go on from the last saved state")
             if self._taken >= self.rounds:
                 raise RuntimeError(f"the sum was made for rounds={self.rounds} and has taken them all")
-            checked = self.inputs.checked(vector, clip=self.clip)
             self._interrupted = True
             answer = self._add(checked)
             self._taken += 1
@@ -129,27 +131,32 @@ class RunningSum(Fixed, ABC):
     # --- saving ----------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Settings and arrays from which `from_state` goes on.
+        """A snapshot from which `from_state` goes on: settings and arrays that later additions do not change.
 
         They hold true sums of private data: keep them as safe as the data. Refused after an interrupted
         addition: whether its people are in the sums is not known, and they might be counted twice.
         """
-        if self._interrupted:
-            raise RuntimeError(
-                "an addition was interrupted half-way, and its people might be counted twice; go on from the"
-                " last saved state"
-            )
-        settings = asdict(self.inputs)
-        del settings["norm"]
-        settings |= {"rounds": self.rounds, "noise": self.noise, "clip": self.clip, "label": self.label}
-        settings |= self._own_settings() | {"taken": self._taken, "event": self._event.to_json()}
-        return settings, self._arrays()
+        with self._lock:
+            if self._interrupted:
+                raise RuntimeError(
+                    "an addition was interrupted half-way, and its people might be counted twice; go on from"
+                    " the last saved state"
+                )
+            settings = asdict(self.inputs)
+            del settings["norm"]
+            settings |= {"rounds": self.rounds, "noise": self.noise, "clip": self.clip, "label": self.label}
+            settings |= self._own_settings() | {"taken": self._taken, "event": self._event.to_json()}
+            settings["reproducible"] = self._gate.reproducible
+            return snapshot(settings, self._arrays())
 
     @classmethod
     def from_state(cls, settings: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
-        """The saved sum behind ``gate``, which has already been charged for it."""
+        """The saved sum behind ``gate``, which has already been charged for it.
+
+        Where the sum's noise may be known to somebody, so may what leaves from here on, and the gate says so.
+        """
         with refusing("the sum"), gate.resuming():
-            saved = Saved(settings, arrays)
+            saved = Saved(*snapshot(settings, arrays))
             box = tuple(saved.rows("box", at_most=2)) if saved.given("box") else None
             total = cls(
                 saved.plain("dimension"),
@@ -176,20 +183,24 @@ class RunningSum(Fixed, ABC):
         taken = saved.whole("taken", at_least=0, at_most=self.rounds)
         self._restore(saved, taken)
         self._taken = taken
+        if saved.flag("reproducible"):
+            self._gate.mark_reproducible()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sum and its gate's account to a file, completely or not at all.
 
-        The file holds true sums of private data; only its owner may read it.
+        The file holds true sums of private data; only its owner may read it. Other threads wait until it is
+        written: the newest file is the one that stays.
         """
-        if len(self._gate.spent.ledger.counts) + len(self._gate.spent.ledger.parts) > 1:
-            raise ValueError(
-                "other releases went through this sum's gate; save the gate's state() and the sum's state()"
-                " together, or the gate would come back once for each of them"
-            )
-        settings, arrays = self.state()
-        header = {"class": type(self).__name__, "settings": settings, "gate": self._gate.state()}
-        write_state(path, header, arrays)
+        with self._lock:
+            settings, arrays = self.state()
+            gate = self._gate.state()
+            if _count(gate["account"]["ledger"]) > self._releases:
+                raise ValueError(
+                    "other releases went through this sum's gate; save the gate's state() and the sum's"
+                    " state() together, or the gate would come back once for each of them"
+                )
+            write_state(path, {"class": type(self).__name__, "settings": settings, "gate": gate}, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -294,6 +305,12 @@ def _covering(event: Event, needed: Event) -> Event:
             f" {float(needed.sensitivity):g}"
         )
     return event
+
+
+def _count(ledger: dict[str, Any]) -> int:
+    """How many releases a saved ledger holds, those of its parts included."""
+    own = sum(int(row["count"]) for row in ledger["releases"])
+    return own + sum(_count(part) for part in ledger["parts"].values())
 
 
 def tree_levels(rounds: int) -> int:

@@ -1,0 +1,96 @@
+"""What people's functions answer, checked before anything is made of it.
+
+Functions that are not the library's own may return anything. Learners and choosers look at every answer here,
+before they change: numbers of the right shape, finite, and within what was declared. What misses a bound by
+the rounding of a sum is cut to it. An error names the answer; what it was is in its ``details``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _checks
+
+Floats = NDArray[np.float64]
+
+# Values are sums of some dozen terms, or of weights that were normalised: they may miss a bound by this much.
+ROUNDING = 1e-9
+
+
+class Grows(Protocol):
+    """A growing set, as `Population.start` gives it."""
+
+    def gains(self) -> Floats: ...
+
+    def add(self, item: int) -> float: ...
+
+
+class Starts(Protocol):
+    """Somebody with a function of sets over ``n_items`` items."""
+
+    n_items: int
+
+    def start(self) -> Grows: ...
+
+
+def number(name: str, answer: Any, low: float = -math.inf, high: float = math.inf) -> float:
+    """One number within [low, high].
+
+    >>> number("value", 1.0 + 1e-12, 0.0, 1.0)
+    1.0
+    >>> number("value", float("nan"), 0.0, 1.0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    discreet._checks.DataError: value must be a finite number in [0, 1]; correct the function, or ...
+    """
+    try:
+        found = _checks.real(name, answer)
+    except (TypeError, ValueError) as error:
+        raise _refused(f"{name} must be a finite number", low, high, _details(error)) from None
+    slack = _slack(low, high)
+    if not low - slack <= found <= high + slack:
+        raise _refused(f"{name} must be a finite number", low, high, f"{found:g}")
+    return min(max(found, low), high)
+
+
+def vector(name: str, answer: Any, length: int, low: float = -math.inf, high: float = math.inf) -> Floats:
+    """``length`` numbers within [low, high], as an array of our own."""
+    wanted = f"{name} must be {length} finite numbers"
+    try:
+        found = _checks.vector(name, answer, length=length)
+    except (TypeError, ValueError) as error:
+        raise _refused(wanted, low, high, _details(error)) from None
+    slack = _slack(low, high)
+    wrong = ~((found >= low - slack) & (found <= high + slack))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        raise _refused(wanted, low, high, f"{name}[{place}]={found[place]:g}")
+    return np.clip(found, low, high)
+
+
+def gains_along(person: Starts, items: Iterable[int], bound: float) -> Floats:
+    """What every item adds to the first 0, 1, ... of ``items``: a row for each of them, within [0, bound]."""
+    state, rows = person.start(), []
+    for item in items:
+        rows.append(vector("gains", state.gains(), person.n_items, 0.0, bound))
+        state.add(int(item))
+    return np.array(rows)
+
+
+def _slack(low: float, high: float) -> float:
+    return ROUNDING * max(abs(end) if math.isfinite(end) else 0.0 for end in (low, high))
+
+
+def _refused(wanted: str, low: float, high: float, details: str) -> _checks.DataError:
+    if math.isinf(low) and math.isinf(high):
+        return _checks.DataError(f"{wanted}; correct the function", details)
+    message = f"{wanted} in [{low:g}, {high:g}]; correct the function, or declare another bound"
+    return _checks.DataError(message, details)
+
+
+def _details(error: Exception) -> str:
+    return getattr(error, "details", "") or str(error)

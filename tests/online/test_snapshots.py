@@ -1,0 +1,174 @@
+"""What a learner saves is a snapshot, whatever happens later or meanwhile; and its calls take turns."""
+
+from __future__ import annotations
+
+import pytest
+
+import discreet as dc
+from discreet._state import read_state, write_state
+from discreet.objectives import SetFunction
+from discreet.online import PhasedSelector
+from tests.online.learners import EVERYBODY, N_ITEMS, ROUNDS, people, shown
+from tests.states import Meanwhile, as_bytes
+
+IDS = ["ann" if t % 4 == 0 else f"person {t}" for t in range(ROUNDS)]
+# One setting of each kind of learner, and of each kind of thing it keeps.
+KINDS = {(type(one.make()), *sorted(one.make()._arrays())): name for name, one in EVERYBODY.items()}.values()
+
+
+@pytest.fixture(params=EVERYBODY, ids=EVERYBODY.keys())
+def setting(request):
+    return EVERYBODY[request.param]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return EVERYBODY[request.param]
+
+
+def _rounds(setting, learner, first, last):
+    stream, decided = setting.people(ROUNDS), []
+    for t in range(first, last):
+        decision = learner.choose()
+        decided.append(shown(decision))
+        learner.learn(setting.told(learner, stream[t], decision), person_id=IDS[t])
+    return decided
+
+
+@pytest.mark.parametrize("stop", [0, 7])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_snapshot_stays_as_it_was_and_goes_on_as_the_learner_did(setting, stop, asked, tmp_path):
+    learner = setting.make()
+    _rounds(setting, learner, 0, stop)
+    if asked:
+        learner.choose()
+    saved, spent = learner._saved(), learner.privacy.spent.to_json()
+    before = as_bytes(*saved)
+    rest = _rounds(setting, learner, stop, ROUNDS)
+    assert as_bytes(*saved) == before
+    write_state(tmp_path / "state", *saved)
+    again = dc.load(tmp_path / "state")
+    assert again.privacy.spent.to_json() == spent
+    assert _rounds(setting, again, stop, ROUNDS) == rest
+    assert as_bytes(*saved) == before
+
+
+def _meanwhile(owner, name, act, patched):
+    """Another thread acts while ``owner.name`` is at work."""
+    acting, honest = Meanwhile(act), getattr(owner, name)
+
+    def slow(self, *given):
+        acting.start()
+        return honest(self, *given)
+
+    patched.setattr(owner, name, slow)
+    return acting
+
+
+def test_nobody_is_learned_from_while_a_file_is_written(kind, tmp_path, monkeypatch):
+    learner, twin = kind.make(), kind.make()
+    for one in (learner, twin):
+        _rounds(kind, one, 0, 5)
+    told = kind.told(learner, kind.people(6)[5], learner.choose())
+    twin.choose()
+    twin.save(tmp_path / "twin")
+    with monkeypatch.context() as patched:
+        learning = _meanwhile(type(learner), "_arrays", lambda: learner.learn(told), patched)
+        learner.save(tmp_path / "file")
+    learning.finish()
+    assert learner.round == 6
+    assert as_bytes(*read_state(tmp_path / "file")) == as_bytes(*read_state(tmp_path / "twin"))
+
+
+def test_a_file_waits_until_somebody_has_been_learned_from(kind, tmp_path, monkeypatch):
+    learner, twin = kind.make(), kind.make()
+    for one in (learner, twin):
+        _rounds(kind, one, 0, 5)
+    told = kind.told(twin, kind.people(6)[5], twin.choose())
+    twin.learn(told)
+    twin.save(tmp_path / "twin")
+    learner.choose()
+    with monkeypatch.context() as patched:
+        saving = _meanwhile(type(learner), "_absorb", lambda: learner.save(tmp_path / "file"), patched)
+        learner.learn(told)
+    saving.finish()
+    assert as_bytes(*read_state(tmp_path / "file")) == as_bytes(*read_state(tmp_path / "twin"))
+
+
+def test_the_account_is_told_between_two_calls(kind, monkeypatch):
+    """Never while a decision is being made: it would not be in the account yet, and be shown already."""
+    learner = kind.make()
+    _rounds(kind, learner, 0, 5)
+    told = []
+    with monkeypatch.context() as patched:
+        looking = _meanwhile(
+            type(learner), "_due", lambda: told.append(learner.privacy.spent.to_json()), patched
+        )
+        learner.choose()
+    looking.finish()
+    assert told == [learner.privacy.spent.to_json()]
+
+
+def test_a_person_who_cannot_be_saved_is_not_left_out_of_a_file(tmp_path, monkeypatch):
+    """A function that comes while the file of a window of rows is written comes after it."""
+    learner = PhasedSelector(N_ITEMS, 2, dc.Budget(1.0), window=10, seed=0)
+    learner.choose()
+    learner.learn(people()[0])
+    learner.choose()
+    function = SetFunction(lambda items: float(bool(items)), N_ITEMS, 1.0, monotone=True)
+    with monkeypatch.context() as patched:
+        learning = _meanwhile(type(learner), "_settings", lambda: learner.learn(function), patched)
+        learner.save(tmp_path / "file")
+    learning.finish()
+    assert dc.load(tmp_path / "file").round == 1
+    with pytest.raises(TypeError, match="cannot be written to a file") as refused:
+        learner.save(tmp_path / "file")
+    assert not any(number in str(refused.value) for number in ("1 ", "2 "))  # how many there are is theirs
+
+
+# --- calls from inside a call --------------------------------------------------------------------------
+
+
+CALLS = {
+    "choose": lambda learner, *_: learner.choose(),
+    "learn": lambda learner, told, _: learner.learn(told),
+    "save": lambda learner, _, path: learner.save(path),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_person_cannot_use_the_learner_that_asks_them(kind, call, tmp_path, monkeypatch):
+    """Wherever somebody's own code may run: here while they are looked at, or while a decision is made."""
+    learner, twin = kind.make(), kind.make()
+    for one in (learner, twin):
+        _rounds(kind, one, 0, 5)
+    decision = learner.choose()
+    told = kind.told(learner, kind.people(6)[5], decision)
+    before = as_bytes(*learner._saved())
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            type(learner),
+            "_prepared",
+            lambda self, person: CALLS[call](self, person, tmp_path / "file"),
+        )
+        with pytest.raises(
+            RuntimeError, match=rf"{call}\(\) was called inside learn\(\) of the same learner"
+        ):
+            learner.learn(told)
+    assert as_bytes(*learner._saved()) == before
+    assert not (tmp_path / "file").exists()
+    assert _rounds(kind, learner, 5, ROUNDS) == _rounds(kind, twin, 5, ROUNDS)
+
+
+def test_a_person_may_look_at_the_account(kind, monkeypatch):
+    learner = kind.make()
+    told = kind.told(learner, kind.people(1)[0], learner.choose())
+    honest, seen = type(learner)._prepared, []
+
+    def looking(self, person):
+        seen.append(self.privacy.spent.epsilon(self.budget.delta))
+        return honest(self, person)
+
+    monkeypatch.setattr(type(learner), "_prepared", looking)
+    learner.learn(told)
+    assert seen == [0.0]
