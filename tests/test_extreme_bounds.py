@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import discreet as dc
+from discreet import _checks
 from discreet.objectives import FacilityLocation
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.online import BanditSelector, HedgeSelector, PhasedSelector, RunningSumSelector
@@ -78,3 +80,11 @@ def test_what_is_chosen_does_not_depend_on_the_unit(name, exponent):
         warnings.simplefilter("ignore")
         plain, scaled = (RULES[name](bound, _people(7, bound)) for bound in (1.0, 2.0**exponent))
     assert plain == scaled
+
+
+@pytest.mark.parametrize("bound", [2.0**-960, 2.0**1021])
+def test_a_file_does_not_bring_such_a_bound_back(bound, tmp_path):
+    with mock.patch.object(_checks, "bound", float):
+        HedgeSelector(3, 1, 10, AWAY, bound=bound, seed=0).save(tmp_path / "state.discreet")
+    with pytest.raises(ValueError, match=f"bound={bound}"):
+        dc.load(tmp_path / "state.discreet")

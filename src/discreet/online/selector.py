@@ -122,7 +122,7 @@ class OnlineSelector(OnlineLearner):
     def _restore(self, saved: Saved) -> None:
         self.n_items = saved.whole("n_items", at_least=1, at_most=(1 << 31) - 1)
         self.k = saved.whole("k", at_least=1, at_most=self.n_items)
-        self.bound = saved.real("bound", above=0.0)
+        self.bound = _checks.bound(saved.real("bound"))
         self.labels = saved_labels(saved, self.n_items)
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
