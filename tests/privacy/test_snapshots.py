@@ -73,7 +73,7 @@ def _resumed(make, settings, arrays, gate):
     kind, behind = type(make()), Gate.from_state(gate)
     if kind in (TreeSum, FactorizedSum):
         return kind.from_state(settings, arrays, behind)
-    with behind.resuming():
+    with behind._resumed():
         total = make(behind, Event.from_json(settings["event"]))
         total._resume(Saved(settings, arrays))
     return total

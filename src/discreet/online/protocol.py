@@ -208,7 +208,7 @@ class OnlineLearner(Fixed, ABC):
         self._shown = None
         if header.given("shown"):
             self._shown = np.array(header.rows("shown"), dtype=self._played_type)
-        with self._gate.resuming():
+        with self._gate._resumed():
             self._restore(saved)
         if self._shown is None:
             good = self._round == 0 and not self._open

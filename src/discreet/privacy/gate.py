@@ -449,7 +449,7 @@ class Gate(Fixed):
         return self._source
 
     @contextmanager
-    def resuming(self) -> Iterator[None]:
+    def _resumed(self) -> Iterator[None]:
         """Within it, what is reserved must have been charged before the gate was saved, and is not again.
 
         For whoever makes a saved object again: what it will release is then what was paid for. A release that

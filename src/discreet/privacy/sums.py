@@ -155,7 +155,7 @@ class RunningSum(Fixed, ABC):
 
         Where the sum's noise may be known to somebody, so may what leaves from here on, and the gate says so.
         """
-        with refusing("the sum"), gate.resuming():
+        with refusing("the sum"), gate._resumed():
             saved = Saved(*snapshot(settings, arrays))
             box = tuple(saved.rows("box", at_most=2)) if saved.given("box") else None
             total = cls(
