@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-_DONE = "_fixed"
+_set, _delete = object.__setattr__, object.__delattr__
 
 
 class Fixed:
@@ -20,6 +20,8 @@ class Fixed:
     change as it works, and are no business of anybody else.
     """
 
+    _fixed = False
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in cls.__dict__:
@@ -28,22 +30,24 @@ class Fixed:
     def __init__(self) -> None:
         self._fix()
 
+    # Names of its own are set in every round: nothing but this is looked at then.
     def __setattr__(self, name: str, value: Any) -> None:
-        _check_own(self, name)
-        super().__setattr__(name, value)
+        if name[0] != "_":
+            if self._fixed:
+                raise _refusal(self, name)
+            if isinstance(value, np.ndarray) and value.flags.writeable:
+                value = value.copy()  # somebody else may hold the one that was given
+                value.setflags(write=False)
+        _set(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        _check_own(self, name)
-        super().__delattr__(name)
+        if name[0] != "_" and self._fixed:
+            raise _refusal(self, name)
+        _delete(self, name)
 
     def _fix(self) -> Self:
         """From here on public attributes are read-only. Constructors end with it by themselves."""
-        for name, value in self.__dict__.items():
-            if name[:1] != "_" and isinstance(value, np.ndarray) and value.flags.writeable:
-                own = value.copy()  # somebody else may hold the one that was given
-                own.flags.writeable = False
-                self.__dict__[name] = own
-        self.__dict__[_DONE] = True
+        self._fixed = True
         return self
 
 
@@ -54,13 +58,12 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def _check_own(owner: Fixed, name: str) -> None:
-    if name[:1] != "_" and _DONE in owner.__dict__:
-        kind = type(owner).__name__
-        raise AttributeError(
-            f"{kind}.{name} is read-only, as all settings are once an object is made: promises follow"
-            f" from them; make a new {kind}"
-        )
+def _refusal(owner: Fixed, name: str) -> AttributeError:
+    kind = type(owner).__name__
+    return AttributeError(
+        f"{kind}.{name} is read-only, as all settings are once an object is made: promises follow from them;"
+        f" make a new {kind}"
+    )
 
 
 def _then_fixed(construct: Callable[..., None]) -> Callable[..., None]:

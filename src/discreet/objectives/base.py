@@ -448,7 +448,8 @@ class Population(Fixed, ABC):
     def _like(self, **settings: Any) -> Self:
         """A copy that shares everything but ``settings``; the caller replaces what else differs."""
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__ | settings)
+        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(settings)
         return twin
 
 

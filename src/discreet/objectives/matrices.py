@@ -25,7 +25,7 @@ class SparseMatrix:
 
     def __post_init__(self) -> None:
         for array in (self.indptr, self.indices, self.data):
-            array.flags.writeable = False
+            array.setflags(write=False)
 
     @property
     def n_rows(self) -> int:

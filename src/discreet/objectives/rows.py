@@ -116,9 +116,10 @@ class Rows:
     cap: Floats
 
     def __post_init__(self) -> None:
-        for array in (self.matrix, self.share, self.cap):
-            if isinstance(array, np.ndarray):
-                array.flags.writeable = False
+        self.share.setflags(write=False)
+        self.cap.setflags(write=False)
+        if isinstance(self.matrix, np.ndarray):
+            self.matrix.setflags(write=False)
 
     @property
     def n_rows(self) -> int:
