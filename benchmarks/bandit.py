@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import discreet as dc
-from discreet._table import table
+from discreet.core.table import table
 from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import favourites, product_display
 from discreet.objectives import Coverage

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import discreet as dc
-from discreet._table import table
+from discreet.core.table import table
 from discreet.objectives import Coverage
 from discreet.online import BanditSelector
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from discreet._table import table
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid, swap_round
+from discreet.core.table import table
 
 RESULTS = Path(__file__).parent / "results" / "constraints.json"
 

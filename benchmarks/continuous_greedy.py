@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 
 import discreet as dc
-from discreet._table import table
 from discreet.constraints import Cardinality, Constraint, Knapsack, PartitionMatroid
+from discreet.core.table import table
 from discreet.objectives import Coverage, FacilityLocation, Population, greedy
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.privacy import ExponentialChoice

@@ -43,9 +43,9 @@ from typing import Any
 import numpy as np
 
 import discreet as dc
-from discreet._table import table
-from discreet.domains import Ball
-from discreet.losses import Distance, Linear, Logistic, Losses
+from discreet.constraints.domains import Ball
+from discreet.core.table import table
+from discreet.objectives.losses import Distance, Linear, Logistic, Losses
 from discreet.online import ApproximateLeader, BanditApproximateLeader
 
 ROOT = Path(__file__).parent

@@ -4,7 +4,7 @@
     python benchmarks/errata.py --check    says whether the stored page is what this computes
 
 Every number on the page comes out of the functions below: from learners with ``calibration="published"`` and
-their accounts, from the bounds in `discreet.online.bounds`, or by going through all cases of a small one.
+their accounts, from the bounds in `discreet.bounds`, or by going through all cases of a small one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from pathlib import Path
 import numpy as np
 
 import discreet as dc
-from discreet.domains import Ball, Box, Simplex
+from discreet.bounds import ALPHA, bandit, frank_wolfe, minimization, published_hedge, trivial
+from discreet.bounds.convex import worst_noise
+from discreet.constraints.domains import Ball, Box, Simplex
 from discreet.objectives import Coverage, SetFunction, WeightedTopics
 from discreet.offline import ContinuousGreedy, CurvatureGreedy
 from discreet.online import (
@@ -33,9 +35,7 @@ from discreet.online import (
     MetaFrankWolfe,
     SubmodularMinimizer,
 )
-from discreet.online.bandit_settings import presampled_rate
-from discreet.online.bounds import ALPHA, bandit, frank_wolfe, minimization, published_hedge, trivial
-from discreet.online.bounds.convex import worst_noise
+from discreet.online.bandit.settings import presampled_rate
 from discreet.privacy import GaussianNoise, LaplaceNoise, SphericalLaplaceNoise, TreeSum, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
 

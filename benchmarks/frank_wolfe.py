@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 import discreet as dc
-from discreet._table import table
 from discreet.constraints import Knapsack, PartitionMatroid
+from discreet.core.table import table
 from discreet.evaluation import best_fixed_set
 from discreet.objectives import BudgetAllocation, Coverage
 from discreet.online import MetaFrankWolfe

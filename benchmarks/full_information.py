@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import discreet as dc
-from discreet._table import table
+from discreet.core.table import table
 from discreet.objectives import Coverage, greedy
 from discreet.online import HedgeSelector, PhasedSelector, RunningSumSelector
 

@@ -30,9 +30,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import discreet as dc
-from discreet._table import table
+from discreet.core.table import table
 from discreet.objectives import Coverage
-from discreet.online.hedge import HedgeSelector
+from discreet.online.select.hedge import HedgeSelector
 
 RESULTS = Path(__file__).parent / "results" / "hedge_speed.json"
 EACH = 50

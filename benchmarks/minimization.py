@@ -29,11 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet as dc
-from discreet._table import table
+from discreet.bounds.minimization import published_bandit_excess
+from discreet.core.table import table
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import GraphCut
 from discreet.online import BanditSubmodularMinimizer, SubmodularMinimizer
-from discreet.online.bounds.minimization import published_bandit_excess
 
 RESULTS = Path(__file__).parent / "results" / "minimization.json"
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "minimization.png"

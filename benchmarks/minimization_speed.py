@@ -34,12 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet as dc
-from discreet._table import table
+from discreet.bounds.minimization import gradient_difference
+from discreet.core.table import table
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import GraphCut
 from discreet.online import SubmodularMinimizer
-from discreet.online.bounds.minimization import gradient_difference
-from discreet.privacy.factorizations import square_root
+from discreet.privacy.sums.factorizations import square_root
 
 RESULTS = Path(__file__).parent / "results" / "minimization_speed.json"
 ITEMS, ROUNDS = 100, 100_000

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from discreet._table import table
+from discreet.core.table import table
 from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, ProbabilisticCoverage, greedy
 
 RESULTS = Path(__file__).parent / "results" / "objectives.json"

@@ -42,10 +42,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet as dc
-from discreet._table import table
 from discreet.constraints import Constraint, Knapsack, PartitionMatroid
+from discreet.core.table import table
 from discreet.objectives import Coverage, FacilityLocation, greedy
-from discreet.offline import PrivateGreedy, accounts
+from discreet.offline import PrivateGreedy, methods
 
 RESULTS = Path(__file__).parent / "results" / "offline.json"
 METHODS = ("basic", "zcdp", "decomposable", "subsampled", "auto")
@@ -237,7 +237,7 @@ def shares(people: Coverage, runs: int) -> dict[str, Any]:
         budget = dc.Budget(epsilon, DELTA)
         for k in (5, 10, 20):
             rng = np.random.default_rng(k)
-            popular = accounts.zcdp(budget.share(), 2.0, k).rate
+            popular = methods.zcdp(budget.share(), 2.0, k).rate
             choosers = [PrivateGreedy(k, budget, seed=seed) for seed in range(runs)]
             sets: dict[str, list[Any]] = {
                 "random": [rng.permutation(people.n_items)[:k] for _ in range(5 * runs)],

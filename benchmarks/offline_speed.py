@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import discreet as dc
-from discreet._table import table
+from discreet.core.table import table
 from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, Population, greedy
 from discreet.offline import PrivateGreedy
 

@@ -16,7 +16,7 @@ import numpy as np
 import opendp.prelude as dp
 
 import discreet as dc
-from discreet._table import table
+from discreet.core.table import table
 from discreet.privacy import FactorizedSum, TreeSum
 
 dp.enable_features("contrib")

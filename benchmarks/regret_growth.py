@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import discreet as dc
-from discreet._table import table
+from discreet.core.table import table
 from discreet.evaluation.streams import STREAMS, favourites
 from discreet.online import HedgeSelector, RunningSumSelector
 

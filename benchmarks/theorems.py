@@ -6,7 +6,7 @@ Every setting of every learner and chooser with a certificate runs on random str
 hard for it (also by adversaries who watch it, where the certificate allows for them), and, where FOLDER holds
 data sets (msweb, eshop_clicks, adult, arules_transactions, uber_pickups_2014), on real people. Measured
 regret is a mean over runs; it may never exceed the certified one by more than chance (`slack`). "Printed" is
-the paper's bound, a function of `discreet.online.bounds`: with the constants of its proof, or, where only an
+the paper's bound, a function of `discreet.bounds`: with the constants of its proof, or, where only an
 order is printed, with constants 1 (marked ~). "trivial" marks certificates that say no more than that nobody
 can lose more than everything. Exponents are slopes over horizons on log-log axes.
 
@@ -32,14 +32,24 @@ from typing import Any
 import numpy as np
 
 import discreet as dc
-from discreet._table import table
+from discreet.bounds import (
+    ALPHA,
+    bandit,
+    convex,
+    frank_wolfe,
+    minimization,
+    published,
+    published_hedge,
+    published_private_experts,
+)
 from discreet.constraints import Cardinality, Constraint, Intersection, Knapsack, PartitionMatroid
-from discreet.domains import Ball, Box, Simplex
+from discreet.constraints.domains import Ball, Box, Simplex
+from discreet.core.table import table
 from discreet.evaluation import best_fixed_set, streams
-from discreet.losses import Distance, Linear, Logistic
 from discreet.objectives import Coverage, FacilityLocation, GraphCut
 from discreet.objectives.continuous import BudgetAllocation
-from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy, published_bounds
+from discreet.objectives.losses import Distance, Linear, Logistic
+from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.online import (
     ApproximateLeader,
     BanditApproximateLeader,
@@ -51,15 +61,6 @@ from discreet.online import (
     PhasedSelector,
     RunningSumSelector,
     SubmodularMinimizer,
-)
-from discreet.online.bounds import (
-    ALPHA,
-    bandit,
-    convex,
-    frank_wolfe,
-    minimization,
-    published_hedge,
-    published_private_experts,
 )
 from discreet.privacy.published import PublishedCalibrationWarning
 
@@ -950,7 +951,7 @@ def _sack(n_items: int) -> Knapsack:
 
 def choices() -> list[Choice]:
     def picks(n: int, _: int, e: float) -> float:
-        return published_bounds.published_picks(n, 3, e, 1.0)
+        return published.published_picks(n, 3, e, 1.0)
 
     def greedy(theorem: str, name: str, method: str, **more: Any) -> Choice:
         pure = method in ("basic", "subsampled")
@@ -974,15 +975,15 @@ def choices() -> list[Choice]:
 
     def theorem3(reach: float) -> dict[str, Any]:
         def printed(n: int, t: int, e: float) -> float:
-            return published_bounds.published_continuous_greedy(n, reach, e, 1.0, float(t))
+            return published.published_continuous_greedy(n, reach, e, 1.0, float(t))
 
         return {"printed": printed, "order_only": True}
 
     def lemma3(steps: int) -> Callable[[int, int, float], float]:
-        return lambda n, t, e: published_bounds.published_laplace_steps(n, 3.0, steps, e, 1.0, float(t))
+        return lambda n, t, e: published.published_laplace_steps(n, 3.0, steps, e, 1.0, float(t))
 
     def lemma4(steps: int) -> Callable[[int, int, float], float]:
-        return lambda n, t, e: published_bounds.published_laplace_steps_advanced(
+        return lambda n, t, e: published.published_laplace_steps_advanced(
             n, 3.0, steps, e, DELTA, 1.0, float(t)
         )
 

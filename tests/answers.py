@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from discreet.losses import Losses
 from discreet.objectives import ContinuousPopulation, Population
+from discreet.objectives.losses import Losses
 
 
 class Broken(Exception):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import discreet as dc
-from discreet._state import read_state, write_state
+from discreet.core.state import read_state, write_state
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
 _GONE = object()

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from discreet.domains import Ball, Box, CappedSimplex, Domain, Simplex
+from discreet.constraints.domains import Ball, Box, CappedSimplex, Domain, Simplex
 
 
 def _rounded(point):

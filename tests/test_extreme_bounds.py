@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet import _checks
+from discreet.core import checks
 from discreet.objectives import FacilityLocation
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.online import BanditSelector, HedgeSelector, PhasedSelector, RunningSumSelector
@@ -85,7 +85,7 @@ def test_what_is_chosen_does_not_depend_on_the_unit(name, exponent):
 
 @pytest.mark.parametrize("bound", [2.0**-960, 2.0**1021])
 def test_a_file_does_not_bring_such_a_bound_back(bound, tmp_path):
-    with mock.patch.object(_checks, "bound", float):
+    with mock.patch.object(checks, "bound", float):
         HedgeSelector(3, 1, 10, AWAY, bound=bound, seed=0).save(tmp_path / "state.discreet")
     with pytest.raises(ValueError, match=re.escape(f"bound={bound}")):
         dc.load(tmp_path / "state.discreet")

@@ -9,8 +9,10 @@ import pytest
 
 import discreet as dc
 from discreet import constraints as c
-from discreet import domains, losses, objectives, offline, privacy
-from discreet._fixed import Fixed
+from discreet import objectives, offline, privacy
+from discreet.constraints import domains
+from discreet.core.fixed import Fixed
+from discreet.objectives import losses
 from tests.objectives.families import FAMILIES
 from tests.online.learners import EVERYBODY, N_ITEMS, made, people
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import discreet as dc
-from discreet import _checks
+from discreet.core import checks
 
 ROOT = Path(__file__).parents[1]
 
@@ -57,7 +57,7 @@ def _looked_at(fuzz, call, subject=None):
 
 def test_an_error_from_deep_inside_is_noticed(fuzz, monkeypatch):
     assert _looked_at(fuzz, lambda: dc.privacy.tree_levels("x")) is None
-    monkeypatch.setattr(_checks, "whole", lambda _, value, **__: value)
+    monkeypatch.setattr(checks, "whole", lambda _, value, **__: value)
     assert "AttributeError" in _looked_at(fuzz, lambda: dc.privacy.tree_levels(0.5))
 
 
@@ -77,7 +77,7 @@ def test_a_refusal_that_changes_something_is_noticed(fuzz, monkeypatch):
 def test_a_message_that_tells_is_noticed(fuzz, monkeypatch):
     people = fuzz.population()
     assert _looked_at(fuzz, lambda: dc.privacy.tree_levels(people)) is None
-    monkeypatch.setattr(_checks, "shown", lambda value: f"{len(value)} people")
+    monkeypatch.setattr(checks, "shown", lambda value: f"{len(value)} people")
     assert "tells about people" in _looked_at(fuzz, lambda: dc.privacy.tree_levels(people))
 
 

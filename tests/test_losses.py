@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from discreet.domains import Ball, Box, Simplex
-from discreet.losses import Distance, Linear, Logistic, Squared, cost_functions
+from discreet.constraints.domains import Ball, Box, Simplex
+from discreet.objectives.losses import Distance, Linear, Logistic, Squared, cost_functions
 from tests.refusals import refused
 
 RNG = np.random.default_rng(0)

@@ -23,7 +23,6 @@ import pytest
 import scipy.sparse as sp
 
 import discreet as dc
-from discreet import losses
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.evaluation.regret import regret
 from discreet.objectives import (
@@ -36,6 +35,7 @@ from discreet.objectives import (
     SetFunction,
     WeightedTopics,
     continuous,
+    losses,
 )
 from discreet.offline import (
     ContinuousGreedy,

@@ -45,9 +45,9 @@ from typing import Any
 import numpy as np
 
 import discreet as dc
-from discreet import losses
-from discreet._state import read_state, write_state
-from discreet.domains import Ball, Box, CappedSimplex, Simplex
+from discreet.constraints.domains import Ball, Box, CappedSimplex, Simplex
+from discreet.core.state import read_state, write_state
+from discreet.objectives import losses
 
 SECONDS = 5
 STUCK = 12

@@ -39,7 +39,7 @@ def checks_are_on() -> None:
     """A loop that is asked for a row beyond the last must say so, or nothing here means anything."""
     import numpy as np
 
-    from discreet.kernels.selectors import row_values
+    from discreet.backends.numba.selectors import row_values
 
     ends, items, data = np.array([0, 1]), np.zeros(1, dtype=np.int32), np.ones(1)
     with contextlib.suppress(IndexError):

@@ -9,11 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import constraints, data, domains, evaluation, losses, objectives, offline, online, privacy
-    from ._checks import DataError
+    from . import constraints, data, evaluation, objectives, offline, online, privacy
+    from .constraints import domains
+    from .core.checks import DataError
+    from .objectives import losses
     from .online.protocol import load
     from .planning import plan, plan_convex, plan_minimization
     from .privacy import Budget, BudgetExceeded, Gate
+    from .results import Selection, Trace
 
 __version__ = "0.1.0"
 
@@ -21,31 +24,39 @@ __version__ = "0.1.0"
 _HOMES = {
     "Budget": "privacy",
     "BudgetExceeded": "privacy",
-    "DataError": "_checks",
+    "DataError": "core.checks",
     "Gate": "privacy",
+    "Selection": "results",
+    "Trace": "results",
     "load": "online.protocol",
     "plan": "planning",
     "plan_convex": "planning",
     "plan_minimization": "planning",
 }
-_PARTS = (
-    "constraints",
-    "data",
-    "domains",
-    "evaluation",
-    "losses",
-    "objectives",
-    "offline",
-    "online",
-    "privacy",
-)
+_PARTS = {
+    "audit": "audit",
+    "bounds": "bounds",
+    "constraints": "constraints",
+    "data": "data",
+    "domains": "constraints.domains",
+    "evaluation": "evaluation",
+    "losses": "objectives.losses",
+    "objectives": "objectives",
+    "offline": "offline",
+    "online": "online",
+    "privacy": "privacy",
+}
 
 __all__ = [
     "Budget",
     "BudgetExceeded",
     "DataError",
     "Gate",
+    "Selection",
+    "Trace",
     "__version__",
+    "audit",
+    "bounds",
     "constraints",
     "data",
     "domains",
@@ -64,7 +75,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _PARTS:
-        return import_module(f".{name}", __name__)
+        return import_module(f".{_PARTS[name]}", __name__)
     if name in _HOMES:
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from x.running import assert_told_off, inside, process
 
 import discreet as dc
 from discreet.cli import _files, _people, _told
@@ -24,8 +25,6 @@ from discreet.objectives import Coverage
 from discreet.offline import PrivateGreedy
 from discreet.privacy import Account
 from discreet.privacy.partitions import PartitionSelection
-
-from .running import assert_told_off, inside, process
 
 COLUMNS = ("--person", "user", "--item", "page")
 OWN = (*COLUMNS, "--items-from-data")

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from x.matroid_zoo import CLASSES, subsets
 
 from discreet.constraints import LinearMatroid
-from discreet.constraints.linear import _enough_primes
-
-from .matroid_zoo import CLASSES, subsets
+from discreet.constraints.matroids.linear import _enough_primes
 
 
 @pytest.mark.parametrize("name", CLASSES)

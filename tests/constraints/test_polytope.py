@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, linprog
+from x.matroid_zoo import CLASSES, subsets
 
 from discreet.constraints import (
     Cardinality,
@@ -20,10 +21,8 @@ from discreet.constraints import (
     Matroid,
     PartitionMatroid,
 )
-from discreet.constraints.nearest_point import nearest_point
-from discreet.constraints.thresholds import scale_to_total, shift_to_total
-
-from .matroid_zoo import CLASSES, subsets
+from discreet.constraints.polytopes.nearest_point import nearest_point
+from discreet.constraints.polytopes.thresholds import scale_to_total, shift_to_total
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)

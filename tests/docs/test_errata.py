@@ -85,9 +85,8 @@ def test_check_notices_a_typed_number(monkeypatch, tmp_path):
 def test_what_pages_name_exists(page):
     """Classes and functions of the library that the pages mention are there."""
     import discreet as dc
-    from discreet import constraints, objectives, offline, online, privacy
-    from discreet.online import bounds
-    from discreet.online.bounds import bandit, convex, frank_wolfe, minimization
+    from discreet import bounds, constraints, objectives, offline, online, privacy
+    from discreet.bounds import bandit, convex, frank_wolfe, minimization
 
     known = (dc, constraints, objectives, offline, online, privacy, bounds)
     names = re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)[(.`]", (ROOT / "docs" / page).read_text())
@@ -116,8 +115,8 @@ def test_privacy_page_covers_every_learner_and_chooser():
     ]
     for name in [*classes, *offline.__all__]:
         assert f"`{name}`" in page, name
-    from discreet.offline.accounts import METHODS
-    from discreet.online.bandit_settings import EXPLORATIONS
+    from discreet.offline.methods import METHODS
+    from discreet.online.bandit.settings import EXPLORATIONS
 
     for setting in (*EXPLORATIONS, *METHODS, "slots", "ftrl", "pftal"):
         assert f'"{setting}"' in page, setting

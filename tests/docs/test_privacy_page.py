@@ -11,9 +11,9 @@ import pytest
 
 import discreet as dc
 from discreet import offline, online, privacy
-from discreet.domains import Ball, Box, Simplex
+from discreet.bounds.minimization import gradient_difference, gradient_length
+from discreet.constraints.domains import Ball, Box, Simplex
 from discreet.objectives import Coverage
-from discreet.online.bounds.minimization import gradient_difference, gradient_length
 
 PAGE = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text()
 # Common ground, not something that releases by itself.
@@ -96,8 +96,8 @@ def test_a_new_learner_would_be_missed(monkeypatch):
 
 
 def test_settings_that_choose_a_mechanism_are_named():
-    from discreet.offline.accounts import METHODS
-    from discreet.online.bandit_settings import EXPLORATIONS
+    from discreet.offline.methods import METHODS
+    from discreet.online.bandit.settings import EXPLORATIONS
 
     for setting in (*EXPLORATIONS, *METHODS, "slots", "ftrl", "pftal", "values", "tree", "published"):
         assert f'"{setting}"' in PAGE, setting

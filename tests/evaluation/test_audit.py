@@ -13,14 +13,14 @@ import pytest
 from scipy import stats
 
 import discreet as dc
+from discreet.audit import black_box, exact, faults, hooks, mechanisms, registry, sampled
+from discreet.audit import run as face
+from discreet.audit.cases import QUICK, Finding, Played
+from discreet.audit.choices import ChoiceCase
+from discreet.audit.exact import Pair, Space
+from discreet.audit.mixed import MixedCase, Mixture
+from discreet.audit.noise import NoiseCase
 from discreet.cli import main
-from discreet.evaluation import audit as face
-from discreet.evaluation.audits import black_box, bugs, coins, exact, mechanisms, registry, sampled
-from discreet.evaluation.audits.cases import QUICK, Finding, Played
-from discreet.evaluation.audits.choices import ChoiceCase
-from discreet.evaluation.audits.exact import Pair, Space
-from discreet.evaluation.audits.mixed import MixedCase, Mixture
-from discreet.evaluation.audits.noise import NoiseCase
 
 QUICK_CASES = registry.chosen(None, deep=False)
 
@@ -74,9 +74,9 @@ def test_every_kind_of_running_sum_is_audited():
 def test_outputs_alone_are_put_to_the_test_everywhere():
     """Every setting has a gross error that outputs must reject, or says why it cannot have one."""
     for case in registry.cases():
-        tested = any(bug in bugs.OUTPUTS for bug in case.bugs)
+        tested = any(bug in faults.OUTPUTS for bug in case.bugs)
         assert tested or any("utputs alone" in reason for reason in case.unseen), (case.name, case.setting)
-    assert all(any(bug in bugs.OUTPUTS for bug in case.bugs) for case in QUICK_CASES)
+    assert all(any(bug in faults.OUTPUTS for bug in case.bugs) for case in QUICK_CASES)
 
 
 def test_errors_that_one_setting_cannot_see_are_seen_in_another():
@@ -103,13 +103,13 @@ def case_of(name, start=""):
 @pytest.mark.parametrize(
     ("name", "plant", "said"),
     [
-        ("Gate.choose", bugs.rate_doubled, "beyond the account"),
-        ("Gate.choose", bugs.charges_forgotten, "beyond the account"),
-        ("Gate.laplace", bugs.noise_halved, "outputs prove epsilon"),
-        ("Gate.gaussian", bugs.noise_sign_lost, "does not follow"),
-        ("FactorizedSum", bugs.sensitivity_halved, "beyond the account"),
-        ("HedgeSelector", bugs.charges_forgotten, "beyond the account"),
-        ("RunningSumSelector", bugs.noise_left_out, "outputs prove epsilon"),
+        ("Gate.choose", faults.rate_doubled, "beyond the account"),
+        ("Gate.choose", faults.charges_forgotten, "beyond the account"),
+        ("Gate.laplace", faults.noise_halved, "outputs prove epsilon"),
+        ("Gate.gaussian", faults.noise_sign_lost, "does not follow"),
+        ("FactorizedSum", faults.sensitivity_halved, "beyond the account"),
+        ("HedgeSelector", faults.charges_forgotten, "beyond the account"),
+        ("RunningSumSelector", faults.noise_left_out, "outputs prove epsilon"),
     ],
 )
 def test_a_wrong_library_gets_a_failing_verdict(name, plant, said):
@@ -124,12 +124,12 @@ def test_a_wrong_library_gets_a_failing_verdict(name, plant, said):
 @pytest.mark.parametrize(
     ("name", "start", "bug"),
     [
-        ("Gate.choose", "", bugs.CHOICES_TELL),
-        ("PrivateGreedy", "basic, 1 of 5", bugs.CHOICES_TELL),
-        ("PrivateGreedy", "basic, 1 of 5", bugs.NUMBERS_TELL),
-        ("TreeSum", "Laplace", bugs.NUMBERS_TELL),
-        ("RunningSumSelector", "Laplace", bugs.SHOWN_TELLS),
-        ("BanditSelector", "blocks", bugs.SHOWN_TELLS),
+        ("Gate.choose", "", faults.CHOICES_TELL),
+        ("PrivateGreedy", "basic, 1 of 5", faults.CHOICES_TELL),
+        ("PrivateGreedy", "basic, 1 of 5", faults.NUMBERS_TELL),
+        ("TreeSum", "Laplace", faults.NUMBERS_TELL),
+        ("RunningSumSelector", "Laplace", faults.SHOWN_TELLS),
+        ("BanditSelector", "blocks", faults.SHOWN_TELLS),
     ],
 )
 def test_outputs_alone_reject_what_is_wrong_and_nothing_else(name, start, bug):
@@ -138,11 +138,11 @@ def test_outputs_alone_reject_what_is_wrong_and_nothing_else(name, start, bug):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pair = case._worst(case._searched(), 8)
-        assert case.outputs_notice(bug, bugs.OUTPUTS[bug], pair, QUICK)
+        assert case.outputs_notice(bug, faults.OUTPUTS[bug], pair, QUICK)
         if isinstance(case, NoiseCase):
-            assert not case.outputs_notice(bug, bugs.nothing, pair, QUICK)
+            assert not case.outputs_notice(bug, faults.nothing, pair, QUICK)
             return
-        clear, runs = case._clear_pair(bugs.OUTPUTS[bug], pair, QUICK) or (pair, 0)
+        clear, runs = case._clear_pair(faults.OUTPUTS[bug], pair, QUICK) or (pair, 0)
         if isinstance(case, MixedCase):
             bound, _ = case._bound(clear, max(runs, 300))
         else:
@@ -157,8 +157,8 @@ def test_choices_that_outputs_cannot_tell_are_not_said_to_be_noticed():
         gate = dc.Gate(budget, source)
         return Played((gate.choose([0.0, 0.0], 0.1, 1.0),), lambda: gate.spent)
 
-    blind = ChoiceCase("Gate.choose", "ignores people", budget, Space(1, 1), play, (bugs.CHOICES_TELL,))
-    assert blind.audit(QUICK).missed == (bugs.CHOICES_TELL,)
+    blind = ChoiceCase("Gate.choose", "ignores people", budget, Space(1, 1), play, (faults.CHOICES_TELL,))
+    assert blind.audit(QUICK).missed == (faults.CHOICES_TELL,)
 
 
 def test_a_learner_that_shows_people_past_the_gate_is_noticed():
@@ -197,7 +197,7 @@ def test_a_release_that_no_noise_covers_is_infinite():
     def play(stream, source):
         gate = dc.Gate(budget, source)
         told = [gate.laplace(stream.sum(axis=0)[:1], 1.0, 1.0), stream.sum(axis=0)]
-        with coins.swapped(coins.mechanisms, "noise_steps", lambda _, n, **__: np.zeros(n, dtype=np.int64)):
+        with hooks.swapped(hooks.mechanisms, "noise_steps", lambda _, n, **__: np.zeros(n, dtype=np.int64)):
             told.append(gate.laplace(stream.sum(axis=0)[:1], 1.0, 0.0))
         return Played(told, lambda: gate.spent)
 
@@ -347,36 +347,36 @@ def test_a_person_in_two_rows():
 def test_public_coins_are_the_same_in_every_run():
     from discreet.privacy.randomness import public_generator
 
-    first, second = coins.Source(1), coins.Source(2)
+    first, second = hooks.Source(1), hooks.Source(2)
     assert public_generator(first).random() == public_generator(second).random()
     assert first.words(1)[0] != second.words(1)[0]
-    assert public_generator(coins.Source(1, public=1)).random() != public_generator(coins.Source(1)).random()
+    assert public_generator(hooks.Source(1, public=1)).random() != public_generator(hooks.Source(1)).random()
     words = {
-        tuple(dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0, 1e-5), seed=coins.Source(seed))._cap_words)
+        tuple(dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0, 1e-5), seed=hooks.Source(seed))._cap_words)
         for seed in (1, 2)
     }
     assert len(words) == 1
 
 
 def test_planted_errors_are_taken_out_again():
-    from discreet.kernels import hedge
-    from discreet.offline import accounts, flips
-    from discreet.privacy import GaussianNoise, mechanisms
-    from discreet.privacy.accounting import Ledger
+    from discreet.backends.numba import hedge
+    from discreet.offline import methods
+    from discreet.privacy import GaussianNoise, flips, samplers
+    from discreet.privacy.account import Ledger
 
     places = [
-        (mechanisms, "exponential_choice"),
-        (mechanisms, "noise_steps"),
-        (mechanisms, "spherical_steps"),
+        (samplers, "exponential_choice"),
+        (samplers, "noise_steps"),
+        (samplers, "spherical_steps"),
         (flips, "flipped_choice"),
-        (accounts, "kept"),
+        (methods, "kept"),
         (hedge, "draw_set"),
         (Ledger, "add"),
         (GaussianNoise, "within"),
         (dc.privacy.ScoreChange, "range"),
     ]
     before = [vars(owner)[name] for owner, name in places]
-    for plant in [*bugs.EXACT.values(), *bugs.SAMPLED.values(), *bugs.OUTPUTS.values()]:
+    for plant in [*faults.EXACT.values(), *faults.SAMPLED.values(), *faults.OUTPUTS.values()]:
         with plant(), pytest.raises(KeyError):
             raise KeyError
         with plant():
@@ -460,9 +460,9 @@ def test_goodness_of_fit():
     normal, wide = rng.normal(size=3000), rng.laplace(size=3000)
     assert sampled.noise_law([normal], "gaussian") > 1e-6 > sampled.noise_law([normal], "laplace")
     assert sampled.noise_law([wide], "laplace") > 1e-6 > sampled.noise_law([wide / 2], "laplace")
-    from discreet.privacy.mechanisms import spherical_steps
+    from discreet.privacy.samplers import spherical_steps
 
-    vectors = [spherical_steps(coins.Source(seed), 3) / coins.ONE for seed in range(1500)]
+    vectors = [spherical_steps(hooks.Source(seed), 3) / hooks.ONE for seed in range(1500)]
     assert sampled.noise_law(vectors, "spherical") > 1e-6
     assert sampled.noise_law([np.abs(v) for v in vectors], "spherical") < 1e-6
     assert sampled.noise_law([v / 2 for v in vectors], "spherical") < 1e-6

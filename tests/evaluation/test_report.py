@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import discreet as dc
 from discreet.evaluation import plots
 from discreet.evaluation.report import NOT_PRIVATE, Report, simulation_report
-from discreet.evaluation.simulate import Config, simulate
+from discreet.evaluation.simulation.simulate import Config, simulate
 from discreet.objectives import Coverage
 from discreet.online import HedgeSelector
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.evaluation import simulate as module
 from discreet.evaluation.regret import regret
-from discreet.evaluation.simulate import Config, learner_names, read_config, run_cell, simulate
+from discreet.evaluation.simulation import simulate as module
+from discreet.evaluation.simulation.simulate import Config, learner_names, read_config, run_cell, simulate
 from discreet.evaluation.streams import STREAMS, baskets, event_file
 from discreet.objectives import greedy
 from discreet.objectives.each import value_to_each
@@ -310,7 +310,7 @@ def test_importing_is_light():
     import subprocess
 
     code = (
-        "import sys, discreet.evaluation.simulate, discreet.evaluation.report;"
+        "import sys, discreet.evaluation.simulation.simulate, discreet.evaluation.report;"
         "print([m for m in ('numba', 'pyarrow', 'matplotlib', 'pandas', 'sklearn') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet import _checks, offline, online
+from discreet import offline, online
+from discreet.core import checks
 from discreet.evaluation import streams
 from discreet.online import HedgeSelector
 from discreet.privacy.published import PublishedCalibrationWarning
@@ -209,7 +210,7 @@ def _watched(monkeypatch, makers):
     The words are those that the library itself holds an argument against, so a new one is known at once.
     """
     asked, made, words = [], [], {}
-    one_of = _checks.one_of
+    one_of = checks.one_of
 
     def noting(name, value, allowed):
         home = sys._getframe(1).f_globals["__name__"]
@@ -218,7 +219,7 @@ def _watched(monkeypatch, makers):
         return one_of(name, value, allowed)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_checks, "one_of", noting)
+        patch.setattr(checks, "one_of", noting)
         for name, kind in _kinds().items():
             plain = kind.__init__
             signature = inspect.signature(plain)

@@ -15,7 +15,7 @@ from scipy.special import log_expit
 import discreet as dc
 from discreet.data import EventReader
 from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, SaturatedCoverage
-from discreet.objectives.identities import digests
+from discreet.objectives.rows.identities import digests
 from discreet.privacy import ExponentialChoice, ReproducibleRandomness
 
 FAMILIES = {

@@ -13,8 +13,8 @@ import pytest
 import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.objectives import Coverage, FacilityLocation
-from discreet.offline import PrivateGreedy, accounts, estimators, flips, gradients
-from discreet.privacy import mechanisms
+from discreet.offline import PrivateGreedy, estimators, gradients, methods
+from discreet.privacy import flips, samplers
 from tests.offline.test_greedy import transcripts
 from tests.privacy.audit import hockey_stick
 
@@ -47,7 +47,7 @@ def given_out(people, constraint, budget, method):
             chosen = PrivateGreedy(constraint(), budget, method, seed=0, people=8).select(people)
             seen.append((*chosen.items, "queries", chosen.queries))
 
-        with mock.patch.object(accounts, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
+        with mock.patch.object(methods, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
             chances = transcripts(program, budget).values()
         for told, probability in zip(seen, chances, strict=True):
             found[told] = found.get(told, 0.0) + chance * probability
@@ -102,7 +102,7 @@ def test_whole_runs_are_likelier_by_no_more_than_the_newcomer_gains(draws):
     """
 
     def weights(scores, rate):
-        return np.exp(mechanisms.choice_log_probabilities(scores, rate))
+        return np.exp(samplers.choice_log_probabilities(scores, rate))
 
     probabilities = flips.flip_probabilities if draws == "flips" else weights
     rng, nearest, farthest = np.random.default_rng(3), 0.0, 0.0
@@ -130,7 +130,7 @@ def test_gains_are_clipped_to_what_a_person_has_left_whoever_is_in_the_sample():
         runs = []
         for matrix in (np.vstack([crowd, one]), crowd):
             people = FacilityLocation(matrix)
-            with mock.patch.object(accounts, "kept", lambda *_, who=people: np.arange(len(who))):
+            with mock.patch.object(methods, "kept", lambda *_, who=people: np.arange(len(who))):
                 runs.append(
                     transcripts(
                         lambda _, who=people: PrivateGreedy(2, budget, "subsampled", seed=0, people=8).select(
@@ -139,7 +139,7 @@ def test_gains_are_clipped_to_what_a_person_has_left_whoever_is_in_the_sample():
                         budget,
                     )
                 )
-        rate = accounts.subsampled(budget.share(), 1.0).rate
+        rate = methods.subsampled(budget.share(), 1.0).rate
         worst = max(math.log(runs[0][path] / runs[1][path]) for path in runs[0])
         assert 0.0 < worst <= rate * max(one) + 1e-12
 

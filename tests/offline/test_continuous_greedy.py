@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.backends.numba.continuous import SHORT
+from discreet.bounds import continuous as bounds
 from discreet.constraints import (
     Cardinality,
     GraphicMatroid,
@@ -22,7 +24,6 @@ from discreet.constraints import (
     PartitionMatroid,
     TransversalMatroid,
 )
-from discreet.kernels.continuous import SHORT
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -36,13 +37,11 @@ from discreet.objectives import (
     WeightedTopics,
     greedy,
 )
-from discreet.offline import continuous_bounds as bounds
 from discreet.offline.continuous_greedy import ContinuousGreedy
 from discreet.offline.curvature import CurvatureGreedy
 from discreet.offline.gradients import Change, StatedSlopes, SummedSlopes
-from discreet.privacy import BudgetExceeded, ExponentialChoice, GaussianNoise, LaplaceNoise, mechanisms
-
-from ..privacy.audit import hockey_stick, transcripts
+from discreet.privacy import BudgetExceeded, ExponentialChoice, GaussianNoise, LaplaceNoise, samplers
+from privacy.audit import hockey_stick, transcripts
 
 FREE = dc.Budget(math.inf)
 
@@ -420,7 +419,7 @@ def test_the_audit_sees_picks_sharper_than_charged():
     def sharp(self, climb, scores):
         event = climb.event
         self._gate.reserve(event)
-        return mechanisms.exponential_choice(self._gate.randomness, scores, 2.0 * event.rate)
+        return samplers.exponential_choice(self._gate.randomness, scores, 2.0 * event.rate)
 
     with mock.patch.object(ContinuousGreedy, "_pick", sharp):
         assert excess(CASES["cardinality"], PURE["add_remove"]) > 1.2
@@ -539,7 +538,7 @@ def test_the_noise_is_there_and_has_its_size(noise):
 
     law = stats.laplace() if noise == "laplace" else stats.norm()
     assert stats.kstest(noise_seen(noise), law.cdf).pvalue > 1e-6
-    with mock.patch.object(mechanisms, "noise_steps", lambda _, count, **__: np.zeros(count, dtype=np.int64)):
+    with mock.patch.object(samplers, "noise_steps", lambda _, count, **__: np.zeros(count, dtype=np.int64)):
         assert stats.kstest(noise_seen(noise), law.cdf).pvalue < 1e-6
 
 

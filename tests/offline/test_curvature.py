@@ -12,9 +12,9 @@ from scipy import stats
 from scipy.optimize import linprog
 
 import discreet as dc
+from discreet.bounds import continuous as bounds
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
 from discreet.objectives import ConcaveOverModular, Coverage, SaturatedCoverage, SetFunction
-from discreet.offline import continuous_bounds as bounds
 from discreet.offline.continuous_greedy import ContinuousGreedy
 from discreet.offline.curvature import CurvatureGreedy, best_above, step_weight
 from discreet.privacy import BudgetExceeded, LaplaceNoise

@@ -29,7 +29,7 @@ from discreet.offline.estimators import (
     covariances,
 )
 from discreet.offline.greedy import PrivateGreedy
-from discreet.privacy import mechanisms
+from discreet.privacy import samplers
 from tests.privacy.audit import hockey_stick
 
 
@@ -437,7 +437,7 @@ def test_the_choice_by_covariance_is_as_private_as_it_says(inflated):
             for people in (table, (*table[1:], other)):
                 x = np.array([r[:2] for r in people])
                 scores = covariances(x, np.array([r[2] for r in people]), 2)
-                chances = np.exp(mechanisms.choice_log_probabilities(scores, rate))
+                chances = np.exp(samplers.choice_log_probabilities(scores, rate))
                 pair.append({(item,): float(chance) for item, chance in enumerate(chances)})
             worst = max(worst, hockey_stick(pair[0], pair[1], epsilon))
     assert (worst > 1e-3) == (inflated > 1.0)

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import discreet as dc
+from discreet.bounds import greedy as bounds
+from discreet.bounds.charged_costs import ChargedCosts
 from discreet.constraints import Cardinality, GraphicMatroid, Intersection, Knapsack, PartitionMatroid
 from discreet.objectives import (
     ConcaveOverModular,
@@ -30,10 +32,9 @@ from discreet.objectives import (
     WeightedTopics,
     greedy,
 )
-from discreet.objectives.growth import Growth, step
-from discreet.offline import PrivateGreedy, accounts, certificates, flips, plans
-from discreet.offline.charged_costs import ChargedCosts
-from discreet.privacy import mechanisms
+from discreet.objectives.rows.fixed_point import Growth, step
+from discreet.offline import PrivateGreedy, methods, plans
+from discreet.privacy import flips, samplers
 from tests.privacy.audit import hockey_stick
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -76,9 +77,9 @@ def transcripts(program, budget):
 
         with (
             mock.patch.object(
-                mechanisms,
+                samplers,
                 "exponential_choice",
-                lambda _, s, r, f=scripted: f(np.exp(mechanisms.choice_log_probabilities(s, r))),
+                lambda _, s, r, f=scripted: f(np.exp(samplers.choice_log_probabilities(s, r))),
             ),
             mock.patch.object(
                 flips, "flipped_choice", lambda _, s, r, f=scripted: f(flips.flip_probabilities(s, r))
@@ -108,7 +109,7 @@ def _distribution(people, constraint, budget, method, **options):
     total: dict[tuple[int, ...], float] = {}
     for inside in itertools.product((0, 1), repeat=len(people)):
         chance = math.prod(keep if there else 1.0 - keep for there in inside)
-        with mock.patch.object(accounts, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
+        with mock.patch.object(methods, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
             for path, probability in transcripts(program, budget).items():
                 total[path] = total.get(path, 0.0) + chance * probability
     return total
@@ -193,7 +194,7 @@ def _louder(factor):
 @pytest.mark.parametrize("method", ["basic", "subsampled"])
 def test_the_audit_sees_a_rate_that_is_not_paid_for(method):
     budget = dc.Budget(1.5, 0.0, "add_remove")
-    with mock.patch.object(accounts, method, _louder(2.5)(getattr(accounts, method))):
+    with mock.patch.object(methods, method, _louder(2.5)(getattr(methods, method))):
         worst, widest = _excess(SMALL["cardinality"], budget, method, tries=6)
     assert worst > 1e-3
     assert widest > 1.5
@@ -204,8 +205,8 @@ def test_the_audit_sees_a_sample_of_everybody():
         picks = original(share, bound)
         return plans.Picks(picks.method, picks.rate, picks.event, picks.count, (1 << 64) - 1)
 
-    original = accounts.subsampled
-    with mock.patch.object(accounts, "subsampled", everybody):
+    original = methods.subsampled
+    with mock.patch.object(methods, "subsampled", everybody):
         assert _excess(SMALL["cardinality"], dc.Budget(0.5, 0.0, "add_remove"), "subsampled")[0] > 1e-3
 
 
@@ -256,14 +257,14 @@ def _masses(matrix, groups, script, budget, k, factor):
 
     def scripted(_, scores, rate):
         nonlocal candidates
-        logs = mechanisms.choice_log_probabilities(scores, rate * factor)
+        logs = samplers.choice_log_probabilities(scores, rate * factor)
         found.append([np.logaddexp.reduce(logs[groups[candidates] == g], initial=-np.inf) for g in range(3)])
         wanted = script(len(found) - 1)
         place = int(np.flatnonzero(groups[candidates] == wanted)[0])
         candidates = np.delete(candidates, place)
         return place
 
-    with mock.patch.object(mechanisms, "exponential_choice", scripted):
+    with mock.patch.object(samplers, "exponential_choice", scripted):
         PrivateGreedy(k, budget, "decomposable", seed=0, people=2).select(Coverage(matrix))
     return np.array(found)
 
@@ -341,9 +342,9 @@ def _worst_delta(rate, epsilon, tries, rng):
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-3), (1.0, 1e-2), (2.0, 1e-4)])
 def test_no_sequence_of_chances_beats_the_decomposable_account(epsilon, delta):
     rng = np.random.default_rng(7)
-    rate = accounts.decomposable_rate(epsilon, delta, "add_remove")
-    assert accounts.decomposable_delta(rate, epsilon, "add_remove") <= delta
-    assert accounts.decomposable_delta(rate * 1.001, epsilon, "add_remove") > delta
+    rate = methods.decomposable_rate(epsilon, delta, "add_remove")
+    assert methods.decomposable_delta(rate, epsilon, "add_remove") <= delta
+    assert methods.decomposable_delta(rate * 1.001, epsilon, "add_remove") > delta
     found = _worst_delta(rate, epsilon, 600, rng)
     assert 0.1 * delta < found <= delta  # and the search is not blind
 
@@ -351,13 +352,13 @@ def test_no_sequence_of_chances_beats_the_decomposable_account(epsilon, delta):
 @pytest.mark.parametrize(("rate", "epsilon"), [(0.02, 0.1), (0.1, 1.0), (0.4, 3.0)])
 def test_replacing_goes_through_the_run_without_both(rate, epsilon):
     """P(I) <= e^rate R, so delta(I, J; epsilon) <= e^rate delta(R, J; epsilon - rate): I added, J removed."""
-    through = math.exp(rate) * accounts.decomposable_delta(rate, epsilon - rate, "add_remove")
-    assert accounts.decomposable_delta(rate, epsilon, "replace") == pytest.approx(through)
+    through = math.exp(rate) * methods.decomposable_delta(rate, epsilon - rate, "add_remove")
+    assert methods.decomposable_delta(rate, epsilon, "replace") == pytest.approx(through)
     # Removing is the integral that the docstring states, summed up here step by step.
     c, h = math.expm1(rate), 1e-4
     steps = epsilon + h * (np.arange(400_000) + 0.5)
     tail = np.exp(epsilon - steps) * np.exp(1.0 - steps / c) * h
-    assert accounts.decomposable_delta(rate, epsilon, "add_remove") == pytest.approx(tail.sum(), rel=1e-4)
+    assert methods.decomposable_delta(rate, epsilon, "add_remove") == pytest.approx(tail.sum(), rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [700.0, 1e4, 1e300])
@@ -370,14 +371,14 @@ def test_budgets_of_any_size_have_a_plan(epsilon):
 
 def test_rates_never_exceed_what_adding_somebody_costs():
     for neighbours in NEIGHBOURS:
-        assert accounts.decomposable_rate(0.1, 0.9, neighbours) <= 0.1
-        assert accounts.decomposable_delta(0.2, 0.1, neighbours) == 1.0
+        assert methods.decomposable_rate(0.1, 0.9, neighbours) <= 0.1
+        assert methods.decomposable_delta(0.2, 0.1, neighbours) == 1.0
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 30.0])
 def test_the_sample_satisfies_both_inequalities(epsilon, neighbours):
-    picks = accounts.subsampled(dc.Budget(epsilon, 0.0, neighbours).share(), 1.0)
+    picks = methods.subsampled(dc.Budget(epsilon, 0.0, neighbours).share(), 1.0)
     a = epsilon if neighbours == "add_remove" else epsilon / 2
     p = Fraction(picks.keep, 1 << 64)
     assert float(1 - p) >= math.exp(-a) * (1 - 1e-15)
@@ -402,7 +403,7 @@ def test_flips_lose_no_more_than_exponential_weights():
     rng = np.random.default_rng(1)
     for _ in range(500):
         scores = rng.exponential(size=6) * rng.choice([0.1, 1.0, 8.0])
-        weights = np.exp(mechanisms.choice_log_probabilities(scores, 1.0))
+        weights = np.exp(samplers.choice_log_probabilities(scores, 1.0))
         assert flips.flip_probabilities(scores, 1.0) @ scores >= weights @ scores - 1e-12
 
 
@@ -472,7 +473,7 @@ def test_draws_follow_the_enumerated_probabilities(name, method):
             keep = PrivateGreedy(SMALL[name](), budget, method).plan(4, len(people)).picks.chance
             for inside in itertools.product((0, 1), repeat=len(people)):
                 chance = math.prod(keep if there else 1.0 - keep for there in inside)
-                with mock.patch.object(accounts, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
+                with mock.patch.object(methods, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
                     _add_sets(sets, outcome, people, SMALL[name], budget, method, chance)
         else:
             _add_sets(sets, outcome, people, SMALL[name], budget, method, 1.0)
@@ -695,7 +696,7 @@ def _released_gains(people, budget, method, constraint=2, **options):
         return record
 
     with (
-        mock.patch.object(mechanisms, "exponential_choice", return_value=0),
+        mock.patch.object(samplers, "exponential_choice", return_value=0),
         mock.patch.object(flips, "flipped_choice", return_value=0),
         mock.patch.object(dc.Gate, "laplace", recorder("laplace")),
         mock.patch.object(dc.Gate, "gaussian", recorder("gaussian")),
@@ -803,7 +804,7 @@ def test_all_items_are_a_public_outcome():
 
 
 def test_one_item_left_is_no_choice():
-    with mock.patch.object(mechanisms, "exponential_choice", lambda _s, scores, _r: scores.size - 1) as draw:
+    with mock.patch.object(samplers, "exponential_choice", lambda _s, scores, _r: scores.size - 1) as draw:
         chosen = PrivateGreedy(PartitionMatroid([[0, 1], [2]], 1), BUDGET, seed=0).select(Coverage(np.eye(3)))
         assert draw
     assert sorted(chosen.items)[-1] == 2
@@ -1074,7 +1075,7 @@ def test_certificates_hold_on_average(name, method):
         keep, means = chooser.plan(4, 400).picks.chance, []
         for _ in range(12):
             inside = np.flatnonzero(rng.random(400) < keep)
-            with mock.patch.object(accounts, "kept", lambda *_, inside=inside: inside):
+            with mock.patch.object(methods, "kept", lambda *_, inside=inside: inside):
                 means.append(_average(people, constraint, budget, method))
         mean, allowed = float(np.mean(means)), 400 * math.sqrt(math.log(1e6) / (2 * 12))
     else:
@@ -1096,24 +1097,22 @@ def test_the_loss_of_one_pick_is_about_what_is_certified(n_items, method):
     for ahead in np.linspace(0.0, 40.0, 200):
         if method == "basic":
             scores = np.append(np.zeros(n_items - 1), ahead)
-            missed = 1.0 - math.exp(mechanisms.choice_log_probabilities(scores, rate)[-1])
+            missed = 1.0 - math.exp(samplers.choice_log_probabilities(scores, rate)[-1])
         else:  # the others are kept or not, each on its own; the one ahead always is
             kept = math.exp(-rate * ahead)
             missed = 1.0 - (1.0 - (1.0 - kept) ** n_items) / (n_items * kept)
         lost.append(missed * ahead)
-    certified = certificates.cardinality_loss(n_items, 1, rate)
+    certified = bounds.cardinality_loss(n_items, 1, rate)
     assert {2: 0.25, 10: 0.35, 3000: 0.6}[n_items] * certified < max(lost) <= certified
 
 
 def test_losses_of_several_picks_add_up_as_stated():
     n, rate = 50, 0.3
-    assert certificates.cardinality_loss(n, 2, rate) == pytest.approx(
-        (0.5 * math.log(50) + math.log(49)) / rate
-    )
+    assert bounds.cardinality_loss(n, 2, rate) == pytest.approx((0.5 * math.log(50) + math.log(49)) / rate)
     three = math.log(50) + math.log(49) + math.log(48)
-    assert certificates.extendible_loss(n, 3, rate, 1) == pytest.approx(three / 2 / rate)
-    assert certificates.extendible_loss(n, 3, rate, 2) == pytest.approx(three * 2 / 3 / rate)
-    assert certificates.rounding(3, 100, 2.0**-10) == 300 * 2.0**-10
+    assert bounds.extendible_loss(n, 3, rate, 1) == pytest.approx(three / 2 / rate)
+    assert bounds.extendible_loss(n, 3, rate, 2) == pytest.approx(three * 2 / 3 / rate)
+    assert bounds.rounding(3, 100, 2.0**-10) == 300 * 2.0**-10
 
 
 @pytest.mark.parametrize("constraint", [5, Knapsack([0.5, 0.1, 0.2, 0.4] * 5, 2.0)])
@@ -1126,7 +1125,7 @@ def test_certificates_speak_of_the_people_asked_about(constraint, method):
     losses = [unaware.certified_loss(people, 20) for people in (100, 10_000)]
     assert aware.certified_loss(10_000, 20) <= losses[1] < math.inf  # sums are laid out for fewer
     assert losses[0] < losses[1]
-    rounded = certificates.rounding(1, 10_000, unaware._question(unaware._over(20), None).unit)
+    rounded = bounds.rounding(1, 10_000, unaware._question(unaware._over(20), None).unit)
     assert losses[1] > rounded
 
 
@@ -1198,8 +1197,8 @@ def test_sampling_loss_bounds_what_is_seen():
         rows = np.flatnonzero(rng.random(200) < chance)
         part = people[rows]
         worst.append(max(part.value(s) * rows.size / chance - v for s, v in zip(sets, full, strict=True)))
-    assert np.mean(worst) < certificates.sampling_loss(8, 2, 200, chance, 1.0)
-    assert certificates.sampling_loss(8, 2, 200, 1.0, 1.0) == 0.0
+    assert np.mean(worst) < bounds.sampling_loss(8, 2, 200, chance, 1.0)
+    assert bounds.sampling_loss(8, 2, 200, 1.0, 1.0) == 0.0
 
 
 # --- bad input ------------------------------------------------------------------------------------

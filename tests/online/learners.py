@@ -16,9 +16,8 @@ import numpy as np
 
 import discreet as dc
 from discreet import constraints as c
-from discreet.domains import Ball, Box, CappedSimplex, Simplex
+from discreet.constraints.domains import Ball, Box, CappedSimplex, Simplex
 from discreet.evaluation.streams import cuts_and_prices
-from discreet.losses import Distance, Linear
 from discreet.objectives import (
     ConcaveOfLinear,
     Coverage,
@@ -27,6 +26,7 @@ from discreet.objectives import (
     ProbabilisticCoverage,
     SetFunction,
 )
+from discreet.objectives.losses import Distance, Linear
 from discreet.online import (
     ApproximateLeader,
     BanditApproximateLeader,

@@ -13,13 +13,14 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.kernels import bandit as kernels
+from discreet.backends.numba import bandit as kernels
+from discreet.bounds import bandit as limits
 from discreet.objectives import Coverage, ProbabilisticCoverage
-from discreet.online import BanditSelector, bandit_schedule, bandit_settings, bandit_slots, bandit_values
-from discreet.online.bandit_slots import SlotFeedback
-from discreet.online.bandit_values import ValueFeedback
-from discreet.online.bounds import bandit as limits
-from discreet.privacy import mechanisms
+from discreet.online import BanditSelector
+from discreet.online.bandit.selector import schedule, settings, slots, values
+from discreet.online.bandit.slots import SlotFeedback
+from discreet.online.bandit.values import ValueFeedback
+from discreet.privacy import samplers
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.privacy.audit import hockey_stick
 
@@ -57,7 +58,7 @@ def set_probabilities(engine, round):
 def transcripts(make, value, rounds):
     """Probability of every sequence of drawn sets, for the public coins of the learner's seed."""
     found, stack = {}, [()]
-    settled = lru_cache(bandit_settings.tight)  # the same numbers for every path
+    settled = lru_cache(settings.tight)  # the same numbers for every path
     while stack:
         script = stack.pop()
         path, logs = [], [0.0]
@@ -74,7 +75,7 @@ def transcripts(make, value, rounds):
 
         with (
             mock.patch.object(ValueFeedback, "_draw", scripted),
-            mock.patch.object(bandit_settings, "tight", settled),
+            mock.patch.object(settings, "tight", settled),
         ):
             learner = make()
             for t in range(rounds):
@@ -195,7 +196,7 @@ def test_planted_unclipped_values_are_caught():
 
 def test_planted_free_draws_are_caught():
     options = {"exploration": "every_round", "exploration_rate": 1.0, "rate": 0.4}
-    with mock.patch.object(bandit_settings, "redraws", return_value=0):
+    with mock.patch.object(settings, "redraws", return_value=0):
         assert worst_excess(options, PURE, (3, 1, 3), range(4), changed=0) > 0.1
 
 
@@ -205,7 +206,7 @@ def test_planted_doubled_rate_is_caught():
     def doubled(way, *_):
         return 4.0 * way.rate
 
-    with mock.patch.object(bandit_settings.Exploring, "rate_after", doubled):
+    with mock.patch.object(settings.Exploring, "rate_after", doubled):
         assert worst_excess(options, PURE, (3, 1, 3), range(4), changed=0) > 0.05
 
 
@@ -232,14 +233,14 @@ def moved(make, here, there, rounds):
 
         with (
             mock.patch.object(ValueFeedback, "_teach", scripted),
-            mock.patch.object(mechanisms, "noise_steps", silent),
+            mock.patch.object(samplers, "noise_steps", silent),
         ):
             learner = make()
             for t in range(rounds):
                 learner.learn(value(t, learner.choose().items))
         return np.array(heard)
 
-    return float(np.abs(sums(here) - sums(there)).sum() / 2.0**mechanisms.STEPS_BITS)
+    return float(np.abs(sums(here) - sums(there)).sum() / 2.0**samplers.STEPS_BITS)
 
 
 BLOCKS = {
@@ -303,9 +304,9 @@ def test_planted_bugs_in_blocks_are_caught(monkeypatch):
         patched.setattr(ValueFeedback, "ready", lambda engine, value, _: int(value * engine._finer))
         seen, account = most_moved(options, budget, high=2.0)
         assert seen > 1.2 * account
-    halved = mechanisms.Grid.for_noise
+    halved = samplers.Grid.for_noise
     with monkeypatch.context() as patched:
-        patched.setattr(mechanisms.Grid, "for_noise", lambda scale, *rest: halved(scale / 2, *rest))
+        patched.setattr(samplers.Grid, "for_noise", lambda scale, *rest: halved(scale / 2, *rest))
         seen, account = most_moved(options, budget)
         assert seen > 1.2 * account
 
@@ -333,7 +334,7 @@ def test_slots_move_no_more_than_the_account_says(neighbours):
 
     def epsilon(here, there, **planted):
         (a, learner), (b, _) = counts(here, **planted), counts(there, **planted)
-        return np.abs(a - b).sum() / 2.0**mechanisms.STEPS_BITS, learner.privacy.epsilon(0.0)
+        return np.abs(a - b).sum() / 2.0**samplers.STEPS_BITS, learner.privacy.epsilon(0.0)
 
     first, second = (lambda _, items: items[0]), (lambda t, items: items[t == 1])
     nothing = lambda t, items: None if t == 1 else items[0]  # noqa: E731
@@ -361,7 +362,7 @@ def test_counts_get_their_noise_before_they_are_rounded():
     learner.choose()
     engine = learner._engine
     engine._open_taken[1], engine._open_shows[1] = (1 << 60) + 1, 1
-    with mock.patch.object(mechanisms, "noise_steps", return_value=np.array([-(1 << 60)])):
+    with mock.patch.object(samplers, "noise_steps", return_value=np.array([-(1 << 60)])):
         engine._release()
     assert engine._taken[1] == engine._step
 
@@ -447,7 +448,7 @@ def test_slow_twin_of_the_compiled_stream():
     """The compiled loop against Python that says the same, on people of every compiled kind of value."""
     rng = np.random.default_rng(4)
     people = ProbabilisticCoverage(rng.random((300, 6)) * (rng.random((300, 6)) < 0.5))
-    with mock.patch.object(bandit_schedule, "_CHUNK", 50):
+    with mock.patch.object(schedule, "_CHUNK", 50):
         for options in ({"block": 9, "repeats": 2}, {"exploration": "every_round", "exploration_rate": 0.4}):
             fast = BanditSelector(6, 3, 300, LOOSE, seed=8, **options)
             trace = fast.run(people)
@@ -588,7 +589,7 @@ def test_published_sets_are_drawn_right_after_exploring_and_as_often_as_charged(
     rounds, chance = 50, 0.2
     with (
         mock.patch.object(limits, "published_exploration", return_value=chance),
-        mock.patch.object(bandit_schedule, "_CHUNK", 4),
+        mock.patch.object(schedule, "_CHUNK", 4),
     ):
         for seed in range(40):
             learner = BanditSelector(
@@ -596,14 +597,14 @@ def test_published_sets_are_drawn_right_after_exploring_and_as_often_as_charged(
             )
             engine, explored, due = learner._engine, [], []
             charged = {label: count for label, _, count in engine.releases()}
-            assert charged == {bandit_settings.DRAWS: 20, bandit_settings.TAIL: 1}
+            assert charged == {settings.DRAWS: 20, settings.TAIL: 1}
             for t in range(rounds):
                 engine.schedule.reach(t)
                 chunk = engine.schedule.chunk
                 explored.append(bool(chunk.explore[t - chunk.start] >= 0))
                 due.append(bool(chunk.due[t - chunk.start]))
             assert due == [True, *explored[:-1]]
-            assert sum(due[1:]) <= charged[bandit_settings.DRAWS] or sum(explored) > 2 * chance * rounds
+            assert sum(due[1:]) <= charged[settings.DRAWS] or sum(explored) > 2 * chance * rounds
 
 
 def test_presampled_published_takes_its_rate_from_the_number_of_rounds_picked():
@@ -670,7 +671,7 @@ def test_a_lesson_waits_for_its_last_reward():
 
 
 def test_late_rewards_of_a_chunk_that_has_passed():
-    with mock.patch.object(bandit_schedule, "_CHUNK", 4):
+    with mock.patch.object(schedule, "_CHUNK", 4):
         learner = BanditSelector(5, 2, 40, PURE, block=4, repeats=1, seed=6)
         for _ in range(41):
             learner.choose(wait=False)
@@ -685,7 +686,7 @@ def test_what_slots_take_an_item_to_be_worth_before_it_is_known():
     engine = BanditSelector(4, 2, 100, FREE, feedback="slots", block=5, bound=2.0, seed=0)._engine
     assert engine._means() == pytest.approx([2.0 / 400.0] * 4)  # nobody has been seen
     engine._shows[:], engine._taken[:] = [100.0, 100.0, 0.0, 0.0], [60.0, 20.0, 0.0, 0.0]
-    heavy = bandit_slots._COMMON
+    heavy = slots._COMMON
     known = [(60.0 + 0.4 * heavy) / (100.0 + heavy), (20.0 + 0.4 * heavy) / (100.0 + heavy)]
     assert engine._means() == pytest.approx([*known, 0.4, 0.4])
     engine._taken[:2] = 900.0
@@ -702,10 +703,10 @@ def test_how_far_the_lists_of_slots_spread(bound, taken):
     engine = BanditSelector(2, 1, 10**4, FREE, feedback="slots", block=5, bound=bound, seed=0)._engine
     engine._shows[:], engine._taken[:] = 300.0, taken * bound
     engine._shows[0], engine._taken[0] = 1e9, engine._means()[1] * 1e9 + 1e7 * bound  # better by .01, surely
-    mean, weight = engine._means(), 300.0 + bandit_slots._COMMON
+    mean, weight = engine._means(), 300.0 + slots._COMMON
     share = np.clip(mean[1] / bound, 0.01 / 2, 1.0 - 0.01 / 2)
     deviation = bound * math.sqrt(share * (1.0 - share) / weight)
-    needed = (mean[0] - mean[1]) / (bandit_slots._SPREAD * deviation)
+    needed = (mean[0] - mean[1]) / (slots._SPREAD * deviation)
     for times, first in ((0.97, 0), (1.03, 1)):
         engine._coins = mock.Mock()
         engine._coins.standard_normal = lambda shape, z=times * needed: np.tile([0.0, z], (shape[0], 1))
@@ -726,7 +727,7 @@ def test_draws_that_are_settled_exactly_have_the_rate_of_the_others():
         seen.append(float(unit * engine._scale))
         return int(np.argmin(scores))
 
-    with mock.patch.object(bandit_values, "exact_draw", settled):
+    with mock.patch.object(values, "exact_draw", settled):
         engine._decide(words, engine._current.copy(), place)
     assert seen
     assert seen == pytest.approx([0.5 / 4] * len(seen), rel=1e-12)

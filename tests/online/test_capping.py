@@ -9,7 +9,9 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import Coverage
-from discreet.online import MetaFrankWolfe, RunningSumSelector, capping, frank_wolfe, running_sums
+from discreet.online import MetaFrankWolfe, RunningSumSelector, contribution
+from discreet.online.frank_wolfe import sets
+from discreet.online.select import running_sums
 
 WORDS, CAP, ITEMS, ROUNDS = [1, 2, 3, 4], 2, 4, 5
 ANYBODY = [np.array(row, dtype=float) for row in product((0, 1), repeat=ITEMS)]  # the first has no items
@@ -45,7 +47,7 @@ def _goes_by_the_round(cut) -> None:
 
 
 def test_one_person_changes_their_own_round_only():
-    _goes_by_the_round(capping.capped)
+    _goes_by_the_round(contribution.capped)
 
 
 def _only_where_needed(people, cap, words, first):
@@ -72,7 +74,7 @@ def test_faults_are_seen(fault):
     [
         (running_sums, lambda: RunningSumSelector(ITEMS, 2, ROUNDS, BUDGET, items_per_person=CAP, seed=4)),
         (
-            frank_wolfe,
+            sets,
             lambda: MetaFrankWolfe(dc.constraints.Cardinality(2), ROUNDS, BUDGET, n_items=ITEMS,
                                    items_per_person=CAP, seed=4),
         ),
@@ -84,7 +86,7 @@ def test_learners_count_every_other_round_alike(module, make, monkeypatch):
     kept = {}
 
     def heard(people, cap, words, first):
-        found = capping.capped(people, cap, words, first)
+        found = contribution.capped(people, cap, words, first)
         kept.update(enumerate(_rows(found), first))
         return found
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.bounds import bandit, continuous, convex, frank_wolfe, published, published_private_experts
 from discreet.evaluation.streams import STREAMS
-from discreet.offline import continuous_bounds, published_bounds
 from discreet.online import HedgeSelector, RunningSumSelector
-from discreet.online.bounds import bandit, convex, frank_wolfe, published_private_experts
 
 ITEMS, K, ROUNDS, RUNS = 8, 2, 4000, 3
 APPROXIMATE = dc.Budget(8.0, 1e-6)  # enough that the bounds say something at this size
@@ -117,16 +116,14 @@ def test_printed_bounds_of_paper_003():
     # R = 4, n = e: the first term is 4 sqrt(T), the second 8 e T^(1/4) sqrt(ln 1/delta) / epsilon
     by_hand = 4 * math.sqrt(256) + 8 * math.e * 4 * 3 / 0.5
     assert frank_wolfe.published_meta(math.e, 4.0, 256, 0.5, math.exp(-9.0)) == pytest.approx(by_hand)
-    assert published_bounds.published_picks(10, 3, 0.5, 2.0) == pytest.approx(2 * 9 * math.log(10) / 0.5)
+    assert published.published_picks(10, 3, 0.5, 2.0) == pytest.approx(2 * 9 * math.log(10) / 0.5)
     by_hand = math.sqrt(0.01 * 8 * 10 * math.log(10) / 0.5)
-    assert published_bounds.published_continuous_greedy(10, 2.0, 0.5, 0.01) == pytest.approx(by_hand)
+    assert published.published_continuous_greedy(10, 2.0, 0.5, 0.01) == pytest.approx(by_hand)
     # scale 2 K n Delta / epsilon = 12, H_3 = 11/6: m R^2 / (2K) + 2 R 12 H_3
-    assert published_bounds.published_laplace_steps(3, 2.0, 4, 0.5, 0.25, 10.0) == pytest.approx(
-        5 + 4 * 12 * 11 / 6
-    )
+    assert published.published_laplace_steps(3, 2.0, 4, 0.5, 0.25, 10.0) == pytest.approx(5 + 4 * 12 * 11 / 6)
     # 4 sqrt(2 K ln(1/delta)) n Delta / epsilon at K = 2, delta = 1/e: 8 n Delta / epsilon = 12
     by_hand = 10 + 4 * 12 * 11 / 6
-    assert published_bounds.published_laplace_steps_advanced(
+    assert published.published_laplace_steps_advanced(
         3, 2.0, 2, 0.5, math.exp(-1), 0.25, 10.0
     ) == pytest.approx(by_hand)
 
@@ -136,11 +133,11 @@ def test_lemma_three_is_least_at_the_steps_of_theorem_three():
     n, reach, people, epsilon = 20, 3.0, 10**6, 1.0
 
     def loss(steps):
-        return published_bounds.published_laplace_steps(n, reach, steps, epsilon, 1.0, people)
+        return published.published_laplace_steps(n, reach, steps, epsilon, 1.0, people)
 
-    best = continuous_bounds.published_steps(n, people, reach, epsilon, 1.0)
+    best = continuous.published_steps(n, people, reach, epsilon, 1.0)
     assert loss(best) <= min(loss(best - 1), loss(best + 1))
-    order = published_bounds.published_continuous_greedy(n, reach, epsilon, 1.0, people)
+    order = published.published_continuous_greedy(n, reach, epsilon, 1.0, people)
     assert 1.0 < loss(best) / order < 4.0
 
 

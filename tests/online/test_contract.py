@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import discreet as dc
 from discreet import online
-from discreet.losses import Distance, Linear
 from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction
+from discreet.objectives.losses import Distance, Linear
 from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector
 from tests.online.learners import (
     EVERYBODY,

@@ -13,13 +13,14 @@ import pytest
 from scipy.optimize import minimize
 
 import discreet as dc
-from discreet.domains import Ball, Box, CappedSimplex, Domain, Simplex
-from discreet.losses import Distance, Linear, Logistic, Squared
-from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader, chains
-from discreet.online.bounds import convex as bounds
-from discreet.privacy import mechanisms, tree_levels
-from discreet.privacy.inputs import Inputs
+from discreet.bounds import convex as bounds
+from discreet.constraints.domains import Ball, Box, CappedSimplex, Domain, Simplex
+from discreet.objectives.losses import Distance, Linear, Logistic, Squared
+from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader
+from discreet.online.minimize import lovasz_sums
+from discreet.privacy import samplers, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.sums.bounds import Inputs
 from tests.online.learners import BANDIT_LEADERS, LEADERS
 from tests.privacy.audit import exact_sum_loss
 
@@ -254,7 +255,7 @@ def test_compiled_rounds_are_the_rounds(who, where, budget, monkeypatch):
 
     And nearly the same ones without any compiled step: costs as functions, over a set that is not known.
     """
-    monkeypatch.setattr(chains, "_ROWS_AHEAD", 64)
+    monkeypatch.setattr(lovasz_sums, "_ROWS_AHEAD", 64)
     people, domain = COMPILED[who], SETS[where]
     ids = [t % 150 if t % 3 else None for t in range(700)]
     options = {"lipschitz": 0.4, "clip": True, "strong_convexity": 1.0 if who == "distance" else 0.0}
@@ -278,7 +279,7 @@ def test_compiled_rounds_are_the_rounds(who, where, budget, monkeypatch):
 
 
 def test_compiled_rounds_are_used_and_only_where_nothing_can_be_refused(monkeypatch):
-    from discreet.kernels import convex as kernel
+    from discreet.backends.numba import convex as kernel
 
     used = []
     honest = kernel.leader_rounds
@@ -305,7 +306,7 @@ def test_compiled_rounds_are_used_and_only_where_nothing_can_be_refused(monkeypa
 
 def test_an_interrupted_stretch_gives_nothing_more(monkeypatch, tmp_path):
     """Ctrl-C in compiled rounds: who came is in no later answer, and no file counts them twice."""
-    from discreet.kernels import convex as kernel
+    from discreet.backends.numba import convex as kernel
 
     learner = _leader(lipschitz=12.0)(rounds=700)
     honest = kernel.leader_rounds
@@ -326,7 +327,7 @@ def test_an_interrupted_stretch_gives_nothing_more(monkeypatch, tmp_path):
 
 
 def test_vectors_are_shortened_whatever_their_size():
-    from discreet.kernels.convex import shorten
+    from discreet.backends.numba.convex import shorten
 
     for size in (1e-310, 1e-200, 1.0, 1e200, 1e308):
         vector = np.array([0.6, -0.8, 0.0]) * size
@@ -486,7 +487,7 @@ def _audited(sums="auto", budget=APPROXIMATE, **options):
 @pytest.fixture
 def row_by_row(monkeypatch):
     """Audits move one noise vector at a time, so each has to be a draw of its own."""
-    monkeypatch.setattr(chains, "_ROWS_AHEAD", 1)
+    monkeypatch.setattr(lovasz_sums, "_ROWS_AHEAD", 1)
 
 
 @pytest.mark.usefixtures("row_by_row")
@@ -521,13 +522,13 @@ def _compiled_loss(here, there, *, rows_ahead, budget=APPROXIMATE, **options):
             assert gaussian
             noise = np.zeros(count, dtype=np.int64)
             if bump is not None and bump[0] == len(draws):
-                noise[bump[1]] = 1 << mechanisms.STEPS_BITS
+                noise[bump[1]] = 1 << samplers.STEPS_BITS
             draws.append(count)
             return noise
 
         with (
-            mock.patch.object(mechanisms, "noise_steps", scripted),
-            mock.patch.object(chains, "_ROWS_AHEAD", rows_ahead),
+            mock.patch.object(samplers, "noise_steps", scripted),
+            mock.patch.object(lovasz_sums, "_ROWS_AHEAD", rows_ahead),
         ):
             learner = ApproximateLeader(
                 WIDE,
@@ -688,7 +689,7 @@ def _bandit_shift(make, here, there):
             assert not gaussian
             return np.full(count, next(draws, 0), dtype=np.int64)
 
-        with mock.patch.object(mechanisms, "noise_steps", scripted):
+        with mock.patch.object(samplers, "noise_steps", scripted):
             learner = make()
             seen = []
             for cost in costs:
@@ -707,7 +708,7 @@ def _bandit_shift(make, here, there):
         learner.learn(cost)
     shift = int(first) - int(learner._seen)
     same = np.array_equal(points(here)[0], points(there, shift)[0])
-    return abs(shift) / 2.0**mechanisms.STEPS_BITS if same else math.inf
+    return abs(shift) / 2.0**samplers.STEPS_BITS if same else math.inf
 
 
 @pytest.mark.parametrize(("neighbours", "worst"), [("replace", 0.0), ("add_remove", 1.0)])

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 import discreet as dc
 from discreet import constraints as c
-from discreet.domains import Box
-from discreet.kernels.frank_wolfe import add_row_gradients
+from discreet.backends.numba.frank_wolfe import add_row_gradients
+from discreet.bounds import frank_wolfe as bounds
+from discreet.bounds.selection import ALPHA
+from discreet.constraints.domains import Box
 from discreet.objectives import (
     ConcaveOfLinear,
     ConcaveOverModular,
@@ -26,12 +28,10 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.online import MetaFrankWolfe
-from discreet.online.bounds import frank_wolfe as bounds
-from discreet.online.bounds.selection import ALPHA
-from discreet.online.linear_experts import ExpertTree, Leader
-from discreet.privacy import Gate, TreeSum, mechanisms
-from discreet.privacy.inputs import Inputs
+from discreet.online.frank_wolfe.experts import ExpertTree, Leader
+from discreet.privacy import Gate, TreeSum, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.sums.bounds import Inputs
 from tests.online.learners import people
 from tests.privacy.audit import exact_sum_loss
 
@@ -229,23 +229,23 @@ def _released(make, stream, points):
     """What the learner releases, in units of its noise and without it, when the points are as scripted."""
     seen = []
     script = iter(points)
-    values, tree = mechanisms.Grid.values, TreeSum._released
+    values, tree = samplers.Grid.values, TreeSum._released
 
     def quiet(_source, count, *, gaussian):  # noqa: ARG001
         return np.zeros(count, dtype=np.int64)
 
     def watched_values(grid, steps):
-        seen.append(steps.astype(float) / 2.0**mechanisms.STEPS_BITS)
+        seen.append(steps.astype(float) / 2.0**samplers.STEPS_BITS)
         return values(grid, steps)
 
     def watched_node(total, sums):
-        seen.append(sums.astype(float) / 2.0**mechanisms.STEPS_BITS)
+        seen.append(sums.astype(float) / 2.0**samplers.STEPS_BITS)
         return tree(total, sums)
 
     watch = (
         mock.patch.object(TreeSum, "_released", watched_node)
         if make().sums == "tree"
-        else mock.patch.object(mechanisms.Grid, "values", watched_values)
+        else mock.patch.object(samplers.Grid, "values", watched_values)
     )
 
     def scripted(*_):
@@ -253,7 +253,7 @@ def _released(make, stream, points):
 
     with (
         mock.patch.object(Leader, "partial_points", scripted),
-        mock.patch.object(mechanisms, "noise_steps", quiet),
+        mock.patch.object(samplers, "noise_steps", quiet),
         watch,
     ):
         learner = make()
@@ -342,7 +342,7 @@ def test_spherical_release_loses_at_most_epsilon(neighbours, steps):
         drawn.append(size)
         return np.zeros(size, dtype=np.int64)
 
-    with mock.patch.object(mechanisms, "spherical_steps", noise):
+    with mock.patch.object(samplers, "spherical_steps", noise):
         learner.learn((lambda _: 0.0, lambda _: np.zeros(2)))
         learner.choose()
     assert drawn == [2] * steps

@@ -16,7 +16,8 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.kernels import hedge as kernels
+from discreet import bounds
+from discreet.backends.numba import hedge as kernels
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -25,9 +26,10 @@ from discreet.objectives import (
     SaturatedCoverage,
     SetFunction,
 )
-from discreet.online import OnlineSelector, bounds, hedge
-from discreet.online import hedge as hedge_module
-from discreet.online.hedge import HedgeSelector
+from discreet.online import OnlineSelector
+from discreet.online.select import hedge
+from discreet.online.select import hedge as hedge_module
+from discreet.online.select.hedge import HedgeSelector
 from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness
 from discreet.privacy.conversions import exact
 

@@ -14,21 +14,21 @@ from scipy import stats
 from scipy.optimize import linprog
 
 import discreet as dc
+from discreet.backends.numba import minimization as kernels
+from discreet.bounds import minimization as bounds
 from discreet.evaluation.streams import cuts_and_prices
-from discreet.kernels import minimization as kernels
 from discreet.objectives import GraphCut, SetFunction
-from discreet.online import minimization_bandit
-from discreet.online.bounds import minimization as bounds
-from discreet.online.chains import ROUNDING, GradientSum, GradientTree
-from discreet.online.minimization import SubmodularMinimizer
-from discreet.online.minimization_bandit import BanditSubmodularMinimizer, HorizonTooShort
-from discreet.privacy import mechanisms
+from discreet.online.minimize import bandit
+from discreet.online.minimize.bandit import BanditSubmodularMinimizer, HorizonTooShort
+from discreet.online.minimize.lovasz_sums import ROUNDING, GradientSum, GradientTree
+from discreet.online.minimize.minimizer import SubmodularMinimizer
+from discreet.privacy import samplers
 from discreet.privacy.published import PublishedCalibrationWarning
 
 BUDGET = dc.Budget(1.0, 1e-6)
 PURE = dc.Budget(1.0)
 FREE = dc.Budget(math.inf)
-UNIT = 2.0**mechanisms.STEPS_BITS
+UNIT = 2.0**samplers.STEPS_BITS
 
 
 # --- what a gradient can be ---------------------------------------------------------------------
@@ -157,7 +157,7 @@ def _released(make, people, known):
     """What a learner releases, in units of noise and without it, when its sums are as scripted."""
     seen = []
     script = iter(known)
-    add, node, truncate = GradientSum._add, GradientTree._released, mechanisms.Grid.truncate
+    add, node, truncate = GradientSum._add, GradientTree._released, samplers.Grid.truncate
 
     def factorised(total, vector):
         def watched(grid, values):
@@ -165,7 +165,7 @@ def _released(make, people, known):
             seen.append(steps / UNIT)
             return steps
 
-        with mock.patch.object(mechanisms.Grid, "truncate", watched):
+        with mock.patch.object(samplers.Grid, "truncate", watched):
             add(total, vector)
         return next(script)
 
@@ -182,7 +182,7 @@ def _released(make, people, known):
 
     original = GradientTree._add
     with (
-        mock.patch.object(mechanisms, "noise_steps", quiet),
+        mock.patch.object(samplers, "noise_steps", quiet),
         mock.patch.object(GradientSum, "_add", factorised),
         mock.patch.object(GradientTree, "_released", tree_node),
         mock.patch.object(GradientTree, "_add", tree_add),
@@ -300,7 +300,7 @@ def _values_loss(make, here, there):
 
         with (
             mock.patch.object(BanditSubmodularMinimizer, "_noisy", watched),
-            mock.patch.object(mechanisms, "noise_steps", noise),
+            mock.patch.object(samplers, "noise_steps", noise),
         ):
             learner = make()
             for value in values:
@@ -346,9 +346,7 @@ def test_planted_bugs_in_the_values_are_caught():
         assert _values_loss(make, here, there) > 1.9
     with mock.patch.object(BanditSubmodularMinimizer, "_noisy", lambda _, total: total):  # no noise
         assert _values_loss(make, here, there) == math.inf
-    with mock.patch.object(
-        minimization_bandit, "value_event", lambda b, m: dc.privacy.LaplaceNoise(m, m / b.epsilon)
-    ):
+    with mock.patch.object(bandit, "value_event", lambda b, m: dc.privacy.LaplaceNoise(m, m / b.epsilon)):
         assert _values_loss(make, here, there) > 1.9  # calibrated to a size instead of a difference
 
 
@@ -358,7 +356,7 @@ def test_the_sum_of_a_very_long_batch_is_exact():
     step, unit = learner._grid.step, Fraction(1, 1 << 31)
     far = (1 << 57) + 16
     less = np.array([-int(far * unit / step)])  # so that what is left is small, and exact as a float
-    with mock.patch.object(mechanisms, "noise_steps", return_value=less):
+    with mock.patch.object(samplers, "noise_steps", return_value=less):
         for moved in (0, 1, 17, 1 << 31, (1 << 32) - 33, 1 << 32):
             apart = Fraction(learner._noisy(far + moved)) - Fraction(learner._noisy(far))
             assert abs(apart / step - moved * unit / step) < 1 + Fraction(1, 10**6)
@@ -614,7 +612,7 @@ def test_defaults_are_a_quarter_from_the_smallest_certificate():
     least = min(_bandit_bound(b, g) for b, g in grid)
     gamma = bounds.best_exploration(6, 10**6, 3, bounds.value_price(6, 3, 2.0))
     assert least == pytest.approx(_bandit_bound(3, gamma), rel=5e-3)
-    batch, share = minimization_bandit.settled(6, 10**6, PURE, 1.0, "values", None, None)
+    batch, share = bandit.settled(6, 10**6, PURE, 1.0, "values", None, None)
     assert batch > 3
     assert 1.1 * least < _bandit_bound(batch, share) <= 1.25 * least * 1.005
 
@@ -622,18 +620,18 @@ def test_defaults_are_a_quarter_from_the_smallest_certificate():
 @pytest.mark.parametrize("budget", [PURE, dc.Budget(0.07, neighbours="add_remove"), dc.Budget(9.0), FREE])
 @pytest.mark.parametrize("rounds", [2, 30, 5000])
 def test_batches_are_those_of_a_search_through_all(budget, rounds):
-    scale = float(minimization_bandit.value_event(budget, 1.0).scale)
+    scale = float(bandit.value_event(budget, 1.0).scale)
     shares = [
         bounds.best_exploration(3, rounds, b, bounds.value_price(3, b, scale)) for b in range(1, rounds + 1)
     ]
     least = min(shares)
     allowed = min(1.25 * least, max(1.0, least))
     longest = max(b for b, share in enumerate(shares, start=1) if share <= allowed)
-    assert minimization_bandit.settled(3, rounds, budget, 1.0, "values", None, 0.3) == (longest, 0.3)
+    assert bandit.settled(3, rounds, budget, 1.0, "values", None, 0.3) == (longest, 0.3)
 
 
 def test_batches_are_found_at_once_for_the_smallest_epsilons():
-    batch, _ = minimization_bandit.settled(3, 1 << 40, dc.Budget(1e-9), 1.0, "values", None, 0.3)
+    batch, _ = bandit.settled(3, 1 << 40, dc.Budget(1e-9), 1.0, "values", None, 0.3)
     assert 1e10 < batch < 2e10  # none of which is looked at
 
 
@@ -652,22 +650,22 @@ def test_certificates_beat_the_published_theorems():
 
 
 def test_the_averages_behind_the_certificate_are_not_understated():
-    from discreet.online import chains
-    from discreet.privacy.factorizations import square_root
+    from discreet.online.minimize import lovasz_sums
+    from discreet.privacy.sums.factorizations import square_root
 
     factorization = square_root(3000)
     exact = factorization.row_norm(np.arange(1, 3001)).mean() * factorization.column_norm
-    assert exact <= chains._mean_error(factorization) <= 1.05 * exact
+    assert exact <= lovasz_sums._mean_error(factorization) <= 1.05 * exact
     for rounds in (2, 9, 64, 65, 1000):
         nodes = [0] + [
-            2 if t == 1 << chains.tree_levels(rounds - 1) else t.bit_count() for t in range(1, rounds)
+            2 if t == 1 << lovasz_sums.tree_levels(rounds - 1) else t.bit_count() for t in range(1, rounds)
         ]
-        assert np.mean(nodes) <= chains.mean_nodes(rounds)
+        assert np.mean(nodes) <= lovasz_sums.mean_nodes(rounds)
         total = GradientTree(
             2, rounds - 1, dc.Gate(BUDGET, 0), moves=1.0, event=None, noise="gaussian", norm_bound=1.0
         )
         deviations = [0.0] + [total.noise_std(t) for t in range(1, rounds)]
-        assert np.mean(deviations) <= chains._honaker_error(rounds) / BUDGET.mu * (1 + 1e-6)
+        assert np.mean(deviations) <= lovasz_sums._honaker_error(rounds) / BUDGET.mu * (1 + 1e-6)
 
 
 # --- the protocol -------------------------------------------------------------------------------

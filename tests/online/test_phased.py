@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet import bounds
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -20,11 +21,10 @@ from discreet.objectives import (
     WeightedTopics,
 )
 from discreet.objectives.greedy import greedy
-from discreet.objectives.growth import step
-from discreet.online import bounds
-from discreet.online.phased import PhasedSelector, first_window_for
-from discreet.online.window import Window
-from discreet.privacy import mechanisms
+from discreet.objectives.rows.fixed_point import step
+from discreet.online.select.phased import PhasedSelector, first_window_for
+from discreet.online.select.window import Window
+from discreet.privacy import samplers
 from tests.privacy.audit import hockey_stick, transcripts
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -122,8 +122,8 @@ def test_a_person_in_two_windows_is_caught():
 
 
 def test_a_larger_rate_is_caught(monkeypatch):
-    draw = mechanisms.choice_log_probabilities
-    monkeypatch.setattr(mechanisms, "choice_log_probabilities", lambda scores, rate: draw(scores, 2.0 * rate))
+    draw = samplers.choice_log_probabilities
+    monkeypatch.setattr(samplers, "choice_log_probabilities", lambda scores, rate: draw(scores, 2.0 * rate))
     excess, _ = _worst(dc.Budget(1.5), 2, 1, 3, 6, _replaced, 20)
     assert excess > 1e-3
 
@@ -438,7 +438,7 @@ def test_the_entropy_bound_of_a_pick():
             tight = np.zeros(m)
             tight[0] = math.log(m) / rate
             for scores in (tight, rng.normal(size=m) * 5, np.zeros(m)):
-                p = np.exp(mechanisms.choice_log_probabilities(scores, rate))
+                p = np.exp(samplers.choice_log_probabilities(scores, rate))
                 assert p @ (scores.max() - scores) <= math.log(m) / rate
     assert bounds.picks_loss(7, 1, 0.5) == pytest.approx(math.log(7) / 0.5)
     assert bounds.picks_loss(7, 2, 0.5) == pytest.approx((0.5 * math.log(7) + math.log(6)) / 0.5)

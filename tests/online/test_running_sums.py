@@ -11,12 +11,12 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.kernels import selectors
+from discreet import bounds
+from discreet.backends.numba import selectors
 from discreet.objectives import Coverage, ProbabilisticCoverage
-from discreet.online import bounds
-from discreet.online.running_sums import RunningSumSelector
-from discreet.privacy import TreeSum, mechanisms
-from discreet.privacy.sums import FactorizedSum
+from discreet.online.select.running_sums import RunningSumSelector
+from discreet.privacy import TreeSum, samplers
+from discreet.privacy.sums.base import FactorizedSum
 
 BUDGET = dc.Budget(1.0, 1e-6)
 PURE = dc.Budget(1.0)
@@ -37,22 +37,22 @@ def _released(make, rows, script):
         return np.zeros(count, dtype=np.int64)
 
     factorized, tree = FactorizedSum._noise_steps, TreeSum._released
-    values = mechanisms.Grid.values
+    values = samplers.Grid.values
 
     def watched_values(grid, steps):
         if steps.dtype == np.int64:
-            seen.append(steps.astype(float) / 2.0**mechanisms.STEPS_BITS)
+            seen.append(steps.astype(float) / 2.0**samplers.STEPS_BITS)
         return values(grid, steps)
 
     def watched_node(total, sums):
-        seen.append(sums.astype(float) / 2.0**mechanisms.STEPS_BITS)
+        seen.append(sums.astype(float) / 2.0**samplers.STEPS_BITS)
         return tree(total, sums)
 
     with (
         mock.patch.object(selectors, "draw_ordered", draw),
-        mock.patch.object(mechanisms, "noise_steps", quiet),
+        mock.patch.object(samplers, "noise_steps", quiet),
         mock.patch.object(FactorizedSum, "_noise_steps", factorized),
-        mock.patch.object(mechanisms.Grid, "values", watched_values)
+        mock.patch.object(samplers.Grid, "values", watched_values)
         if make().sums != "tree"
         else mock.patch.object(TreeSum, "_released", watched_node),
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import discreet as dc
-from discreet._state import read_state, write_state
+from discreet.core.state import read_state, write_state
 from discreet.objectives import SetFunction
 from discreet.online import PhasedSelector
 from tests.online.learners import EVERYBODY, N_ITEMS, ROUNDS, people, shown

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.domains import Ball, Box, Simplex
+from discreet.constraints.domains import Ball, Box, Simplex
 from discreet.online import (
     ApproximateLeader,
     BanditApproximateLeader,

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet._state import Saved
+from discreet.core.state import Saved
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import HedgeSelector
-from discreet.online.visits import Visits
+from discreet.online.contribution import Visits
 from discreet.privacy import ReproducibleRandomness
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet as dc
-from discreet.privacy import mechanisms
-from discreet.privacy.sums import RunningSum
+from discreet.privacy import samplers
+from discreet.privacy.sums.base import RunningSum
 
 
 def transcripts(program: Callable[[dc.Gate], object], budget: dc.Budget) -> dict[tuple[int, ...], float]:
@@ -31,11 +31,11 @@ def transcripts(program: Callable[[dc.Gate], object], budget: dc.Budget) -> dict
             index = script[len(path)] if len(path) < len(script) else 0
             if len(path) >= len(script):
                 stack.extend((*path, other) for other in range(1, scores.size))
-            log_probability += mechanisms.choice_log_probabilities(scores, rate)[index]
+            log_probability += samplers.choice_log_probabilities(scores, rate)[index]
             path.append(index)
             return index
 
-        with mock.patch.object(mechanisms, "exponential_choice", scripted):
+        with mock.patch.object(samplers, "exponential_choice", scripted):
             program(dc.Gate(budget, 0))
         found[tuple(path)] = float(np.exp(log_probability))
     assert abs(sum(found.values()) - 1.0) < 1e-9
@@ -66,11 +66,11 @@ def _run(
         nonlocal draws
         noise = np.zeros(count, dtype=np.int64)
         if bump is not None and bump[0] == draws:
-            noise[bump[1]] = 1 << mechanisms.STEPS_BITS
+            noise[bump[1]] = 1 << samplers.STEPS_BITS
         draws += 1
         return noise
 
-    with mock.patch.object(mechanisms, "noise_steps", scripted):
+    with mock.patch.object(samplers, "noise_steps", scripted):
         total = make()
         answers = np.concatenate([total.add(vector) for vector in vectors])
     return answers, draws

@@ -13,8 +13,8 @@ from dp_accounting import pld, rdp
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import accounting
-from discreet.privacy.accounting import Ledger
+from discreet.privacy import account
+from discreet.privacy.account import Ledger
 from discreet.privacy.events import Event, Loss
 
 EVENTS = [
@@ -300,7 +300,7 @@ def _exact(*releases, rounds=1):
     ledger = Ledger()
     for event, count in releases:
         ledger.add("x", event, count)
-    return accounting._ExactCurve.of(ledger, dc.Budget(1.0, 1e-6, "replace", rounds))
+    return account._ExactCurve.of(ledger, dc.Budget(1.0, 1e-6, "replace", rounds))
 
 
 def test_the_exact_curve_counts_every_release_of_every_kind():
@@ -333,6 +333,6 @@ def test_the_exact_curve_of_groups_is_that_of_the_worst():
     for name, count in (("few", 20), ("many", 200), ("some", 50)):
         gate.part(name).reserve(pv.ExponentialChoice(0.03, 2.0), count)
     alone = _exact((pv.ExponentialChoice(0.03, 2.0), 200))
-    curve = accounting._ExactCurve.of(gate.spent.ledger, gate.budget)
+    curve = account._ExactCurve.of(gate.spent.ledger, gate.budget)
     assert curve.epsilon(1e-6) == pytest.approx(alone.epsilon(1e-6), rel=1e-12)
     assert curve.delta(0.5) == pytest.approx(alone.delta(0.5), rel=1e-12)

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, mechanisms
+from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, samplers
 from tests.privacy.audit import hockey_stick, loss_range, transcripts
 from tests.privacy.test_noise import Scripted
 
@@ -24,11 +24,11 @@ def test_choices_follow_the_exponential_weights(rate):
     scores = np.array([0.0, 0.5, 1.0, 0.9, -2.0])
     source = ReproducibleRandomness(1)
     counts = np.bincount(
-        [mechanisms.exponential_choice(source, scores, rate) for _ in range(60_000)], minlength=5
+        [samplers.exponential_choice(source, scores, rate) for _ in range(60_000)], minlength=5
     )
-    expected = np.exp(mechanisms.choice_log_probabilities(scores, rate)) * counts.sum()
+    expected = np.exp(samplers.choice_log_probabilities(scores, rate)) * counts.sum()
     assert stats.chisquare(counts, expected).pvalue > 1e-6
-    wrong = np.exp(mechanisms.choice_log_probabilities(scores, rate * 1.2 + 0.05)) * counts.sum()
+    wrong = np.exp(samplers.choice_log_probabilities(scores, rate * 1.2 + 0.05)) * counts.sum()
     assert stats.chisquare(counts, wrong).pvalue < 1e-6
 
 
@@ -40,9 +40,9 @@ def test_words_near_a_border_are_decided_exactly():
         word = int(border)
         rest = int((border - word) * 2**64)
     for extra, expected in ((rest - 5, 0), (rest + 5, 1)):
-        assert mechanisms.exponential_choice(Scripted([word, extra]), scores, rate) == expected
-    assert mechanisms.exponential_choice(Scripted([word - 100]), scores, rate) == 0
-    assert mechanisms.exponential_choice(Scripted([word + 101]), scores, rate) == 1
+        assert samplers.exponential_choice(Scripted([word, extra]), scores, rate) == expected
+    assert samplers.exponential_choice(Scripted([word - 100]), scores, rate) == 0
+    assert samplers.exponential_choice(Scripted([word + 101]), scores, rate) == 1
 
 
 def test_fast_and_exact_paths_agree_on_the_same_words():
@@ -50,23 +50,23 @@ def test_fast_and_exact_paths_agree_on_the_same_words():
     for size in (1, 2, 7, 60):
         scores = rng.normal(size=size) * 20
         for word in ReproducibleRandomness(size).words(40):
-            fast = mechanisms.exponential_choice(Scripted([word]), scores, 0.9)
-            assert fast == mechanisms._exact_choice(Scripted([]), scores, 0.9, int(word))
+            fast = samplers.exponential_choice(Scripted([word]), scores, 0.9)
+            assert fast == samplers._exact_choice(Scripted([]), scores, 0.9, int(word))
 
 
 def test_extreme_scores_and_words():
     scores = np.array([0.0, 1e8, -1e300])
     for word in (0, 2**64 - 1, 1 << 63):
-        assert mechanisms.exponential_choice(Scripted([word], seed=3), scores, 1.0) == 1
-    assert mechanisms.exponential_choice(Scripted([0]), np.zeros(3), 1.0) == 0
-    assert mechanisms.exponential_choice(Scripted([2**64 - 1]), np.zeros(3), 1.0) == 2
+        assert samplers.exponential_choice(Scripted([word], seed=3), scores, 1.0) == 1
+    assert samplers.exponential_choice(Scripted([0]), np.zeros(3), 1.0) == 0
+    assert samplers.exponential_choice(Scripted([2**64 - 1]), np.zeros(3), 1.0) == 2
 
 
 def test_scores_too_far_apart_for_floats_are_chosen_exactly():
     """The difference overflows, the weights do not: exp(-1e-308 * 1.82e308) is about .16."""
     scores = np.array([9.1e307, -9.1e307])
     source = ReproducibleRandomness(4)
-    picks = [mechanisms.exponential_choice(source, scores, 1e-308) for _ in range(400)]
+    picks = [samplers.exponential_choice(source, scores, 1e-308) for _ in range(400)]
     expected = 1 / (1 + math.exp(-1.82))
     assert stats.binomtest(picks.count(0), 400, expected).pvalue > 1e-6
     assert picks.count(1) > 0
@@ -163,15 +163,15 @@ def test_one_directional_scores_cost_half():
     base = np.zeros(4)
     one_way = 0.0
     for move in itertools.product((0.0, 1.0), repeat=4):
-        p = np.exp(mechanisms.choice_log_probabilities(base, rate))
-        q = np.exp(mechanisms.choice_log_probabilities(base + np.array(move), rate))
+        p = np.exp(samplers.choice_log_probabilities(base, rate))
+        q = np.exp(samplers.choice_log_probabilities(base + np.array(move), rate))
         one_way = max(one_way, np.ptp(np.log(p / q)))
     assert one_way == pytest.approx(rate)
     event = ExponentialChoice(rate, ScoreChange(1.0, one_directional=True).range)
     assert event.loss().pure == Fraction(8, 10)
     both_ways = 0.0
     for move in itertools.product((-1.0, 1.0), repeat=4):
-        q = np.exp(mechanisms.choice_log_probabilities(base + np.array(move), rate))
+        q = np.exp(samplers.choice_log_probabilities(base + np.array(move), rate))
         both_ways = max(both_ways, np.ptp(np.log(p / q)))
     assert both_ways == pytest.approx(2 * rate)
 

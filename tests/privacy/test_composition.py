@@ -18,11 +18,7 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
 from discreet.privacy import composition
-from discreet.privacy.composition import (
-    SMALLEST_DELTA,
-    adaptive_choices_delta,
-    adaptive_choices_epsilon,
-)
+from discreet.privacy.composition import SMALLEST_DELTA, adaptive_choices_delta, adaptive_choices_epsilon
 from discreet.privacy.conversions import gdp_delta, gdp_epsilon, zcdp_epsilon
 
 Curve = Callable[[float], float]

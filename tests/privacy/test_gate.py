@@ -15,7 +15,7 @@ from scipy import stats
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import mechanisms
+from discreet.privacy import samplers
 from discreet.privacy.conversions import exact
 
 RELEASES = {
@@ -113,7 +113,7 @@ def test_scalars_come_back_as_numbers():
 
 def test_released_values_lie_on_the_public_grid():
     """Whatever the value, the answer is a multiple of the step: low-order bits carry nothing."""
-    grid = mechanisms.Grid.for_noise(2.0, 1.0, 1)
+    grid = samplers.Grid.for_noise(2.0, 1.0, 1)
     gate = dc.Gate(dc.Budget(math.inf), 3)
     for value in (0.1, math.pi * 10, -1e-7):
         answer = gate.laplace(value, 2.0, 1.0)
@@ -122,7 +122,7 @@ def test_released_values_lie_on_the_public_grid():
 
 def _binned(kind, value, edges, scale):
     """Exact probabilities of the bins of one release of ``value``, from the code's own grid."""
-    grid = mechanisms.Grid.for_noise(scale, 1.0, 1)
+    grid = samplers.Grid.for_noise(scale, 1.0, 1)
     start = float(grid.truncate(np.array([value]))[0] * grid.step)
     ideal = {"laplace": stats.laplace, "gaussian": stats.norm}[kind](loc=start, scale=grid.noise_scale)
     return np.diff(ideal.cdf(np.concatenate([[-np.inf], edges, [np.inf]])))

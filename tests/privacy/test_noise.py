@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.kernels.noise import DONE, REJECTED, UNDECIDED, attempt_noise
-from discreet.privacy import ReproducibleRandomness, mechanisms
-from discreet.privacy.mechanisms import Grid
+from discreet.backends.numba.noise import DONE, REJECTED, UNDECIDED, attempt_noise
+from discreet.privacy import ReproducibleRandomness, samplers
+from discreet.privacy.samplers import Grid
 
-SCALE = 2.0**mechanisms.STEPS_BITS
+SCALE = 2.0**samplers.STEPS_BITS
 IDEAL = {False: stats.laplace, True: stats.norm}
 
 
@@ -40,13 +40,13 @@ class Scripted:
 def _attempt(words, gaussian):
     words = np.asarray(words, dtype=np.uint64)
     out, status = np.zeros(words.size // 2, dtype=np.int64), np.zeros(words.size // 2, dtype=np.uint8)
-    attempt_noise(words, *mechanisms.noise_table(gaussian), gaussian, out, status)
+    attempt_noise(words, *samplers.noise_table(gaussian), gaussian, out, status)
     return out, status
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_table_holds_the_distribution_function(gaussian):
-    cells, guide = mechanisms.noise_table(gaussian)
+    cells, guide = samplers.noise_table(gaussian)
     with mpmath.workprec(300):
         for cell in [*range(8), *range(8, cells.size - 1, 997)]:
             end = mpmath.mpf(cell + 1) / 1024
@@ -66,7 +66,7 @@ def test_compiled_attempt_equals_the_exact_twin(gaussian):
     assert (status == REJECTED).sum() >= 10
     for index in range(out.size):
         source = Scripted([])
-        exact, _ = mechanisms._settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
+        exact, _ = samplers._settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
         if status[index] == DONE:
             assert exact == out[index]
             assert source.taken == 0
@@ -76,7 +76,7 @@ def test_compiled_attempt_equals_the_exact_twin(gaussian):
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_undecided_words_are_settled_by_more_bits(gaussian):
-    cells, _ = mechanisms.noise_table(gaussian)
+    cells, _ = samplers.noise_table(gaussian)
     border = int(cells[700])  # exactly on a table entry: 64 bits cannot tell the cell
     keep = 5  # low test bits: the place is kept
     _, status = _attempt([border, keep], gaussian)
@@ -85,10 +85,10 @@ def test_undecided_words_are_settled_by_more_bits(gaussian):
         end = mpmath.mpf(701) / 1024
         below = (mpmath.erf(end / mpmath.sqrt(2)) if gaussian else 1 - mpmath.exp(-end)) * 2**64
         next_word = int((below - border) * 2**64)
-    lower, _ = mechanisms._settle(border, keep, Scripted([max(0, next_word - 10)]), gaussian)
-    upper, _ = mechanisms._settle(border, keep, Scripted([min(2**64 - 1, next_word + 10)]), gaussian)
-    assert lower >> (mechanisms.CELL_BITS + 1) == 700
-    assert upper >> (mechanisms.CELL_BITS + 1) == 701
+    lower, _ = samplers._settle(border, keep, Scripted([max(0, next_word - 10)]), gaussian)
+    upper, _ = samplers._settle(border, keep, Scripted([min(2**64 - 1, next_word + 10)]), gaussian)
+    assert lower >> (samplers.CELL_BITS + 1) == 700
+    assert upper >> (samplers.CELL_BITS + 1) == 701
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
@@ -100,17 +100,17 @@ def test_undecided_tests_are_settled_by_more_bits(gaussian):
         threshold = mpmath.exp(-(rise * rise / 2 if gaussian else rise)) * 2**40
     word = (int(threshold) << 24) | place
     assert _attempt([1, word], gaussian)[1][0] == UNDECIDED
-    floor, within = mechanisms._settle(1, word, Scripted([0] * 4), gaussian)
+    floor, within = samplers._settle(1, word, Scripted([0] * 4), gaussian)
     assert floor == (1 << 23) - 1
     assert within.first(64) == 0  # the bits of the place that the test looked at are the variable's own
     kept = 7  # a place that is surely kept, for the next try in the same cell
-    assert mechanisms._settle(1, word, Scripted([2**64 - 1] * 2 + [kept]), gaussian)[0] == 14
+    assert samplers._settle(1, word, Scripted([2**64 - 1] * 2 + [kept]), gaussian)[0] == 14
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_draws_follow_the_ideal_distribution(gaussian):
     """Chi-square over 400 equally likely bins; threshold p < 1e-6, and a 2 % wrong scale is seen."""
-    draws = mechanisms.noise_steps(ReproducibleRandomness(5), 400_000, gaussian=gaussian) / SCALE
+    draws = samplers.noise_steps(ReproducibleRandomness(5), 400_000, gaussian=gaussian) / SCALE
     edges = IDEAL[gaussian].ppf(np.linspace(0, 1, 401)[1:-1])
 
     def p_value(sample):
@@ -122,31 +122,31 @@ def test_draws_follow_the_ideal_distribution(gaussian):
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_low_bits_and_sign_are_uniform(gaussian):
-    draws = mechanisms.noise_steps(ReproducibleRandomness(6), 200_000, gaussian=gaussian)
+    draws = samplers.noise_steps(ReproducibleRandomness(6), 200_000, gaussian=gaussian)
     assert stats.chisquare(np.bincount(np.abs(draws) % 64, minlength=64)).pvalue > 1e-6
     assert stats.binomtest(int((draws > 0).sum()), draws.size).pvalue > 1e-6
 
 
 def test_tail_of_the_gaussian_is_there():
-    draws = mechanisms.noise_steps(ReproducibleRandomness(7), 2_000_000, gaussian=True) / SCALE
+    draws = samplers.noise_steps(ReproducibleRandomness(7), 2_000_000, gaussian=True) / SCALE
     seen = int((np.abs(draws) > 4.0).sum())
     assert stats.binomtest(seen, draws.size, 2 * stats.norm.sf(4.0)).pvalue > 1e-6
     # the last table cell reaches past nine standard deviations, so nothing is cut off before 2^-64
-    assert mechanisms.noise_table(True)[0].size > 9 * 1024
+    assert samplers.noise_table(True)[0].size > 9 * 1024
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_rejected_places_are_drawn_again_in_the_same_cell(gaussian):
     """Redrawing the cell as well would favour cells with few rejections (4e-4 of the variance)."""
     cell = 2500
-    first = int(mechanisms.noise_table(gaussian)[0][cell]) - 1000
+    first = int(samplers.noise_table(gaussian)[0][cell]) - 1000
     rejected, kept = (2**40 - 1) << 24 | ((1 << 22) - 1), 12345
     assert _attempt([first, rejected], gaussian)[1][0] == REJECTED
     source = Scripted([first, rejected, rejected, kept])
-    assert mechanisms.noise_steps(source, 1, gaussian=gaussian).tolist() == [(cell << 22) + kept]
+    assert samplers.noise_steps(source, 1, gaussian=gaussian).tolist() == [(cell << 22) + kept]
     assert source.taken == 4
     mixed = Scripted([first, rejected, first, kept, first, rejected, kept + 1, kept + 2])
-    draws = mechanisms.noise_steps(mixed, 3, gaussian=gaussian)
+    draws = samplers.noise_steps(mixed, 3, gaussian=gaussian)
     assert (draws - (cell << 22)).tolist() == [kept + 1, kept, kept + 2]
 
 
@@ -246,7 +246,7 @@ def test_truncated_neighbours_stay_within_the_charge(size):
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 def test_spherical_noise_has_gamma_length_and_uniform_direction(dimension):
     source = ReproducibleRandomness(9)
-    draws = np.array([mechanisms.spherical_steps(source, dimension) for _ in range(20_000)]) / SCALE
+    draws = np.array([samplers.spherical_steps(source, dimension) for _ in range(20_000)]) / SCALE
     lengths = np.linalg.norm(draws, axis=1)
     assert stats.kstest(lengths, stats.gamma(dimension).cdf).pvalue > 1e-6
     assert stats.kstest(lengths * 1.05, stats.gamma(dimension).cdf).pvalue < 1e-6
@@ -262,10 +262,10 @@ def test_spherical_noise_has_gamma_length_and_uniform_direction(dimension):
 def test_spherical_floats_round_as_exact_integers_do(dimension):
     """What the floats decide is what integers with more bits decide, for the same ideal variables."""
     for seed in range(40_000 // (dimension + 100)):
-        quick = mechanisms.spherical_steps(ReproducibleRandomness(seed), dimension)
+        quick = samplers.spherical_steps(ReproducibleRandomness(seed), dimension)
         source = ReproducibleRandomness(seed)
-        reals = [mechanisms._Reals(source, dimension, gaussian=gaussian) for gaussian in (True, False)]
-        slow = mechanisms._settled_sphere(*reals, np.arange(dimension))
+        reals = [samplers._Reals(source, dimension, gaussian=gaussian) for gaussian in (True, False)]
+        slow = samplers._settled_sphere(*reals, np.arange(dimension))
         assert quick.tolist() == slow.tolist()
 
 
@@ -275,7 +275,7 @@ def test_spherical_floats_are_as_close_as_is_claimed(dimension):
     worst = 0.0
     for seed in range(200):
         source = ReproducibleRandomness(seed)
-        gaussians, parts = (mechanisms._Reals(source, dimension, gaussian=g) for g in (True, False))
+        gaussians, parts = (samplers._Reals(source, dimension, gaussian=g) for g in (True, False))
         values, sizes = gaussians.floats(), parts.floats()
         norm, length = math.sqrt(math.fsum(values * values)), math.fsum(sizes)
         with mpmath.workprec(300):
@@ -297,10 +297,10 @@ def test_bits_of_a_settled_variable_are_its_own():
         word = (int(threshold) - 64) << 24 | sign << 23 | place  # kept at the start of the half step only
         test, own = 0, 0x123456789ABCDEF0  # further bits of the test, and of the place
         source = Scripted([1, word, test, own])
-        floors, further = mechanisms._half_steps(source, 1, gaussian=False)
+        floors, further = samplers._half_steps(source, 1, gaussian=False)
         assert floors.tolist() == [~place if sign else place]
         assert further[0].first(64) == (own ^ (2**64 - 1) if sign else own)
-        reals = mechanisms._Reals(Scripted([1, word, test, own]), 1, gaussian=False)
+        reals = samplers._Reals(Scripted([1, word, test, own]), 1, gaussian=False)
         assert reals.starts(64) == [(place << 64) + own]
 
 
@@ -317,7 +317,7 @@ def test_spherical_draws_near_a_border_take_more_bits():
             return [(floor << bits) + (1 << (bits - 65) if bits > 64 else 0) for floor in self._floors]
 
     gaussians, parts = Fixed([1 << 40]), Fixed([(1 << 33) + 1])
-    assert mechanisms._settled_sphere(gaussians, parts, np.arange(1)).tolist() == [(1 << 32) + 1]
+    assert samplers._settled_sphere(gaussians, parts, np.arange(1)).tolist() == [(1 << 32) + 1]
     assert len(gaussians.asked) > 1
 
 

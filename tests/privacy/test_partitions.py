@@ -20,7 +20,7 @@ from discreet.privacy import (
     Budget,
     BudgetExceeded,
     Gate,
-    mechanisms,
+    samplers,
     select_partitions,
 )
 from discreet.privacy.partitions import PartitionSelection
@@ -128,7 +128,7 @@ def test_what_is_named_is_what_the_rule_says(monkeypatch, neighbours):
         assert (size, gaussian) == (4, False)
         return np.append(short, 0) - drawn[-1]
 
-    monkeypatch.setattr(mechanisms, "noise_steps", scripted)
+    monkeypatch.setattr(samplers, "noise_steps", scripted)
     for less, expected in ((0, [True, False, True, True, False, True]), (1, [False] * 5 + [True])):
         drawn.append(less)
         assert rule.named(counts, None).tolist() == expected

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.privacy import ReproducibleRandomness, mechanisms
+from discreet.privacy import ReproducibleRandomness, samplers
 from discreet.privacy import conversions as cv
-from discreet.privacy.accounting import Account, Ledger
+from discreet.privacy.account import Account, Ledger
 from discreet.privacy.composition import adaptive_choices_delta, adaptive_choices_epsilon
 from discreet.privacy.events import ApproximateRelease, GaussianNoise, LaplaceNoise
-from discreet.privacy.inputs import Inputs
+from discreet.privacy.sums.bounds import Inputs
 
 DIGITS = 60
 TINY = mpmath.mpf(5e-324)
@@ -247,7 +247,7 @@ def test_choices_at_a_border_do_not_depend_on_other_threads():
     thread.start()
     try:
         found = [
-            mechanisms._exact_choice(ReproducibleRandomness(0), scores, rate, word) == index
+            samplers._exact_choice(ReproducibleRandomness(0), scores, rate, word) == index
             for word, index in words * 50
         ]
     finally:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet._state import Saved, read_state
-from discreet.online.chains import GradientSum, GradientTree
-from discreet.online.linear_experts import ExpertTree
+from discreet.core.state import Saved, read_state
+from discreet.online.frank_wolfe.experts import ExpertTree
+from discreet.online.minimize.lovasz_sums import GradientSum, GradientTree
 from discreet.privacy import Event, FactorizedSum, Gate, RunningSum, TreeSum
-from discreet.privacy.inputs import Inputs
+from discreet.privacy.sums.bounds import Inputs
 from tests.states import Meanwhile, as_bytes
 
 SIZE, ROUNDS = 4, 20

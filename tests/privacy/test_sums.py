@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.privacy import FactorizedSum, Gate, ReproducibleRandomness, TreeSum, mechanisms, tree_levels
-from discreet.privacy.inputs import Inputs
+from discreet.privacy import FactorizedSum, Gate, ReproducibleRandomness, TreeSum, samplers, tree_levels
+from discreet.privacy.sums.bounds import Inputs
 from tests.privacy.audit import exact_sum_loss
 
 APPROXIMATE = dc.Budget(1.0, 1e-6)
@@ -115,12 +115,12 @@ def test_answers_are_a_function_of_what_was_released():
         released = iter([10, -3, 4, 0, 2])
         total._grid.__class__.values, original = (
             lambda _, steps, r=released: np.full(steps.shape, float(next(r))),
-            mechanisms.Grid.values,
+            samplers.Grid.values,
         )
         try:
             answers.append([total.add([x])[0] for x in data])
         finally:
-            mechanisms.Grid.values = original
+            samplers.Grid.values = original
     assert answers[0] == answers[1]
 
 
@@ -173,7 +173,7 @@ def test_reused_noise_is_caught_in_honakers_form_too():
 @pytest.mark.parametrize("rounds", [1, 5, 8])
 def test_spherical_tree_loses_at_most_its_epsilon(rounds, monkeypatch):
     """Released nodes with the noise taken out: total Euclidean shift over the noise scale."""
-    monkeypatch.setattr(mechanisms, "spherical_steps", lambda *_: np.zeros(3, dtype=np.int64))
+    monkeypatch.setattr(samplers, "spherical_steps", lambda *_: np.zeros(3, dtype=np.int64))
 
     def nodes(first):
         total = TreeSum(3, rounds, PURE, noise="spherical", norm_bound=1.0, seed=0)
@@ -181,7 +181,7 @@ def test_spherical_tree_loses_at_most_its_epsilon(rounds, monkeypatch):
         total._released = lambda sums: seen.append(plain(total, sums)) or seen[-1]
         for step in range(rounds):
             total.add(first if step == 0 else np.zeros(3))
-        return np.array(seen), 2.0**mechanisms.STEPS_BITS
+        return np.array(seen), 2.0**samplers.STEPS_BITS
 
     direction = np.array([1.0, 2.0, -2.0]) / 3.0
     (a, scale), (b, _) = nodes(direction), nodes(-direction)
@@ -205,7 +205,7 @@ def test_answers_of_a_tree_lie_on_its_grid(noise):
 def test_sums_far_larger_than_their_noise_take_a_coarser_grid(epsilon):
     """Whole steps of every sum stay below 2^62; the noise keeps its width."""
     total = TreeSum(2, 10**6, dc.Budget(epsilon), noise="spherical", norm_bound=1.0, seed=0)
-    assert (total._grid.bits < mechanisms.STEPS_BITS) == (epsilon > 1e4)
+    assert (total._grid.bits < samplers.STEPS_BITS) == (epsilon > 1e4)
     assert total._grid.noise_scale == pytest.approx(float(total._event.scale), rel=1e-5)
     assert 10**6 / total._grid.step < 1 << 61
     assert np.abs(total.add([0.0, 0.0])).max() < 50.0 * total._grid.noise_scale
@@ -373,7 +373,7 @@ def test_interrupted_addition_is_not_repeated(kind, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(mechanisms.Grid, "values", interrupt)
+        patched.setattr(samplers.Grid, "values", interrupt)
         with pytest.raises(KeyboardInterrupt):
             total.add([0.1, 0.1])
     with pytest.raises(RuntimeError, match="interrupted half-way"):
@@ -569,7 +569,7 @@ def test_sums_on_the_grid_do_not_leak_low_order_bits():
     for value in (0.1, 0.7, 1 / 3, 0.0):
         answer = total.add([value])[0]
         assert answer == round(answer / float(step)) * float(step)
-    assert mechanisms.STEPS_BITS == 32
+    assert samplers.STEPS_BITS == 32
 
 
 @pytest.mark.parametrize("kind", [TreeSum, FactorizedSum])

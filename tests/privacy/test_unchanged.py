@@ -15,9 +15,10 @@ import pytest
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import composition, conversions, factorizations
-from discreet.privacy.accounting import Ledger, smallest_epsilon
-from discreet.privacy.inputs import Inputs
+from discreet.privacy import composition, conversions
+from discreet.privacy.account import Ledger, smallest_epsilon
+from discreet.privacy.sums.base import factorizations
+from discreet.privacy.sums.bounds import Inputs
 from tests.online.test_unchanged import _plain, _same
 
 STORED = Path(__file__).with_name("unchanged.json")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from .._checks import DataError
+from ..core.checks import DataError
 from ._frame import printable
 
 _ROWS_AT_A_TIME = 1 << 16

@@ -22,10 +22,10 @@ class Limits:
     @classmethod
     def read(cls, specs: Sequence[str], k: int | None) -> Limits:
         """The options, checked."""
-        from .. import _checks
+        from ..core import checks
 
         if k is not None:
-            _checks.whole("--k", k, at_least=1)
+            checks.whole("--k", k, at_least=1)
         if not specs and k is None:
             raise ValueError("say how many items: --k 5, or a --constraint")
         return cls(k, tuple(Rule.read(spec) for spec in specs))
@@ -69,7 +69,7 @@ class Rule:
     @classmethod
     def read(cls, spec: str) -> Rule:
         """The option, checked; the column's name may hold colons."""
-        from .. import _checks
+        from ..core import checks
 
         kind, _, rest = spec.partition(":")
         column, _, last = rest.rpartition(":")
@@ -79,7 +79,7 @@ class Rule:
             return cls(kind, rest)
         if kind == "knapsack" and column:
             try:
-                return cls(kind, column, _checks.real("LIMIT", float(last), at_least=0.0))
+                return cls(kind, column, checks.real("LIMIT", float(last), at_least=0.0))
             except ValueError as error:
                 raise ValueError(f"--constraint {spec}: LIMIT must be a number of at least 0") from error
         raise ValueError(

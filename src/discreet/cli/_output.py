@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .._table import table
+from ..core.table import table
 
 # Wide enough for anything: what is piped into a file or another program is not folded.
 _UNLIMITED = 10_000

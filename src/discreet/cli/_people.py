@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..objectives import Coverage, ProbabilisticCoverage
-from ..objectives.matrices import SparseMatrix
+from ..objectives.rows.matrices import SparseMatrix
 from ._files import Batch, Source
 from ._frame import printable
 

@@ -282,7 +282,7 @@ def text(options: argparse.Namespace, result: dict[str, Any], selection: Selecti
 
 
 def _insecure_text(found: dict[str, Any]) -> str:
-    from .._table import table
+    from ..core.table import table
     from ._frame import printable
 
     free = found["without_privacy"]

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Audit, write, print."""
-    from ..evaluation.audit import HEADER, audit, to_audit
+    from ..audit.run import HEADER, audit, to_audit
     from ._output import as_json, check_writable, fitted, wrapped, write_whole
 
     if options.list:

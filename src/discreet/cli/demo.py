@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show it."""
-    from ..demo import show
+    from ..evaluation.simulation.demo import show
 
     out = None if options.out is None else Path(options.out)
     found = show(options.epsilon, options.delta, options.seed, out, quiet=options.json)

@@ -173,7 +173,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_items(options: argparse.Namespace, limits: Limits) -> None:
     """There is one list of items to choose from, and it was asked for by name."""
-    from .. import _checks
+    from ..core import checks
     from ._output import same_file
 
     given = [options.items is not None, options.items_private is not None, options.items_from_data]
@@ -195,7 +195,7 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
         )
     if options.items_private is None:
         return
-    _checks.real("--items-private", options.items_private, above=0.0, below=1.0)
+    checks.real("--items-private", options.items_private, above=0.0, below=1.0)
     if not options.delta:
         raise ValueError(
             f"--items-private {options.items_private:g} needs --delta above 0, e.g. 1e-6: the chance that an"
@@ -247,11 +247,11 @@ def _people(options: argparse.Namespace, limits: Limits) -> People:
 
 def most_people(options: argparse.Namespace) -> int | None:
     """The public bound on the number of people; None where the number itself is public."""
-    from .. import _checks
+    from ..core import checks
     from ..offline.greedy import _MOST_PEOPLE
 
     if options.most_people is not None:
-        _checks.whole("--most-people", options.most_people, at_least=1)
+        checks.whole("--most-people", options.most_people, at_least=1)
     if options.neighbours == "replace":
         return None
     return int(options.most_people or _MOST_PEOPLE)
@@ -261,13 +261,13 @@ def _selected(
     options: argparse.Namespace, people: People, limits: Limits, gate: Gate
 ) -> tuple[People, PrivateGreedy | None, Selection]:
     """The people with the items to choose from, who chose, and what; nobody where no item may be named."""
-    from .. import _checks
+    from ..core import checks
     from ..offline import PrivateGreedy
     from ..privacy import Budget, select_partitions
     from ..results import Selection
 
     private = options.items_private is not None
-    cap = None if options.cap is None else _checks.whole("--cap", options.cap, at_least=1)
+    cap = None if options.cap is None else checks.whole("--cap", options.cap, at_least=1)
     if private:
         # What is wrong with the other options has to show before anything is spent.
         left = Budget(options.epsilon * (1.0 - options.items_private), 0.0, options.neighbours)

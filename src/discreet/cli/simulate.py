@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 
 if TYPE_CHECKING:
-    from ..evaluation.simulate import Config, Results
+    from ..evaluation.simulation.simulate import Config, Results
 
 NAME = "simulate"
 HELP = "run learners on made-up or recorded streams, many times, and write a report"
@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run what is not there yet, write the report, print the table."""
     from ..evaluation.report import plots_available, simulation_report
-    from ..evaluation.simulate import RESULTS, simulate
+    from ..evaluation.simulation.simulate import RESULTS, simulate
     from ._output import as_json, wrapped
 
     config = _config(options)
@@ -122,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> Config:
-    from ..evaluation.simulate import Config, read_config
+    from ..evaluation.simulation.simulate import Config, read_config
 
     plain = {
         name: getattr(options, name)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from .cardinality import Cardinality
 from .constraint import Constraint
-from .graphic import GraphicMatroid
 from .intersection import Intersection
 from .knapsack import Knapsack
-from .laminar import LaminarMatroid
-from .linear import LinearMatroid
-from .matroid import Matroid
-from .partition import PartitionMatroid
+from .matroids.graphic import GraphicMatroid
+from .matroids.laminar import LaminarMatroid
+from .matroids.linear import LinearMatroid
+from .matroids.matroid import Matroid
+from .matroids.partition import PartitionMatroid
+from .matroids.transversal import TransversalMatroid
 from .results import Decomposition, ProjectedPoint
 from .rounding import swap_round
-from .transversal import TransversalMatroid
 
 __all__ = [
     "Cardinality",

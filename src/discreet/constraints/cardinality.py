@@ -8,14 +8,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import vector, whole
+from ..core.checks import vector, whole
 from .constraint import log_weights
 from .items import item_set
-from .laminar import NestedMatroid
-from .matroid import Items
-from .nested import NestedLimits
+from .matroids.laminar import NestedMatroid
+from .matroids.matroid import Items
+from .polytopes.nested import NestedLimits
+from .polytopes.thresholds import scale_to_total, shift_to_total
 from .results import ProjectedPoint, projected
-from .thresholds import scale_to_total, shift_to_total
 
 
 class Cardinality(NestedMatroid):

@@ -9,8 +9,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import shown, vector
-from .._fixed import Fixed
+from ..core.checks import shown, vector
+from ..core.fixed import Fixed
 from .items import item_set, one_item
 from .results import Decomposition, ProjectedPoint
 

@@ -8,10 +8,10 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import _checks
+from ..core import checks
 from .constraint import POLYTOPE_TOLERANCE, Constraint
 from .items import item_set
-from .matroid import Matroid
+from .matroids.matroid import Matroid
 from .results import Decomposition, ProjectedPoint
 
 
@@ -34,7 +34,7 @@ class Intersection(Constraint):
             raise ValueError("constraints is empty; give at least one constraint")
         for place, constraint in enumerate(constraints):
             if not isinstance(constraint, Constraint):
-                raise TypeError(f"constraints[{place}] must be a Constraint, got {_checks.shown(constraint)}")
+                raise TypeError(f"constraints[{place}] must be a Constraint, got {checks.shown(constraint)}")
         sizes = {c.n_items for c in constraints if c.n_items is not None}
         if len(sizes) > 1:
             raise ValueError(f"the constraints are over different ground sets: {sorted(sizes)} items")

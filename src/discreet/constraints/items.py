@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import shown, whole
+from ..core.checks import shown, whole
 
 
 def one_item(name: str, item: Any, n_items: int | None) -> int:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import real, vector
+from ..core.checks import real, vector
 from .constraint import POLYTOPE_TOLERANCE, Constraint, generator, log_weights
 from .items import item_set
-from .nearest_point import nearest_point
+from .polytopes.nearest_point import nearest_point
+from .polytopes.thresholds import last_at_most
 from .results import Decomposition, ProjectedPoint, decomposition, projected
 from .rounding import settle_knapsack
-from .thresholds import last_at_most
 
 Items = NDArray[np.intp]
 Vector = NDArray[np.float64]

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import shown, vector
+from ..core.checks import shown, vector
 from .constraint import generator
 from .items import item_set
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from .cardinality import Cardinality
 from .constraint import Constraint
-from .graphic import GraphicMatroid
 from .knapsack import Knapsack
-from .laminar import LaminarMatroid
-from .linear import LinearMatroid
-from .partition import PartitionMatroid
-from .transversal import TransversalMatroid
+from .matroids.graphic import GraphicMatroid
+from .matroids.laminar import LaminarMatroid
+from .matroids.linear import LinearMatroid
+from .matroids.partition import PartitionMatroid
+from .matroids.transversal import TransversalMatroid
 
 # Exactly these: a class of somebody's own may decide otherwise, and could not be found again.
 _KINDS: tuple[type[Constraint], ...] = (

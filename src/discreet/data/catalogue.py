@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import whole
+from ..core.checks import whole
 from ..privacy import Budget, Gate, Randomness, select_partitions
 from .events import PrivateCatalogue, _alike, _distinct, _none_missing, _plain, _weights
 from .tables import Column, read_columns

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import DataError, one_of, real
-from ..objectives.matrices import SparseMatrix
+from ..core.checks import DataError, one_of, real
+from ..objectives.rows.matrices import SparseMatrix
 from .tables import Column, read_columns
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import DataError, shown
+from ..core.checks import DataError, shown
 
 Column = NDArray[Any]
 

@@ -1,5 +1,20 @@
 """How well a stream went, looked at afterwards and in the clear."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .regret import Bands, Regret, best_fixed_set, regret, regret_bands
 
-__all__ = ["Bands", "Regret", "best_fixed_set", "regret", "regret_bands"]
+if TYPE_CHECKING:
+    from .simulation.simulate import simulate
+
+__all__ = ["Bands", "Regret", "best_fixed_set", "regret", "regret_bands", "simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "simulate":  # it needs every learner: loaded when it is asked for
+        from .simulation.simulate import simulate
+
+        return simulate
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

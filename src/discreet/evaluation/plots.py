@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
+from ..core import checks
 from .regret import Regret, best_fixed_set, regret_bands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ..evaluation.simulation.simulate import Results
     from ..objectives import Population
     from ..planning import Plan
     from ..results import Trace
-    from .simulate import Results
 
 # Dark and light by turns: neighbours differ in lightness, whatever becomes of the hue.
 COLOURS = ("#101010", "#d98f1a", "#1d3f8f", "#58a4d0", "#8c2d19", "#9a9a9a", "#2f6b3a", "#c57fb5")
@@ -225,7 +225,7 @@ def _regret_curves(
     alpha: float | None,
 ) -> tuple[dict[str, _Curve], float]:
     runs = _runs(what, stream, epsilon)
-    part = 1.0 if alpha is None else _checks.real("alpha", alpha, above=0.0, at_most=1.0)
+    part = 1.0 if alpha is None else checks.real("alpha", alpha, above=0.0, at_most=1.0)
     if not isinstance(what, Mapping) and alpha is None:
         part = what.config.alpha
     curves = {}
@@ -311,7 +311,7 @@ def _sampled(curve: _Curve) -> _Curve:
 
 def _stream_name(results: Results, stream: str | None) -> str:
     names = [one.name for one in results.config.streams]
-    return names[0] if stream is None and len(names) == 1 else _checks.one_of("stream", stream, names)
+    return names[0] if stream is None and len(names) == 1 else checks.one_of("stream", stream, names)
 
 
 def _title(words: str, what: Results | Mapping[str, Any], stream: str | None, epsilon: float | None) -> str:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
 from ..constraints import Cardinality, Constraint
+from ..core import checks
 from ..objectives.each import value_to_each
 from ..objectives.greedy import greedy
 
@@ -91,7 +91,7 @@ def regret(
     >>> found.comparator, found.exact, found.total, found.curve
     ((0,), True, 1.0, array([1., 1., 1.]))
     """
-    part = ALPHA if alpha is None else _checks.real("alpha", alpha, above=0.0, at_most=1.0)
+    part = ALPHA if alpha is None else checks.real("alpha", alpha, above=0.0, at_most=1.0)
     if len(people) != len(trace):
         raise ValueError("people and the trace are of different lengths; give those of the stream")
     if not np.issubdtype(trace.selections.dtype, np.integer):
@@ -133,7 +133,7 @@ def best_fixed_set(people: Population, k: int | Constraint) -> tuple[tuple[int, 
     ((1, 2), True, 1.0)
     """
     if not hasattr(people, "monotone"):
-        raise TypeError(f"people must be a population such as Coverage(matrix), got {_checks.shown(people)}")
+        raise TypeError(f"people must be a population such as Coverage(matrix), got {checks.shown(people)}")
     if not people.monotone:
         raise ValueError("the best fixed set is searched for functions that never fall (monotone)")
     if isinstance(k, Constraint):
@@ -141,7 +141,7 @@ def best_fixed_set(people: Population, k: int | Constraint) -> tuple[tuple[int, 
         if not isinstance(within, Cardinality):
             return _best_feasible_set(people, within)
         k = within.k
-    slots = _checks.whole("k", k, at_least=1, at_most=people.n_items)
+    slots = checks.whole("k", k, at_least=1, at_most=people.n_items)
     items, added = greedy(people, slots)
     best, chosen = float(added.sum()), tuple(items)
     slack = 1e-12 * best  # what rounding can do to sums of gains
@@ -311,8 +311,8 @@ def regret_bands(
     that all three curves can be drawn on a logarithmic axis. The mean of clipped runs is never below the
     clipped mean: a plot of it understates a good learner.
     """
-    _checks.real("level", level, above=0.0, below=1.0)
-    _checks.one_of("method", method, METHODS)
+    checks.real("level", level, above=0.0, below=1.0)
+    checks.one_of("method", method, METHODS)
     if len(regrets) < 2:
         raise ValueError(f"{len(regrets)} repeats make no band; give at least 2")
     if not all(isinstance(one, Regret) for one in regrets):

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks, objectives
+from .. import objectives
+from ..core import checks
 from ..objectives import Arcs, Coverage, GraphCut, Population, ProbabilisticCoverage
 
 
@@ -26,8 +27,8 @@ def product_display(
     own, which its shoppers mostly like; everybody also likes one product at random. The most popular products
     are all those of the largest cluster, so choosing by popularity alone leaves the others out.
     """
-    groups = _checks.whole("clusters", clusters, at_least=1)
-    own = _checks.whole("taken", taken, at_least=1)
+    groups = checks.whole("clusters", clusters, at_least=1)
+    own = checks.whole("taken", taken, at_least=1)
     own = min(own, max(1, items // groups))
     sizes = 1.0 / np.arange(1.0, groups + 1.0)
     home = rng.choice(groups, size=people, p=sizes / sizes.sum())
@@ -42,7 +43,7 @@ def product_display(
 
 def favourites(people: int, items: int, rng: np.random.Generator, *, fall: float = 0.7) -> Coverage:
     """Each person likes one item, the next best always ``fall`` times as often as the one before."""
-    _checks.real("fall", fall, above=0.0, at_most=1.0)
+    checks.real("fall", fall, above=0.0, at_most=1.0)
     chances = fall ** np.arange(items, dtype=np.float64)
     return _one_item_each(rng.choice(items, size=people, p=chances / chances.sum()), items)
 
@@ -52,7 +53,7 @@ def near_tie(people: int, items: int, rng: np.random.Generator, *, best: int = 2
 
     No learner can tell them apart before the end: the regret of any is of the order sqrt(people).
     """
-    _checks.whole("best", best, at_least=1, at_most=items)
+    checks.whole("best", best, at_least=1, at_most=items)
     chances = np.full(items, 1.0 / items)
     chances[rng.permutation(items)[:best]] += 1.0 / np.sqrt(people * items)
     return _one_item_each(rng.choice(items, size=people, p=chances / chances.sum()), items)
@@ -69,7 +70,7 @@ def drifting(people: int, items: int, rng: np.random.Generator, *, turns: int = 
 
 def alternating(people: int, items: int, rng: np.random.Generator, *, block: int = 1) -> Coverage:
     """Two crowds that take turns every ``block`` rounds and like different halves of the items."""
-    _checks.whole("items", items, at_least=2)
+    checks.whole("items", items, at_least=2)
     crowd = (np.arange(people) // block) % 2
     half = items // 2
     liked = rng.integers(half, size=people) * (rng.random(people) < 0.5)
@@ -87,9 +88,9 @@ def cuts_and_prices(
     cost of 1 and a gain of 1). Everybody's weights are scaled so that their largest cost or gain is
     one: each has the same say, and bound 1 holds.
     """
-    count = _checks.whole("items", items, at_least=3)
-    few = _checks.whole("arcs", arcs, at_least=1, at_most=2 * count)
-    some = _checks.whole("priced", priced, at_least=1, at_most=count)
+    count = checks.whole("items", items, at_least=3)
+    few = checks.whole("arcs", arcs, at_least=1, at_most=2 * count)
+    some = checks.whole("priced", priced, at_least=1, at_most=count)
     worth = rng.uniform(-1.0, 1.0, size=count)
     shared = np.zeros((count, count))
     for feature in range(count):
@@ -115,8 +116,8 @@ def baskets(
     one product at random. The products of the commonest recipe sell best and are worth little beside each
     other: one of each recipe serves more people.
     """
-    count = _checks.whole("recipes", recipes, at_least=1, at_most=items)
-    own = min(_checks.whole("size", size, at_least=1), max(1, items // count))
+    count = checks.whole("recipes", recipes, at_least=1, at_most=items)
+    own = min(checks.whole("size", size, at_least=1), max(1, items // count))
     shelves = rng.permutation(items)[: count * own].reshape(count, own)
     often = 1.0 / np.arange(1.0, count + 1.0)
     home = rng.choice(count, size=people, p=often / often.sum())
@@ -146,10 +147,10 @@ def event_file(
     ``order="shuffled"`` puts them in a random order, ``"given"`` in that of their first event. ``people``
     takes only so many of them, from the front of that order.
     """
-    _checks.one_of("objective", objective, EVENT_OBJECTIVES)
-    _checks.one_of("order", order, ORDERS)
+    checks.one_of("objective", objective, EVENT_OBJECTIVES)
+    checks.one_of("order", order, ORDERS)
     if people is not None:
-        _checks.whole("people", people, at_least=1)
+        checks.whole("people", people, at_least=1)
     if not Path(path).is_file():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     everybody: Population = getattr(objectives, objective).from_events(

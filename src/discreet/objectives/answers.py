@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
+from ..core import checks
 
 Floats = NDArray[np.float64]
 
@@ -45,10 +45,10 @@ def number(name: str, answer: Any, low: float = -math.inf, high: float = math.in
     1.0
     >>> number("value", float("nan"), 0.0, 1.0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    discreet._checks.DataError: value must be a finite number in [0, 1]; correct the function, or ...
+    discreet.core.checks.DataError: value must be a finite number in [0, 1]; correct the function, or ...
     """
     try:
-        found = _checks.real(name, answer)
+        found = checks.real(name, answer)
     except (TypeError, ValueError) as error:
         raise _refused(f"{name} must be a finite number", low, high, _details(error)) from None
     slack = _slack(low, high)
@@ -61,7 +61,7 @@ def vector(name: str, answer: Any, length: int, low: float = -math.inf, high: fl
     """``length`` numbers within [low, high], as an array of our own."""
     wanted = f"{name} must be {length} finite numbers"
     try:
-        found = _checks.vector(name, answer, length=length)
+        found = checks.vector(name, answer, length=length)
     except (TypeError, ValueError) as error:
         raise _refused(wanted, low, high, _details(error)) from None
     slack = _slack(low, high)
@@ -85,11 +85,11 @@ def _slack(low: float, high: float) -> float:
     return ROUNDING * max(abs(end) if math.isfinite(end) else 0.0 for end in (low, high))
 
 
-def _refused(wanted: str, low: float, high: float, details: str) -> _checks.DataError:
+def _refused(wanted: str, low: float, high: float, details: str) -> checks.DataError:
     if math.isinf(low) and math.isinf(high):
-        return _checks.DataError(f"{wanted}; correct the function", details)
+        return checks.DataError(f"{wanted}; correct the function", details)
     message = f"{wanted} in [{low:g}, {high:g}]; correct the function, or declare another bound"
-    return _checks.DataError(message, details)
+    return checks.DataError(message, details)
 
 
 def _details(error: Exception) -> str:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import DataError, named_rows, one_of, real, shown, vector, whole
-from .._fixed import Fixed
+from ..core.checks import DataError, named_rows, one_of, real, shown, vector, whole
+from ..core.fixed import Fixed
 from . import answers
 from .answers import ROUNDING
 from .sampling import random_sets, with_error
 
 if TYPE_CHECKING:
     from .mixture import Mixture
-    from .rows import Rows
+    from .rows.table import Rows
 
 Floats = NDArray[np.float64]
 Items = NDArray[np.int64]

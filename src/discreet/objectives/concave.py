@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._checks import DataError, one_of, per_person, real
+from ..core.checks import DataError, one_of, per_person, real
 from .base import Floats
-from .matrices import SparseMatrix
-from .people import RowPopulation, row_totals
-from .rows import CAP, LOG, SQRT, Kind, custom, heights
+from .rows.matrices import SparseMatrix
+from .rows.people import RowPopulation, row_totals
+from .rows.table import CAP, LOG, SQRT, Kind, custom, heights
 
 _NAMED = {"sqrt": SQRT, "log": LOG, "capped": CAP}
 

@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import DataError, named_rows, one_of, real, vector, whole
-from .._fixed import Fixed
+from ..core.checks import DataError, named_rows, one_of, real, vector, whole
+from ..core.fixed import Fixed
 from .answers import ROUNDING
 from .base import Floats, Population
-from .matrices import SparseMatrix, checked
+from .rows.matrices import SparseMatrix, checked
 
 
 class ContinuousPopulation(Fixed, ABC):

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .base import FAMILY_BOUND, Floats
-from .matrices import as_sparse, checked
-from .people import RowPopulation
-from .rows import COVER, SURVIVE, Kind
+from .rows.matrices import as_sparse, checked
+from .rows.people import RowPopulation
+from .rows.table import COVER, SURVIVE, Kind
 
 
 class Coverage(RowPopulation):

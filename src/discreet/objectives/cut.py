@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import DataError, per_person, shown, whole
-from .._fixed import read_only
+from ..core.checks import DataError, per_person, shown, whole
+from ..core.fixed import read_only
 from .base import Floats, Items, Population, State
-from .matrices import SparseMatrix, as_sparse, checked
+from .rows.matrices import SparseMatrix, as_sparse, checked
 
 
 class Arcs(NamedTuple):

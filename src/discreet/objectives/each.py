@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .base import Floats, Population
-from .rows import Rows
+from .rows.table import Rows
 
 
 def value_to_each(people: Population, items: Sequence[int]) -> Floats:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .base import Floats
-from .people import RowPopulation, row_maxima
-from .rows import BEST, Kind
+from .rows.people import RowPopulation, row_maxima
+from .rows.table import BEST, Kind
 
 
 class FacilityLocation(RowPopulation):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import shown, whole
+from ..core.checks import shown, whole
 from .base import Population
 
 

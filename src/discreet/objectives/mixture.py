@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from .._checks import real
+from ..core.checks import real
 from .base import CATALOGUES, Floats, Items, Population, State
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checks import DataError, one_of, whole
+from ..core.checks import DataError, one_of, whole
 from .base import NORMS, Floats, Items, Population, State
 
 # Classes x values of the chosen features: the table that an exact value needs.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import whole
+from ..core.checks import whole
 
 Floats = NDArray[np.float64]
 

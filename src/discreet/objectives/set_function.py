@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._checks import DataError, real, whole
+from ..core.checks import DataError, real, whole
 from . import answers
 from .answers import ROUNDING
 from .base import Floats, Items, Population

@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from .base import Floats, Items, Population, State
-from .matrices import SparseMatrix, as_sparse, checked
-from .people import RowState, row_totals
-from .rows import SURVIVE, Rows
+from .rows.matrices import SparseMatrix, as_sparse, checked
+from .rows.people import RowState, row_totals
+from .rows.table import SURVIVE, Rows
 
 
 class WeightedTopics(Population):

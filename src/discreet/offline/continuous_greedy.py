@@ -10,26 +10,17 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
-from .._fixed import Fixed
-from .._progress import track
-from .._turns import Turns
+from ..bounds import continuous as bounds
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
+from ..core import checks
+from ..core.fixed import Fixed
+from ..core.progress import track
+from ..core.turns import Turns
 from ..objectives import MutualInformation, Population
-from ..privacy import (
-    Account,
-    Budget,
-    Event,
-    ExponentialChoice,
-    Gate,
-    GaussianNoise,
-    LaplaceNoise,
-    Randomness,
-)
+from ..privacy import Account, Budget, Event, ExponentialChoice, Gate, GaussianNoise, LaplaceNoise, Randomness
 from ..privacy.published import true_budget
 from ..privacy.randomness import public_generator
 from ..results import Selection
-from . import continuous_bounds as bounds
 from .continuous_noise import COMPOSITIONS, NOISES, calibrated
 from .gradients import SAMPLES, Change, Slopes, StatedSlopes, SummedSlopes, check_people, touched_items
 
@@ -147,25 +138,23 @@ class ContinuousGreedy(Fixed):
     ) -> None:
         self.constraint = climbable(constraint)
         self.steps = (
-            _checks.one_of("steps", steps, ("auto",))
+            checks.one_of("steps", steps, ("auto",))
             if isinstance(steps, str)
-            else _checks.whole("steps", steps, at_least=1)
+            else checks.whole("steps", steps, at_least=1)
         )
-        self.noise = _checks.one_of("noise", noise, NOISES)
-        self.composition = _checks.one_of("composition", composition, COMPOSITIONS)
-        self.calibration = _checks.one_of("calibration", calibration, CALIBRATIONS)
-        self.bound = _checks.bound(bound)
-        self.sensitivity = (
-            None if sensitivity is None else _checks.real("sensitivity", sensitivity, above=0.0)
-        )
+        self.noise = checks.one_of("noise", noise, NOISES)
+        self.composition = checks.one_of("composition", composition, COMPOSITIONS)
+        self.calibration = checks.one_of("calibration", calibration, CALIBRATIONS)
+        self.bound = checks.bound(bound)
+        self.sensitivity = None if sensitivity is None else checks.real("sensitivity", sensitivity, above=0.0)
         self.items_per_person = (
             None
             if items_per_person is None
-            else _checks.whole("items_per_person", items_per_person, at_least=1)
+            else checks.whole("items_per_person", items_per_person, at_least=1)
         )
-        self.samples = SAMPLES if samples is None else _checks.whole("samples", samples, at_least=2)
+        self.samples = SAMPLES if samples is None else checks.whole("samples", samples, at_least=2)
         self.update_within_steps = bool(update_within_steps)
-        self.people = None if people is None else _checks.whole("people", people, at_least=1)
+        self.people = None if people is None else checks.whole("people", people, at_least=1)
         self._gate, self._turns = Gate(budget, seed), Turns("chooser")
         # What calibrates everything. The gate's own budget may become a larger one: see `_published_gate`.
         self._claimed = budget
@@ -255,11 +244,11 @@ class ContinuousGreedy(Fixed):
         283
         """
         self._check_curvature(curvature)
-        count = _checks.whole("people", people, at_least=1)
+        count = checks.whole("people", people, at_least=1)
         size = self.constraint.n_items if n_items is None else n_items
         if size is None:
             raise ValueError(f"{self.constraint!r} does not know its ground set; give n_items")
-        size = _checks.whole("n_items", size, at_least=1)
+        size = checks.whole("n_items", size, at_least=1)
         touched = min(size, self.items_per_person or size)
         setting = self._setting(self.constraint.over(size), size, touched, count)
         # As many steps as `select` would take, which may not know how many people there are.
@@ -280,7 +269,7 @@ class ContinuousGreedy(Fixed):
     # --- what is public --------------------------------------------------------------------------
 
     def _check_curvature(self, curvature: float) -> None:
-        if _checks.real("curvature", curvature) != 1.0:
+        if checks.real("curvature", curvature) != 1.0:
             raise ValueError(f"curvature={curvature} helps CurvatureGreedy only; leave it at 1 here")
 
     def _checked_setting(self, people: Population) -> Setting:
@@ -568,10 +557,10 @@ class ContinuousGreedy(Fixed):
 def climbable(constraint: Constraint | int) -> Constraint:
     """A matroid or a knapsack; a number k stands for at most k items."""
     if isinstance(constraint, int | np.integer) and not isinstance(constraint, bool):
-        return Cardinality(_checks.whole("constraint", constraint, at_least=1))
+        return Cardinality(checks.whole("constraint", constraint, at_least=1))
     if not isinstance(constraint, Constraint):
         raise TypeError(
-            f"constraint must be a Constraint such as Cardinality(5), got {_checks.shown(constraint)}"
+            f"constraint must be a Constraint such as Cardinality(5), got {checks.shown(constraint)}"
         )
     if not isinstance(constraint, Matroid | Knapsack):
         raise TypeError(

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
-from .._progress import track
 from ..constraints import Constraint
+from ..core import checks
+from ..core.progress import track
 from ..objectives import Population
 from ..privacy import Budget, Event, GaussianNoise, LaplaceNoise, Randomness
 from ..privacy.randomness import public_generator
@@ -86,8 +86,8 @@ class CurvatureGreedy(ContinuousGreedy):
             calibration=calibration,
             seed=seed,
         )
-        self.guess = None if guess is None else _checks.real("guess", guess, at_least=0.0)
-        self.gamma = _checks.real("gamma", gamma, above=0.0, at_most=1.0)
+        self.guess = None if guess is None else checks.real("guess", guess, at_least=0.0)
+        self.gamma = checks.real("gamma", gamma, above=0.0, at_most=1.0)
         if calibration != "published" and guess is not None:
             raise ValueError('guess= is for calibration="published"; the tight form needs none')
 
@@ -141,7 +141,7 @@ class CurvatureGreedy(ContinuousGreedy):
         return False
 
     def _check_curvature(self, curvature: float) -> None:
-        _checks.real("curvature", curvature, at_least=0.0, at_most=1.0)
+        checks.real("curvature", curvature, at_least=0.0, at_most=1.0)
 
     def _slopes(self, climb: Climb, k: int) -> NDArray[Any]:
         if climb.last is None:

@@ -17,8 +17,9 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
-from .. import _checks, objectives
+from .. import objectives
 from ..constraints import Cardinality, Constraint
+from ..core import checks
 from ..objectives import MutualInformation, Population
 from ..objectives.mutual_information import _CELLS as LARGEST_TABLE
 from ..privacy import (
@@ -31,7 +32,7 @@ from ..privacy import (
     LaplaceNoise,
     PureRelease,
 )
-from ..privacy.accounting import Ledger
+from ..privacy.account import Ledger
 from ..privacy.conversions import exact, rounded_up
 from ..results import Selection
 from .greedy import PrivateGreedy
@@ -285,11 +286,11 @@ class PrivateItemSelector(_PrivateSelector):
         people = self._people(matrix)
         constraint = self.constraint
         if constraint is None:
-            k = _checks.whole("k", self.k, at_least=1)
+            k = checks.whole("k", self.k, at_least=1)
             self._more(k)
             constraint = Cardinality(k)
         if self.items_per_person is not None:
-            cap = _checks.whole("items_per_person", self.items_per_person, at_least=1)
+            cap = checks.whole("items_per_person", self.items_per_person, at_least=1)
             if not hasattr(people, "cap_items"):
                 raise ValueError(f"items_per_person={cap}, but {type(people).__name__} has no items to cap")
             people = people.cap_items(cap, self.random_state)
@@ -307,7 +308,7 @@ class PrivateItemSelector(_PrivateSelector):
                     " be one for each"
                 )
             return people
-        family = _FAMILIES[_checks.one_of("objective", self.objective, tuple(_FAMILIES))]
+        family = _FAMILIES[checks.one_of("objective", self.objective, tuple(_FAMILIES))]
         options = {} if self.bound is None else {"bound": self.bound}
         if options and self.objective != "facility_location":
             raise ValueError(f"bound={self.bound} is for facility_location; {self.objective} has the bound 1")
@@ -384,8 +385,8 @@ class PrivateFeatureSelector(_PrivateSelector):
             raise ValueError("y is missing: features are chosen by what they tell about a class")
         self._forget()
         table, labels = _validated(self, X, y)
-        _checks.one_of("objective", self.objective, ("mutual_information", "covariance"))
-        k = _checks.whole("k", self.k, at_least=1)
+        checks.one_of("objective", self.objective, ("mutual_information", "covariance"))
+        k = checks.whole("k", self.k, at_least=1)
         self._more(k)
         known = self._known()
         scaled, kinds = self._scaled(table), _kinds(labels, known)
@@ -394,7 +395,7 @@ class PrivateFeatureSelector(_PrivateSelector):
             with self._release(budget) as gate:
                 self.selection_ = self._largest(scores, k, budget, gate)
             return self
-        bins = _checks.whole("bins", self.bins, at_least=2)
+        bins = checks.whole("bins", self.bins, at_least=2)
         cells = len(known) * bins**k
         if cells > LARGEST_TABLE:
             raise ValueError(
@@ -480,7 +481,7 @@ def _validated(selector: _PrivateSelector, *data: Any, **options: Any) -> Any:
         told = "X and y must have the same number of rows"
     else:
         told = "X must be a table of numbers, and y, where it is needed, a column"
-    raise _checks.DataError(told, said)
+    raise checks.DataError(told, said)
 
 
 def _kinds(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
@@ -489,7 +490,7 @@ def _kinds(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
     try:
         return np.array([places[value] for value in labels.tolist()], dtype=np.int64)
     except KeyError as error:
-        raise _checks.DataError(
+        raise checks.DataError(
             f"y holds a class that is not among classes={known!r}", repr(error.args[0])
         ) from None
 

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
+from ..core import checks
 from ..objectives import Population, answers
-from ..objectives.growth import row_parts
-from ..objectives.rows import BEST, COVER, SURVIVE, Rows
+from ..objectives.rows.fixed_point import row_parts
+from ..objectives.rows.table import BEST, COVER, SURVIVE, Rows
 from ..objectives.sampling import random_sets
 from ..privacy import ScoreChange
 from .scores import sums_over_people
@@ -152,7 +152,7 @@ class SummedSlopes:
         return np.asarray(values * self.step, dtype=np.float64)
 
     def _compiled(self, rows: Rows, x: Floats, most: int, seed: int) -> Steps:
-        from ..kernels import continuous as kernels
+        from ..backends.numba import continuous as kernels
 
         kind, cap, per_unit = rows.kind, rows.cap, 1.0 / self.step
         matrix = rows.sparse.falling if kind is BEST else rows.sparse
@@ -267,5 +267,5 @@ def touched_items(people: Population, items_per_person: int | None) -> int:
     """At most how many items a person touches: the cap if one is declared, and people are held to it."""
     if items_per_person is None:
         return people.n_items if people.items_per_person is None else people.items_per_person
-    cap = _checks.whole("items_per_person", items_per_person, at_least=1)
+    cap = checks.whole("items_per_person", items_per_person, at_least=1)
     return min(people._cap(cap), people.n_items)

@@ -9,13 +9,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
-from .._fixed import Fixed
-from .._progress import track
-from .._turns import Turns
+from ..bounds import charged_costs
 from ..constraints import Cardinality, Constraint
+from ..core import checks
+from ..core.fixed import Fixed
+from ..core.progress import track
+from ..core.turns import Turns
 from ..objectives import MutualInformation, Population, answers
-from ..objectives.growth import step
+from ..objectives.rows.fixed_point import step
 from ..privacy import (
     Account,
     Budget,
@@ -26,13 +27,14 @@ from ..privacy import (
     PureRelease,
     Randomness,
     ScoreChange,
-    mechanisms,
+    flips,
+    samplers,
 )
 from ..privacy.budget import LEAST_EPSILON
 from ..privacy.conversions import exact, rounded_down
 from ..results import Selection
-from . import accounts, charged_costs, flips, plans
-from .accounts import Picks
+from . import methods, plans
+from .methods import Picks
 from .plans import Plan, Question
 from .scores import Averages, Scores, quick_average, sums, sums_over_people
 
@@ -115,18 +117,16 @@ class PrivateGreedy(Fixed):
         if isinstance(constraint, Constraint):
             self.constraint = constraint
         else:
-            self.constraint = Cardinality(_checks.whole("constraint", constraint, at_least=1))
-        self.method = _checks.one_of("method", method, ("auto", *accounts.METHODS))
-        self.bound = _checks.bound(bound)
-        self.sensitivity = (
-            None if sensitivity is None else _checks.real("sensitivity", sensitivity, above=0.0)
-        )
+            self.constraint = Cardinality(checks.whole("constraint", constraint, at_least=1))
+        self.method = checks.one_of("method", method, ("auto", *methods.METHODS))
+        self.bound = checks.bound(bound)
+        self.sensitivity = None if sensitivity is None else checks.real("sensitivity", sensitivity, above=0.0)
         self.release_gains = (
             None
             if release_gains is None
-            else _checks.real("release_gains", release_gains, above=0.0, below=1.0)
+            else checks.real("release_gains", release_gains, above=0.0, below=1.0)
         )
-        self.people = None if people is None else _checks.whole("people", people, at_least=1)
+        self.people = None if people is None else checks.whole("people", people, at_least=1)
         self._shared = isinstance(budget, Gate)
         if isinstance(budget, Gate):
             if seed is not None:
@@ -196,7 +196,7 @@ class PrivateGreedy(Fixed):
         >>> round(PrivateGreedy(5, dc.Budget(1.0, 1e-6), "zcdp").certified_loss(32_710, n_items=285))
         190
         """
-        size = _checks.whole("people", people, at_least=1)
+        size = checks.whole("people", people, at_least=1)
         if self.ratio is None:
             raise ValueError(f"no guarantee is known for {self.constraint!r}; use matroids or a knapsack")
         # The plan is the one that `select` would make, which may not know how many people there are.
@@ -254,7 +254,7 @@ class PrivateGreedy(Fixed):
         size = self.constraint.n_items if n_items is None else n_items
         if size is None:
             raise ValueError(f"{self.constraint!r} does not know its ground set; give n_items")
-        return self.constraint.over(_checks.whole("n_items", size, at_least=1))
+        return self.constraint.over(checks.whole("n_items", size, at_least=1))
 
     def _asked(self, people: Population) -> tuple[Constraint, Question]:
         """Everything that can be wrong is found here, before anything is spent."""
@@ -399,7 +399,7 @@ class PrivateGreedy(Fixed):
         if ends is not None and ends is not picks:
             self._gate.reserve(ends.event, ends.count, label="best single item, and which of the two")
         growth: Scores
-        rows = None if picks.keep is None else accounts.kept(source, len(people), picks.keep)
+        rows = None if picks.keep is None else methods.kept(source, len(people), picks.keep)
         if rows is None:
             growth = self._scores(people, question)
         elif rows.size:
@@ -452,7 +452,7 @@ class PrivateGreedy(Fixed):
             return 0
         if math.isinf(picks.rate):
             return int(np.argmax(scores))
-        draw = mechanisms.exponential_choice if picks.keep is None else flips.flipped_choice
+        draw = samplers.exponential_choice if picks.keep is None else flips.flipped_choice
         return draw(self._gate.randomness, scores, picks.rate)
 
     def _noisy_gains(

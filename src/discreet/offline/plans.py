@@ -6,16 +6,17 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ..bounds import greedy
+from ..bounds.charged_costs import ChargedCosts
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid
 from ..objectives import MutualInformation, Population
 from ..objectives.mixture import Mixture
 from ..objectives.mutual_information import _CELLS as LARGEST_TABLE
 from ..privacy import Budget, Event, GaussianNoise, LaplaceNoise
-from ..privacy.accounting import event_loss
+from ..privacy.account import event_loss
 from ..privacy.conversions import exact, root_below
-from . import accounts, certificates
-from .accounts import Picks
-from .charged_costs import ChargedCosts
+from . import methods
+from .methods import Picks
 
 # What is left of a share when cost-benefit picks have an account of their own, for the best single item and
 # for the choice between the two.
@@ -78,7 +79,7 @@ def make(question: Question, budget: Budget, method: str, gains_share: Fraction)
     share = budget.share(1 - gains_share)
     ends: Picks | None
     if method in ("basic", "zcdp"):
-        account = accounts.basic if method == "basic" else accounts.zcdp
+        account = methods.basic if method == "basic" else methods.zcdp
         picks = account(share, question.width, count)
         ends = picks if question.ends else None
     else:
@@ -86,9 +87,9 @@ def make(question: Question, budget: Budget, method: str, gains_share: Fraction)
             raise ValueError(question.apart)
         whole = 1 - gains_share
         part = budget.share(whole * (1 - _ENDS)) if question.ends else share
-        account_of_sums = accounts.decomposable if method == "decomposable" else accounts.subsampled
+        account_of_sums = methods.decomposable if method == "decomposable" else methods.subsampled
         picks = account_of_sums(part, question.bound)
-        ends = accounts.basic(budget.share(whole * _ENDS), question.width, 2) if question.ends else None
+        ends = methods.basic(budget.share(whole * _ENDS), question.width, 2) if question.ends else None
     return Plan(picks, ends, _gains_noise(question, budget, picks, gains_share), loss(question, picks, ends))
 
 
@@ -105,7 +106,7 @@ def choose(question: Question, budget: Budget, method: str, gains_share: Fractio
         return Plan(plan.picks, plan.ends, plan.gains, plan.loss, reason)
     plans: list[Plan] = []
     notes = []
-    for name in accounts.METHODS:
+    for name in methods.METHODS:
         try:
             plan = make(question, budget, name, gains_share)
         except ValueError as error:
@@ -124,7 +125,7 @@ def ratio(constraint: Constraint, costs: ChargedCosts | None) -> float | None:
     if costs is not None:
         return costs.ratio
     if isinstance(constraint, Cardinality):
-        return certificates.ALPHA
+        return greedy.ALPHA
     p = _extendible(constraint)
     return None if p is None else 1.0 / (p + 1)
 
@@ -139,12 +140,10 @@ def loss(question: Question, picks: Picks, ends: Picks | None) -> float:
     if picks.keep is not None:
         if people is None:
             return math.inf
-        total += certificates.sampling_loss(
-            question.n_items, question.picks, people, picks.chance, question.bound
-        )
+        total += greedy.sampling_loss(question.n_items, question.picks, people, picks.chance, question.bound)
     # Under a knapsack what is lost in a score counts as often as the item's cost holds the smallest one.
     times = question.picks if question.costs is None else max(question.picks, math.ceil(question.costs.most))
-    return total + certificates.rounding(times, people or 1, question.unit)
+    return total + greedy.rounding(times, people or 1, question.unit)
 
 
 def draws_loss(question: Question, picks: Picks, ends: Picks | None) -> float:
@@ -157,10 +156,10 @@ def draws_loss(question: Question, picks: Picks, ends: Picks | None) -> float:
         return 0.0
     if question.costs is not None:
         last = temperature if ends is None else ends.rate
-        return certificates.knapsack_loss(question.costs, n, k, temperature, last, people, question.bound)
+        return greedy.knapsack_loss(question.costs, n, k, temperature, last, people, question.bound)
     if isinstance(question.constraint, Cardinality):
-        return certificates.cardinality_loss(n, k, temperature)
-    return certificates.extendible_loss(n, k, temperature, _extendible(question.constraint) or 1)
+        return greedy.cardinality_loss(n, k, temperature)
+    return greedy.extendible_loss(n, k, temperature, _extendible(question.constraint) or 1)
 
 
 def chance_of_a_favourite(question: Question, plan: Plan) -> float | None:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..objectives import GraphCut, LogDeterminant, MutualInformation, Population, WeightedTopics, answers
-from ..objectives.growth import Growth, row_parts
 from ..objectives.mixture import Mixture
+from ..objectives.rows.fixed_point import Growth, row_parts
 
 Floats = NDArray[np.float64]
 

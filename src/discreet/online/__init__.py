@@ -6,33 +6,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bandit import BanditSelector
-    from .convex import ApproximateLeader, LinearLeader
-    from .convex_bandit import BanditApproximateLeader
-    from .frank_wolfe import MetaFrankWolfe
-    from .hedge import HedgeSelector
-    from .minimization import SubmodularMinimizer
-    from .minimization_bandit import BanditSubmodularMinimizer
-    from .phased import PhasedSelector
+    from .bandit.selector import BanditSelector
+    from .convex.bandit import BanditApproximateLeader
+    from .convex.leader import ApproximateLeader, LinearLeader
+    from .frank_wolfe.sets import MetaFrankWolfe
+    from .minimize.bandit import BanditSubmodularMinimizer
+    from .minimize.minimizer import SubmodularMinimizer
     from .protocol import Guarantee, OnlineLearner
-    from .running_sums import RunningSumSelector
-    from .selector import OnlineSelector
+    from .select.hedge import HedgeSelector
+    from .select.phased import PhasedSelector
+    from .select.running_sums import RunningSumSelector
+    from .select.selector import OnlineSelector
 
 # Where each name lives; the module is imported when the name is first asked for.
 _HOMES = {
-    "ApproximateLeader": "convex",
-    "BanditApproximateLeader": "convex_bandit",
-    "BanditSelector": "bandit",
-    "BanditSubmodularMinimizer": "minimization_bandit",
+    "ApproximateLeader": "convex.leader",
+    "BanditApproximateLeader": "convex.bandit",
+    "BanditSelector": "bandit.selector",
+    "BanditSubmodularMinimizer": "minimize.bandit",
     "Guarantee": "protocol",
-    "HedgeSelector": "hedge",
-    "LinearLeader": "convex",
-    "MetaFrankWolfe": "frank_wolfe",
+    "HedgeSelector": "select.hedge",
+    "LinearLeader": "convex.leader",
+    "MetaFrankWolfe": "frank_wolfe.sets",
     "OnlineLearner": "protocol",
-    "OnlineSelector": "selector",
-    "PhasedSelector": "phased",
-    "RunningSumSelector": "running_sums",
-    "SubmodularMinimizer": "minimization",
+    "OnlineSelector": "select.selector",
+    "PhasedSelector": "select.phased",
+    "RunningSumSelector": "select.running_sums",
+    "SubmodularMinimizer": "minimize.minimizer",
 }
 
 __all__ = [

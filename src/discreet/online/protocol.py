@@ -17,14 +17,14 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
-from .._fixed import Fixed
-from .._progress import track
-from .._state import Saved, read_state, refusing, snapshot, write_state
-from .._turns import Turns
+from ..core import checks
+from ..core.fixed import Fixed
+from ..core.progress import track
+from ..core.state import Saved, read_state, refusing, snapshot, write_state
+from ..core.turns import Turns
 from ..privacy import Account, Budget, Event, Gate, Randomness, RunningSum
-from ..privacy.accounting import Ledger
-from .visits import Visits
+from ..privacy.account import Ledger
+from .contribution import Visits
 
 CALIBRATIONS = ("tight", "published")
 
@@ -71,8 +71,8 @@ class OnlineLearner(Fixed, ABC):
         calibration: str = "tight",
         seed: Randomness | int | None = None,
     ) -> None:
-        self.rounds = None if rounds is None else _checks.whole("rounds", rounds, at_least=1)
-        self.calibration = _checks.one_of("calibration", calibration, CALIBRATIONS)
+        self.rounds = None if rounds is None else checks.whole("rounds", rounds, at_least=1)
+        self.calibration = checks.one_of("calibration", calibration, CALIBRATIONS)
         self._gate = Gate(budget, seed)
         self._visits = Visits(budget.max_rounds_per_person, self._gate.randomness)
         self._round = 0

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import _checks
+from ..bounds import minimization as bounds
+from ..core import checks
 from ..online import OnlineLearner
-from ..online.bounds import minimization as bounds
 from ..privacy import Budget, Randomness
 from .plans import Candidate, Plan, Question, decide, made
 
 if TYPE_CHECKING:
-    from ..domains import Domain
+    from ..constraints.domains import Domain
 
 FEEDBACK = ("full", "bandit")
 
@@ -37,13 +37,13 @@ def plan_minimization(
     >>> plan_minimization(20, 10**6, dc.Budget(1.0, 1e-6)).best.name
     'SubmodularMinimizer'
     """
-    _checks.one_of("feedback", feedback, FEEDBACK)
+    checks.one_of("feedback", feedback, FEEDBACK)
     return decide(
         _Minimization(
-            _checks.whole("rounds", rounds, at_least=1),
+            checks.whole("rounds", rounds, at_least=1),
             _checked(budget),
-            n_items=_checks.whole("n_items", n_items, at_least=1),
-            bound=_checks.real("bound", bound, above=0.0),
+            n_items=checks.whole("n_items", n_items, at_least=1),
+            bound=checks.real("bound", bound, above=0.0),
             feedback=feedback,
             empty_is_free=bool(empty_is_free),
             labels=None if labels is None else tuple(labels),
@@ -74,21 +74,21 @@ def plan_convex(
     >>> found.best.name, found.vacuous
     ('ApproximateLeader', False)
     """
-    from ..domains import Domain
+    from ..constraints.domains import Domain
 
     if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {_checks.shown(domain)}")
-    _checks.one_of("feedback", feedback, FEEDBACK)
-    _checks.one_of("adversary", adversary, ("oblivious", "adaptive"))
+        raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {checks.shown(domain)}")
+    checks.one_of("feedback", feedback, FEEDBACK)
+    checks.one_of("adversary", adversary, ("oblivious", "adaptive"))
     if feedback == "bandit" and bound is None:
         raise ValueError("bound is missing: say within which range the costs that are told lie")
     return decide(
         _Convex(
-            _checks.whole("rounds", rounds, at_least=1),
+            checks.whole("rounds", rounds, at_least=1),
             _checked(budget),
             domain=domain,
-            lipschitz=_checks.real("lipschitz", lipschitz, above=0.0),
-            strong_convexity=_checks.real("strong_convexity", strong_convexity, at_least=0.0),
+            lipschitz=checks.real("lipschitz", lipschitz, above=0.0),
+            strong_convexity=checks.real("strong_convexity", strong_convexity, at_least=0.0),
             linear=bool(linear),
             feedback=feedback,
             bound=bound,
@@ -100,7 +100,7 @@ def plan_convex(
 def _checked(budget: Budget) -> Budget:
     if not isinstance(budget, Budget):
         raise TypeError(
-            f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
+            f"budget must be a Budget, got {checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
         )
     return budget
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
-from .._table import table
+from ..core.table import table
 from ..privacy import Budget, Randomness
-from ..privacy.factorizations import longest_buffered
+from ..privacy.sums.factorizations import longest_buffered
 
 if TYPE_CHECKING:
     from ..online import OnlineLearner
@@ -205,7 +205,7 @@ class Plan:
         return "\n".join([self.headline, table(*self.rows()), f"chosen: {self.best}", self.reason])
 
     def _repr_html_(self) -> str:
-        from .._html import card, grid, line
+        from ..core.html import card, grid, line
 
         header, rows = self.rows()
         strong = next(place for place, row in enumerate(rows) if row[0])

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .. import _checks
+from .. import bounds
 from ..constraints import Cardinality, Constraint
-from ..online import OnlineLearner, bounds
+from ..core import checks
+from ..online import OnlineLearner
 from ..privacy import Budget, ExponentialChoice, Randomness, ScoreChange
 from .plans import Candidate, Plan, Question, batches, decide, made, smallest
 
@@ -45,39 +46,39 @@ def plan(
     knapsack may stand, with full feedback.
 
     Nothing here looks at data: the question is public. All bounds are on the expected regret against
-    (1 - 1/e) times the best fixed set (see `discreet.online.bounds`).
+    (1 - 1/e) times the best fixed set (see `discreet.bounds`).
 
     >>> import discreet as dc
     >>> found = plan(100, 10, 10**6, dc.Budget(1.0, 1e-6))
     >>> found.best.name, round(found.best.average, 3), found.vacuous
     ('RunningSumSelector', 0.036, False)
     """
-    _checks.one_of("feedback", feedback, FEEDBACK)
-    _checks.one_of("stream", stream, STREAMS)
+    checks.one_of("feedback", feedback, FEEDBACK)
+    checks.one_of("stream", stream, STREAMS)
     if not isinstance(budget, Budget):
         raise TypeError(
-            f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
+            f"budget must be a Budget, got {checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
         )
-    items = _checks.whole("n_items", n_items, at_least=1)
+    items = checks.whole("n_items", n_items, at_least=1)
     if labels is not None and len(labels) != items:
         raise ValueError(f"labels has {len(labels)} entries; there are {items} items")
     cap = items_per_person
-    if cap is not None and _checks.whole("items_per_person", cap, at_least=1) >= items:
+    if cap is not None and checks.whole("items_per_person", cap, at_least=1) >= items:
         cap = None  # nobody has more items than there are
     shape: dict[str, Any] = {
-        "rounds": _checks.whole("rounds", rounds, at_least=1),
+        "rounds": checks.whole("rounds", rounds, at_least=1),
         "budget": budget,
         "n_items": items,
-        "bound": _checks.bound(bound),
+        "bound": checks.bound(bound),
         "labels": None if labels is None else tuple(labels),
     }
     if isinstance(k, Constraint) and not isinstance(k, Cardinality):
         if feedback != "full":
             raise ValueError(
-                f"feedback={_checks.shown(feedback)} is planned for k items only, not for {_checks.shown(k)}"
+                f"feedback={checks.shown(feedback)} is planned for k items only, not for {checks.shown(k)}"
             )
         return decide(_Constrained(**shape, constraint=k.over(items), cap=cap))
-    slots = k.rank if isinstance(k, Cardinality) else _checks.whole("k", k, at_least=1)
+    slots = k.rank if isinstance(k, Cardinality) else checks.whole("k", k, at_least=1)
     if slots > items:
         raise ValueError(f"k={slots} exceeds n_items={n_items}; choose k <= {n_items}")
     if feedback == "full":
@@ -187,7 +188,7 @@ class _FullInformation(_Selection):
         return hedge + self.k * pull
 
     def _phased(self) -> Candidate:
-        from ..online.phased import first_window_for, pick_event
+        from ..online.select.phased import first_window_for, pick_event
 
         event = pick_event(self.budget, self.n_items, self.k, self.bound)
         rate = event.rate if isinstance(event, ExponentialChoice) else math.inf
@@ -230,10 +231,10 @@ class _Bandit(_Selection):
             yield self._published()
 
     def _exploring(self, mode: str, settings: dict[str, Any], note: str) -> Candidate:
-        from ..online import bandit_settings
+        from ..online.bandit.settings import tight
 
         shape = (self.n_items, self.k, self.rounds)
-        way = bandit_settings.tight(mode, *shape, self.budget, self.bound, **settings)
+        way = tight(mode, *shape, self.budget, self.bound, **settings)
         return self._candidate(
             "BanditSelector",
             {"exploration": mode, **settings},
@@ -242,12 +243,12 @@ class _Bandit(_Selection):
         )
 
     def _published(self) -> Candidate:
-        from ..online import bandit_settings
+        from ..online.bandit.settings import published
 
         shape = (self.n_items, self.k, self.rounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the note says it
-            way = bandit_settings.published("online", *shape, self.budget, self.bound)
+            way = published("online", *shape, self.budget, self.bound)
         always = "; explores in every round" if way.exploration_rate == 1.0 else ""
         return self._candidate(
             "BanditSelector",

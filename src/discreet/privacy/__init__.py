@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .accounting import Account
+from .account import Account
 from .budget import Budget, Share
 from .events import (
     ApproximateRelease,
@@ -17,7 +17,7 @@ from .events import (
 from .gate import BudgetExceeded, Gate, Preview, Remaining, ScoreChange
 from .partitions import select_partitions
 from .randomness import Randomness, ReproducibleRandomness, SecureRandomness
-from .sums import FactorizedSum, RunningSum, TreeSum, tree_levels
+from .sums.base import FactorizedSum, RunningSum, TreeSum, tree_levels
 
 __all__ = [
     "Account",

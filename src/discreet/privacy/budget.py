@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .. import _checks
+from ..core import checks
 from . import conversions
 from .conversions import exact
 
@@ -40,15 +40,15 @@ class Budget:
     max_rounds_per_person: int = 1
 
     def __post_init__(self) -> None:
-        epsilon = _checks.real("epsilon", self.epsilon, above=0.0, infinite=True)
+        epsilon = checks.real("epsilon", self.epsilon, above=0.0, infinite=True)
         if epsilon < LEAST_EPSILON:
             raise ValueError(
                 f"epsilon={epsilon} is below {LEAST_EPSILON}, where no noise that a computer can add leaves"
                 " anything to see"
             )
-        delta = _checks.real("delta", self.delta, at_least=0.0, below=1.0)
-        rounds = _checks.whole("max_rounds_per_person", self.max_rounds_per_person, at_least=1)
-        _checks.one_of("neighbours", self.neighbours, NEIGHBOURS)
+        delta = checks.real("delta", self.delta, at_least=0.0, below=1.0)
+        rounds = checks.whole("max_rounds_per_person", self.max_rounds_per_person, at_least=1)
+        checks.one_of("neighbours", self.neighbours, NEIGHBOURS)
         for name, value in (("epsilon", epsilon), ("delta", delta), ("max_rounds_per_person", rounds)):
             object.__setattr__(self, name, value)
 
@@ -85,7 +85,7 @@ class Budget:
     def share(self, fraction: Fraction | int | float = 1) -> Share:
         """A part of the budget, e.g. ``budget.share(Fraction(1, 3))``."""
         if not isinstance(fraction, Fraction):
-            _checks.real("fraction", fraction, above=0.0, at_most=1.0)
+            checks.real("fraction", fraction, above=0.0, at_most=1.0)
         return Share(self, exact(fraction))
 
     def split(self, parts: int | Sequence[float | Fraction]) -> list[Share]:
@@ -97,10 +97,10 @@ class Budget:
         ['1/4', '3/4']
         """
         if not isinstance(parts, Sequence):
-            count = _checks.whole("parts", parts, at_least=1, at_most=10**6)
+            count = checks.whole("parts", parts, at_least=1, at_most=10**6)
             return [Share(self, Fraction(1, count))] * count
         for index, weight in enumerate(parts):
-            _checks.real(f"parts[{index}]", weight, above=0.0)
+            checks.real(f"parts[{index}]", weight, above=0.0)
         weights = [exact(weight) for weight in parts]
         if not weights:
             raise ValueError("parts is empty; give a number of shares or at least one weight")

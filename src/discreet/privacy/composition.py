@@ -12,7 +12,7 @@ step therefore reaches, with ``delta_0(e) = max(0, 1 - e^e)``,
     delta_T(e) = max over 0 <= t <= w of  p_t delta_{T-1}(e - t) + (1 - p_t) delta_{T-1}(e - t + w).
 
 delta is convex in ``e^e``, so chords between grid points bound it from above, and on a grid of cells
-of length ``w/m`` the maximum has a closed form (``discreet.kernels.composition``).
+of length ``w/m`` the maximum has a closed form (``discreet.backends.numba.composition``).
 
 **Many steps.** The curve of a block of steps is that of a discrete privacy loss distribution
 ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). Blocks are convolved with
@@ -38,7 +38,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
+from ..core import checks
 from .conversions import gdp_delta, gdp_epsilon
 
 SMALLEST_DELTA = 1e-12
@@ -72,7 +72,7 @@ def adaptive_choices_delta(epsilon: float, ranges: Groups, *, mu: float = 0.0, p
     >>> adaptive_choices_delta(1.0, [(2 * eta, 2000)]) < 1e-6
     True
     """
-    target = _checks.real("epsilon", epsilon, at_least=0.0)
+    target = checks.real("epsilon", epsilon, at_least=0.0)
     steps, noise, coins = _checked(ranges, mu, pure)
     if noise == 0.0 and target >= _pure_total(steps, coins):
         return 0.0
@@ -91,7 +91,7 @@ def adaptive_choices_epsilon(delta: float, ranges: Groups, *, mu: float = 0.0, p
     >>> round(adaptive_choices_epsilon(1e-6, [(0.01, 1000)]), 2)
     0.65
     """
-    target = _checks.real("delta", delta, below=1.0)
+    target = checks.real("delta", delta, below=1.0)
     if target < SMALLEST_DELTA:
         raise ValueError(
             f"delta={target} is below {SMALLEST_DELTA:g}, the least for which rounding errors of this "
@@ -107,7 +107,7 @@ def adaptive_choices_epsilon(delta: float, ranges: Groups, *, mu: float = 0.0, p
 
 
 def _checked(ranges: Groups, mu: float, pure: Groups) -> tuple[_Groups, float, _Groups]:
-    noise = _checks.real("mu", mu, at_least=0.0, at_most=_WIDEST)
+    noise = checks.real("mu", mu, at_least=0.0, at_most=_WIDEST)
     return _groups("ranges", ranges), max(noise, _NARROWEST) if noise else 0.0, _groups("pure", pure)
 
 
@@ -115,8 +115,8 @@ def _groups(name: str, groups: Groups) -> _Groups:
     """Steps of equal size together, in ascending order, without those that reveal nothing."""
     counts: dict[float, int] = {}
     for i, (size, count) in enumerate(groups):
-        value = _checks.real(f"{name}[{i}][0]", size, at_least=0.0, at_most=_WIDEST)
-        steps = _checks.whole(f"{name}[{i}][1]", count, at_least=0, at_most=_MOST)
+        value = checks.real(f"{name}[{i}][0]", size, at_least=0.0, at_most=_WIDEST)
+        steps = checks.whole(f"{name}[{i}][1]", count, at_least=0, at_most=_MOST)
         if value > 0.0 and steps > 0:
             value = max(value, _NARROWEST)
             counts[value] = counts.get(value, 0) + steps
@@ -186,7 +186,7 @@ def _curve(width: float, steps: int, cells: int) -> NDArray[np.float64]:
     16 roundings, plus a gain whose absolute error is at most 8 roundings of a neighbouring value that
     is itself at most ``4 cells`` times the result. Relative errors of the steps add up.
     """
-    from ..kernels.composition import worst_case_curve
+    from ..backends.numba.composition import worst_case_curve
 
     taken = np.arange(1, steps + 1)
     reach = np.minimum(taken * cells, np.ceil(_window(width, taken) * cells / width).astype(np.int64))

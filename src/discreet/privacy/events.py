@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
-from .. import _checks
+from ..core import checks
 from . import conversions
 from .budget import Share
 from .conversions import exact, root_below, rounded_down
@@ -123,7 +123,7 @@ class Event:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            number = _checks.real(field.name, value, at_least=0.0)
+            number = checks.real(field.name, value, at_least=0.0)
             if not isinstance(value, Fraction):
                 object.__setattr__(self, field.name, number)
 
@@ -166,7 +166,7 @@ class Event:
 def fraction(text: Any) -> Fraction:
     """As `to_json` writes them: ``Fraction`` itself would also work out 1e999999999, digit by digit."""
     if not isinstance(text, str) or not _WRITTEN.fullmatch(text):
-        raise ValueError(f"{_checks.shown(text)[:40]} is no fraction of whole numbers")
+        raise ValueError(f"{checks.shown(text)[:40]} is no fraction of whole numbers")
     return Fraction(text)
 
 
@@ -178,15 +178,13 @@ def _told_apart(number: Number) -> Number | tuple[Fraction]:
 
 
 def _part(factor: Any) -> Fraction:
-    _checks.real("factor", factor, above=0.0)
+    checks.real("factor", factor, above=0.0)
     return exact(factor)
 
 
 def _of(share: Any) -> Share:
     if not isinstance(share, Share):
-        raise TypeError(
-            f"share must be a part of a budget such as budget.share(), got {_checks.shown(share)}"
-        )
+        raise TypeError(f"share must be a part of a budget such as budget.share(), got {checks.shown(share)}")
     return share
 
 
@@ -212,7 +210,7 @@ def _largest_each(share: Share, count: int, notion: str | None, rho: Number, mu_
     }
     if notion is None:
         return max(each["pure"], each["zcdp"])
-    _checks.one_of("notion", notion, each)
+    checks.one_of("notion", notion, each)
     if not each[notion]:
         raise ValueError(f"notion={notion!r} needs delta > 0; give the budget a delta or take pure epsilon")
     return each[notion]
@@ -251,8 +249,8 @@ class ExponentialChoice(Event):
         >>> ExponentialChoice.within(Budget(1.0).share(), 2.0, count=5).rate
         0.1
         """
-        width = _checks.real("range", range, above=0.0)
-        _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
+        width = checks.real("range", range, above=0.0)
+        checks.whole("count", count, at_least=1, at_most=checks.ANY)
         share = _of(share)
         if not share.budget.private:
             raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
@@ -281,7 +279,7 @@ class LaplaceNoise(Event):
 
         By default by plain epsilon, or by zCDP where that is more (a delta, and some twenty releases).
         """
-        _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
+        checks.whole("count", count, at_least=1, at_most=checks.ANY)
         share = _of(share)
         if not share.budget.private:
             return cls(sensitivity, 0.0)
@@ -315,7 +313,7 @@ class GaussianNoise(Event):
     @classmethod
     def within(cls, share: Share, sensitivity: Number, count: int = 1, notion: str | None = None) -> Self:
         """The least noise with which ``count`` releases fit into ``share``, by Gaussian DP or ``notion``."""
-        _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
+        checks.whole("count", count, at_least=1, at_most=checks.ANY)
         share = _of(share)
         if not isinstance(share.mu_squared, Fraction) or not isinstance(share.rho, Fraction):
             return cls(sensitivity, 0.0)

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import _checks
-from .._fixed import Fixed
-from .._state import Saved, refusing
-from . import mechanisms
+from ..core import checks
+from ..core.fixed import Fixed
+from ..core.state import Saved, refusing
 from . import randomness as sources
-from .accounting import (
+from . import samplers
+from .account import (
     NOTIONS,
     Account,
     Filter,
@@ -50,7 +50,7 @@ from .events import (
 from .randomness import Randomness
 
 if TYPE_CHECKING:
-    from .sums import RunningSum
+    from .sums.base import RunningSum
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class ScoreChange:
     one_directional: bool = False
 
     def __post_init__(self) -> None:
-        _checks.real("each", self.each, at_least=0.0)
+        checks.real("each", self.each, at_least=0.0)
 
     @property
     def range(self) -> float:
@@ -204,7 +204,7 @@ class Gate(Fixed):
     ) -> None:
         if not isinstance(budget, Budget):
             raise TypeError(
-                f"budget must be a Budget, got {_checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
+                f"budget must be a Budget, got {checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
             )
         self._budget = budget
         self._source = sources.randomness(randomness)
@@ -290,7 +290,7 @@ class Gate(Fixed):
             total = Loss()
             for event, count in releases:
                 before = total
-                total += event_loss(event) * _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
+                total += event_loss(event) * checks.whole("count", count, at_least=1, at_most=checks.ANY)
                 if not self._fits_in(self._ledger.loss_with(total)):
                     raise BudgetExceeded(self._preview(event, count, before))
             if self._root._filter is None and self._budget.private and releases:
@@ -298,7 +298,7 @@ class Gate(Fixed):
 
     def preview(self, event: Event, count: int = 1) -> Preview:
         """What ``count`` such releases would cost and whether they fit; nothing is released."""
-        _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
+        checks.whole("count", count, at_least=1, at_most=checks.ANY)
         return self._preview(event, count, Loss())
 
     def _preview(self, event: Event, count: int, listed: Loss) -> Preview:
@@ -356,10 +356,10 @@ class Gate(Fixed):
             )
         width = sensitivity.range if isinstance(sensitivity, ScoreChange) else sensitivity
         event = ExponentialChoice(
-            _checks.real("rate", rate, at_least=0.0), _checks.real("sensitivity", width, at_least=0.0)
+            checks.real("rate", rate, at_least=0.0), checks.real("sensitivity", width, at_least=0.0)
         )
         self._charge(label, event, 1)
-        return mechanisms.exponential_choice(self._source, candidates, event.rate)
+        return samplers.exponential_choice(self._source, candidates, event.rate)
 
     def laplace(
         self,
@@ -430,9 +430,9 @@ class Gate(Fixed):
         (the papers' binary tree; the only one with Laplace noise). The whole sum is charged here;
         see the classes for the options.
         """
-        from .sums import FactorizedSum, TreeSum
+        from .sums.base import FactorizedSum, TreeSum
 
-        _checks.one_of("method", method, ("sqrt", "blt", "tree"))
+        checks.one_of("method", method, ("sqrt", "blt", "tree"))
         if method == "tree":
             return TreeSum(dimension, rounds, self, **options)
         return FactorizedSum(dimension, rounds, self, method=method, **options)
@@ -440,8 +440,8 @@ class Gate(Fixed):
     def reserve(self, event: Event, count: int = 1, *, label: str = "reserved") -> Randomness:
         """Charge for ``count`` releases that a compiled loop will make, and hand it the randomness."""
         if not isinstance(event, Event):
-            raise TypeError(f"event must be an Event, got {_checks.shown(event)}")
-        number = _checks.whole("count", count, at_least=1, at_most=_checks.ANY)
+            raise TypeError(f"event must be an Event, got {checks.shown(event)}")
+        number = checks.whole("count", count, at_least=1, at_most=checks.ANY)
         if self._root._resuming:
             self._ledger.claim(label, event, number)
         else:
@@ -548,7 +548,7 @@ class Gate(Fixed):
     def _charge(self, label: str, event: Event, count: int) -> None:
         self.check_process()
         if not isinstance(label, str):
-            raise TypeError(f"label must be text, got {_checks.shown(label)}")
+            raise TypeError(f"label must be text, got {checks.shown(label)}")
         with self._lock:
             if not self._known_to_fit(event, count):
                 self.expect((event, count))
@@ -609,7 +609,7 @@ class Gate(Fixed):
         return low if low > 1e-4 else 0.0  # below that it is left-over rounding, not a release
 
     def _on_grid(
-        self, values: NDArray[np.float64], grid: mechanisms.Grid | None, law: str
+        self, values: NDArray[np.float64], grid: samplers.Grid | None, law: str
     ) -> NDArray[np.float64]:
         if grid is None:
             return values.copy()
@@ -623,7 +623,7 @@ def _filter(budget: Budget, notion: str | None, failure: float | Fraction) -> Fi
         if aside:
             raise ValueError(f"failure={float(aside):g} goes with notion='zcdp' or notion='gdp'; give one")
         return filter_of(budget, "pure") if budget.private and not budget.delta else None
-    _checks.one_of("notion", notion, NOTIONS)
+    checks.one_of("notion", notion, NOTIONS)
     if notion == "pure":
         if aside:
             raise ValueError("failure= is for 'zcdp' and 'gdp'; in 'pure' all of delta is for failures")
@@ -636,8 +636,8 @@ def _filter(budget: Budget, notion: str | None, failure: float | Fraction) -> Fi
     return filter_of(budget, notion, aside) if budget.private else None
 
 
-def _grid(scale: Any, sensitivity: Any, truncation: Fraction) -> mechanisms.Grid | None:
-    return mechanisms.Grid.for_noise(scale, sensitivity, truncation) if scale else None
+def _grid(scale: Any, sensitivity: Any, truncation: Fraction) -> samplers.Grid | None:
+    return samplers.Grid.for_noise(scale, sensitivity, truncation) if scale else None
 
 
 def _root_above(number: int) -> Fraction:
@@ -655,7 +655,7 @@ def _values(values: ArrayLike) -> tuple[NDArray[np.float64], bool]:
 
 def _floats(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """The numbers as floats, each of them exactly: rounding would move them further than was declared."""
-    array = _checks.vector(name, values)
+    array = checks.vector(name, values)
     given: NDArray[Any] = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
     if given.dtype == np.longdouble or given.dtype == object:
         for number, rounded in zip(given.tolist(), array.tolist(), strict=True):
@@ -672,11 +672,11 @@ def _returned(values: NDArray[np.float64], scalar: bool) -> Any:
 
 
 def _amount(name: str, value: float | Fraction) -> float | Fraction:
-    number = _checks.real(name, value, at_least=0.0)
+    number = checks.real(name, value, at_least=0.0)
     return value if isinstance(value, Fraction) else number
 
 
 def _touched(changed: int | None, values: NDArray[np.float64]) -> int:
     return (
-        values.size if changed is None else _checks.whole("changed", changed, at_least=1, at_most=values.size)
+        values.size if changed is None else checks.whole("changed", changed, at_least=1, at_most=values.size)
     )

@@ -9,15 +9,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import _checks
-from . import mechanisms
-from ._digits import own_digits
+from ..core import checks
+from . import samplers
 from .conversions import exact
+from .digits import own_digits
 from .events import ApproximateRelease
 from .gate import Gate
 from .randomness import Randomness
 
-_STEPS = 1 << mechanisms.STEPS_BITS
+_STEPS = 1 << samplers.STEPS_BITS
 # Weights are held below the one, and what a key counts for below the other, so that all are 64-bit numbers.
 _MOST_WEIGHT, _MOST_STEPS = 1 << 44, 1 << 61
 _MOST_KEYS = 1 << 31
@@ -72,9 +72,9 @@ class PartitionSelection:
         cls, epsilon: Fraction, delta: Fraction, keys_per_person: int, neighbours: str
     ) -> PartitionSelection:
         """The rule that names most within (``epsilon``, ``delta``)."""
-        most = _checks.whole("keys_per_person", keys_per_person, at_least=1)
-        _checks.one_of("neighbours", neighbours, ("replace", "add_remove"))
-        _checks.real("delta", delta, above=0.0, below=1.0)
+        most = checks.whole("keys_per_person", keys_per_person, at_least=1)
+        checks.one_of("neighbours", neighbours, ("replace", "add_remove"))
+        checks.real("delta", delta, above=0.0, below=1.0)
         moves = 2 * most if neighbours == "replace" else most
         weight = min(math.floor(exact(epsilon) * _STEPS / moves), _MOST_WEIGHT)
         if weight < 1:
@@ -96,7 +96,7 @@ class PartitionSelection:
 
     def chance(self, count: int) -> float:
         """How likely a key is named that ``count`` people count for."""
-        if _checks.whole("count", count, at_least=0) == 0:
+        if checks.whole("count", count, at_least=0) == 0:
             return 0.0
         beyond = (self.threshold - count * self.weight - 0.5) / _STEPS
         return 0.5 * math.exp(-beyond) if beyond > 0.0 else 1.0 - 0.5 * math.exp(max(beyond, -745.0))
@@ -104,7 +104,7 @@ class PartitionSelection:
     def named(self, counts: NDArray[np.int64], source: Randomness) -> NDArray[np.bool_]:
         """Which keys are named, of keys with these counts. The event has to be charged before."""
         present = np.flatnonzero(counts > 0)
-        noise = mechanisms.noise_steps(source, present.size, gaussian=False)
+        noise = samplers.noise_steps(source, present.size, gaussian=False)
         steps = np.minimum(counts[present], _MOST_STEPS // self.weight) * self.weight + noise
         mask = np.zeros(counts.size, dtype=np.bool_)
         mask[present[steps >= self.threshold]] = True
@@ -131,7 +131,7 @@ def select_partitions(
     """
     if not isinstance(gate, Gate):
         raise TypeError(f"gate must be a Gate, got a {type(gate).__name__}; e.g. Gate(Budget(1.0, 1e-6))")
-    size = _checks.whole("n_keys", n_keys, at_least=0, at_most=_MOST_KEYS)
+    size = checks.whole("n_keys", n_keys, at_least=0, at_most=_MOST_KEYS)
     people, keys = _numbers("who", who), _numbers("what", what)
     if people.size != keys.size:
         raise ValueError("who and what differ in length; give one key for each person of who")

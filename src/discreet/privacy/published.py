@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from .accounting import event_loss, fits, smallest_epsilon
+from .account import event_loss, fits, smallest_epsilon
 from .budget import Budget
 from .conversions import exact, rounded_up
 from .events import Event, Loss

@@ -12,9 +12,9 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _checks
-from .._fixed import Fixed
-from .._state import Saved
+from ..core import checks
+from ..core.fixed import Fixed
+from ..core.state import Saved
 
 
 @runtime_checkable
@@ -43,7 +43,7 @@ class SecureRandomness(Fixed):
     secure = True
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        wanted = _checks.whole("count", count, at_least=0, at_most=(1 << 28) - 1)
+        wanted = checks.whole("count", count, at_least=0, at_most=(1 << 28) - 1)
         return np.frombuffer(ssl.RAND_bytes(8 * wanted), dtype=np.uint64)
 
     def state(self) -> None:
@@ -72,7 +72,7 @@ class ReproducibleRandomness(Fixed):
     secure = False
 
     def __init__(self, seed: int) -> None:
-        self._bits = np.random.Philox(_checks.whole("seed", seed, at_least=0))
+        self._bits = np.random.Philox(checks.whole("seed", seed, at_least=0))
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return np.asarray(self._bits.random_raw(count), dtype=np.uint64)

@@ -1,0 +1,1 @@
+"""The parts of `discreet.audit.run`, one idea per file."""

@@ -1,0 +1,421 @@
+"""Exact audits: every transcript with its probability, or the exact effect of every draw of noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import hooks
+from .hooks import Floats
+
+Distribution = dict[Hashable, float]
+_MOST_TRANSCRIPTS = 200_000
+# The parts of a learner that are computed in floating point are compared to this many digits.
+_SAME = 1e-6
+
+
+# --- choices --------------------------------------------------------------------------------------
+
+
+# Given the places taken so far and the number of candidates, which of these are alike: lists of places.
+Alike = Callable[[tuple[int, ...], int], list[list[int]]]
+
+
+def distribution(play: Callable[[], Hashable], alike: Alike | None = None) -> Distribution:
+    """The probability of everything that ``play`` can publish, found by taking every way through its choices.
+
+    ``alike``: of candidates that lead to the same distribution of what is published, the first is taken for
+    all of them, with the sum of their probabilities.
+
+    >>> import discreet as dc
+    >>> def fair():
+    ...     return dc.Gate(dc.Budget(1.0), 0).choose([0.0, 0.0], rate=1.0, sensitivity=1.0)
+    >>> distribution(fair)
+    {0: 0.5, 1: 0.5}
+    """
+    found: Distribution = {}
+    ahead: list[tuple[int, ...]] = [()]
+    taken = 0
+    while ahead:
+        script = ahead.pop()
+        path: list[int] = []
+        chance = [0.0]
+
+        def decide(
+            probabilities: Floats,
+            script: tuple[int, ...] = script,
+            path: list[int] = path,
+            chance: list[float] = chance,
+        ) -> int:
+            size = probabilities.size
+            groups = [[place] for place in range(size)] if alike is None else alike(tuple(path), size)
+            place = script[len(path)] if len(path) < len(script) else groups[0][0]
+            if len(path) >= len(script):
+                ahead.extend((*path, group[0]) for group in groups[1:])
+            path.append(place)
+            taken_for = next(group for group in groups if group[0] == place)
+            with np.errstate(divide="ignore"):
+                chance[0] += float(np.log(probabilities[taken_for].sum()))
+            return place
+
+        with hooks.scripted_choices(decide):
+            published = play()
+        found[published] = found.get(published, 0.0) + math.exp(chance[0])
+        taken += 1
+        if taken > _MOST_TRANSCRIPTS:
+            raise ValueError(f"more than {_MOST_TRANSCRIPTS:,} transcripts; audit a smaller setting")
+    total = math.fsum(found.values())
+    if abs(total - 1.0) > 1e-9:
+        raise AssertionError(
+            f"the probabilities of all transcripts add up to {total}; a choice is not audited"
+        )
+    return dict(sorted(found.items(), key=repr))
+
+
+def paired(p: Distribution, q: Distribution) -> tuple[Floats, Floats]:
+    """The probabilities of the same outcomes, in one order."""
+    outcomes = sorted(p.keys() | q.keys(), key=repr)
+    return (np.array([d.get(outcome, 0.0) for outcome in outcomes]) for d in (p, q))  # type: ignore[return-value]
+
+
+def hockey_stick(p: Distribution, q: Distribution, epsilon: float) -> float:
+    """The smallest delta that goes with ``epsilon`` between two distributions, in the worse direction.
+
+    >>> round(hockey_stick({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75}, 0.0), 12)
+    0.5
+    """
+    here, there = paired(p, q)
+    growth = math.exp(epsilon)
+    return float(
+        max(np.maximum(here - growth * there, 0.0).sum(), np.maximum(there - growth * here, 0.0).sum())
+    )
+
+
+def exact_epsilon(p: Distribution, q: Distribution, delta: float) -> float:
+    """The smallest epsilon that holds with ``delta`` between two distributions.
+
+    >>> round(exact_epsilon({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75}, 0.0), 6) == round(math.log(3), 6)
+    True
+    """
+    here, there = paired(p, q)
+    with np.errstate(divide="ignore"):
+        losses = np.abs(np.log(here) - np.log(there))
+    largest = float(losses.max())
+    if delta == 0.0 or hockey_stick(p, q, 0.0) <= delta:
+        return 0.0 if delta else largest
+    low, high = 0.0, min(largest, 700.0)
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if hockey_stick(p, q, middle) > delta else (low, middle)
+    return high
+
+
+# --- noise ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoiseMap:
+    """What leaves is its exact part + ``matrix`` @ noise in units of its scale, a column per number drawn."""
+
+    matrix: Floats
+    groups: tuple[slice, ...]
+    law: str
+
+    def loss(self, moved: Floats) -> float:
+        """Privacy loss of moving the exact part by ``moved``: the least shift of the noise that hides it.
+
+        Gaussian noise: its mu. Laplace noise: epsilon. Spherical noise: epsilon, vector by vector. Infinite
+        where no shift does, so that some combination of what leaves carries no noise at all.
+        """
+        if not np.any(moved):
+            return 0.0
+        shift, *_ = np.linalg.lstsq(self.matrix, moved, rcond=1e-10)
+        if np.abs(self.matrix @ shift - moved).max() > _SAME * np.abs(moved).max():
+            return math.inf
+        if self.law == "gaussian":
+            return float(np.linalg.norm(shift))
+        if self.law == "spherical":
+            return math.fsum(float(np.linalg.norm(shift[group])) for group in self.groups)
+        if np.linalg.matrix_rank(self.matrix) == self.matrix.shape[1]:
+            return float(np.abs(shift).sum())
+        from scipy.optimize import linprog
+
+        size = self.matrix.shape[1]
+        both = np.hstack([self.matrix, -self.matrix])
+        answer: Any = linprog(np.ones(2 * size), A_eq=both, b_eq=moved, bounds=(0, None))
+        return float(answer.fun)
+
+    def explains(self, moved: Floats, drawn: hooks.Drawn) -> bool:
+        """Whether the noise that was drawn moves what leaves by ``moved``."""
+        foreseen = self.matrix @ np.concatenate(drawn.values)
+        return not np.abs(moved - foreseen).max() > _SAME * max(1.0, np.abs(foreseen).max())
+
+    def log_ratios(self, left: Floats, here: Floats, there: Floats) -> Floats:
+        """For each row of what left, how much likelier it is if the exact part is ``here`` and not ``there``.
+
+        Exact wherever the noise can be read off what left, and always for Gaussian noise; elsewhere a score.
+        """
+        if self.law == "gaussian":
+            way = np.linalg.pinv(self.matrix @ self.matrix.T, rcond=1e-10) @ (here - there)
+            return np.asarray((left - (here + there) / 2.0) @ way, dtype=np.float64)
+        back = np.linalg.pinv(self.matrix, rcond=1e-10).T
+        sizes = [self._sizes((left - exact_part) @ back) for exact_part in (here, there)]
+        return np.asarray(sizes[1] - sizes[0], dtype=np.float64)
+
+    def _sizes(self, noise: Floats) -> Floats:
+        """Minus the logarithm of the density of noise in units of its scale, up to a constant."""
+        if self.law == "laplace":
+            return np.asarray(np.abs(noise).sum(axis=1), dtype=np.float64)
+        lengths = [np.linalg.norm(noise[:, group], axis=1) for group in self.groups]
+        return np.asarray(np.sum(lengths, axis=0), dtype=np.float64)
+
+
+Observe = Callable[[hooks.Script | None], tuple[list[Floats], hooks.Drawn]]
+
+
+def quiet(_: int, count: int) -> Floats:
+    """No noise."""
+    return np.zeros(count)
+
+
+def bumped(draw: int, place: int) -> hooks.Script:
+    """One scale of noise in one number of one draw, and none elsewhere."""
+
+    def script(number: int, count: int) -> Floats:
+        noise = np.zeros(count)
+        if number == draw:
+            noise[place] = 1.0
+        return noise
+
+    return script
+
+
+def noise_map(observe: Observe) -> NoiseMap:
+    """The map from noise to what leaves, draw by draw and number by number."""
+    rest, drawn = observe(quiet)
+    still = np.concatenate(rest)
+    columns, groups, start = [], [], 0
+    for draw, size in enumerate(drawn.sizes):
+        columns += [np.concatenate(observe(bumped(draw, place))[0]) - still for place in range(size)]
+        groups.append(slice(start, start + size))
+        start += size
+    laws = set(drawn.laws)
+    if len(laws) != 1:
+        raise ValueError(f"one law of noise at a time is audited, found {sorted(laws) or 'none'}")
+    return NoiseMap(np.array(columns).T, tuple(groups), laws.pop())
+
+
+def coupled_loss(here: Observe, there: Observe) -> float:
+    """The loss where later releases depend on earlier ones, by moving one run's noise release by release.
+
+    The neighbour's noise is shifted until it publishes what the other run publishes, from the first thing
+    that differs on. For Laplace noise the shifts in units of its scale add up to the loss.
+    """
+    told, drawn = here(quiet)
+    sizes = drawn.sizes
+    shifts = [np.zeros(size) for size in sizes]
+
+    def script(number: int, count: int) -> Floats:
+        return shifts[number] if number < len(shifts) else np.zeros(count)
+
+    for _ in range(len(told) + 1):
+        seen = there(script)[0]
+        at = next((t for t, (a, b) in enumerate(zip(told, seen, strict=True)) if differ(a, b)), None)
+        if at is None:
+            return math.fsum(float(np.abs(shift).sum()) for shift in shifts)
+        columns, places = [], []
+        for draw, size in enumerate(sizes):
+            for place in range(size):
+                shifts[draw][place] += 1.0
+                moved = there(script)[0]
+                shifts[draw][place] -= 1.0
+                earlier = any(differ(a, b) for a, b in zip(seen[:at], moved[:at], strict=True))
+                if not earlier and differ(seen[at], moved[at]):
+                    columns.append(moved[at] - seen[at])
+                    places.append((draw, place))
+        if not columns:
+            return math.inf
+        solution, *_ = np.linalg.lstsq(np.array(columns).T, told[at] - seen[at], rcond=1e-10)
+        for (draw, place), amount in zip(places, solution, strict=True):
+            shifts[draw][place] += amount
+    return math.inf
+
+
+def differ(a: Floats, b: Floats) -> bool:
+    """Whether two vectors are not the same, to as many digits as are compared."""
+    return bool(np.abs(a - b).max(initial=0.0) > _SAME * max(1.0, float(np.abs(a).max(initial=0.0))))
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """The exact delta of a mu-Gaussian mechanism at ``epsilon``, which may be negative (Balle and Wang 2018).
+
+    >>> round(gaussian_delta(1.0, 0.0), 6)
+    0.382925
+    """
+    from scipy.special import log_ndtr, ndtr
+
+    if mu == 0.0:
+        return max(0.0, -math.expm1(epsilon))
+    if math.isinf(mu):
+        return 1.0
+    far = epsilon + float(log_ndtr(-mu / 2.0 - epsilon / mu))
+    return max(0.0, float(ndtr(mu / 2.0 - epsilon / mu)) - math.exp(far))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The exact epsilon of a mu-Gaussian mechanism at ``delta``."""
+    if math.isinf(mu):
+        return math.inf
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while gaussian_delta(mu, high) > delta:
+        high *= 2.0
+    for _ in range(80):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
+    return high
+
+
+# --- the worst neighbours -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Everybody's numbers in two neighbouring worlds: row by row, the rows ``where`` belong to one person."""
+
+    others: NDArray[np.float64]
+    mine: Floats
+    yours: Floats
+    where: tuple[int, ...]
+
+    @property
+    def here(self) -> Floats:
+        return self._with(self.mine)
+
+    @property
+    def there(self) -> Floats:
+        return self._with(self.yours)
+
+    def _with(self, row: Floats) -> Floats:
+        whole = self.others.copy()
+        whole[list(self.where)] = row
+        return whole
+
+    def twice(self, also: int) -> Pair:
+        """The same, but the person is in one more row: what must not happen when one was promised."""
+        return Pair(self.others, self.mine, self.yours, (*self.where, also))
+
+
+@dataclass(frozen=True)
+class Space:
+    """Small people: ``rows`` of them with ``columns`` numbers each, all among ``levels``.
+
+    ``nobody`` is the number that stands for a person who is not there (or has nothing learned from them);
+    with ``one_way`` neighbours one of the two worlds has nobody in the person's place.
+    """
+
+    rows: int
+    columns: int
+    levels: tuple[float, ...] = (0.0, 1.0)
+    where: tuple[int, ...] = (0,)
+    one_way: bool = False
+    nobody: float = 0.0
+
+    def example(self) -> Floats:
+        """Some people."""
+        return np.full((self.rows, self.columns), self.levels[-1])
+
+    def starts(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Extreme pairs first, then random ones for ever."""
+        low, high = self.levels[0], self.levels[-1]
+        shape = (self.rows, self.columns)
+        one = np.full(self.columns, low)
+        one[0] = high
+        other = np.where(one == high, low, high)
+        absent = np.full(self.columns, self.nobody)
+        for others in (np.full(shape, low), np.tile(other, (self.rows, 1)), np.full(shape, high)):
+            yield Pair(others.copy(), one, absent if self.one_way else other, self.where)
+            yield Pair(
+                others.copy(),
+                np.full(self.columns, high),
+                absent if self.one_way else absent * 0 + low,
+                self.where,
+            )
+        while True:
+            yours = absent if self.one_way else rng.choice(self.levels, self.columns)
+            yield Pair(
+                rng.choice(self.levels, shape), rng.choice(self.levels, self.columns), yours, self.where
+            )
+
+    def steps(self, pair: Pair, rng: np.random.Generator) -> Iterator[Pair]:
+        """Every change of one number, in random order."""
+        changes: list[tuple[int, int]] = [
+            (row, column)
+            for row in range(-2, self.rows)
+            for column in range(self.columns)
+            if row not in self.where and not (row == -1 and self.one_way)
+        ]
+        for index in rng.permutation(len(changes)):
+            row, column = changes[index]
+            for level in self.levels:
+                others, mine, yours = pair.others.copy(), pair.mine.copy(), pair.yours.copy()
+                target = {-2: mine, -1: yours}.get(row)
+                entry = others[row] if target is None else target
+                if entry[column] != level:
+                    entry[column] = level
+                    yield Pair(others, mine, yours, pair.where)
+
+
+def worst_pair(
+    space: Space,
+    loss: Callable[[Pair], float],
+    evaluations: int,
+    seed: int = 0,
+    extra: Sequence[Pair] = (),
+) -> tuple[Pair, float]:
+    """The neighbours with the largest loss that a search finds: restarts, one number changed at a time."""
+    rng = np.random.default_rng(seed)
+    starts = space.starts(rng)
+    best: tuple[Pair, float] | None = None
+    left = evaluations
+    firsts = [*extra, *(next(starts) for _ in range(6))]
+    scored = sorted(((loss(pair), place) for place, pair in enumerate(firsts)), reverse=True)
+    left -= len(firsts)
+    queue = [firsts[place] for _, place in scored]
+    while True:
+        pair = queue.pop(0) if queue else next(starts)
+        value = loss(pair)
+        left -= 1
+        improved = True
+        while improved and left > 0:
+            improved = False
+            for step in space.steps(pair, rng):
+                left -= 1
+                if (found := loss(step)) > value * (1.0 + 1e-12) + 1e-15:
+                    pair, value, improved = step, found, True
+                    break
+                if left <= 0:
+                    break
+        if best is None or value > best[1]:
+            best = pair, value
+        if left <= 0:
+            return best
+
+
+def cached(loss: Callable[[Any], Any]) -> Callable[[Floats], Any]:
+    """``loss`` of a stream, remembered."""
+    known: dict[tuple[tuple[int, ...], bytes], Any] = {}
+
+    def answer(stream: Floats) -> Any:
+        key = (stream.shape, stream.tobytes())
+        if key not in known:
+            known[key] = loss(stream)
+        return known[key]
+
+    return answer

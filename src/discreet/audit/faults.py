@@ -1,0 +1,162 @@
+"""Planted errors, each of which an audit must notice. They live in context managers, never in the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from ..offline import methods
+from ..privacy import ExponentialChoice, GaussianNoise, LaplaceNoise, ScoreChange, flips, samplers
+from ..privacy.account import Ledger
+from .hooks import Planted, kernel_arguments, swapped
+
+Plant = Callable[[], AbstractContextManager[None]]
+
+
+nothing: Plant = nullcontext
+
+
+@contextmanager
+def _choices(factor: float) -> Iterator[None]:
+    """The rate of every choice multiplied before it is drawn."""
+    from ..backends.numba import hedge
+
+    def before(source: Any, scores: Any, rate: float) -> tuple[Any, ...]:
+        return source, np.copysign(1.0, factor) * scores, abs(factor) * rate
+
+    def sets_before(*given: Any) -> tuple[Any, ...]:
+        told = kernel_arguments(real, given)
+        told["unit"] = factor * told["unit"]
+        told["book"][hedge.ALL] = 1  # weigh everything again
+        return tuple(told.values())
+
+    real = hedge.draw_set
+    with ExitStack() as stack:
+        for owner, name in ((samplers, "exponential_choice"), (flips, "flipped_choice")):
+            stack.enter_context(swapped(owner, name, Planted(getattr(owner, name), before)))
+        stack.enter_context(swapped(hedge, "draw_set", Planted(real, sets_before)))
+        yield
+
+
+def rate_doubled() -> AbstractContextManager[None]:
+    """Choices are drawn at twice the rate that was charged for."""
+    return _choices(2.0)
+
+
+def choice_sign_lost() -> AbstractContextManager[None]:
+    """Choices favour what is worth least."""
+    return _choices(-1.0)
+
+
+@contextmanager
+def _noise(after: Callable[[Any], Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name in ("noise_steps", "spherical_steps"):
+            stack.enter_context(swapped(samplers, name, Planted(getattr(samplers, name), after=after)))
+        yield
+
+
+def noise_halved() -> AbstractContextManager[None]:
+    """Noise is half as wide as was charged for."""
+    return _noise(lambda steps: steps // 2)
+
+
+def noise_left_out() -> AbstractContextManager[None]:
+    """No noise at all: a gross error, for audits that see nothing but outputs."""
+    return _noise(np.zeros_like)
+
+
+def noise_sign_lost() -> AbstractContextManager[None]:
+    """Noise only ever adds."""
+    return _noise(np.abs)
+
+
+@contextmanager
+def charges_forgotten() -> Iterator[None]:
+    """Of the releases of one kind every second one is entered, and of a single one none."""
+    add = Ledger.add
+
+    def forgetful(self: Ledger, label: str, event: Any, count: int) -> None:
+        if count > 1:
+            add(self, label, event, count // 2)
+
+    with swapped(Ledger, "add", forgetful):
+        yield
+
+
+@contextmanager
+def sensitivity_halved() -> Iterator[None]:
+    """Everything is calibrated, and charged, for half of what one person can do."""
+    with ExitStack() as stack:
+        for kind in (ExponentialChoice, LaplaceNoise, GaussianNoise):
+            honest = vars(kind)["within"].__func__
+
+            def within(
+                cls: Any, /, share: Any, moves: Any, *rest: Any, real: Any = honest, **how: Any
+            ) -> Any:
+                return real(cls, share, moves / 2, *rest, **how)
+
+            stack.enter_context(swapped(kind, "within", classmethod(within)))
+        yield
+
+
+@contextmanager
+def range_halved() -> Iterator[None]:
+    """Scores are thought to be pushed apart by half of what one person can do."""
+    honest = vars(ScoreChange)["range"]
+    with swapped(ScoreChange, "range", property(lambda change: honest.fget(change) / 2.0)):
+        yield
+
+
+@contextmanager
+def everybody_sampled() -> Iterator[None]:
+    """A secret sample that holds everybody."""
+
+    def before(source: Any, people: int, keep: int) -> tuple[Any, ...]:  # noqa: ARG001
+        return source, people, (1 << 64) - 1
+
+    with swapped(methods, "kept", Planted(methods.kept, before)):
+        yield
+
+
+@contextmanager
+def hardly_random() -> Iterator[None]:
+    """A gross error, for outputs alone: choices all but take the best, and secret samples hold everybody."""
+    with _choices(100.0), everybody_sampled():
+        yield
+
+
+# Errors that the exact audit must see: in what one person can move, and in what was paid for it.
+EXACT: dict[str, Plant] = {
+    "rate doubled": rate_doubled,
+    "noise halved": noise_halved,
+    "charges forgotten": charges_forgotten,
+    "sensitivity halved": sensitivity_halved,
+    "range of scores halved": range_halved,
+    "everybody in the sample": everybody_sampled,
+}
+# Errors that only show in what the sampler really draws.
+SAMPLED: dict[str, Plant] = {
+    "drawn at twice the rate": rate_doubled,
+    "drawn with the sign lost": choice_sign_lost,
+    "half of the noise drawn": noise_halved,
+    "noise drawn with its sign lost": noise_sign_lost,
+}
+OF_NOISE = (noise_halved, noise_sign_lost)
+# Errors so gross that outputs alone must prove more than the claim: in the choices that were made, in the
+# noisy numbers that left, and in what a learner showed.
+CHOICES_TELL = "outputs alone: rate a hundredfold, all sampled"
+NUMBERS_TELL = "outputs alone: noise left out"
+SHOWN_TELLS = "what is shown alone: noise left out"
+OUTPUTS: dict[str, Plant] = {
+    CHOICES_TELL: hardly_random,
+    NUMBERS_TELL: noise_left_out,
+    SHOWN_TELLS: noise_left_out,
+}
+# What is shown depends on people in another way than through the noisy numbers that left.
+PAST_THE_GATE = "somebody's numbers shown as they are"
+# Somebody is counted in two rounds, windows or blocks although one was promised.
+TWICE = "a person in two rounds"

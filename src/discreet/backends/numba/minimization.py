@@ -1,0 +1,207 @@
+"""Compiled rounds of submodular minimisation. Meaning: ``discreet.online.minimize.minimizer``."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .noise import to_grid
+from .sums import decode, encode
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+# People who are cuts with prices: tail and head of every arc; where a person's arcs start, which they are,
+# and what they weigh; what the items cost, in a row for each person or one for everybody.
+Cuts = tuple[Indices, Indices, Indices, NDArray[np.int32], Floats, Floats]
+# A factorised sum: whether it has noise; mantissa, exponent and step of the grid; a row of noise for each
+# sum; encoder, decoder, decays and weights of the buffers.
+Inside = tuple[bool, int, int, float, Indices, Floats, Floats, Floats, Floats]
+
+# Up to this many items, moving a few out of last round's order beats sorting anew.
+_FEW = 256
+
+
+@njit(cache=True, nogil=True)
+def put_in_order(scores: Floats, order: Indices) -> None:
+    """Sort ``order`` (any permutation) by rising score, equal scores by item."""
+    count = order.size
+    if count > _FEW:
+        order[:] = np.argsort(scores, kind="mergesort")
+        return
+    for k in range(1, count):
+        item = order[k]
+        score = scores[item]
+        j = k
+        while j > 0:
+            other = order[j - 1]
+            if scores[other] < score or (scores[other] == score and other < item):
+                break
+            order[j] = other
+            j -= 1
+        order[j] = item
+
+
+@njit(cache=True, nogil=True)
+def gauge(gradient: Floats, order: Indices, empty_is_free: bool) -> float:
+    """The smallest range (bound, where the empty set is free) of a submodular function with this gradient."""
+    risen = 0.0
+    height = 0.0
+    lowest = 0.0
+    for item in order:
+        step = gradient[item]
+        if step > 0.0:
+            risen += step
+        height += step
+        lowest = min(lowest, height)
+    return max(risen, -lowest) if empty_is_free else risen - lowest
+
+
+@njit(cache=True, nogil=True)
+def cut_gradient(cuts: Cuts, person: int, scores: Floats, out: Floats) -> None:
+    """What each item adds to the person's cut when items join by rising score, equal scores by item."""
+    tail, head, start, arcs, weights, prices = cuts
+    row = person if prices.shape[0] > 1 else 0
+    for i in range(out.size):
+        out[i] = prices[row, i]
+    for k in range(start[person], start[person + 1]):
+        u = tail[arcs[k]]
+        v = head[arcs[k]]
+        if scores[u] < scores[v] or (scores[u] == scores[v] and u < v):
+            out[u] += weights[k]
+            out[v] -= weights[k]
+
+
+@njit(cache=True, nogil=True)
+def cut_value(
+    cuts: Cuts,
+    person: int,
+    inside: Floats,
+) -> float:
+    """The person's cost of the set of items that are 1 in ``inside``."""
+    tail, head, start, arcs, weights, prices = cuts
+    row = person if prices.shape[0] > 1 else 0
+    cost = 0.0
+    for i in range(inside.size):
+        cost += prices[row, i] * inside[i]
+    for k in range(start[person], start[person + 1]):
+        if inside[tail[arcs[k]]] > inside[head[arcs[k]]]:
+            cost += weights[k]
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def cut_values(
+    cuts: Cuts,
+    first: int,
+    inside: Floats,
+    out: Floats,
+) -> None:
+    """`cut_value` for as many people from ``first`` on as ``out`` has room for."""
+    for t in range(out.size):
+        out[t] = cut_value(cuts, first + t, inside)
+
+
+@njit(cache=True, nogil=True)
+def threshold(known: Floats, regularization: float, centre: float, coin: float, out: Floats) -> None:
+    """The items whose coordinate of clip(centre - known / regularization, 0, 1) exceeds the coin: 1, else 0.
+
+    Coordinates outside [0, 1] need no clipping to be compared with a coin in [0, 1).
+    """
+    for i in range(out.size):
+        out[i] = 1.0 if centre - known[i] / regularization > coin else 0.0
+
+
+@njit(cache=True, nogil=True)
+def cut_rounds(
+    cuts: Cuts,
+    first: int,
+    admitted: NDArray[np.bool_],
+    limit: float,
+    empty_is_free: bool,
+    regularization: float,
+    centre: float,
+    coins: Floats,
+    shown: Floats,
+    inside: Inside,
+    known: Floats,
+    pending: Floats,
+    costs: Floats,
+    played: Floats,
+) -> int:
+    """Whole rounds; between them, ``costs.size - 1`` sums are taken with a row of ``noise`` each.
+
+    On entry ``shown`` is what is played in the first of them; on return ``known`` and ``shown`` are those of
+    the last round, and ``pending`` its gradient, which no sum has yet. Returns how many gradients were
+    shortened to ``limit``; infinity for people who are known to keep to it.
+    """
+    private, mantissa, exponent, step, noise, encoder, decoder, decays, buffer_weights = inside
+    n = known.size
+    order = np.arange(n)
+    filtered = np.empty(n)
+    released = np.empty(n)
+    steps = np.empty(n, dtype=np.int64)
+    shortened = 0
+    for t in range(costs.size):
+        if t > 0:
+            if private:
+                encode(encoder, decays, buffer_weights, pending, filtered)
+                to_grid(filtered, mantissa, exponent, steps)
+                for i in range(n):
+                    released[i] = np.float64(steps[i] + noise[t - 1, i]) * step
+                decode(decoder, decays, buffer_weights, released, known, filtered)
+            else:
+                for i in range(n):
+                    known[i] += pending[i]
+            threshold(known, regularization, centre, coins[t - 1], shown)
+        person = first + t
+        costs[t] = cut_value(cuts, person, shown)
+        for i in range(n):
+            played[t, i] = shown[i]
+        if not admitted[t]:
+            for i in range(n):
+                pending[i] = 0.0
+            continue
+        cut_gradient(cuts, person, known, pending)
+        if limit == np.inf:
+            continue
+        put_in_order(known, order)
+        size = gauge(pending, order, empty_is_free)
+        if size > limit:
+            if size > limit * (1.0 + 1e-9):
+                shortened += 1
+            for i in range(n):
+                pending[i] *= limit / size
+    return shortened
+
+
+@njit(cache=True, nogil=True)
+def draw_from_chain(
+    known: Floats,
+    regularization: float,
+    centre: float,
+    exploration: float,
+    coin: float,
+    order: Indices,
+    shown: Floats,
+) -> tuple[int, float]:
+    """One set of the chain of clip(centre - known / regularization, 0, 1): how many items, and its chance."""
+    n = known.size
+    put_in_order(known, order)
+    above = 1.0
+    passed = 0.0
+    chance = 1.0
+    place = n
+    for k in range(n + 1):
+        below = 0.0
+        if k < n:
+            below = min(max(centre - known[order[k]] / regularization, 0.0), 1.0)
+        chance = (1.0 - exploration) * (above - below) + exploration / (n + 1)
+        passed += chance
+        if coin < passed:
+            place = k
+            break
+        above = below
+    for k in range(n):
+        shown[order[k]] = 1.0 if k < place else 0.0
+    return place, chance

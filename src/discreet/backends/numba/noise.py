@@ -1,0 +1,101 @@
+"""Compiled loops for grid noise. Constants and meaning: ``discreet.privacy.samplers``."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+DONE, REJECTED, UNDECIDED = 0, 1, 2
+
+_LOW = np.uint64((1 << 22) - 1)
+_U22, _U23, _U24, _U48, _ONE = (np.uint64(v) for v in (22, 23, 24, 48, 1))
+_HALF_STEP = 2.0**-33
+_MARGIN = 2.0**-8
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _survival(exponent: float) -> float:
+    """exp(-exponent) for exponents below 0.01, times 2^40, to within 2^-9."""
+    e = exponent
+    series = 1.0 - e * (1.0 - e / 2.0 * (1.0 - e / 3.0 * (1.0 - e / 4.0 * (1.0 - e / 5.0))))
+    return series * 1099511627776.0
+
+
+@njit(cache=True, nogil=True)
+def attempt_noise(
+    words: NDArray[np.uint64],
+    cells: NDArray[np.uint64],
+    guide: NDArray[np.uint16],
+    gaussian: bool,
+    out: NDArray[np.int64],
+    status: NDArray[np.uint8],
+) -> int:
+    """One attempt per output from two words each; returns how many did not end in ``DONE``.
+
+    ``out`` is the ideal variable rounded down to half steps: it lies in [out/2, (out + 1)/2).
+    """
+    failed = 0
+    for i in range(out.size):
+        first = words[2 * i]
+        second = words[2 * i + 1]
+        cell = np.int64(guide[first >> _U48])
+        while cells[cell] < first:
+            cell += 1
+        if cells[cell] == first:
+            status[i] = UNDECIDED
+            failed += 1
+            continue
+        low = np.int64(second & _LOW)
+        half = np.int64((second >> _U22) & _ONE)
+        test = np.float64(second >> _U24)
+        start = (np.float64(low) + 0.5 * np.float64(half)) * 2.0**-32
+        end = start + _HALF_STEP
+        if gaussian:
+            corner = np.float64(cell) * 2.0**-10
+            sure = _survival(corner * end + 0.5 * end * end)
+            hope = _survival(corner * start + 0.5 * start * start)
+        else:
+            sure = _survival(end)
+            hope = _survival(start)
+        if test + 1.0 <= sure - _MARGIN:
+            size = (((cell << 22) + low) << 1) + half
+            out[i] = ~size if (second >> _U23) & _ONE else size
+            status[i] = DONE
+        else:
+            status[i] = REJECTED if test >= hope + _MARGIN else UNDECIDED
+            failed += 1
+    return failed
+
+
+@njit(cache=True, nogil=True)
+def to_grid(values: NDArray[np.float64], mantissa: int, exponent: int, out: NDArray[np.int64]) -> None:
+    """``out = trunc(values / (mantissa * 2^exponent))`` exactly, saturated at +-2^62.
+
+    Long division in integers: a quotient in floating point would be off by whole units for large
+    values, and that error would not be in anybody's sensitivity. ``mantissa`` is in [2^31, 2^32).
+    """
+    divisor = np.int64(mantissa)
+    limit = np.int64(1) << 62
+    for i in range(values.size):
+        value = values[i]
+        fraction, power = math.frexp(abs(value))
+        digits = np.int64(fraction * 9007199254740992.0)
+        shift = power - 53 - exponent
+        if shift <= 0:
+            quotient = (digits >> min(-shift, 62)) // divisor
+        else:
+            quotient = digits // divisor
+            remainder = digits % divisor
+            while shift > 0:
+                step = min(shift, 31)
+                if quotient >= limit >> step:
+                    quotient = limit
+                    break
+                quotient = (quotient << step) + (remainder << step) // divisor
+                remainder = (remainder << step) % divisor
+                shift -= step
+            quotient = min(quotient, limit)
+        out[i] = -quotient if value < 0.0 else quotient

@@ -1,0 +1,280 @@
+"""Certified regret of learners that play a point, against the best fixed point, in units of cost.
+
+Notation: T rounds, gradients no longer than L, a domain within R of its center and D across, H the curvature
+of everybody's cost (0 if none is known), p coordinates. ``noise`` is a bound on the root mean square length
+of the noise in any released sum of gradients. All bounds are on the expected regret.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..privacy import RunningSum
+
+
+def worst_noise(total: RunningSum | None) -> float:
+    """Root mean square length of the noise in the noisiest sum that ``total`` will release."""
+    if total is None:
+        return 0.0
+    last = total.rounds
+    # A tree is noisiest where most blocks meet: a set bit of the last step cleared, all lower bits set.
+    steps = {last} | {(last >> bit << bit) - 1 for bit in range(last.bit_length() + 1) if last >> bit & 1}
+    return math.sqrt(total.dimension) * max(total.noise_std(step) for step in steps if step >= 1)
+
+
+def approximate_leader(
+    rounds: int,
+    lipschitz: float,
+    radius: float,
+    diameter: float,
+    noise: float,
+    strong_convexity: float = 0.0,
+    regularization: float = 0.0,
+    growing: float = 0.0,
+) -> float:
+    """Following the approximate leader on noisy sums of gradients; also against an adaptive adversary.
+
+    The learner plays the minimiser w_t of <G_{t-1} + Z_{t-1}, w> + H/2 sum_{s<t} |w - w_s|^2 + A/2 |w - c|^2,
+    G being the sum of gradients, Z its noise, A = ``regularization`` (plus t times ``growing``, the published
+    way). Let F_t be that objective after round t without the noise, and v_t its minimiser. F_t is curved by
+    a_t = tH + A, its gradient at w_t is that of the objective which w_t minimises plus g_t - Z_{t-1}; hence
+    |w_t - v_t| <= |g_t - Z_{t-1}| / a_t. Curvature and be-the-leader on the quadratic lower bounds give
+
+        regret <= A R^2 / 2 + sum_t <g_t, w_t - v_t> <= A R^2 / 2 + sum_t min(L D, L (L + |Z|) / a_t),
+
+    and comparing F_t(w_t) with F_t(v_t) instead gives (L + |Z|)^2 / (2 a_t), better where the noise is small.
+    No step uses that gradients are independent of the noise (they are not).
+    """
+    # In units of the longest gradient, so that no square of it leaves the range of floats.
+    noise, pull, growth = noise / lipschitz, regularization / lipschitz, growing / lipschitz
+    extra = (pull + growth * rounds) * radius**2 / 2.0
+    start = pull - growth  # a growing pull enters a round late
+    slope = strong_convexity / lipschitz + growth
+    linear = _harmonic(rounds, 1.0 + noise, start, slope, diameter)
+    square = _harmonic(rounds, (1.0 + noise) ** 2 / 2.0, start, slope, math.inf)
+    return lipschitz * min(diameter * rounds, extra + min(linear, square))
+
+
+def _harmonic(rounds: int, top: float, start: float, slope: float, most: float) -> float:
+    """sum over t = 1..rounds of min(most, top / (start + slope t))."""
+    from scipy.special import digamma
+
+    if slope <= 0.0:
+        return rounds * (min(most, top / start) if start > 0.0 else most)
+    capped = 0
+    if top > 0.0 and math.isfinite(most):
+        capped = math.floor(min(rounds, max(0.0, (top / most - start) / slope)))
+    elif start + slope <= 0.0:
+        return math.inf
+    tail = float(digamma(rounds + 1 + start / slope) - digamma(capped + 1 + start / slope))
+    return (capped * most if capped else 0.0) + top / slope * tail
+
+
+def best_regularization(
+    rounds: int, lipschitz: float, radius: float, diameter: float, noise: float, strong_convexity: float = 0.0
+) -> float:
+    """The regularisation for which `approximate_leader` is smallest.
+
+    Without curvature that is sqrt(2 T (L (L + noise) or (L + noise)^2 / 2)) / R, and the regret is R times
+    the same root: the noise, and with it epsilon, stands under the root.
+    """
+    if not math.isfinite(noise):
+        return math.inf
+    cost = min(1.0 + noise / lipschitz, (1.0 + noise / lipschitz) ** 2 / 2.0)
+    free = lipschitz * math.sqrt(2.0 * rounds * cost) / radius
+    if strong_convexity <= 0.0:
+        return free
+    tried: list[float] = [0.0, *(float(free * 10.0 ** (-i / 16.0)) for i in range(128))]
+    settings = (rounds, lipschitz, radius, diameter, noise, strong_convexity)
+    return min(tried, key=lambda value: approximate_leader(*settings, value))
+
+
+def linear_leader(
+    rounds: int, lipschitz: float, radius: float, diameter: float, noise: float, regularization: float
+) -> float:
+    """Linear costs, Euclidean regularisation, for streams fixed in advance: the noise costs R |Z|, once.
+
+    The potential min_w <v, w> + A/2 |w - c|^2 is concave in v and 1/A-smooth: a cost vector lowers it by at
+    most |g|^2 / (2A) below <w, g>, noise never raises it beyond <w, n>. The noise is independent of the costs
+    and its size never falls, so it may be exchanged for one vector that grows (Agarwal and Singh 2017), whose
+    growth costs R |Z| in all; the comparator is fixed, and sees none of it on average.
+    """
+    regret = regularization * radius**2 / 2.0 + rounds * lipschitz**2 / (2.0 * regularization)
+    return min(lipschitz * diameter * rounds, regret + radius * noise)
+
+
+def linear_experts(n_experts: int, rounds: int, width: float, pull: float, rate: float) -> float:
+    """Linear costs over the simplex, entropic regularisation: ln n / rate + rate T width^2 / 8 + pull.
+
+    ``width`` is the range of costs within a round, ``pull`` the expected largest coordinate of the noise
+    (`gaussian_pull`, `laplace_pull`); the argument is that of `linear_leader`, with Hoeffding's lemma.
+    """
+    regret = math.log(n_experts) / rate + rate * rounds * width**2 / 8.0 + pull
+    return min(width * rounds, regret)
+
+
+@dataclass(frozen=True)
+class OnePoint:
+    """Settings of a learner that sees only costs of played points, and what they certify.
+
+    ``batch`` rounds share one point, ``beta`` away from the learner's own; ``regularization`` and the
+    curvature H pull as in `approximate_leader`.
+    """
+
+    batch: int
+    beta: float
+    regularization: float
+    regret: float
+
+
+def one_point(
+    rounds: int,
+    freedom: int,
+    lipschitz: float,
+    inner_radius: float,
+    radius: float,
+    width: float,
+    scale: float,
+    strong_convexity: float = 0.0,
+    *,
+    adaptive: bool = False,
+    batch: int | None = None,
+    beta: float | None = None,
+    regularization: float | None = None,
+) -> OnePoint:
+    """One-point gradients with Laplace noise of ``scale`` on the sum of each batch's costs.
+
+    Write p for ``freedom``, W for ``width`` (the range of costs), b for ``batch``. The batch's gradient
+    estimate is (p / beta) (sum of (y - mid-range) + noise) u, unbiased for the gradient of the sum of the
+    costs smoothed over a ball of radius beta, because u is uniform on the sphere and independent of the costs
+    and the noise. Its mean square is at most (p/beta)^2 (b^2 W^2 / 4 + 2 scale^2) = (p/beta)^2 b q, with
+    q = b W^2 / 4 + 2 scale^2 / b: least for b = sqrt(8) scale / W. The learner is the exact leader for these
+    estimates, so be-the-leader gives
+
+        A R^2 / 2 + sum_k (p/beta)^2 b q / (2 (k b H + A))
+
+    against any point of the shrunk domain; playing beta away, smoothing and shrinking cost together at most
+    T beta (2 L + min(W, L R) / r). An adversary who adapts to earlier points can aim the comparator at
+    past noise: R times the length of a sum of T uncorrelated errors, R (p/beta) sqrt(T q), comes on top (and
+    batches are out: within one, the point is known already).
+
+    What is not given is chosen: b as above; A = 0 or, if better (always without curvature), H disregarded and
+    A tuned; beta by balancing.
+    """
+    width = max(width, 1e-300)
+    drift = 2.0 * lipschitz + min(width, lipschitz * radius) / inner_radius
+    if batch is None:
+        batch = 1 if adaptive else min(rounds, max(1, round(math.sqrt(8.0) * scale / width)))
+    spread = batch * width**2 / 4.0 + 2.0 * scale**2 / batch
+    batches = -(-rounds // batch)
+
+    def certified(near: float, pull: float) -> float:
+        energy = (freedom / near) ** 2 * spread
+        regret = _harmonic(batches, energy / 2.0 * batch, pull, batch * strong_convexity, math.inf)
+        regret += pull * radius**2 / 2.0 + rounds * drift * near
+        return regret + (radius * math.sqrt(energy * rounds) if adaptive else 0.0)
+
+    def tuned_pull(near: float) -> float:
+        return freedom / near * math.sqrt(spread * batches * batch) / radius
+
+    def tuned(near: float) -> tuple[float, float]:
+        pulls = [regularization] if regularization is not None else [tuned_pull(near)]
+        if regularization is None and strong_convexity > 0.0:
+            pulls.append(0.0)
+        return min((certified(near, pull), pull) for pull in pulls)
+
+    if beta is None:
+        # With energy falling as 1/beta^2 the total is unimodal in ln(beta): look around the two balances.
+        first = math.sqrt(radius * freedom * math.sqrt(spread / rounds) / drift)
+        beta = min((first * 2.0 ** (i / 8.0) for i in range(-160, 161)), key=lambda near: tuned(near)[0])
+    regret, pull = tuned(beta)
+    return OnePoint(batch, beta, pull, min(regret, width * rounds, 2.0 * lipschitz * radius * rounds))
+
+
+# --- as printed in papers 004 and 000 -------------------------------------------------------------
+
+
+def published_strongly_convex(
+    dimension: int,
+    rounds: int,
+    epsilon: float,
+    lipschitz: float,
+    strong_convexity: float,
+    diameter: float,
+) -> float:
+    """Paper 004, Theorem 4: p (L + H |C|)^2 ln(T)^2.5 / (epsilon H), also against adaptive adversaries.
+
+    |C| is the diameter. Only the order is printed; constants are 1 here.
+
+    >>> round(published_strongly_convex(3, 2000, 8.0, 2.001, 1.0, 2.0))
+    956
+    """
+    size = dimension * (lipschitz + strong_convexity * diameter) ** 2
+    return size * math.pow(math.log(rounds), 2.5) / (epsilon * strong_convexity)
+
+
+def published_lipschitz(dimension: int, rounds: int, epsilon: float) -> float:
+    """Paper 004, Table 1, lines 1 and 2: sqrt(p T ln(T)^2.5) / epsilon, for experts and Lipschitz costs.
+
+    Only the order is printed, for constant L and diameter; constants are 1 here. (The introduction has
+    epsilon under the root, Section 2.1 outside.)
+
+    >>> round(published_lipschitz(3, 2000, 8.0))
+    122
+    """
+    return math.sqrt(dimension * rounds * math.log(rounds) ** 2.5) / epsilon
+
+
+def published_lipschitz_in_full(
+    dimension: int, rounds: int, epsilon: float, lipschitz: float, diameter: float
+) -> float:
+    """Paper 000, Theorem 10, which cites paper 004: `published_lipschitz` times a square of L and diameter.
+
+    sqrt(n T ln(T)^2.5) (L + sqrt(n ln(T)^2.5 / (epsilon T)) diam)^2 / epsilon. Only the order is printed;
+    constants are 1 here.
+    """
+    spread = math.sqrt(dimension * math.log(rounds) ** 2.5 / (epsilon * rounds)) * diameter
+    return published_lipschitz(dimension, rounds, epsilon) * (lipschitz + spread) ** 2
+
+
+def published_one_point(
+    dimension: int,
+    rounds: int,
+    epsilon: float,
+    lipschitz: float,
+    strong_convexity: float,
+    inner_radius: float,
+    radius: float,
+    diameter: float,
+    bound: float,
+    *,
+    adaptive: bool = False,
+) -> float:
+    """Paper 004, Theorem 6: p T^(2/3) chi against oblivious adversaries, p T^(3/4) chi against adaptive ones.
+
+    chi = B R + (1 + R/r) L + (H |C| + B)^2 / H (1 + B / epsilon), for costs in [-B, B], L-Lipschitz and
+    H-strongly convex. Only the order is printed, and powers of ln T are hidden; constants are 1 here.
+    """
+    curved = (strong_convexity * diameter + bound) ** 2 / strong_convexity * (1.0 + bound / epsilon)
+    chi = bound * radius + (1.0 + radius / inner_radius) * lipschitz + curved
+    return dimension * math.pow(rounds, 0.75 if adaptive else 2.0 / 3.0) * chi
+
+
+def published_one_point_lipschitz(dimension: int, rounds: int, epsilon: float) -> float:
+    """Paper 004, Table 2, lines 1 and 2: p T^(3/4) / epsilon for bandits with Lipschitz costs, or experts.
+
+    Only the order is printed, for constant L, r and R, and powers of ln T are hidden; constants are 1 here.
+
+    >>> round(published_one_point_lipschitz(3, 10_000, 8.0))
+    375
+    """
+    return dimension * math.pow(rounds, 0.75) / epsilon
+
+
+def published_one_point_without_privacy(dimension: int, rounds: int, *, adaptive: bool = False) -> float:
+    """Paper 004, Section 3.1: p^(2/3) T^(2/3), or T^(3/4) if adversaries adapt, for curved costs.
+
+    Only the order is printed, and powers of ln T are hidden; constants are 1 here.
+    """
+    return math.pow(dimension, 2.0 / 3.0) * math.pow(rounds, 0.75 if adaptive else 2.0 / 3.0)

@@ -1,0 +1,1 @@
+"""Matroids: what they contain, their ranks and their polytopes."""

@@ -1,0 +1,1 @@
+"""Polytopes of constraints: projection, linear maximisation, faces."""

@@ -1,0 +1,1 @@
+"""Helpers that every package stands on: checks of arguments, read-only settings, saved states, tables."""

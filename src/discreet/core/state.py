@@ -1,0 +1,218 @@
+"""Files that survive a crash: one readable header line, then arrays; written whole or not at all.
+
+What a file says is not believed: `read_state` finds damage, and `Saved` hands out field by field, each of its
+kind and within its range. How the fields fit together is for whoever makes an object of them to see.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import checks
+
+_MAGIC = "discreet-state"
+_VERSION = 1
+
+
+def snapshot(
+    header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The same as copies: whoever goes on working with what was given does not change them."""
+    return copy.deepcopy(dict(header)), {name: np.array(array) for name, array in arrays.items()}
+
+
+def write_state(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Write ``header`` (plain values) and ``arrays`` to ``path``, readable by the owner only.
+
+    The file appears under its name only when it is complete and on disk.
+    """
+    target = Path(path)
+    payload = io.BytesIO()
+    np.savez(payload, **arrays)
+    known = {"format": _MAGIC, "version": _VERSION, **header}
+    line = json.dumps(known | {"digest": _digest(known, payload.getvalue())}) + "\n"
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(line.encode())
+            file.write(payload.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name, too, survives a crash
+        finally:
+            os.close(folder)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays of a file written by `write_state`."""
+    content = Path(path).read_bytes()
+    line, _, payload = content.partition(b"\n")
+    try:
+        header = json.loads(line)
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        header = None
+    if not isinstance(header, dict) or header.get("format") != _MAGIC:
+        raise ValueError(f"{path} is not a state file of discreet")
+    if header.get("version") != _VERSION:
+        raise ValueError(
+            f"{path} has format version {header.get('version')}; this release of discreet reads {_VERSION}"
+        )
+    if header.pop("digest", None) != _digest(header, payload):
+        raise ValueError(f"{path} is damaged: it is not what was written")
+    try:
+        with zipfile.ZipFile(io.BytesIO(payload)) as members:
+            if sum(member.file_size for member in members.infolist()) > len(payload):
+                raise ValueError("they are larger than the file")
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+            return header, {name: arrays[name] for name in arrays.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, MemoryError, NotImplementedError) as error:
+        raise ValueError(f"{path} is damaged: its arrays cannot be read ({error})") from error
+
+
+def _digest(header: Mapping[str, Any], payload: bytes) -> str:
+    """Tells a file that was damaged from one that was not; whoever changes a file can change this as well."""
+    return hashlib.sha256(json.dumps(header).encode() + b"\n" + payload).hexdigest()
+
+
+@contextmanager
+def refusing(what: object) -> Iterator[None]:
+    """Whatever goes wrong inside is a `ValueError` about ``what``: we have not written such a state."""
+    try:
+        yield
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        AssertionError,
+        ArithmeticError,
+        MemoryError,
+        RecursionError,
+    ) as error:
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+        raise ValueError(f"{what} holds a state that cannot be right: {reason}") from error
+
+
+class Saved:
+    """What a state says, field by field: each is there, of its kind and within its range, or it is refused.
+
+    >>> saved = Saved({"k": 3, "rate": 0.5}, {"gains": np.zeros((2, 3))})
+    >>> saved.whole("k", at_least=1), saved.real("rate", above=0.0), saved.array("gains", (2, 3)).shape
+    (3, 0.5, (2, 3))
+    """
+
+    def __init__(self, settings: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+        if not isinstance(settings, Mapping):
+            raise ValueError(f"its settings are {settings!r}, not named values")
+        self._settings, self._arrays = settings, arrays
+
+    def plain(self, name: str) -> Any:
+        """A value as it stands there."""
+        if name not in self._settings:
+            raise ValueError(f"{name} is missing")
+        return self._settings[name]
+
+    def given(self, name: str) -> bool:
+        """Whether there is such a value, other than None."""
+        return self._settings.get(name) is not None
+
+    def whole(self, name: str, *, at_least: int, at_most: int | None = None) -> int:
+        return checks.whole(name, self.plain(name), at_least=at_least, at_most=at_most)
+
+    def real(self, name: str, **limits: Any) -> float:
+        value = self.plain(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{name} must be a number, got {value!r}")
+        return checks.real(name, value, **limits)
+
+    def hidden(self, name: str, *, at_least: int, at_most: int | None = None) -> int:
+        """As `whole`, for a number that is made of people's data and is not to be told."""
+        try:
+            return self.whole(name, at_least=at_least, at_most=at_most)
+        except (ValueError, TypeError):
+            raise ValueError(f"{name} must be a whole number in [{at_least}, {at_most}]") from None
+
+    def flag(self, name: str) -> bool:
+        value = self.plain(name)
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false, got {value!r}")
+        return value
+
+    def one_of(self, name: str, allowed: Collection[str]) -> str:
+        return checks.one_of(name, self.plain(name), allowed)
+
+    def rows(self, name: str, *, at_most: int | None = None) -> list[Any]:
+        """A list, of limited length."""
+        value = self.plain(name)
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{name} must be a list, got {value!r}")
+        if at_most is not None and len(value) > at_most:
+            raise ValueError(f"{name} has {len(value)} entries; there can be {at_most}")
+        return list(value)
+
+    def words(self, name: str, count: int) -> list[int]:
+        """So many 64-bit numbers."""
+        found = self.rows(name, at_most=count)
+        if len(found) != count:
+            raise ValueError(f"{name} has {len(found)} entries; {count} expected")
+        return [checks.whole(name, word, at_least=0, at_most=(1 << 64) - 1) for word in found]
+
+    def inner(self, name: str, prefix: str = "") -> Saved:
+        """The state of a part, whose arrays have ``prefix`` before their names."""
+        size = len(prefix)
+        arrays = {key[size:]: array for key, array in self._arrays.items() if key.startswith(prefix)}
+        return Saved(self.plain(name), arrays)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the arrays are called."""
+        return tuple(self._arrays)
+
+    def array(
+        self,
+        name: str,
+        shape: tuple[int | None, ...],
+        dtype: type[np.generic] | tuple[type[np.generic], ...] = np.float64,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        infinite: bool = False,
+    ) -> NDArray[Any]:
+        """A copy of an array of this shape (None: any length) and kind, finite and within its range."""
+        if name not in self._arrays:
+            raise ValueError(f"the array {name} is missing")
+        array = np.asarray(self._arrays[name])
+        kinds = dtype if isinstance(dtype, tuple) else (dtype,)
+        fits = len(shape) == array.ndim and all(
+            length in (None, size) for length, size in zip(shape, array.shape, strict=True)
+        )
+        if not fits or array.dtype not in [np.dtype(kind) for kind in kinds]:
+            wanted = " or ".join(np.dtype(kind).name for kind in kinds)
+            raise ValueError(
+                f"the array {name} has shape {array.shape} of {array.dtype}; {shape} of {wanted} expected"
+            )
+        if array.dtype.kind == "f" and not (~np.isnan(array) if infinite else np.isfinite(array)).all():
+            raise ValueError(f"the array {name} has entries that are not finite numbers")
+        low = at_least is not None and array.size and array.min() < at_least
+        if low or (at_most is not None and array.size and array.max() > at_most):
+            raise ValueError(f"the array {name} has entries outside of [{at_least}, {at_most}]")
+        return np.array(array, order="C")

@@ -1,1 +1,0 @@
-"""The parts of `discreet.evaluation.audit`, one idea per file."""

@@ -1,0 +1,1 @@
+"""Streams of people replayed through learners, and what comes of it."""

@@ -1,0 +1,424 @@
+"""The demonstration behind ``discreet demo``: private jobs on public or made-up data, with their accounts."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+import textwrap
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core import checks
+from ...core.table import table
+from ...objectives import Population, greedy
+from ...objectives.each import value_to_each
+from ...online import HedgeSelector, OnlineSelector, PhasedSelector
+from ...planning import plan
+from ...privacy import Account, Budget, FactorizedSum, RunningSum, TreeSum
+from ...results import Trace
+from .. import plots
+from ..report import Report, account, plots_available
+from ..streams import product_display
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOPPERS, PRODUCTS, SLOTS = 30_000, 200, 5
+RANDOM = "a random set"
+PUBLISHED = "published constants (paper 000)"
+ANY, STEADY = "planner's choice for any stream", "planner's choice for steady streams"
+FREE_PHASES, FREE_HEDGE = "not private: phases", "not private: Hedge"
+POPULAR, GREEDY = "in hindsight: the most popular", "in hindsight: greedy"
+FEATURES, SPLITS = 5, 20
+PAGES = ("start", "offers", "shoes", "coats", "tents", "maps", "books", "help")
+VISITORS = 5_000
+_BAR = 12  # characters for the largest share
+_RANDOM_SETS = 300
+
+
+@dataclass
+class Shop:
+    """Who chose, how it went, and the account of the planner's choices."""
+
+    traces: dict[str, Trace] = field(default_factory=dict)
+    learners: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    accounts: dict[str, Account] = field(default_factory=dict)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of shoppers who take something."""
+        return {name: trace.average for name, trace in self.traces.items()}
+
+    def kept(self, name: str) -> float:
+        """Gain over random play, as a part of the better non-private learner's."""
+        shares = self.shares
+        most = max(shares[FREE_PHASES], shares[FREE_HEDGE])
+        return (shares[name] - shares[RANDOM]) / (most - shares[RANDOM])
+
+
+@dataclass(frozen=True)
+class Features:
+    """Which features were chosen, what they tell, and how a model does with them on other people.
+
+    ``told`` is the covariance of the chosen with the class, as a part of that of the best five.
+    """
+
+    told: dict[str, float]
+    accuracy: dict[str, float]
+    chosen: dict[str, tuple[str, ...]]
+    privacy: Account
+
+
+def show(
+    epsilon: float, delta: float, seed: int | None, out: Path | None = None, *, quiet: bool = False
+) -> dict[str, Any]:
+    """Print the demonstration, write its report, and return its numbers; ``quiet`` prints nothing."""
+    budget = Budget(checks.real("epsilon", epsilon, above=0.0), delta)
+    folder = Path(tempfile.mkdtemp(prefix="discreet-demo-")) if out is None else out
+    folder.mkdir(parents=True, exist_ok=True)
+    say = _nothing if quiet else print
+    start = time.perf_counter()
+    say(
+        f"All data below are made up or public. Each job promises each person epsilon {epsilon:g} and delta"
+        f" {delta:g}:\nexchanging them for anybody else changes what is shown by no more than that."
+    )
+    say(
+        f"\n1. A shop: {SLOTS} of {PRODUCTS} products on display for each of {SHOPPERS:,} shoppers, who come"
+        " in clusters of taste\n"
+    )
+    shop = run_shop(budget, seed)
+    say(table(*_shop_table(shop, bars=True), indent="  "))
+    say(f"\n{shop.accounts[STEADY]}")
+    say(
+        f"\n2. A private choice: {FEATURES} of 30 features that tell a benign from a malignant tumour, from"
+        " 398 people\n   (larger epsilons for comparison)\n"
+    )
+    features = _features_or_reason(budget, seed)
+    if isinstance(features, str):
+        say(f"  {features}")
+    else:
+        header, rows = _features_table(features)
+        say(table(header[:-1], [row[:-1] for row in rows], indent="  "))
+        say(f"\n  chosen {rows[1][0]}: {rows[1][-1]}")
+        say(f"\n{features.privacy}")
+    say("\n3. A private running sum: visits per page, after every single visitor\n")
+    say(_running_sum(budget, seed))
+    report, drawn = _report(budget, shop, features, folder)
+    say("\n" + textwrap.fill(_in_short(shop), 100))
+    say(f"\nplot:   {drawn[0]}" if drawn else "\nplot:   needs matplotlib: pip install 'discreet[plots]'")
+    say(f"report: {report}")
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "shop": {
+            name: {
+                "share": share,
+                "gain_kept": shop.kept(name),
+                "learner": shop.learners[name],
+                "seconds": shop.seconds[name],
+                "account": _epsilon(shop, name, budget),
+            }
+            for name, share in shop.shares.items()
+        },
+        "features": {"missing": features}
+        if isinstance(features, str)
+        else {
+            "covariance": features.told,
+            "accuracy": features.accuracy,
+            "chosen": {n: list(c) for n, c in features.chosen.items()},
+        },
+        "report": str(report),
+        "plots": [str(path) for path in drawn],
+        "seconds": time.perf_counter() - start,
+    }
+
+
+# --- the shop ------------------------------------------------------------------------------------
+
+
+def run_shop(budget: Budget, seed: int | None) -> Shop:
+    """The main job: five products for every shopper, chosen before the shopper is seen."""
+    people = product_display(SHOPPERS, PRODUCTS, np.random.Generator(np.random.PCG64(1)))
+    question: dict[str, Any] = {"n_items": PRODUCTS, "k": SLOTS, "rounds": SHOPPERS, "budget": budget}
+    free = Budget(math.inf)
+    shop = Shop()
+    _add(shop, RANDOM, "", _at_random(people))
+    if budget.delta:
+        _say(PUBLISHED)
+        published = HedgeSelector(PRODUCTS, SLOTS, SHOPPERS, budget, calibration="published", seed=seed)
+        _learn(shop, PUBLISHED, published, people)
+    _say(f"{ANY}: planning")
+    _learn(shop, ANY, plan(**question, items_per_person=3).learner(seed=seed), people)
+    _say(f"{STEADY}: planning")
+    steady = plan(**question, stream="stationary").learner(seed=seed)
+    _learn(shop, STEADY, steady, people)
+    if not isinstance(steady, PhasedSelector):
+        _learn(shop, "phases", PhasedSelector(PRODUCTS, SLOTS, budget, seed=seed), people)
+    _learn(shop, FREE_PHASES, PhasedSelector(PRODUCTS, SLOTS, free, seed=0), people)
+    _learn(shop, FREE_HEDGE, HedgeSelector(PRODUCTS, SLOTS, SHOPPERS, free, seed=0), people)
+    popular = np.argsort(-people.gains([]), kind="stable")[:SLOTS].tolist()
+    for name, items in ((POPULAR, popular), (GREEDY, greedy(people, SLOTS)[0])):
+        served = np.tile(np.array(items, dtype=np.int32), (SHOPPERS, 1))
+        _add(shop, name, "", Trace(value_to_each(people, items), served))
+    _say("")
+    return shop
+
+
+def _learn(shop: Shop, name: str, learner: OnlineSelector, people: Population) -> None:
+    _say(name)
+    start = time.perf_counter()
+    trace = learner.run(people)
+    _add(shop, name, type(learner).__name__, trace, time.perf_counter() - start)
+    shop.accounts[name] = learner.privacy
+
+
+def _add(shop: Shop, name: str, learner: str, trace: Trace, seconds: float = math.nan) -> None:
+    shop.traces[name], shop.learners[name], shop.seconds[name] = trace, learner, seconds
+
+
+def _at_random(people: Population) -> Trace:
+    """A new random set every so often."""
+    coins = np.random.Generator(np.random.PCG64(3))
+    length = SHOPPERS // _RANDOM_SETS
+    sets = [coins.permutation(PRODUCTS)[:SLOTS] for _ in range(_RANDOM_SETS)]
+    rewards = [
+        value_to_each(people[i * length : (i + 1) * length], one.tolist()) for i, one in enumerate(sets)
+    ]
+    return Trace(np.concatenate(rewards), np.repeat(np.array(sets, dtype=np.int32), length, axis=0))
+
+
+def _shop_table(shop: Shop, *, bars: bool) -> tuple[list[str], list[list[str]]]:
+    """Shares as text; with bars for a terminal, with seconds for a page."""
+    most = max(shop.shares.values())
+    rows = []
+    for name, share in shop.shares.items():
+        seconds = "" if math.isnan(shop.seconds[name]) else f"{shop.seconds[name]:.1f}"
+        last = "#" * round(_BAR * share / most) if bars else seconds
+        rows.append([name, shop.learners[name], f"{share:.3f}", f"{100.0 * shop.kept(name):.0f} %", last])
+    return ["who chooses", "learner", "take something", "of the gain", "" if bars else "seconds"], rows
+
+
+def _in_short(shop: Shop) -> str:
+    """The table in a sentence."""
+    parts = [
+        f"the planner's choice {_part(shop, ANY)} (any stream) or {_part(shop, STEADY)} (steady streams)"
+    ]
+    if PUBLISHED in shop.traces:
+        parts.insert(0, f"published constants keep {_part(shop, PUBLISHED)}")
+    parts.append(f"choosing the most popular {_part(shop, POPULAR)}, without any privacy")
+    return f"Of what learning without privacy gains over random sets: {', '.join(parts)}."
+
+
+def _part(shop: Shop, name: str) -> str:
+    return f"{100.0 * shop.kept(name):.0f} %"
+
+
+def _epsilon(shop: Shop, name: str, budget: Budget) -> float | None:
+    """The epsilon of what was released: 0 where nobody was looked at, None without privacy."""
+    if name == RANDOM:
+        return 0.0
+    told = shop.accounts.get(name)
+    return None if told is None or not told.budget.private else float(told.epsilon(delta=budget.delta))
+
+
+# --- features ------------------------------------------------------------------------------------
+
+
+def _features_or_reason(budget: Budget, seed: int | None) -> Features | str:
+    try:
+        import sklearn  # noqa: F401
+    except ImportError:
+        return "this part needs scikit-learn: pip install 'discreet[sklearn]'"
+    return run_features(budget, seed)
+
+
+def run_features(budget: Budget, seed: int | None) -> Features:
+    """Choose features on 70 % of the people, fit a plain model to those, ask it about the others.
+
+    The ranges of the features are those of the documentation, rounded outwards; the model is not private, the
+    choice is. Choosing anew for each split is a study of public data: in earnest it is done once.
+    """
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import train_test_split
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from ...offline import PrivateFeatureSelector
+    from ...offline.estimators import covariances
+
+    data = load_breast_cancer()
+    bounds = (np.zeros(data.data.shape[1]), _rounded_outwards(data.data.max(axis=0)))
+    ways: dict[str, tuple[str, float] | None] = {"at random": None}
+    for times in (1, 3, 10):
+        ways[f"by covariance, epsilon {times * budget.epsilon:g}"] = ("covariance", times * budget.epsilon)
+    ways[f"by information, epsilon {10 * budget.epsilon:g}"] = ("mutual_information", 10 * budget.epsilon)
+    ways["by covariance, not private"] = ("covariance", math.inf)
+    scores: dict[str, list[float]] = {name: [] for name in ways}
+    told: dict[str, list[float]] = {name: [] for name in ways}
+    chosen: dict[str, tuple[str, ...]] = {}
+    privacy: Account | None = None
+    for split in range(SPLITS):
+        _say(f"features: {split} of {SPLITS} splits")
+        train, test, known, asked = train_test_split(
+            data.data, data.target, test_size=0.3, random_state=split, stratify=data.target
+        )
+        worth = covariances(np.clip(train / bounds[1], 0.0, 1.0), known, 2)
+        best = np.sort(worth)[-FEATURES:].sum()
+        for name, way in ways.items():
+            if way is None:
+                support = np.random.default_rng(split).permutation(train.shape[1])[:FEATURES]
+            else:
+                objective, epsilon = way
+                coins = None if seed is None else seed + split
+                selector = PrivateFeatureSelector(
+                    FEATURES, epsilon, 0.0, objective, bounds=bounds, classes=[0, 1], random_state=coins
+                )
+                with warnings.catch_warnings():  # that a budget is too small is what the table shows
+                    warnings.simplefilter("ignore")
+                    support = np.array(selector.fit(train, known).selection_.items)
+                if privacy is None:
+                    privacy = selector.privacy_
+            told[name].append(float(worth[support].sum() / best))
+            model = make_pipeline(StandardScaler(), LogisticRegression())
+            scores[name].append(float(model.fit(train[:, support], known).score(test[:, support], asked)))
+            chosen.setdefault(name, tuple(str(data.feature_names[i]) for i in support))
+    _say("")
+    assert privacy is not None
+    return Features(_averages(told), _averages(scores), chosen, privacy)
+
+
+def _averages(found: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def _rounded_outwards(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The documented maxima, up to the next 1, 2 or 5 times a power of ten."""
+    tens = 10.0 ** np.floor(np.log10(values))
+    steps = np.array([1.0, 2.0, 5.0, 10.0])
+    return np.array([float(ten * steps[steps * ten >= v][0]) for v, ten in zip(values, tens, strict=True)])
+
+
+def _features_table(features: Features) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [name, f"{100.0 * features.told[name]:.0f} %", f"{accuracy:.3f}", ", ".join(features.chosen[name])]
+        for name, accuracy in features.accuracy.items()
+    ]
+    return ["features", "of the best five", "right about others", "in the first of the splits"], rows
+
+
+# --- running sums --------------------------------------------------------------------------------
+
+
+def _running_sum(budget: Budget, seed: int | None) -> str:
+    popularity = np.array([0.52, 0.31, 0.30, 0.22, 0.12, 0.09, 0.08, 0.05])
+    coins = np.random.Generator(np.random.PCG64(2)).random((VISITORS, len(PAGES)))
+    visits = (coins < popularity).astype(np.float64)
+    options: dict[str, Any] = {"box": (0.0, 1.0), "seed": seed}
+    shape = (len(PAGES), VISITORS, budget)
+    noise = "gaussian" if budget.delta else "laplace"  # without a delta only Laplace noise will do
+    sums: dict[str, RunningSum] = {
+        "binary tree (papers 001, 004; right sensitivity)": TreeSum(*shape, noise=noise, **options),
+        "binary tree, halves combined (Honaker)": TreeSum(*shape, noise=noise, honaker=True, **options),
+    }
+    if budget.delta:
+        sums["square-root factorisation"] = FactorizedSum(*shape, **options)
+    truth = visits.cumsum(axis=0)
+    rows = []
+    for name, total in sums.items():
+        _say(f"running sum: {name}")
+        answers = np.array([total.add(visit) for visit in visits])
+        rows.append([name, f"{np.abs(answers - truth).mean():,.0f}", f"{total.noise_std(VISITORS):,.0f}"])
+    _say("")
+    last = answers[-1].round().astype(int).tolist()
+    return "\n".join(
+        [
+            table(["how", "mean error of a count", "its standard deviation at the end"], rows, indent="  "),
+            f"\n  true counts at the end (made-up data): {truth[-1].astype(int).tolist()}",
+            f"  released by the last way above:        {last}",
+            f"\n{total.gate.spent}",
+        ]
+    )
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+
+def _report(budget: Budget, shop: Shop, features: Features | str, folder: Path) -> tuple[Path, list[Path]]:
+    page = Report(
+        "What to show 30,000 visitors, and what privacy costs",
+        f"{SLOTS} of {PRODUCTS} products are on display for each shopper, chosen before the shopper is seen."
+        f" Each person is promised epsilon {budget.epsilon:g} and delta {budget.delta:g}.",
+    )
+    page.notice(
+        "Shoppers are made up, so their rewards can be shown. In a real shop only the products on display and"
+        " the account would leave."
+    )
+    page.heading("A shop with clusters of taste")
+    header, rows = _shop_table(shop, bars=False)
+    told = [
+        account(math.inf if one is None else one) for one in (_epsilon(shop, n, budget) for n in shop.traces)
+    ]
+    page.table(
+        [*header, "account"],
+        [[*row, one] for row, one in zip(rows, told, strict=True)],
+        "Of the gain: what is gained over a random set, as a part of what the better non-private learner"
+        " gains. Account: epsilon for one person over the whole stream. Seconds include compiling the first"
+        " time.",
+    )
+    chosen = [name for name in (PUBLISHED, ANY, STEADY, FREE_PHASES, POPULAR, RANDOM) if name in shop.traces]
+    drawn = page.chart(
+        lambda ax: _curves({name: shop.traces[name] for name in chosen}, ax),
+        "share of shoppers who take something, by who chooses, over the rounds",
+        folder / "shop",
+    )
+    page.heading("The account of the planner's choice for steady streams", 3)
+    page.preformatted(str(shop.accounts[STEADY]))
+    page.heading("Five features, chosen privately")
+    if isinstance(features, str):
+        page.text(features)
+    else:
+        page.text(
+            "Breast-cancer data of scikit-learn: 569 people, 30 features. Five of them are chosen from 398"
+            " people, a plain logistic regression is fitted to those, and asked about the others; means of"
+            f" {SPLITS} splits. Of the best five: the covariance of the chosen with the class, as a part of"
+            " the largest there is. Many choices from the same people are a study of public data; in earnest"
+            " there is one."
+        )
+        page.table(*_features_table(features))
+        if plots_available():
+            drawn += page.chart(
+                lambda ax: _told(features, ax), "what the chosen features tell", folder / "features"
+            )
+        page.preformatted(str(features.privacy))
+    return page.save(folder / "report.html"), drawn
+
+
+def _curves(traces: Mapping[str, Trace], ax: Axes) -> None:
+    plots.rewards(traces, ax, title="Share of shoppers who take something", unit="share who take something")
+
+
+def _told(features: Features, ax: Axes) -> None:
+    private = [name for name in features.told if "epsilon" in name]
+    title = "What five chosen features tell about the class"
+    plots.bars(features.told, ax, title=title, unit="covariance, as a part of the best five's", dark=private)
+
+
+def _say(what: str) -> None:
+    """What is being worked on, on a terminal only; each line takes the place of the one before."""
+    if sys.stderr.isatty():
+        line = f"  {what} ..." if what else ""
+        print(line.ljust(70), end="\r", file=sys.stderr, flush=True)
+
+
+def _nothing(*_: object) -> None:
+    """Print nothing."""

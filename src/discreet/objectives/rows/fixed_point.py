@@ -1,0 +1,191 @@
+"""A growing set over many people, scored by sums in which one person's part is exact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import answers
+from ..base import Floats, Population
+from ..mixture import Mixture
+from .matrices import SparseMatrix
+from .table import LOG, Rows
+
+# A gain is kept to this many binary places at most, and to fewer where a sum needs the room.
+_PLACES = 40
+_EXACT_BITS = 52
+# Below this a step, or the number of steps to 1, is no longer an exact float.
+_LEAST_EXPONENT = -1000
+
+
+def step(bound: float, length: int, spare_bits: int = 0) -> float:
+    """What gains of up to ``bound`` are rounded down to multiples of, when ``length`` people are summed up.
+
+    The sum is then a whole number of steps below 2^53, also after a factor of up to 2^``spare_bits``.
+
+    >>> step(1.0, 1000) == 2.0**-40, step(1.0, 2**20) == 2.0**-31, step(3.0, 1) == 2.0**-38
+    (True, True, True)
+    """
+    places = min(_PLACES, _EXACT_BITS - spare_bits - length.bit_length())
+    exponent = math.frexp(bound)[1] - (math.frexp(bound)[0] == 0.5) - places
+    if exponent < _LEAST_EXPONENT:
+        raise ValueError(f"bound={bound:g} is too small to be counted in steps of it; rescale the values")
+    return float(2.0**exponent)
+
+
+@dataclass
+class _Part:
+    """Rows with one number of state each, and the steps that each row may still add to a chosen set."""
+
+    rows: Rows
+    state: Floats
+    left: Floats
+
+
+class Growth:
+    """A growing set; ``scores()`` are the sums over people of every item's gain on top of it.
+
+    Formal guarantee: whatever the people's functions do, a person's part of each score lies in [0, bound]
+    and is a whole number of steps, and so do the parts of the chosen items' scores, at the time each was
+    chosen, when they are added up. Scores are whole numbers of steps below 2^53: exact, in any order of
+    people. A function that is not monotone is held to [-down, up] instead, per score only.
+
+    ``parts`` are rows with the bound of each; the bounds add up to at most ``bound``. ``others`` are people
+    who are asked one by one: what they give is clipped, and where they fail they count as nothing.
+    """
+
+    def __init__(
+        self,
+        n_items: int,
+        parts: Sequence[tuple[Rows, float]],
+        others: Sequence[Population],
+        unit: float,
+        bound: float,
+    ) -> None:
+        self.items: list[int] = []
+        self._unit, self._per_unit = unit, 1.0 / unit
+        self._others = others
+        self._low, self._high = _limits(others, bound, self._per_unit)
+        self._left = np.full(len(others), self._high)
+        self._parts = [
+            _Part(rows, rows.fresh(), np.full(rows.n_rows, math.floor(most * self._per_unit) * 1.0))
+            for rows, most in parts
+        ]
+        self._sums = np.zeros(n_items)
+        for part in self._parts:
+            self._begin(part)
+        self._asked: Floats | None = None  # asked for when it is needed: after the last pick it is not
+
+    @classmethod
+    def over(cls, people: Population, bound: float, unit: float) -> Self:
+        """The empty set over a population; ``bound`` is at least its own."""
+        rows = row_parts(people)
+        if rows is not None:
+            return cls(people.n_items, rows, [], unit, bound)
+        return cls(people.n_items, [], list(people), unit, bound)
+
+    def scores(self) -> Floats:
+        """The sum over people of every item's gain, each gain rounded down to a step; 0 for chosen items."""
+        total = self._sums * self._unit
+        if len(self._others):
+            total += self._ask().sum(axis=0) * self._unit
+        total[self.items] = 0.0
+        return total
+
+    def add(self, item: int) -> float:
+        """Put ``item`` into the set; its score is returned."""
+        score = float(self._sums[item] * self._unit)
+        for part in self._parts:
+            self._choose(part, item)
+        if len(self._others):
+            asked = self._ask()
+            score += float(asked[:, item].sum() * self._unit)
+            if self._low == 0.0:
+                self._left -= asked[:, item]
+            self._asked = None
+        self.items.append(item)
+        return score
+
+    def _begin(self, part: _Part) -> None:
+        from ...backends.numba import windows
+
+        rows, numbers = part.rows, (part.rows.share, part.rows.cap, part.state, part.left, self._per_unit)
+        if _dense(rows):
+            windows.dense_sums(rows.kind.code)(rows.matrix, *numbers, self._sums)
+        else:
+            windows.sparse_sums(rows.kind.code)(*_unsigned(rows.sparse), *numbers, self._sums)
+
+    def _choose(self, part: _Part, item: int) -> None:
+        from ...backends.numba import windows
+
+        rows, numbers = part.rows, (part.rows.share, part.rows.cap, part.state, part.left, self._per_unit)
+        if _dense(rows):
+            windows.dense_choose(rows.kind.code)(rows.matrix, np.uint64(item), *numbers, self._sums)
+        else:
+            matrix = rows.sparse
+            arrays = (*_unsigned(matrix.by_column), *_unsigned(matrix))
+            windows.sparse_choose(rows.kind.code)(*arrays, np.uint64(item), *numbers, self._sums)
+
+    def _ask(self) -> Floats:
+        """The others' gains in steps, a row for each."""
+        if self._asked is not None:
+            return self._asked
+        asked = np.zeros((len(self._others), self._sums.size))
+        for row, person, left in zip(asked, self._others, self._left, strict=True):
+            try:
+                gains = answers.vector("gains", person.gains(list(self.items)), row.size)
+            except (
+                Exception
+            ):  # somebody's own code: what it raises may hold their data, and one person is not worth it
+                continue
+            row[:] = np.clip(np.floor(gains * self._per_unit), self._low, left)
+        self._asked = asked
+        return asked
+
+
+def row_parts(people: Population) -> list[tuple[Rows, float]] | None:
+    """The population as rows for compiled loops, with a bound for each part of a person; None without rows.
+
+    A mixture of rows is several parts: a person's bound is the sum of the parts' bounds.
+    """
+    rows = people.as_rows()
+    if rows is not None:
+        return [(rows, people.bound)]
+    if not isinstance(people, Mixture) or not people.one_by_one:
+        return None
+    found = []
+    for factor, part in people._parts:
+        rows = part.as_rows()
+        if rows is None:
+            return None
+        found.append((Rows(rows.kind, rows.matrix, factor * rows.share, rows.cap), factor * part.bound))
+    return found
+
+
+def _limits(others: Sequence[Population], bound: float, per_unit: float) -> tuple[float, float]:
+    """Fewest and most steps of one of the others; functions that may fall have limits of their own."""
+    low, high = 0.0, bound
+    for person in others:
+        if not person.monotone:
+            _, _, up, down = person._ranges()
+            low, high = -down, up
+            break
+    return float(math.ceil(low * per_unit)), float(math.floor(high * per_unit))
+
+
+def _dense(rows: Rows) -> bool:
+    """Whether a dense array is used as it is.
+
+    Not for logarithms: a vector and a scalar library may differ in the last digit, and a part that is taken
+    off again must be the one that was added.
+    """
+    return not isinstance(rows.matrix, SparseMatrix) and rows.kind is not LOG
+
+
+def _unsigned(matrix: SparseMatrix) -> tuple[NDArray[np.uint64], NDArray[np.uint32], Floats]:
+    return matrix.indptr.view(np.uint64), matrix.indices.view(np.uint32), matrix.data

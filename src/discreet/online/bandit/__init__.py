@@ -1,0 +1,1 @@
+"""Set selection from the value of the set that was shown."""

@@ -1,0 +1,1 @@
+"""Online convex learning on private sums."""

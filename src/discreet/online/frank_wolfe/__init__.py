@@ -1,0 +1,1 @@
+"""Meta-Frank-Wolfe: ascent directions learned online, for sets and for points."""

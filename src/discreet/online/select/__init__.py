@@ -1,0 +1,1 @@
+"""Learners that choose k of n items every round."""

@@ -1,0 +1,174 @@
+"""Learners that choose a set of k items every round, for people who are monotone set functions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core import checks
+from ...core.state import Saved
+from ...objectives import Population, answers
+from ...objectives.rows.table import Rows
+from ...privacy import Budget, Randomness
+from ...results import Selection, Trace
+from ..protocol import OnlineLearner, Stream
+
+
+class OnlineSelector(OnlineLearner):
+    """Choose k of n items every round, then learn from the person of that round.
+
+    Subclasses say when a new set is drawn and how, and what is kept of a person.
+    """
+
+    _played_type: ClassVar[type[np.generic]] = np.int32
+    _noun: ClassVar[str] = "set"
+
+    def __init__(
+        self,
+        n_items: int,
+        k: int,
+        rounds: int | None,
+        budget: Budget,
+        *,
+        bound: float = 1.0,
+        calibration: str = "tight",
+        labels: Sequence[Any] | None = None,
+        seed: Randomness | int | None = None,
+    ) -> None:
+        self.n_items = checks.whole("n_items", n_items, at_least=1)
+        self.k = checks.whole("k", k, at_least=1)
+        if self.k > self.n_items:
+            raise ValueError(f"k={k} exceeds n_items={n_items}; choose k <= {n_items}")
+        self.bound = checks.bound(bound)
+        self.labels = item_labels(labels, self.n_items)
+        super().__init__(rounds, budget, calibration=calibration, seed=seed)
+
+    # --- for users -------------------------------------------------------------------------------
+
+    def choose(self) -> Selection:
+        """The set for this round."""
+        chosen: Selection = super().choose()
+        return chosen
+
+    def run(
+        self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
+    ) -> Trace:
+        """The whole stream at once: the same sets, for the same seed, as `choose` and `learn` one by one.
+
+        ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
+        set and not learned from.
+        """
+        trace: Trace = super().run(people, person_ids=person_ids, progress=progress)
+        return trace
+
+    def __repr__(self) -> str:
+        horizon = "" if self.rounds is None else f" of {self.rounds:,}"
+        return f"{type(self).__name__}({self.k} of {self.n_items:,} items, round {self._round:,}{horizon})"
+
+    # --- for the protocol ------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        return self.k
+
+    def _decision(self, shown: NDArray[Any]) -> Selection:
+        items = tuple(int(item) for item in shown)
+        labels = None if self.labels is None else tuple(self.labels[item] for item in items)
+        return Selection(items, self._round, labels)
+
+    def _row(self, decision: Selection) -> tuple[int, ...]:
+        return decision.items
+
+    def _worth(self, person: Any, decision: Selection) -> float:
+        return answers.number("value", person.value(decision.items), 0.0, self.bound)
+
+    def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Trace:
+        return Trace(rewards, selections, type(self).__name__)
+
+    def _run(self, stream: Stream) -> None:
+        rows = stream.people.as_rows()
+        if rows is None:
+            super()._run(stream)
+        else:
+            self._run_rows(stream, rows)
+
+    @abstractmethod
+    def _run_rows(self, stream: Stream, rows: Rows) -> None:
+        """The same as `_run`, with the same outcome, for people who are rows: compiled."""
+
+    def _prepared(self, person: Any) -> Any:
+        self._check_people(person)
+        if len(person) != 1:
+            raise ValueError("learn() takes one person; use run() for a stream")
+        return person
+
+    def _check_people(self, people: Any) -> None:
+        check_population(people, self.n_items, self.bound)
+        if not people.monotone:
+            raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
+
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {
+            "n_items": self.n_items,
+            "k": self.k,
+            "bound": self.bound,
+            "labels": None if self.labels is None else list(self.labels),
+        }
+
+    def _restore(self, saved: Saved) -> None:
+        self.n_items = saved.whole("n_items", at_least=1, at_most=(1 << 31) - 1)
+        self.k = saved.whole("k", at_least=1, at_most=self.n_items)
+        self.bound = checks.bound(saved.real("bound"))
+        self.labels = saved_labels(saved, self.n_items)
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        inside = bool(((shown >= 0) & (shown < self.n_items)).all())
+        return super()._could_show(shown) and inside and np.unique(shown).size == shown.size
+
+
+def check_population(people: Any, n_items: int, bound: float) -> None:
+    """Refuse what is not a population over these items, or may exceed the bound."""
+    if not isinstance(people, Population):
+        raise TypeError(
+            f"expected a person's function (an objective such as Coverage or SetFunction), got"
+            f" {type(people).__name__}"
+        )
+    if not people.one_by_one:
+        raise ValueError(
+            "the parts of this mixture have different numbers of people, so that nobody has a function of"
+            " their own in it; learners need one for each"
+        )
+    if people.n_items != n_items:
+        raise ValueError(f"the function is over {people.n_items} items; this learner chooses among {n_items}")
+    if not people.bound <= bound * (1 + 1e-12):
+        raise ValueError(
+            f"the function may reach {people.bound:g}, above the learner's bound={bound:g}; rescale"
+            " it or declare a larger bound"
+        )
+
+
+def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] | None:
+    """One label per item, each of which a saved file can hold."""
+    if labels is None:
+        return None
+    if len(labels) != n_items:
+        raise ValueError(f"labels has {len(labels)} entries; there are {n_items} items")
+    return tuple(_plain_label(label) for label in labels)
+
+
+def saved_labels(saved: Saved, n_items: int) -> tuple[Any, ...] | None:
+    """The labels that a file holds."""
+    return item_labels(saved.rows("labels"), n_items) if saved.given("labels") else None
+
+
+def _plain_label(label: Any) -> Any:
+    plain = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(plain, str | int | float | bool):
+        raise TypeError(
+            f"label {checks.shown(label)} is neither text nor a number; a saved learner could not hold it"
+        )
+    return plain

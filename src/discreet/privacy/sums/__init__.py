@@ -1,0 +1,1 @@
+"""Private running sums of vectors."""

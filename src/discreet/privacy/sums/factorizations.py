@@ -1,0 +1,273 @@
+"""How noise is shared between prefix sums: lower-triangular Toeplitz factorisations with few buffers.
+
+The prefix sums of a stream x are A x, with A the lower-triangular matrix of ones. A factorisation A = B C
+releases y = C x + w with independent Gaussian noise w of standard deviation sigma, and reads every prefix
+sum off as B y = A x + B w. Sensitivity grows with the columns of the encoder C, error with the rows of the
+decoder B; the product of the two norms is what a factorisation is judged by.
+
+Here C and B are Toeplitz (entry (t, s) depends on t - s), and the encoder's coefficients are
+
+    c_0 = 1,    c_j = sum_k weights[k] * decays[k]**(j - 1)    for j >= 1,
+
+so that K buffers of one vector each are enough to run it. One round of the encoder, from h = 0:
+
+    encoded = x + sum_k weights[k] * h[k];        h[k] = decays[k] * h[k] + x        for every k
+
+and of the decoder, from g = 0 and prefix = 0:
+
+    x_hat = y - sum_k weights[k] * g[k];          g[k] = decays[k] * g[k] + x_hat    for every k
+    prefix = prefix + x_hat
+
+The same decoder applied to w alone gives the noise of the prefix sums.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import resources
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.core import checks
+
+__all__ = ["Factorization", "buffered", "square_root"]
+
+Vector = NDArray[np.float64]
+
+# A column norm scales the noise: rounded up by more than the closed form can be off.
+_ROUND_UP = 1 + 1e-12
+
+# The quadrature of square_root: its largest free rate, its smallest rate times the horizon, and the widest
+# step between log rates. Together they keep the error within 1e-4 of the exact factorisation.
+_LARGEST_RATE = 0.3
+_SMALLEST_RATE_BY_ROUNDS = 1.4
+_WIDEST_STEP = 1.8
+_MOST_ROUNDS = 2**40  # beyond this, 1 - decay has too few digits left
+
+
+@dataclass(frozen=True, eq=False)
+class Factorization:
+    """A Toeplitz factorisation of the prefix sums that runs in ``len(decays)`` buffers.
+
+    With c_0 = 1 and c_j = sum_k weights[k] * decays[k]**(j-1), for ``rounds`` rounds. Decays lie strictly
+    between 0 and 1 and increase; weights are positive; sum(weights / decays) < 1. Then c is a mixture of
+    decaying powers, and so is the inverse of C: both run without growing rounding errors, and the
+    coefficients of B are positive and decrease.
+
+    Guarantee: if one person changes one x_t by at most Delta in Euclidean norm, C x changes by at most
+    ``column_norm * Delta`` (the first column is the longest). Noise of standard deviation
+    sigma = column_norm * Delta / mu per coordinate makes the whole sequence y mu-GDP, also when later x_t
+    depend on earlier y_t, because C is lower triangular (Denisov et al. 2022). The prefix sum of t rounds
+    then carries noise of standard deviation ``sigma * row_norm(t)`` per coordinate.
+    Numerics: norms are sums of positive closed-form terms in float64; ``column_norm`` is rounded up.
+    The form is that of Dvijotham et al. 2024 (buffered linear Toeplitz).
+
+    >>> decays, weights = np.array([0.6, 0.95]), np.array([0.25, 0.2])
+    >>> two = Factorization(decays, weights, rounds=100, name="by hand")
+    >>> two.encoder_coefficients(3)
+    array([1.  , 0.45, 0.34])
+    >>> two.decoder_coefficients(3)
+    array([1.    , 0.55  , 0.4125])
+    >>> round(two.worst_error, 3)
+    2.966
+    """
+
+    decays: Vector
+    weights: Vector
+    rounds: int
+    name: str
+
+    def __post_init__(self) -> None:
+        decays = checks.vector("decays", self.decays).copy()
+        weights = checks.vector("weights", self.weights, length=decays.size).copy()
+        rounds = checks.whole("rounds", self.rounds, at_least=1)
+        if decays.size and not (decays[0] > 0 and decays[-1] < 1 and np.all(np.diff(decays) > 0)):
+            raise ValueError(f"decays={decays} must increase strictly and lie strictly between 0 and 1")
+        if np.any(weights <= 0):
+            raise ValueError(f"weights={weights} must be positive; leave out a buffer that has no weight")
+        mass = float(np.sum(weights / decays))
+        if mass >= 1:
+            raise ValueError(
+                f"sum(weights / decays)={mass:g} must be less than 1; scale weights={weights} down"
+            )
+        for array in (decays, weights):
+            array.setflags(write=False)
+        object.__setattr__(self, "decays", decays)
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "rounds", rounds)
+
+    @property
+    def buffers(self) -> int:
+        """How many vectors the encoder, and the decoder, keep between rounds."""
+        return int(self.decays.size)
+
+    def encoder_coefficients(self, count: int) -> Vector:
+        """c_0, ..., c_{count-1}: the first column of C."""
+        count = checks.whole("count", count, at_least=1)
+        return np.concatenate([[1.0], _powers(1 - self.decays, self.weights, count - 1)])
+
+    def decoder_coefficients(self, count: int) -> Vector:
+        """b_0, ..., b_{count-1}: the first column of B = A C^{-1}."""
+        count = checks.whole("count", count, at_least=1)
+        return _powers(*self._decoder, count)
+
+    @cached_property
+    def column_norm(self) -> float:
+        """Euclidean norm of C's first column over ``rounds`` rounds, never understated."""
+        squares = 1 + _energy(1 - self.decays, self.weights, np.array(self.rounds - 1.0))
+        return float(np.sqrt(squares)) * _ROUND_UP
+
+    @overload
+    def row_norm(self, t: int) -> float: ...
+    @overload
+    def row_norm(self, t: NDArray[np.integer] | list[int] | range) -> Vector: ...
+    def row_norm(self, t: int | NDArray[np.integer] | list[int] | range) -> float | Vector:
+        """Euclidean norm of row t of B: how far the noise of the t-th prefix sum spreads, in units of sigma.
+
+        ``t`` counts from 1 to ``rounds`` and may be an array; the norm never decreases in t.
+        """
+        steps = np.asarray(t)
+        if not np.issubdtype(steps.dtype, np.integer):
+            raise TypeError(f"t must be whole numbers, got {checks.shown(t)}")
+        if steps.size and not (steps.min() >= 1 and steps.max() <= self.rounds):
+            raise ValueError(f"t={t} must lie between 1 and rounds={self.rounds}")
+        norms: Vector = np.sqrt(_energy(*self._decoder, steps.astype(np.float64)))
+        return norms if norms.ndim else float(norms)
+
+    @cached_property
+    def worst_error(self) -> float:
+        """Largest noise of any prefix sum, in units of Delta / mu: ``column_norm * row_norm(rounds)``."""
+        return self.column_norm * self.row_norm(self.rounds)
+
+    @cached_property
+    def _decoder(self) -> tuple[Vector, Vector]:
+        """(gaps, amplitudes) with b_j = sum_i amplitudes[i] * (1 - gaps[i])**j.
+
+        In u = 1/z the encoder is F(u) = 1 + sum_k weights[k] / (u - decays[k]). One root of F lies below
+        each decay and above the next smaller one (or 0); these roots are the decays of C^{-1}, and 1 joins
+        them for the running sum. Everything is written in gaps = 1 - decay, and each root as its distance
+        from its decay, because for long horizons the decays differ from 1 by less than 1e-7.
+        """
+        gaps, weights = 1 - self.decays[::-1], self.weights[::-1]
+        apart = gaps - gaps[:, None]
+        low, high = np.zeros_like(gaps), np.append(gaps[1:], 1.0)[: gaps.size] - gaps
+        with np.errstate(divide="ignore"):  # a root may come to lie on the next decay, to the last digit
+            for _ in range(80):
+                middle = (low + high) / 2
+                before = 1 + np.sum(weights / (apart - middle[:, None]), axis=1) < 0
+                low, high = np.where(before, middle, low), np.where(before, high, middle)
+            slopes = np.sum(weights / (apart - high[:, None]) ** 2, axis=1)
+        roots = np.minimum(gaps + high, np.nextafter(1.0, 0.0))
+        lasting = 1 / (1 + np.sum(weights / gaps))
+        return np.append(roots, 0.0), np.append(1 / (roots * slopes), lasting)
+
+
+def square_root(rounds: int) -> Factorization:
+    """The square-root factorisation C = B = A^{1/2}, in O(log rounds) buffers.
+
+    Its coefficients binom(2j, j) / 4^j (Fichtenberger, Henzinger and Upadhyay 2023) give the smallest
+    ``worst_error`` of all lower-triangular Toeplitz factorisations (Dvijotham et al. 2024): sum_{j<T} c_j^2,
+    about 1.0663 + ln(T) / pi. Here they are
+
+        c_j = (1/pi) * integral over rates r > 0 of exp(-r j) / sqrt(exp(r) - 1) dr
+
+    by the trapezoidal rule in ln(r), whose error falls exponentially in 1/step. The rates too small to
+    matter within ``rounds`` are merged into one that keeps their mass and mean; one more decay stands for
+    the large rates and makes c_1 and c_2 exact. The error exceeds the optimum by less than 1e-4 of itself,
+    with 6 / 9 / 10 / 12 buffers at 2^8 / 2^16 / 2^20 / 2^24 rounds; the norms are those of the coefficients
+    as built. Up to 9 rounds all is exact: Gaussian quadrature with K nodes reproduces c_0, ..., c_{2K}.
+
+    >>> square_root(3).encoder_coefficients(3)
+    array([1.   , 0.5  , 0.375])
+    >>> round(square_root(1_000_000).worst_error, 2), square_root(1_000_000).buffers
+    (5.46, 10)
+    """
+    rounds = checks.whole("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS)
+    smallest = _SMALLEST_RATE_BY_ROUNDS / rounds
+    span = np.log(_LARGEST_RATE / smallest)
+    steps = int(np.ceil(span / _WIDEST_STEP))
+    nodes = rounds // 2
+    if nodes <= steps + 3:
+        angles = np.pi * (np.arange(nodes, 0, -1) - 0.5) / (2 * nodes + 1)
+        decays = np.cos(angles) ** 2
+        return Factorization(decays, 2 * decays / (2 * nodes + 1), rounds, "square_root")
+    step = span / steps
+    rates = smallest * np.exp(step * np.arange(steps + 1))
+    masses = step / np.pi * rates / np.sqrt(np.expm1(rates))
+    # Below the smallest rate the masses are step/pi * sqrt(rate): two geometric series, in closed form.
+    merged_rate = smallest * np.expm1(step / 2) / np.expm1(3 * step / 2)
+    merged_mass = step / np.pi * np.sqrt(smallest) / np.expm1(step / 2)
+    decays = np.exp(-np.append(merged_rate, rates)[::-1])
+    weights = np.append(merged_mass, masses)[::-1] * decays
+    quick_weight = 1 / 2 - np.sum(weights)
+    quick_decay = (3 / 8 - np.sum(weights * decays)) / quick_weight
+    return Factorization(
+        np.append(quick_decay, decays), np.append(quick_weight, weights), rounds, "square_root"
+    )
+
+
+def buffered(rounds: int) -> Factorization:
+    """A factorisation in at most 6 buffers whose worst error is within about 1 % of the square root's.
+
+    Decays and weights are tabulated minimisers of ``worst_error`` at powers of two (the method is that of
+    Dvijotham et al. 2024; ``benchmarks/make_blt_constants.py`` computed the numbers). Between two powers
+    the better neighbour is taken, and its norms are those at ``rounds``. Up to 5 rounds the square root
+    itself needs no more buffers.
+
+    >>> fewer = buffered(1_000_000)
+    >>> fewer.buffers, round(fewer.worst_error, 2)
+    (5, 5.49)
+    """
+    table, longest = _tabulated(), longest_buffered()
+    rounds = checks.whole("rounds", rounds, at_least=1)
+    if rounds > longest:
+        raise ValueError(
+            f"rounds={rounds} is too large; the table ends at {longest}, square_root(rounds) goes further"
+        )
+    if rounds <= 5:
+        short = square_root(rounds)
+        return Factorization(short.decays, short.weights, rounds, "buffered")
+    above = min(horizon for horizon in table if horizon >= rounds)
+    neighbours = [horizon for horizon in (above // 2, above) if horizon in table]
+    candidates = [Factorization(*table[horizon], rounds, "buffered") for horizon in neighbours]
+    return min(candidates, key=lambda candidate: candidate.worst_error)
+
+
+def longest_buffered() -> int:
+    """The most rounds for which there are buffers."""
+    return max(_tabulated())
+
+
+@cache
+def _tabulated() -> dict[int, tuple[Vector, Vector]]:
+    """Horizon -> (decays, weights)."""
+    text = resources.files("discreet.privacy").joinpath("blt_constants.json").read_text("utf-8")
+    return {
+        int(horizon): (np.array(entry["decays"]), np.array(entry["weights"]))
+        for horizon, entry in json.loads(text).items()
+    }
+
+
+def _powers(gaps: Vector, amplitudes: Vector, count: int) -> Vector:
+    """sum_i amplitudes[i] * (1 - gaps[i])**j for j < count."""
+    j = np.arange(count, dtype=np.float64)
+    total = np.zeros(count)
+    for gap, amplitude in zip(gaps, amplitudes, strict=True):
+        total += amplitude * np.exp(np.log1p(-gap) * j)
+    return total
+
+
+def _energy(gaps: Vector, amplitudes: Vector, steps: Vector) -> Vector:
+    """sum over j < steps of (sum_i amplitudes[i] * (1 - gaps[i])**j)**2, for each entry of ``steps``."""
+    logs = np.log1p(-gaps)
+    total = np.zeros_like(steps)
+    for i in range(gaps.size):
+        for k in range(i + 1):
+            gap = gaps[i] + gaps[k] - gaps[i] * gaps[k]
+            series = -np.expm1(steps * (logs[i] + logs[k])) / gap if gap > 0 else steps
+            total = total + (1 if i == k else 2) * amplitudes[i] * amplitudes[k] * series
+    return total
