@@ -49,7 +49,9 @@ def sums_table() -> str:
     ]
     makers = {
         "`TreeSum`": lambda t: TreeSum(1, t, BUDGET, norm_bound=1.0, seed=0),
-        "`TreeSum(honaker=True)`": lambda t: TreeSum(1, t, BUDGET, norm_bound=1.0, seed=0, honaker=True),
+        "`TreeSum(variance_reduction=True)`": lambda t: TreeSum(
+            1, t, BUDGET, norm_bound=1.0, seed=0, variance_reduction=True
+        ),
         '`FactorizedSum(method="blt")`': lambda t: FactorizedSum(
             1, t, BUDGET, norm_bound=1.0, seed=0, method="blt"
         ),

@@ -166,7 +166,7 @@ def test_draws_are_made_at_the_rate_that_is_charged():
     with pytest.raises(AttributeError, match="read-only"):
         learner.rate = 100.0
     learner.run(people(count=20))
-    [(_, event)] = learner.privacy.spent.ledger.counts
+    [(_, event, _)] = learner.privacy.spent.ledger.counts
     assert event.rate == learner.rate == learner._event.rate
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from x.running import process
 
 from discreet.evaluation.simulation import demo
 from discreet.privacy import Budget
 from discreet.results import Trace
+
+from .running import process
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,13 @@ import subprocess
 import sys
 
 import pytest
-from x.running import assert_told_off, inside, process
 
 from discreet import Budget, Gate
 from discreet.cli import _frame, _output, bench
 from discreet.cli._frame import available, command, parser_of
 from discreet.cli.completion import options_of
+
+from .running import assert_told_off, inside, process
 
 
 @pytest.mark.parametrize("name", available())

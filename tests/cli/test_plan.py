@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from x.running import assert_told_off, inside, process
 
 import discreet as dc
+
+from .running import assert_told_off, inside, process
 
 QUESTION = ("--items", "100", "--k", "3", "--rounds", "20000", "--epsilon", "1", "--delta", "1e-6")
 

@@ -15,7 +15,6 @@ import textwrap
 
 import numpy as np
 import pytest
-from x.running import assert_told_off, inside, process
 
 import discreet as dc
 from discreet.cli import _files, _people, _told
@@ -25,6 +24,8 @@ from discreet.objectives import Coverage
 from discreet.offline import PrivateGreedy
 from discreet.privacy import Account
 from discreet.privacy.partitions import PartitionSelection
+
+from .running import assert_told_off, inside, process
 
 COLUMNS = ("--person", "user", "--item", "page")
 OWN = (*COLUMNS, "--items-from-data")
@@ -293,7 +294,7 @@ def test_a_private_list_of_items_stands_in_the_account(visits, capsys):
     budget = ("--epsilon", "8", "--delta", "1e-6", "--items-private", "0.25")
     result = told(capsys, visits, *COLUMNS, "--k", "3", *budget)
     account = Account.from_json(result["account"])
-    labels = [(label, event.epsilon) for label, event in account.ledger.counts]
+    labels = [(label, event.epsilon) for label, event, _ in account.ledger.counts]
     assert [epsilon for _, epsilon in labels] == [2, 6]
     assert labels[0][0].startswith("catalogue")
     assert account.delta(8.0) == 1e-6

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
-from x.running import assert_told_off, inside, process
 
 from discreet.evaluation.simulation.simulate import read_config, simulate
+
+from .running import assert_told_off, inside, process
 
 QUICK = ("--rounds", 200, "--items", 10, "--k", 2, "--repeats", 2, "--workers", 1)
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from x.matroid_zoo import CLASSES, subsets
 
 from discreet.constraints import LinearMatroid
 from discreet.constraints.matroids.linear import _enough_primes
+
+from .matroid_zoo import CLASSES, subsets
 
 
 @pytest.mark.parametrize("name", CLASSES)

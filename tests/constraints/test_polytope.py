@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, linprog
-from x.matroid_zoo import CLASSES, subsets
 
 from discreet.constraints import (
     Cardinality,
@@ -23,6 +22,8 @@ from discreet.constraints import (
 )
 from discreet.constraints.polytopes.nearest_point import nearest_point
 from discreet.constraints.polytopes.thresholds import scale_to_total, shift_to_total
+
+from .matroid_zoo import CLASSES, subsets
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from x.matroid_zoo import CLASSES
 
 from discreet.constraints import (
     Cardinality,
@@ -19,6 +18,8 @@ from discreet.constraints import (
     TransversalMatroid,
     swap_round,
 )
+
+from .matroid_zoo import CLASSES
 
 # Each comparison below may fail by chance with probability at most this (Hoeffding's inequality).
 CHANCE = 1e-8

@@ -87,7 +87,7 @@ def test_one_gate_holds_the_catalogue_and_the_choice():
     greedy = PrivateGreedy(2, gate)
     assert greedy.budget == dc.Budget(1.0)
     best = greedy.select(people)
-    assert [event.epsilon for _, event in best.privacy.ledger.counts] == [3, 1]
+    assert [event.epsilon for _, event, _ in best.privacy.ledger.counts] == [3, 1]
     assert (best.privacy.epsilon(), best.privacy.delta(4.0)) == (4.0, 1e-9)
     assert catalogue.privacy.epsilon() == 3.0
     with pytest.raises(BudgetExceeded):

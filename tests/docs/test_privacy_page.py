@@ -108,7 +108,7 @@ def test_settings_that_choose_a_mechanism_are_named():
 
 def released(account):
     """(event, count) of an account with one kind of release."""
-    (((_, event), count),) = account.ledger.counts.items()
+    (((_, event, _), count),) = account.ledger.counts.items()
     return event, count
 
 
@@ -231,7 +231,7 @@ def test_choosers_move_as_said():
             assert (event.range, count) == (pytest.approx(apart), 6)
         gains = offline.PrivateGreedy(2, budget, "basic", release_gains=0.25, seed=0)
         assert gains.select(people).gains is not None
-        noise = next(e for (label, e) in gains.privacy.ledger.counts if label == "gains of the picks")
+        noise = next(e for (label, e, _) in gains.privacy.ledger.counts if label == "gains of the picks")
         assert float(noise.sensitivity) == apart
 
 

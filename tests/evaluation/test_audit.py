@@ -345,12 +345,15 @@ def test_a_person_in_two_rows():
 
 
 def test_public_coins_are_the_same_in_every_run():
-    from discreet.privacy.randomness import public_generator
+    from discreet.privacy.coins import Coins
 
     first, second = hooks.Source(1), hooks.Source(2)
-    assert public_generator(first).random() == public_generator(second).random()
+    assert Coins.drawn(first).generator.random() == Coins.drawn(second).generator.random()
     assert first.words(1)[0] != second.words(1)[0]
-    assert public_generator(hooks.Source(1, public=1)).random() != public_generator(hooks.Source(1)).random()
+    assert (
+        Coins.drawn(hooks.Source(1, public=1)).generator.random()
+        != Coins.drawn(hooks.Source(1)).generator.random()
+    )
     words = {
         tuple(dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0, 1e-5), seed=hooks.Source(seed))._cap_words)
         for seed in (1, 2)
@@ -362,7 +365,6 @@ def test_planted_errors_are_taken_out_again():
     from discreet.backends.numba import hedge
     from discreet.offline import methods
     from discreet.privacy import GaussianNoise, flips, samplers
-    from discreet.privacy.account import Ledger
 
     places = [
         (samplers, "exponential_choice"),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from x.families import CLOSED, FAMILIES, Case
+
+from .families import CLOSED, FAMILIES, Case
 
 drawn = settings(max_examples=12, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)

@@ -17,10 +17,10 @@ from discreet.backends.numba import bandit as kernels
 from discreet.bounds import bandit as limits
 from discreet.objectives import Coverage, ProbabilisticCoverage
 from discreet.online import BanditSelector
-from discreet.online.bandit.selector import schedule, settings, slots, values
+from discreet.online.bandit.selector import schedule, settings, slots
 from discreet.online.bandit.slots import SlotFeedback
 from discreet.online.bandit.values import ValueFeedback
-from discreet.privacy import samplers
+from discreet.privacy import ordered, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.privacy.audit import hockey_stick
 
@@ -727,7 +727,7 @@ def test_draws_that_are_settled_exactly_have_the_rate_of_the_others():
         seen.append(float(unit * engine._scale))
         return int(np.argmin(scores))
 
-    with mock.patch.object(values, "exact_draw", settled):
+    with mock.patch.object(ordered, "exact_draw", settled):
         engine._decide(words, engine._current.copy(), place)
     assert seen
     assert seen == pytest.approx([0.5 / 4] * len(seen), rel=1e-12)

@@ -18,9 +18,8 @@ from discreet.constraints.domains import Ball, Box, CappedSimplex, Domain, Simpl
 from discreet.objectives.losses import Distance, Linear, Logistic, Squared
 from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader
 from discreet.online.minimize import lovasz_sums
-from discreet.privacy import samplers, tree_levels
+from discreet.privacy import VectorBounds, samplers, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
-from discreet.privacy.sums.bounds import Inputs
 from tests.online.learners import BANDIT_LEADERS, LEADERS
 from tests.privacy.audit import exact_sum_loss
 
@@ -586,8 +585,8 @@ def test_linear_leader_points_are_as_private_as_the_budget():
 @pytest.mark.usefixtures("row_by_row")
 def test_the_audit_catches_noise_for_the_norm_alone(monkeypatch):
     """Planted: L instead of 2L, the papers' slip."""
-    honest = Inputs.difference
-    monkeypatch.setattr(Inputs, "difference", lambda self, _: honest(self, "add_remove"))
+    honest = VectorBounds.difference
+    monkeypatch.setattr(VectorBounds, "difference", lambda self, _: honest(self, "add_remove"))
     assert 1.5 * APPROXIMATE.mu <= exact_sum_loss(_audited("sqrt"), STREAM, OTHER, norm=2) < math.inf
 
 
@@ -598,7 +597,7 @@ def test_the_audit_catches_gradients_that_are_not_clipped(monkeypatch):
     clipped = _audited("sqrt", clip=True)
     assert exact_sum_loss(clipped, here, there, norm=2) <= APPROXIMATE.mu * (1 + 1e-6)
     monkeypatch.setattr(ApproximateLeader, "_bounded", lambda _, gradient: (gradient, False))
-    monkeypatch.setattr(Inputs, "checked", lambda _, values, **__: np.asarray(values, dtype=float))
+    monkeypatch.setattr(VectorBounds, "checked", lambda _, values, **__: np.asarray(values, dtype=float))
     assert 4.0 * APPROXIMATE.mu <= exact_sum_loss(clipped, here, there, norm=2) < math.inf
 
 

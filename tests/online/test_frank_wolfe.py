@@ -29,9 +29,8 @@ from discreet.objectives import (
 )
 from discreet.online import MetaFrankWolfe
 from discreet.online.frank_wolfe.experts import ExpertTree, Leader
-from discreet.privacy import Gate, TreeSum, samplers
+from discreet.privacy import Gate, TreeSum, VectorBounds, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
-from discreet.privacy.sums.bounds import Inputs
 from tests.online.learners import people
 from tests.privacy.audit import exact_sum_loss
 
@@ -214,7 +213,7 @@ def test_stacked_gradients_move_no_further_than_declared(cap, neighbours, norm):
     """Every pair of people over five items, at points where it is worst and at others."""
     n, steps = 5, 3
     rows = [row for row in itertools.product((0, 1), repeat=n) if cap is None or sum(row) <= cap]
-    one = Inputs(n, norm, None, (0.0, 1.0), cap)
+    one = VectorBounds(n, norm, None, (0.0, 1.0), cap)
     declared = one.difference(neighbours) * (steps if norm == 1 else math.sqrt(steps))
     worst = 0.0
     rng = np.random.default_rng(9)
@@ -388,8 +387,8 @@ def test_planted_bugs_are_caught():
     ):
         _worst_loss(_five(items_per_person=2))
     # one of the two experts forgotten in the stack's difference
-    honest = Inputs.difference
-    with mock.patch.object(Inputs, "difference", lambda self, how: honest(self, how) / math.sqrt(2.0)):
+    honest = VectorBounds.difference
+    with mock.patch.object(VectorBounds, "difference", lambda self, how: honest(self, how) / math.sqrt(2.0)):
         assert _worst_loss(_five()) > 1.3 * BUDGET.mu
     # the same with Laplace noise, and levels counted by the natural logarithm
     calibrated = ExpertTree._calibrated
@@ -405,7 +404,7 @@ def test_planted_bugs_are_caught():
 
 def test_expert_tree_loses_what_it_says():
     """Exact loss of the sum, found from its own noise."""
-    one = Inputs(2, 1, None, (0.0, 1.0))
+    one = VectorBounds(2, 1, None, (0.0, 1.0))
 
     def make():
         return ExpertTree(2, one, 3, Gate(PURE, 0), noise="laplace")
@@ -416,7 +415,7 @@ def test_expert_tree_loses_what_it_says():
 
 
 def test_spherical_noise_is_one_vector_per_node_and_expert():
-    one = Inputs(3, 2, 1.0, (0.0, 1.0))
+    one = VectorBounds(3, 2, 1.0, (0.0, 1.0))
     total = ExpertTree(4000, one, 2, Gate(PURE, 0), noise="spherical")
     noise = total.add(np.zeros(12_000)).reshape(4000, 3)
     scale = math.sqrt(2.0) * 4000 * total.levels

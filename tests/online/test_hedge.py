@@ -30,7 +30,7 @@ from discreet.online import OnlineSelector
 from discreet.online.select import hedge
 from discreet.online.select import hedge as hedge_module
 from discreet.online.select.hedge import HedgeSelector
-from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness
+from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness, ordered
 from discreet.privacy.conversions import exact
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -314,7 +314,7 @@ def test_close_calls_are_decided_exactly():
     ]
     for (first, second), item in cases:
         learner = HedgeSelector(4, 1, 10, FREE, seed=Script(first, second, 0, 0, 1 << 60))
-        with mock.patch.object(hedge, "exact_draw", wraps=hedge.exact_draw) as called:
+        with mock.patch.object(ordered, "exact_draw", wraps=ordered.exact_draw) as called:
             assert learner.choose().items == (item,)
         assert called.call_count == 1
 
@@ -331,7 +331,7 @@ def test_close_calls_among_the_items_that_are_left():
     for word, item in ((third - 1, 0), (third, 2), (2 * third, 2), (2 * third + 1, 3)):
         words = (clear, 0, 0, 0, clear, 0, word, 1 << 63)
         learner = HedgeSelector(4, 2, 10, FREE, seed=Script(*words))
-        with mock.patch.object(hedge, "exact_draw", wraps=hedge.exact_draw) as called:
+        with mock.patch.object(ordered, "exact_draw", wraps=ordered.exact_draw) as called:
             assert learner.choose().items == (1, item)
         assert called.call_count == 2
 
@@ -341,7 +341,7 @@ def test_a_stream_goes_on_after_a_close_call():
     words = ReproducibleRandomness(5).words(40 * 8).tolist()
     words[0] = 1 << 61  # the border between items 0 and 1 of the first draw
     words[4] = 3 << 61
-    with mock.patch.object(hedge, "exact_draw", wraps=hedge.exact_draw) as called:
+    with mock.patch.object(ordered, "exact_draw", wraps=ordered.exact_draw) as called:
         run = HedgeSelector(8, 2, 40, FREE, rate=0.3, seed=Script(*words)).run(people)
     assert called.call_count == 2
     learner = HedgeSelector(8, 2, 40, FREE, rate=0.3, seed=Script(*words))
@@ -406,7 +406,7 @@ def test_exact_draw_is_the_inverse_of_the_distribution():
         with mpmath.workprec(300):
             place = mpmath.mpf(word) / 2**64 * borders[-1]
             wanted = sum(b <= place for b in borders)
-        assert hedge.exact_draw(scores, unit, [word, 1], source) == wanted
+        assert ordered.exact_draw(scores, unit, [word, 1], source) == wanted
 
 
 def test_fixed_point_weights_are_as_good_as_they_say():

@@ -156,7 +156,7 @@ def _known(learner):
     certified = learner.certified_regret
     total = getattr(learner, "_sum", None)
     found = {
-        "settings": learner._settings(),
+        "settings": _told(learner),
         "certified": certified(10_000) if callable(certified) else certified,
         "account": learner.privacy.to_json(),
         "noise": []
@@ -164,6 +164,16 @@ def _known(learner):
         else [total.noise_std(t) for t in sorted({1, total.rounds // 2 or 1, total.rounds})],
     }
     return _plain(json.loads(json.dumps(found, default=str)))
+
+
+def _told(learner):
+    """The numbers and words among a learner's public settings."""
+    names = (name for name in dir(type(learner)) if not name.startswith("_"))
+    known = {name for name in names if isinstance(getattr(type(learner), name), property)} | set(vars(learner))
+    told = {name: getattr(learner, name) for name in sorted(known) if not name.startswith("_")}
+    return {
+        name: value for name, value in told.items() if isinstance(value, int | float | str | bool | None)
+    }
 
 
 def _played(setting):

@@ -14,11 +14,10 @@ from discreet.core.state import Saved
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import HedgeSelector
 from discreet.online.contribution import Visits
-from discreet.privacy import ReproducibleRandomness
 
 
 def test_everybody_is_known_again_after_a_restart():
-    visits = Visits(2, ReproducibleRandomness(0))
+    visits = Visits(2, bytes(32))
     names = ["ann", "bob", 7, ("eve", 3)]
     for name in names:
         assert visits.admit(name)
@@ -78,7 +77,7 @@ class Raw(bytes):
 def test_who_is_equal_is_the_same_person_in_whatever_form_they_come(same):
     """Else they would be learned from once for each form, at the price of one."""
     assert len(set(same)) == 1
-    visits = Visits(1, ReproducibleRandomness(0))
+    visits = Visits(1, bytes(32))
     assert [visits.admit(form) for form in same] == [True] + [False] * (len(same) - 1)
     assert visits.admit("somebody else")
 

@@ -14,8 +14,8 @@ from dp_accounting import pld, rdp
 import discreet as dc
 from discreet import privacy as pv
 from discreet.privacy import account
-from discreet.privacy.account import Ledger
 from discreet.privacy.events import Event, Loss
+from discreet.privacy.ledger import MemoryLedger
 
 EVENTS = [
     pv.ExponentialChoice(0.03, 2.0),
@@ -35,7 +35,7 @@ def test_every_kind_of_event_is_exercised_here():
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 def test_count_equals_loop(event):
-    together, one_by_one = Ledger(), Ledger()
+    together, one_by_one = MemoryLedger(), MemoryLedger()
     together.add("x", event, 137)
     for _ in range(137):
         one_by_one.add("x", event, 1)
@@ -297,9 +297,9 @@ def test_rate_for_ten_thousand_choices_is_4_64_times_the_published_one():
 
 
 def _exact(*releases, rounds=1):
-    ledger = Ledger()
+    ledger = MemoryLedger()
     for event, count in releases:
-        ledger.add("x", event, count)
+        ledger.add(Entry("x", event), count)
     return account._ExactCurve.of(ledger, dc.Budget(1.0, 1e-6, "replace", rounds))
 
 

@@ -220,7 +220,7 @@ def test_which_keys_count_is_drawn_anew_and_fairly():
 def test_the_account_holds_the_share_and_all_of_delta():
     gate = Gate(Budget(1.0, 1e-6), 0)
     select_partitions(np.arange(5), np.zeros(5, dtype=np.int64), 1, gate, share=0.25)
-    [(label, event)] = gate.spent.ledger.counts
+    [(label, event, _)] = gate.spent.ledger.counts
     assert event == ApproximateRelease(Fraction(1, 4), Fraction(1, 10**6))
     assert label == "partition selection"
     assert (gate.spent.epsilon(), gate.spent.delta(0.25)) == (0.25, 1e-6)
@@ -235,7 +235,7 @@ def test_a_person_of_several_rows_is_within_the_budget():
     select_partitions(np.arange(5), np.zeros(5, dtype=np.int64), 1, gate, share=0.5)
     assert gate.spent.epsilon() <= 0.5
     assert gate.spent.delta(0.5) <= 1e-6
-    [(_, event)] = gate.spent.ledger.counts
+    [(_, event, _)] = gate.spent.ledger.counts
     assert event.delta < 1e-6 / 3
 
 

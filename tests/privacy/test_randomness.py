@@ -15,7 +15,8 @@ from scipy import stats
 
 import discreet as dc
 from discreet.privacy import ReproducibleRandomness, SecureRandomness
-from discreet.privacy.randomness import public_generator, randomness, restored
+from discreet.privacy.coins import Coins
+from discreet.privacy.randomness import randomness, restored
 
 
 @pytest.mark.parametrize("source", [SecureRandomness(), ReproducibleRandomness(4)], ids=repr)
@@ -121,8 +122,8 @@ def test_reproducible_state_resumes_anywhere(drawn):
 
 
 def test_public_generator_follows_the_seed():
-    draw = [public_generator(randomness(5)).integers(1 << 60) for _ in range(2)]
+    draw = [Coins.drawn(randomness(5)).generator.integers(1 << 60) for _ in range(2)]
     assert draw[0] == draw[1]
-    assert public_generator(randomness(None)).integers(1 << 60) != public_generator(
+    assert Coins.drawn(randomness(None)).generator.integers(1 << 60) != Coins.drawn(
         randomness(None)
-    ).integers(1 << 60)
+    ).generator.integers(1 << 60)

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.privacy import ReproducibleRandomness, samplers
+from discreet.privacy import ReproducibleRandomness, VectorBounds, samplers
 from discreet.privacy import conversions as cv
-from discreet.privacy.account import Account, Ledger
+from discreet.privacy.account import Account
 from discreet.privacy.composition import adaptive_choices_delta, adaptive_choices_epsilon
 from discreet.privacy.events import ApproximateRelease, GaussianNoise, LaplaceNoise
-from discreet.privacy.sums.bounds import Inputs
+from discreet.privacy.ledger import MemoryLedger
 
 DIGITS = 60
 TINY = mpmath.mpf(5e-324)
@@ -284,9 +284,9 @@ def test_one_choice_is_never_below_its_own_curve():
 
 
 def _account(budget, *events):
-    ledger = Ledger()
+    ledger = MemoryLedger()
     for event in events:
-        ledger.add("test", event, 1)
+        ledger.add(Entry("test", event), 1)
     return Account(budget, ledger)
 
 
@@ -351,7 +351,7 @@ def test_no_vector_is_longer_than_its_bound_by_more_than_is_paid_for(size, norm)
     exact = _square_length(vector) if norm == 2 else 1 + (size - 1) * Fraction(float(vector[-1]))
     # What a plain running sum of floats measures: every small entry is lost.
     declared = 1.0
-    kept = Inputs(size, norm, norm_bound=declared).checked(vector, clip=True)
+    kept = VectorBounds(size, norm, norm_bound=declared).checked(vector, clip=True)
     found = (
         _square_length(kept)
         if norm == 2
@@ -362,7 +362,7 @@ def test_no_vector_is_longer_than_its_bound_by_more_than_is_paid_for(size, norm)
     # A bound that is a hair below the truth is noticed, too.
     below = math.sqrt(exact) if norm == 2 else float(exact)
     below *= 1 - 2.0**-42
-    kept = Inputs(size, norm, norm_bound=below).checked(vector, clip=True)
+    kept = VectorBounds(size, norm, norm_bound=below).checked(vector, clip=True)
     assert size == 1 or kept[0] < 1.0
 
 
@@ -371,16 +371,16 @@ def test_a_bound_that_a_sequential_sum_keeps_is_not_enough(size):
     """The bound is what NumPy's norm measures; the true length may be above it by what is paid for only."""
     vector = _long_tail(size)
     declared = float(np.linalg.norm(vector))
-    kept = Inputs(size, 2, norm_bound=declared).checked(vector, clip=True)
+    kept = VectorBounds(size, 2, norm_bound=declared).checked(vector, clip=True)
     assert _square_length(kept) <= Fraction(declared) ** 2 * (1 + Fraction(1, 2**40)) ** 2
 
 
 def test_lengths_beyond_the_range_of_squares():
     for scale in (2.0**-1000, 2.0**-600, 1.0, 2.0**600, 2.0**1000):
         vector = scale * np.array([3.0, 4.0])
-        assert np.array_equal(Inputs(2, 2, norm_bound=scale * 5.0).checked(vector, clip=False), vector)
+        assert np.array_equal(VectorBounds(2, 2, norm_bound=scale * 5.0).checked(vector, clip=False), vector)
         with pytest.raises(ValueError, match="norm"):
-            Inputs(2, 2, norm_bound=scale * 4.9999).checked(vector, clip=False)
+            VectorBounds(2, 2, norm_bound=scale * 4.9999).checked(vector, clip=False)
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
@@ -391,7 +391,7 @@ def test_differences_are_never_below_the_closed_form(neighbours):
         m = rng.randint(1, d)
         norm = rng.choice([1, 2])
         low, high = -rng.random() * rng.choice([0, 1e-8, 1.0]), rng.random() + 1e-9
-        inputs = Inputs(d, norm, None, (low, high), m)
+        inputs = VectorBounds(d, norm, None, (low, high), m)
         low_, high_ = cv.exact(low), cv.exact(high)
         width, size = high_ - low_, max(-low_, high_)
         if neighbours == "replace":

@@ -11,8 +11,7 @@ import discreet as dc
 from discreet.core.state import Saved, read_state
 from discreet.online.frank_wolfe.experts import ExpertTree
 from discreet.online.minimize.lovasz_sums import GradientSum, GradientTree
-from discreet.privacy import Event, FactorizedSum, Gate, RunningSum, TreeSum
-from discreet.privacy.sums.bounds import Inputs
+from discreet.privacy import Event, FactorizedSum, Gate, RunningSum, TreeSum, VectorBounds
 from tests.states import Meanwhile, as_bytes
 
 SIZE, ROUNDS = 4, 20
@@ -32,13 +31,13 @@ def _made(kind, budget=BUDGET, **options):
 
 
 def _experts(gate=None, event=None):
-    one, given = Inputs(SIZE // 2, 1, None, (0.0, 1.0)), {} if event is None else {"event": event}
+    one, given = VectorBounds(SIZE // 2, 1, None, (0.0, 1.0)), {} if event is None else {"event": event}
     return ExpertTree(2, one, ROUNDS, Gate(PURE, 3) if gate is None else gate, noise="laplace", **given)
 
 
 SUMS = {
     "tree": _made(TreeSum),
-    "tree, halves combined": _made(TreeSum, honaker=True),
+    "tree, halves combined": _made(TreeSum, variance_reduction=True),
     "tree, Laplace": _made(TreeSum, PURE, noise="laplace"),
     "tree, spherical": _made(TreeSum, PURE, noise="spherical"),
     "tree, not private": _made(TreeSum, FREE),
@@ -73,7 +72,7 @@ def _resumed(make, settings, arrays, gate):
     kind, behind = type(make()), Gate.from_state(gate)
     if kind in (TreeSum, FactorizedSum):
         return kind.from_state(settings, arrays, behind)
-    with behind._resumed():
+    with behind.resumed():
         total = make(behind, Event.from_json(settings["event"]))
         total._resume(Saved(settings, arrays))
     return total

@@ -11,8 +11,15 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.privacy import FactorizedSum, Gate, ReproducibleRandomness, TreeSum, samplers, tree_levels
-from discreet.privacy.sums.bounds import Inputs
+from discreet.privacy import (
+    FactorizedSum,
+    Gate,
+    ReproducibleRandomness,
+    TreeSum,
+    VectorBounds,
+    samplers,
+    tree_levels,
+)
 from tests.privacy.audit import exact_sum_loss
 
 APPROXIMATE = dc.Budget(1.0, 1e-6)
@@ -45,7 +52,7 @@ def test_laplace_tree_loses_exactly_its_epsilon(rounds):
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5, 8, 13])
 @pytest.mark.parametrize("honaker", [False, True])
 def test_gaussian_tree_loses_at_most_its_mu(rounds, honaker):
-    make = _tree(APPROXIMATE, rounds, norm_bound=1.0, honaker=honaker)
+    make = _tree(APPROXIMATE, rounds, norm_bound=1.0, variance_reduction=honaker)
     losses = [exact_sum_loss(make, *_streams(rounds, place), norm=2) for place in range(rounds)]
     assert max(losses) <= APPROXIMATE.mu * (1 + 1e-8)
     # Honaker's form shows only mixtures of the nodes, so a little less is lost than is paid for.
@@ -165,7 +172,7 @@ def test_planted_bugs_are_caught(bug, monkeypatch):
 
 
 def test_reused_noise_is_caught_in_honakers_form_too():
-    make = _tree(APPROXIMATE, 8, kind=_ReusedNoise, norm_bound=1.0, honaker=True)
+    make = _tree(APPROXIMATE, 8, kind=_ReusedNoise, norm_bound=1.0, variance_reduction=True)
     losses = [exact_sum_loss(make, *_streams(8, place), norm=2) for place in range(8)]
     assert max(losses) > 1.1 * APPROXIMATE.mu
 
@@ -219,18 +226,18 @@ def test_gate_refuses_a_sum_that_is_less_noisy_than_it_says():
 
 
 def test_difference_bounds_by_search():
-    """`Inputs.difference` against the largest distance found among vectors that keep the promises."""
+    """`VectorBounds.difference` against the largest distance found among vectors that keep the promises."""
     rng = np.random.default_rng(1)
     cases = [
-        Inputs(4, 2, norm_bound=1.0),
-        Inputs(4, 2, norm_bound=1.0, box=(0.0, 1.0)),
-        Inputs(4, 2, box=(0.0, 1.0)),
-        Inputs(4, 2, box=(-1.0, 1.0), nonzeros=2),
-        Inputs(4, 2, box=(0.0, 1.0), nonzeros=1),
-        Inputs(4, 2, box=(-0.5, 1.0), nonzeros=3),
-        Inputs(4, 1, norm_bound=1.0),
-        Inputs(4, 1, box=(0.0, 1.0), nonzeros=2),
-        Inputs(4, 1, box=(-1.0, 2.0)),
+        VectorBounds(4, 2, norm_bound=1.0),
+        VectorBounds(4, 2, norm_bound=1.0, box=(0.0, 1.0)),
+        VectorBounds(4, 2, box=(0.0, 1.0)),
+        VectorBounds(4, 2, box=(-1.0, 1.0), nonzeros=2),
+        VectorBounds(4, 2, box=(0.0, 1.0), nonzeros=1),
+        VectorBounds(4, 2, box=(-0.5, 1.0), nonzeros=3),
+        VectorBounds(4, 1, norm_bound=1.0),
+        VectorBounds(4, 1, box=(0.0, 1.0), nonzeros=2),
+        VectorBounds(4, 1, box=(-1.0, 2.0)),
     ]
     for inputs in cases:
         members = []
@@ -267,7 +274,7 @@ THEORY = {
 @pytest.mark.parametrize(("kind", "form"), THEORY)
 def test_worst_noise_is_that_of_the_theory(kind, form):
     """Worst-time standard deviation in units of difference/mu, at 1,024 and 65,536 rounds."""
-    options = {"honaker": form == "honaker"} if kind is TreeSum else {"method": form}
+    options = {"variance_reduction": form == "honaker"} if kind is TreeSum else {"method": form}
     for rounds, expected in zip((1024, 65_536), THEORY[kind, form], strict=True):
         total = kind(3, rounds, APPROXIMATE, norm_bound=0.5, seed=0, **options)
         steps = range(1, rounds + 1) if kind is TreeSum else [rounds]
@@ -277,9 +284,9 @@ def test_worst_noise_is_that_of_the_theory(kind, form):
 
 CASES = [
     (TreeSum, {"noise": "gaussian"}, APPROXIMATE),
-    (TreeSum, {"noise": "gaussian", "honaker": True}, APPROXIMATE),
+    (TreeSum, {"noise": "gaussian", "variance_reduction": True}, APPROXIMATE),
     (TreeSum, {"noise": "laplace"}, PURE),
-    (TreeSum, {"noise": "laplace", "honaker": True}, PURE),
+    (TreeSum, {"noise": "laplace", "variance_reduction": True}, PURE),
     (TreeSum, {"noise": "spherical"}, PURE),
     (FactorizedSum, {"method": "sqrt"}, APPROXIMATE),
     (FactorizedSum, {"method": "blt"}, APPROXIMATE),
@@ -381,17 +388,17 @@ def test_interrupted_addition_is_not_repeated(kind, monkeypatch):
 
 
 def test_extreme_magnitudes_keep_their_bounds():
-    assert Inputs(3, 2, box=(0.0, 1e-170)).difference("replace") == pytest.approx(1e-170 * math.sqrt(3))
-    assert Inputs(3, 2, box=(0.0, 1e200)).difference("replace") == pytest.approx(1e200 * math.sqrt(3))
-    tiny = Inputs(2, 2, norm_bound=1e-200)
+    assert VectorBounds(3, 2, box=(0.0, 1e-170)).difference("replace") == pytest.approx(1e-170 * math.sqrt(3))
+    assert VectorBounds(3, 2, box=(0.0, 1e200)).difference("replace") == pytest.approx(1e200 * math.sqrt(3))
+    tiny = VectorBounds(2, 2, norm_bound=1e-200)
     with pytest.raises(ValueError, match="norm_bound"):
         tiny.checked([1e-170, 0.0], clip=False)
-    clipped = Inputs(2, 2, norm_bound=1.0).checked([1e200, 1e200], clip=True)
+    clipped = VectorBounds(2, 2, norm_bound=1.0).checked([1e200, 1e200], clip=True)
     assert np.linalg.norm(clipped) == pytest.approx(1.0)
 
 
 def test_sums_of_several_people_pay_for_truncation_and_promise_per_person():
-    inputs = Inputs(4, 2, box=(0.0, 1.0), people=10)
+    inputs = VectorBounds(4, 2, box=(0.0, 1.0), people=10)
     assert inputs.difference("replace") == pytest.approx(2.0)
     assert inputs.largest == 10.0
     inputs.checked([10.0, 0.0, 0.0, 0.0], clip=False)

@@ -15,10 +15,10 @@ import pytest
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import composition, conversions
-from discreet.privacy.account import Ledger, smallest_epsilon
+from discreet.privacy import VectorBounds, composition, conversions
+from discreet.privacy.ledger import MemoryLedger
+from discreet.privacy.limits import smallest_epsilon
 from discreet.privacy.sums.base import factorizations
-from discreet.privacy.sums.bounds import Inputs
 from tests.online.test_unchanged import _plain, _same
 
 STORED = Path(__file__).with_name("unchanged.json")
@@ -64,9 +64,9 @@ def _budgets():
 def _accounts():
     for name, releases in EVENTS.items():
         for budget in (dc.Budget(1.0, 1e-6), dc.Budget(1.0, 1e-6, "add_remove", 2)):
-            ledger = Ledger()
+            ledger = MemoryLedger()
             for event, count in releases:
-                ledger.add("x", event, count)
+                ledger.add(Entry("x", event), count)
             account = pv.Account(budget, ledger, False)
             yield (
                 f"account: {name}, {budget.max_rounds_per_person}",
@@ -135,7 +135,7 @@ def _released():
         kinds = {"Laplace tree": {"noise": "laplace"}}
         if budget.delta:
             found["gaussian"] = gate.gaussian([3.0, -1.0], sigma=2000.0, sensitivity=1.0)
-            kinds |= {"tree": {}, "combined tree": {"honaker": True}}
+            kinds |= {"tree": {}, "combined tree": {"variance_reduction": True}}
         found["account"] = gate.spent.to_json()
         for kind, options in kinds.items():
             total = pv.TreeSum(3, 12, budget, norm_bound=1.0, seed=4, **options)
@@ -152,7 +152,7 @@ def _differences():
             for nonzeros in (None, 2):
                 if box is None and nonzeros is not None:
                     continue
-                inputs = Inputs(5, norm, None if box else 1.5, box, nonzeros)
+                inputs = VectorBounds(5, norm, None if box else 1.5, box, nonzeros)
                 yield (
                     f"inputs {norm} {box} {nonzeros}",
                     [

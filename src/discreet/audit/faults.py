@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from ..offline import methods
-from ..privacy import ExponentialChoice, GaussianNoise, LaplaceNoise, ScoreChange, flips, samplers
-from ..privacy.account import Ledger
-from .hooks import Planted, kernel_arguments, swapped
+from ..privacy import (
+    Entry,
+    ExponentialChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    MemoryLedger,
+    Release,
+    ScoreChange,
+)
+from ..privacy.ordered import OrderedExperts
+from .hooks import Planted, swapped
 
 Plant = Callable[[], AbstractContextManager[None]]
 
@@ -22,22 +30,19 @@ nothing: Plant = nullcontext
 @contextmanager
 def _choices(factor: float) -> Iterator[None]:
     """The rate of every choice multiplied before it is drawn."""
-    from ..backends.numba import hedge
 
-    def before(source: Any, scores: Any, rate: float) -> tuple[Any, ...]:
-        return source, np.copysign(1.0, factor) * scores, abs(factor) * rate
+    def before(release: Any, scores: Any, rate: float | None = None) -> tuple[Any, ...]:
+        used = release.event.rate if rate is None else rate
+        return release, np.copysign(1.0, factor) * scores, abs(factor) * used
 
-    def sets_before(*given: Any) -> tuple[Any, ...]:
-        told = kernel_arguments(real, given)
-        told["unit"] = factor * told["unit"]
-        told["book"][hedge.ALL] = 1  # weigh everything again
-        return tuple(told.values())
+    def sets_before(release: Any, experts: OrderedExperts) -> tuple[Any, ...]:
+        rate = factor * float(experts.unit)
+        return release, OrderedExperts(experts.scores, rate, Fraction(1), 1)
 
-    real = hedge.draw_set
     with ExitStack() as stack:
-        for owner, name in ((samplers, "exponential_choice"), (flips, "flipped_choice")):
-            stack.enter_context(swapped(owner, name, Planted(getattr(owner, name), before)))
-        stack.enter_context(swapped(hedge, "draw_set", Planted(real, sets_before)))
+        for name in ("choice", "flipped_choice"):
+            stack.enter_context(swapped(Release, name, Planted(getattr(Release, name), before)))
+        stack.enter_context(swapped(Release, "ordered_set", Planted(Release.ordered_set, sets_before)))
         yield
 
 
@@ -51,12 +56,8 @@ def choice_sign_lost() -> AbstractContextManager[None]:
     return _choices(-1.0)
 
 
-@contextmanager
-def _noise(after: Callable[[Any], Any]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for name in ("noise_steps", "spherical_steps"):
-            stack.enter_context(swapped(samplers, name, Planted(getattr(samplers, name), after=after)))
-        yield
+def _noise(after: Callable[[Any], Any]) -> AbstractContextManager[None]:
+    return swapped(Release, "steps", Planted(Release.steps, after=after))
 
 
 def noise_halved() -> AbstractContextManager[None]:
@@ -77,13 +78,13 @@ def noise_sign_lost() -> AbstractContextManager[None]:
 @contextmanager
 def charges_forgotten() -> Iterator[None]:
     """Of the releases of one kind every second one is entered, and of a single one none."""
-    add = Ledger.add
+    add = MemoryLedger.add
 
-    def forgetful(self: Ledger, label: str, event: Any, count: int) -> None:
+    def forgetful(self: MemoryLedger, entry: Entry, count: int) -> None:
         if count > 1:
-            add(self, label, event, count // 2)
+            add(self, entry, count // 2)
 
-    with swapped(Ledger, "add", forgetful):
+    with swapped(MemoryLedger, "add", forgetful):
         yield
 
 
@@ -115,10 +116,10 @@ def range_halved() -> Iterator[None]:
 def everybody_sampled() -> Iterator[None]:
     """A secret sample that holds everybody."""
 
-    def before(source: Any, people: int, keep: int) -> tuple[Any, ...]:  # noqa: ARG001
-        return source, people, (1 << 64) - 1
+    def before(release: Any, people: int, keep: int) -> tuple[Any, ...]:  # noqa: ARG001
+        return release, people, (1 << 64) - 1
 
-    with swapped(methods, "kept", Planted(methods.kept, before)):
+    with swapped(Release, "sample", Planted(Release.sample, before)):
         yield
 
 

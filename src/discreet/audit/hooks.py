@@ -1,21 +1,21 @@
-"""The few places where the library draws what protects people, and how an audit takes them into its hands.
+"""How an audit takes into its hands what protects people: every such draw is made by a `Release`.
 
-This is the only file of the audits that knows where these places are. Everything else treats a mechanism or a
+This is the only file of the audits that knows of it. Everything else treats a mechanism or a
 learner as something that is given people and a source of randomness and publishes something.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..offline import methods
-from ..privacy import Gate, ReproducibleRandomness, RunningSum, flips, samplers
+from ..privacy import Gate, Release, ReproducibleRandomness, RunningSum, flips, samplers
+from ..privacy.ordered import OrderedExperts
 
 Floats = NDArray[np.float64]
 # Given the probabilities of some candidates, the place of the one that is taken.
@@ -27,29 +27,19 @@ ONE = 1 << samplers.STEPS_BITS  # one scale of noise on the grid, in steps
 _NOISY = ("laplace", "gaussian", "spherical_laplace")  # methods of a gate
 
 
-# Where words are drawn for public coins: by module and function. All other words are secret.
-_PUBLIC = {
-    ("discreet.privacy.randomness", "public_generator"),
-    ("discreet.online.select.running_sums", "__init__"),  # which items of a person count
-    ("discreet.online.frank_wolfe.sets", "__init__"),  # the same, and which sets are sampled
-}
-
-
 class Source:
     """Random words for one run: public coins are those of ``public`` in every run, all others follow a seed.
 
-    Audits condition on public coins, which protect nobody: everybody may see them.
+    Audits condition on public coins (`Coins`), which protect nobody: everybody may see them.
     """
 
     secure = False
 
     def __init__(self, seed: int, public: int = 0) -> None:
-        self._own, self._public = ReproducibleRandomness(seed), ReproducibleRandomness(public)
+        self._own, self.coins = ReproducibleRandomness(seed), ReproducibleRandomness(public)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        asked = sys._getframe(1)
-        public = (asked.f_globals["__name__"], asked.f_code.co_name) in _PUBLIC
-        return (self._public if public else self._own).words(count)
+        return self._own.words(count)
 
     def state(self) -> dict[str, Any]:
         return self._own.state()
@@ -88,6 +78,10 @@ class Planted:
     def __call__(self, *given: Any, **options: Any) -> Any:
         return self.after(self._real(*self.before(*given), **options))
 
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        """As a method of what it is put into."""
+        return self if owner is None else partial(self, owner)
+
 
 def errors_in(function: Callable[..., Any]) -> tuple[Callable[..., tuple[Any, ...]], Callable[[Any], Any]]:
     """What a planted error does to the arguments and to the answer; nothing for a sound function."""
@@ -102,51 +96,47 @@ def errors_in(function: Callable[..., Any]) -> tuple[Callable[..., tuple[Any, ..
 @contextmanager
 def scripted_choices(decide: Decide) -> Iterator[None]:
     """Every choice that protects somebody is made by ``decide``, from the real code's scores and rates."""
-    from ..backends.numba import hedge
+    weights_before, _ = errors_in(Release.choice)
+    flips_before, _ = errors_in(Release.flipped_choice)
+    kept_before, _ = errors_in(Release.sample)
+    sets_before, _ = errors_in(Release.ordered_set)
 
-    weights_before, _ = errors_in(samplers.exponential_choice)
-    flips_before, _ = errors_in(flips.flipped_choice)
-    kept_before, _ = errors_in(methods.kept)
-    sets_before, _ = errors_in(hedge.draw_set)
+    def rate_of(release: Release, rate: float | None) -> float:
+        return release.event.rate if rate is None else rate  # type: ignore[attr-defined]
 
-    def choice(source: Any, scores: Floats, rate: float) -> int:
-        _, scores, rate = weights_before(source, scores, rate)
-        return decide(np.exp(samplers.choice_log_probabilities(scores, rate)))
+    def choice(self: Release, scores: Floats, rate: float | None = None) -> int:
+        _, scores, used = weights_before(self, scores, rate_of(self, rate))
+        return decide(np.exp(samplers.choice_log_probabilities(scores, used)))
 
-    def flipped(source: Any, scores: Floats, rate: float) -> int:
-        _, scores, rate = flips_before(source, scores, rate)
-        return decide(flips.flip_probabilities(scores, rate))
+    def flipped(self: Release, scores: Floats, rate: float | None = None) -> int:
+        _, scores, used = flips_before(self, scores, rate_of(self, rate))
+        return decide(flips.flip_probabilities(scores, used))
 
-    def kept(source: Any, people: int, keep: int) -> NDArray[np.int64]:
-        _, people, keep = kept_before(source, people, keep)
+    def sample(self: Release, people: int, keep: int) -> NDArray[np.int64]:
+        _, people, keep = kept_before(self, people, keep)
         chance = keep / 2.0**64
         return np.flatnonzero([decide(np.array([1.0 - chance, chance])) for _ in range(people)])
 
-    def draw_set(*given: Any) -> Any:
-        told = kernel_arguments(real, sets_before(*given))
-        experts = int(told["k"])
-        scores, shown = told["gains"].reshape(-1, experts), told["shown"]
-        for expert in range(experts):
-            left = np.setdiff1d(np.arange(len(scores)), shown[:expert])
-            exponents = told["unit"] * (scores[left, expert] - scores[left, expert].max())
-            weights = np.exp(exponents)
+    def ordered_set(self: Release, experts: OrderedExperts) -> NDArray[np.int32]:
+        _, experts = sets_before(self, experts)
+        items, number = experts.scores.shape
+        shown = np.zeros(number, dtype=np.int32)
+        for expert in range(number):
+            left = np.setdiff1d(np.arange(items), shown[:expert])
+            scores = experts.scores[left, expert]
+            weights = np.exp(float(experts.unit) * (scores - scores.max()))
             shown[expert] = left[0] if left.size == 1 else left[decide(weights / weights.sum())]
-        return hedge.DONE
+        return shown
 
-    real = hedge.draw_set
     with ExitStack() as stack:
-        stack.enter_context(swapped(samplers, "exponential_choice", choice))
-        stack.enter_context(swapped(flips, "flipped_choice", flipped))
-        stack.enter_context(swapped(methods, "kept", kept))
-        stack.enter_context(swapped(hedge, "draw_set", draw_set))
+        for name, script in (
+            ("choice", choice),
+            ("flipped_choice", flipped),
+            ("sample", sample),
+            ("ordered_set", ordered_set),
+        ):
+            stack.enter_context(swapped(Release, name, script))
         yield
-
-
-def kernel_arguments(kernel: Any, given: tuple[Any, ...]) -> dict[str, Any]:
-    """The arguments of a compiled function by name."""
-    plain: Any = kernel._real if isinstance(kernel, Planted) else kernel
-    code = plain.py_func.__code__
-    return dict(zip(code.co_varnames[: code.co_argcount], given, strict=True))
 
 
 # --- noise ----------------------------------------------------------------------------------------
@@ -169,30 +159,20 @@ class Drawn:
 @contextmanager
 def scripted_noise(script: Script | None) -> Iterator[Drawn]:
     """Noise as scripted, in units of its scale; real where there is no script. Either way it is kept."""
-    drawn = Drawn()
-    steps, vectors = samplers.noise_steps, samplers.spherical_steps
-    (_, steps_after), (_, vector_after) = errors_in(steps), errors_in(vectors)
+    drawn, real = Drawn(), Release.steps
+    _, after = errors_in(real)
 
-    def scripted(count: int, after: Callable[[Any], Any]) -> NDArray[np.int64]:
-        assert script is not None
-        return np.asarray(
-            after(np.rint(script(len(drawn.sizes), count) * ONE).astype(np.int64)), dtype=np.int64
-        )
-
-    def noise_steps(source: Any, count: int, *, gaussian: bool) -> NDArray[np.int64]:
-        found = scripted(count, steps_after) if script else steps(source, count, gaussian=gaussian)
-        drawn.add("gaussian" if gaussian else "laplace", found / float(ONE))
+    def steps(self: Release, count: int, law: str | None = None) -> NDArray[np.int64]:
+        if script is None:
+            found = real(self, count, law)
+        else:
+            found = np.asarray(
+                after(np.rint(script(len(drawn.sizes), count) * ONE).astype(np.int64)), dtype=np.int64
+            )
+        drawn.add(law or self.law, found / float(ONE))
         return found
 
-    def spherical_steps(source: Any, dimension: int) -> NDArray[np.int64]:
-        found = scripted(dimension, vector_after) if script else vectors(source, dimension)
-        drawn.add("spherical", found / float(ONE))
-        return found
-
-    with (
-        swapped(samplers, "noise_steps", noise_steps),
-        swapped(samplers, "spherical_steps", spherical_steps),
-    ):
+    with swapped(Release, "steps", steps):
         yield drawn
 
 

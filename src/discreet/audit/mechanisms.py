@@ -151,7 +151,12 @@ def _releases() -> Iterator[Case]:
 def _sums() -> Iterator[Case]:
     kinds: list[tuple[str, str, type[Any], dict[str, Any]]] = [
         ("TreeSum", "Gaussian noise", TreeSum, {"noise": "gaussian"}),
-        ("TreeSum", "Gaussian noise, blocks combined", TreeSum, {"noise": "gaussian", "honaker": True}),
+        (
+            "TreeSum",
+            "Gaussian noise, blocks combined",
+            TreeSum,
+            {"noise": "gaussian", "variance_reduction": True},
+        ),
         ("TreeSum", "Laplace noise", TreeSum, {"noise": "laplace"}),
         ("TreeSum", "spherical noise", TreeSum, {"noise": "spherical"}),
         ("FactorizedSum", "square root", FactorizedSum, {"method": "sqrt"}),

@@ -288,7 +288,7 @@ def _selected(
     constraint = limits.constraint(people, at_most_all=private)
     population = people.population
     if cap is not None:
-        population = population.cap_items(cap, gate.randomness)
+        population = population.cap_items(cap, gate.coins(2))
     greedy = PrivateGreedy(
         constraint, gate, options.method, release_gains=options.release_gains, people=options.most_people
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import whole
-from ..privacy import Budget, Gate, Randomness, select_partitions
+from ..privacy import Budget, Gate, Seed, select_partitions
 from .events import PrivateCatalogue, _alike, _distinct, _none_missing, _plain, _weights
 from .tables import Column, read_columns
 
@@ -22,7 +22,7 @@ def private_catalogue(
     weight: str | None = None,
     share: float = 1.0,
     items_per_person: int = 1,
-    seed: Randomness | int | None = None,
+    seed: Seed = None,
 ) -> PrivateCatalogue:
     """The items that enough people have, chosen privately: a list for ``items=`` where none is public.
 

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .. import backends
 from ..constraints.domains import Domain
 from ..core import checks
 from ..core.fixed import Fixed
 
 if TYPE_CHECKING:
-    from ..backends.numba.convex import People
+    from ..backends.arguments import People
 
 Vector = NDArray[np.float64]
 
@@ -89,7 +90,6 @@ class Losses(Fixed, ABC):
 
     def at(self, person: int, point: Vector) -> tuple[float, Vector]:
         """Cost and gradient of one person's function."""
-        from ..backends.numba.convex import cost_and_gradient
 
         if self._kind is None:
             raise NotImplementedError(f"{type(self).__name__} has to say what a point costs one person")
@@ -97,7 +97,9 @@ class Losses(Fixed, ABC):
         here = np.array(point, dtype=np.float64)
         if here.shape != gradient.shape:  # compiled loops do not look
             raise ValueError(f"point has {here.size} entries; {gradient.size} expected")
-        cost = cost_and_gradient(self._kind, self._rows[person], self._numbers[person], here, gradient)
+        cost = backends.convex.cost_and_gradient(
+            self._kind, self._rows[person], self._numbers[person], here, gradient
+        )
         return float(cost), gradient
 
     def compiled(self) -> People | None:

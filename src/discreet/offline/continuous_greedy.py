@@ -17,9 +17,8 @@ from ..core.fixed import Fixed
 from ..core.progress import track
 from ..core.turns import Turns
 from ..objectives import MutualInformation, Population
-from ..privacy import Account, Budget, Event, ExponentialChoice, Gate, GaussianNoise, LaplaceNoise, Randomness
+from ..privacy import Account, Budget, Event, ExponentialChoice, Gate, GaussianNoise, LaplaceNoise, Seed
 from ..privacy.published import true_budget
-from ..privacy.randomness import public_generator
 from ..results import Selection
 from .continuous_noise import COMPOSITIONS, NOISES, calibrated
 from .gradients import SAMPLES, Change, Slopes, StatedSlopes, SummedSlopes, check_people, touched_items
@@ -134,7 +133,7 @@ class ContinuousGreedy(Fixed):
         update_within_steps: bool = True,
         people: int | None = None,
         calibration: str = "tight",
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         self.constraint = climbable(constraint)
         self.steps = (
@@ -431,7 +430,7 @@ class ContinuousGreedy(Fixed):
         if count:
             gate.expect((event, count))
         self._gate = gate
-        coins = public_generator(gate.randomness)
+        coins = gate.coins()
         slopes: Slopes
         if setting.sums:
             slopes = SummedSlopes(people, self.bound, self.samples, coins)
@@ -452,7 +451,7 @@ class ContinuousGreedy(Fixed):
         if self._gate.spent.ledger.counts:
             return self._gate
         budget = true_budget(self._claimed, releases, what)
-        return self._gate if budget == self._claimed else Gate(budget, self._gate.randomness)
+        return self._gate if budget == self._claimed else self._gate.enlarged(budget)
 
     def _step(self, climb: Climb, k: int) -> None:
         if self.noise != "exponential":
@@ -544,11 +543,11 @@ class ContinuousGreedy(Fixed):
         constraint = climb.setting.constraint
         if len(climb.sets) == 1:
             return tuple(climb.sets[0])
-        coins = public_generator(self._gate.randomness)
+        coins = self._gate.coins()
         if isinstance(constraint, Matroid):
-            chosen = swap_round(constraint, climb.sets, np.ones(len(climb.sets)), coins)
+            chosen = swap_round(constraint, climb.sets, np.ones(len(climb.sets)), coins.generator)
         else:
-            chosen = constraint.round(climb.point, coins)
+            chosen = constraint.round(climb.point, coins.generator)
         # Those in which most steps agree first.
         order = np.argsort(-climb.point[chosen], kind="stable")
         return tuple(int(item) for item in chosen[order])

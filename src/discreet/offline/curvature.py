@@ -12,8 +12,7 @@ from ..constraints import Constraint
 from ..core import checks
 from ..core.progress import track
 from ..objectives import Population
-from ..privacy import Budget, Event, GaussianNoise, LaplaceNoise, Randomness
-from ..privacy.randomness import public_generator
+from ..privacy import Budget, Event, GaussianNoise, LaplaceNoise, Seed
 from ..results import Selection
 from .continuous_greedy import Climb, ContinuousGreedy, Setting
 from .gradients import SummedSlopes
@@ -69,7 +68,7 @@ class CurvatureGreedy(ContinuousGreedy):
         calibration: str = "tight",
         guess: float | None = None,
         gamma: float = 0.5,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         super().__init__(
             constraint,
@@ -121,8 +120,8 @@ class CurvatureGreedy(ContinuousGreedy):
         with self._turns.take("select()"):
             point = self._published(people, progress)
             self._gate.mark(*people.marks)
-            coins = public_generator(self._gate.randomness)
-        rounded = self.constraint.over(people.n_items).round(point, coins)
+            coins = self._gate.coins()
+        rounded = self.constraint.over(people.n_items).round(point, coins.generator)
         items = tuple(int(item) for item in rounded)
         labels = None if people.labels is None else tuple(people.labels[item] for item in items)
         return Selection(items, None, labels, self.privacy)
@@ -163,7 +162,7 @@ class CurvatureGreedy(ContinuousGreedy):
         what = "CurvatureGreedy (the vector ell is a constraint in the clear)"
         self._gate = gate = self._published_gate([(bare, 1)], what)
         gate.reserve(bare, label="last slopes, as a constraint, without noise")
-        slopes = SummedSlopes(people, self.bound, self.samples, public_generator(gate.randomness))
+        slopes = SummedSlopes(people, self.bound, self.samples, gate.coins())
         last = slopes.scores(slopes.at(np.ones(people.n_items)))
         guesses = [self.guess] if self.guess is not None else self._guesses(people)
         best, best_value = np.zeros(people.n_items), -math.inf

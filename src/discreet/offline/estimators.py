@@ -32,8 +32,8 @@ from ..privacy import (
     LaplaceNoise,
     PureRelease,
 )
-from ..privacy.account import Ledger
 from ..privacy.conversions import exact, rounded_up
+from ..privacy.ledger import Entry, MemoryLedger
 from ..results import Selection
 from .greedy import PrivateGreedy
 
@@ -207,7 +207,7 @@ def _together(accounts: list[Account]) -> Account:
     """One account of several fits, each listed by what it guarantees to a person, all their rows together."""
     if len(accounts) == 1:
         return accounts[0]
-    ledger = Ledger()
+    ledger = MemoryLedger()
     for account in accounts:
         epsilon, delta = account.epsilon(), account.budget.delta
         event: Event
@@ -216,7 +216,7 @@ def _together(accounts: list[Account]) -> Account:
         else:
             event = ApproximateRelease(epsilon, delta) if delta else PureRelease(epsilon)
         if epsilon:
-            ledger.add("one fit", event, 1)
+            ledger.add(Entry("one fit", event), 1)
     epsilon, delta = _added_up([account.budget for account in accounts])
     whole = Budget(epsilon, delta, accounts[0].budget.neighbours)
     marks = tuple(dict.fromkeys(mark for account in accounts for mark in account.marks))

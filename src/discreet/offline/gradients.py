@@ -15,12 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import backends
 from ..core import checks
 from ..objectives import Population, answers
 from ..objectives.rows.fixed_point import row_parts
 from ..objectives.rows.table import BEST, COVER, SURVIVE, Rows
 from ..objectives.sampling import random_sets
-from ..privacy import ScoreChange
+from ..privacy import Coins, ScoreChange
 from .scores import sums_over_people
 
 Floats = NDArray[np.float64]
@@ -108,7 +109,7 @@ class SummedSlopes:
     for everybody and drawn without looking at anybody.
     """
 
-    def __init__(self, people: Population, bound: float, samples: int, coins: np.random.Generator) -> None:
+    def __init__(self, people: Population, bound: float, samples: int, coins: Coins) -> None:
         if len(people) > MOST_PEOPLE:
             raise ValueError(
                 f"there are more than the {MOST_PEOPLE:,} people whose sum is exact in floats; take a part of"
@@ -123,7 +124,7 @@ class SummedSlopes:
 
     def at(self, x: Floats) -> Steps:
         """The slopes at ``x``, in steps."""
-        seed = int(self._coins.integers(1 << 62))
+        seed = int(self._coins.generator.integers(1 << 62))
         self.queries += self.n_items
         if self._rows is None:
             return self._one_by_one(x, seed)
@@ -152,16 +153,15 @@ class SummedSlopes:
         return np.asarray(values * self.step, dtype=np.float64)
 
     def _compiled(self, rows: Rows, x: Floats, most: int, seed: int) -> Steps:
-        from ..backends.numba import continuous as kernels
 
         kind, cap, per_unit = rows.kind, rows.cap, 1.0 / self.step
         matrix = rows.sparse.falling if kind is BEST else rows.sparse
         arrays = (matrix.indptr.view(np.uint64), matrix.indices.view(np.uint32), matrix.data, rows.share)
         if kind in (COVER, SURVIVE, BEST):
-            loop: Any = kernels.best_steps if kind is BEST else kernels.survive_steps
+            loop: Any = backends.continuous.best_steps if kind is BEST else backends.continuous.survive_steps
             before: tuple[Any, ...] = (*arrays, x)
         else:
-            loop = kernels.concave_steps(kind.code)
+            loop = backends.continuous.concave_steps(kind.code)
             before = (*arrays, cap, x, self._inside(x, seed))
 
         def part(first: int, last: int) -> Steps:
@@ -181,7 +181,7 @@ class SummedSlopes:
         """Which items each sampled set holds; one row per set."""
         inside = np.zeros((self._samples, self.n_items), dtype=np.bool_)
         for row, items in zip(
-            inside, random_sets(x, np.random.default_rng(seed), self._samples), strict=True
+            inside, random_sets(x, Coins.seeded(seed).generator, self._samples), strict=True
         ):
             row[items] = True
         return inside
@@ -189,7 +189,7 @@ class SummedSlopes:
     def _one_by_one(self, x: Floats, seed: int) -> Steps:
         total = np.zeros(self.n_items, dtype=np.int64)
         for person in self._people:
-            coins = np.random.default_rng(seed)  # the same sets for everybody
+            coins = Coins.seeded(seed).generator  # the same sets for everybody
             try:
                 asked = person.multilinear_gradient(x.copy(), rng=coins, samples=self._samples)
                 slopes = answers.vector("slopes", asked, self.n_items)
@@ -202,14 +202,14 @@ class SummedSlopes:
 class StatedSlopes:
     """The slopes of any set function whose values one person moves by a stated amount at most."""
 
-    def __init__(self, people: Population, samples: int, coins: np.random.Generator) -> None:
+    def __init__(self, people: Population, samples: int, coins: Coins) -> None:
         self._people, self._samples, self._coins = people, samples, coins
         self.queries = 0
 
     def at(self, x: Floats) -> Floats:
         """The slopes at ``x``."""
         self.queries += self._people.n_items
-        slopes = self._people.multilinear_gradient(x.copy(), rng=self._coins, samples=self._samples)
+        slopes = self._people.multilinear_gradient(x.copy(), rng=self._coins.generator, samples=self._samples)
         return answers.vector("slopes", slopes, self._people.n_items)
 
     def mix(self, here: Floats, last: Floats, weight: float) -> Floats:

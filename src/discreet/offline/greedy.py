@@ -25,10 +25,9 @@ from ..privacy import (
     GaussianNoise,
     LaplaceNoise,
     PureRelease,
-    Randomness,
+    Release,
     ScoreChange,
-    flips,
-    samplers,
+    Seed,
 )
 from ..privacy.budget import LEAST_EPSILON
 from ..privacy.conversions import exact, rounded_down
@@ -112,7 +111,7 @@ class PrivateGreedy(Fixed):
         sensitivity: float | None = None,
         release_gains: float | None = None,
         people: int | None = None,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         if isinstance(constraint, Constraint):
             self.constraint = constraint
@@ -395,11 +394,13 @@ class PrivateGreedy(Fixed):
         last = [] if ends is None or ends is picks else [(ends.event, ends.count)]
         gains = [] if plan.gains is None else [(plan.gains, 1)]
         self._gate.expect((picks.event, picks.count), *last, *gains)
-        source = self._gate.reserve(picks.event, picks.count, label="picks")
+        self._release = self._gate.reserve(picks.event, picks.count, label="picks")
+        self._end_release = self._release
         if ends is not None and ends is not picks:
-            self._gate.reserve(ends.event, ends.count, label="best single item, and which of the two")
+            label = "best single item, and which of the two"
+            self._end_release = self._gate.reserve(ends.event, ends.count, label=label)
         growth: Scores
-        rows = None if picks.keep is None else methods.kept(source, len(people), picks.keep)
+        rows = None if picks.keep is None else self._release.sample(len(people), picks.keep)
         if rows is None:
             growth = self._scores(people, question)
         elif rows.size:
@@ -424,7 +425,7 @@ class PrivateGreedy(Fixed):
             scores = growth.scores()[open_items]
             if weights is not None:
                 scores = scores * weights[open_items]
-            growth.add(int(open_items[self._draw(scores, plan.picks)]))
+            growth.add(int(open_items[self._draw(self._release, scores, plan.picks)]))
         return growth.items, queries
 
     def _with_best_single(
@@ -437,23 +438,25 @@ class PrivateGreedy(Fixed):
         whole = self._scores(people, question)
         large = question.costs.large
         alone = whole.scores()[large]
-        place = self._draw(alone, plan.ends)
+        place = self._draw(self._end_release, alone, plan.ends)
         if question.unit:
             together = math.fsum(whole.add(item) for item in chosen)
         else:  # in one go: a sum of averages would round once more for every pick
             together = answers.number("value", people.value(list(chosen)) - people.value([]))
         queries += int(large.size) + 1
-        if self._draw(np.array([together, alone[place]]), plan.ends) == 0:
+        pair = np.array([together, alone[place]])
+        if self._draw(self._end_release, pair, plan.ends) == 0:
             return chosen, queries
         return [int(large[place])], queries
 
-    def _draw(self, scores: NDArray[np.float64], picks: Picks) -> int:
+    @staticmethod
+    def _draw(release: Release, scores: NDArray[np.float64], picks: Picks) -> int:
         if scores.size == 1:
             return 0
         if math.isinf(picks.rate):
             return int(np.argmax(scores))
-        draw = samplers.exponential_choice if picks.keep is None else flips.flipped_choice
-        return draw(self._gate.randomness, scores, picks.rate)
+        draw = release.choice if picks.keep is None else release.flipped_choice
+        return draw(scores, picks.rate)
 
     def _noisy_gains(
         self, people: Population, question: Question, plan: Plan, chosen: list[int]

@@ -11,10 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..privacy import ApproximateRelease, Event, ExponentialChoice, PureRelease, Randomness, Share
+from ..privacy import ApproximateRelease, Event, ExponentialChoice, PureRelease, Share
 from ..privacy.conversions import exact, exponential_above, rounded_down
 
 METHODS = ("basic", "zcdp", "decomposable", "subsampled")
@@ -157,8 +154,3 @@ def subsampled(share: Share, bound: float) -> Picks:
     keep = int(-math.expm1(-a) * _SAFE * 2.0**64)
     rate = (a + math.log1p(math.exp(-a))) * _SAFE
     return Picks("subsampled", rounded_down(exact(rate) / exact(bound)), PureRelease(share.epsilon), 1, keep)
-
-
-def kept(source: Randomness, people: int, keep: int) -> NDArray[np.int64]:
-    """Who is in the sample: one secret word for each person."""
-    return np.flatnonzero(source.words(people) < np.uint64(keep))

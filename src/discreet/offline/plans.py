@@ -13,8 +13,8 @@ from ..objectives import MutualInformation, Population
 from ..objectives.mixture import Mixture
 from ..objectives.mutual_information import _CELLS as LARGEST_TABLE
 from ..privacy import Budget, Event, GaussianNoise, LaplaceNoise
-from ..privacy.account import event_loss
 from ..privacy.conversions import exact, root_below
+from ..privacy.ledger import event_loss
 from . import methods
 from .methods import Picks
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 import hashlib
 import math
 import uuid
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.state import Saved
 from ..objectives import Population
-from ..privacy import Randomness
+from ..privacy import Coins
 
 _KEY_WORDS = 4
 
@@ -31,15 +31,14 @@ _KEY_WORDS = 4
 class Visits:
     """Counts rounds per person up to a limit; holds only hashes under a key of its own.
 
-    >>> from discreet.privacy import ReproducibleRandomness
-    >>> visits = Visits(2, ReproducibleRandomness(0))
+    >>> visits = Visits(2, bytes(32))
     >>> [visits.admit("ann"), visits.admit("ann"), visits.admit("ann"), visits.admit("bob")]
     [True, True, False, True]
     """
 
-    def __init__(self, limit: int, source: Randomness) -> None:
+    def __init__(self, limit: int, key: bytes) -> None:
         self._limit = limit
-        self._key = source.words(_KEY_WORDS).tobytes()
+        self._key = key
         self._counts: dict[bytes, int] = {}
 
     def admit(self, person: Hashable | None) -> bool:
@@ -128,10 +127,10 @@ def _plain(person: Hashable) -> Hashable:
     )
 
 
-def capped(people: Population, cap: int | None, words: Sequence[int], first: int) -> Population:
+def capped(people: Population, cap: int | None, coins: Coins, first: int) -> Population:
     """The people of rounds ``first``, ``first + 1``, ... as a learner counts them: ``cap`` items at most.
 
-    A round's coin is the one at its place in the stream that ``words`` seed. Nothing is used up, so a call
+    A round's coin is the one of its number. Nothing is used up, so a call
     that fails changes nothing, and rounds are cut alike one by one and many at once.
     """
     if cap is None or (people.items_per_person is not None and people.items_per_person <= cap):
@@ -140,7 +139,5 @@ def capped(people: Population, cap: int | None, words: Sequence[int], first: int
         raise ValueError(
             f"items_per_person={cap}, but {type(people).__name__} has no items to cap; leave it out"
         )
-    source = np.random.PCG64(words)
-    source.advance(first)
-    found: Population = people.cap_items_by(cap, source.random_raw(len(people)))
+    found: Population = people.cap_items_by(cap, coins.of_rounds(first, len(people)))
     return found

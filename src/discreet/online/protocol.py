@@ -22,8 +22,7 @@ from ..core.fixed import Fixed
 from ..core.progress import track
 from ..core.state import Saved, read_state, refusing, snapshot, write_state
 from ..core.turns import Turns
-from ..privacy import Account, Budget, Event, Gate, Randomness, RunningSum
-from ..privacy.account import Ledger
+from ..privacy import Account, Budget, Entry, Event, Gate, MemoryLedger, RunningSum, Seed
 from .contribution import Visits
 
 CALIBRATIONS = ("tight", "published")
@@ -69,12 +68,12 @@ class OnlineLearner(Fixed, ABC):
         budget: Budget,
         *,
         calibration: str = "tight",
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         self.rounds = None if rounds is None else checks.whole("rounds", rounds, at_least=1)
         self.calibration = checks.one_of("calibration", calibration, CALIBRATIONS)
         self._gate = Gate(budget, seed)
-        self._visits = Visits(budget.max_rounds_per_person, self._gate.randomness)
+        self._visits = Visits(budget.max_rounds_per_person, self._gate.key())
         self._round = 0
         self._shown: NDArray[Any] | None = None
         self._open = False
@@ -208,7 +207,7 @@ class OnlineLearner(Fixed, ABC):
         self._shown = None
         if header.given("shown"):
             self._shown = np.array(header.rows("shown"), dtype=self._played_type)
-        with self._gate._resumed():
+        with self._gate.resumed():
             self._restore(saved)
         if self._shown is None:
             good = self._round == 0 and not self._open
@@ -236,7 +235,7 @@ class OnlineLearner(Fixed, ABC):
             return None
         part = saved.inner("sum", "sum_")
         total = make(Event.from_json(part.plain("event")))
-        total._resume(part)
+        total.resume(part)
         if total.taken < min(least, total.rounds):
             raise ValueError(f"taken={total.taken}, but {least} sums have been asked for")
         return total
@@ -360,10 +359,10 @@ class OnlineLearner(Fixed, ABC):
 
     def _account(self, *releases: tuple[str, Any, int]) -> Account:
         """An account of the given (label, event, count) releases under this learner's budget."""
-        ledger = Ledger()
+        ledger = MemoryLedger()
         for label, event, count in releases:
             if count:
-                ledger.add(label, event, count)
+                ledger.add(Entry(label, event), count)
         return Account(self.budget, ledger, self._gate.reproducible, self._gate.marks)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..bounds import minimization as bounds
 from ..core import checks
 from ..online import OnlineLearner
-from ..privacy import Budget, Randomness
+from ..privacy import Budget, Seed
 from .plans import Candidate, Plan, Question, decide, made
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Minimization(Question):
             )
             yield self._candidate("BanditSubmodularMinimizer", {"form": form}, formula, note="pure epsilon")
 
-    def build(self, candidate: Candidate, seed: Randomness | int | None) -> OnlineLearner:
+    def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         learner: OnlineLearner = made(
             candidate.name,
             self.n_items,
@@ -220,7 +220,7 @@ class _Convex(Question):
             return
         yield self._candidate(name, settings, formula, note=note)
 
-    def _made(self, name: str, settings: dict[str, Any], seed: Randomness | int | None) -> Any:
+    def _made(self, name: str, settings: dict[str, Any], seed: Seed) -> Any:
         options: dict[str, Any] = {"lipschitz": self.lipschitz, "seed": seed}
         if name != "LinearLeader":
             options["strong_convexity"] = self.strong_convexity
@@ -228,6 +228,6 @@ class _Convex(Question):
             options |= {"bound": self.bound, "adversary": self.adversary}
         return made(name, self.domain, self.rounds, self.budget, **(options | settings))
 
-    def build(self, candidate: Candidate, seed: Randomness | int | None) -> OnlineLearner:
+    def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         learner: OnlineLearner = self._made(candidate.name, candidate.settings, seed)
         return learner

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from ..core.table import table
-from ..privacy import Budget, Randomness
+from ..privacy import Budget, Seed
 from ..privacy.sums.factorizations import longest_buffered
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Question(ABC):
     def candidates(self) -> Iterator[Candidate]: ...
 
     @abstractmethod
-    def build(self, candidate: Candidate, seed: Randomness | int | None) -> OnlineLearner:
+    def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         """The learner of a candidate, ready for its first round."""
 
     def _candidate(
@@ -179,7 +179,7 @@ class Plan:
         """Whether no candidate is certified to beat not learning at all."""
         return self.at_random > 0.0 and self.best.certified >= self.at_random
 
-    def learner(self, seed: Randomness | int | None = None) -> Any:
+    def learner(self, seed: Seed = None) -> Any:
         """The chosen learner, ready for its first round; ``seed`` as for every learner."""
         return self.question.build(self.best, seed)
 

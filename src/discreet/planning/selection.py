@@ -13,7 +13,7 @@ from .. import bounds
 from ..constraints import Cardinality, Constraint
 from ..core import checks
 from ..online import OnlineLearner
-from ..privacy import Budget, ExponentialChoice, Randomness, ScoreChange
+from ..privacy import Budget, ExponentialChoice, ScoreChange, Seed
 from .plans import Candidate, Plan, Question, batches, decide, made, smallest
 
 FEEDBACK = ("full", "bandit", "slots")
@@ -103,7 +103,7 @@ class _Selection(Question):
     def trivial(self) -> float:
         return bounds.trivial(self.rounds, self.bound)
 
-    def build(self, candidate: Candidate, seed: Randomness | int | None) -> OnlineLearner:
+    def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         options: dict[str, Any] = {"bound": self.bound, "labels": self.labels, "seed": seed}
         horizon = () if candidate.name == "PhasedSelector" else (self.rounds,)
         learner: OnlineLearner = made(
@@ -301,10 +301,10 @@ class _Constrained(Question):
             "MetaFrankWolfe", settings, learner.certified_regret, cut=cap is not None, note=note
         )
 
-    def _learner(self, settings: dict[str, Any], seed: Randomness | int | None) -> Any:
+    def _learner(self, settings: dict[str, Any], seed: Seed) -> Any:
         options: dict[str, Any] = {"bound": self.bound, "labels": self.labels, "seed": seed}
         return made("MetaFrankWolfe", self.constraint, self.rounds, self.budget, **(options | settings))
 
-    def build(self, candidate: Candidate, seed: Randomness | int | None) -> OnlineLearner:
+    def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         learner: OnlineLearner = self._learner(candidate.settings, seed)
         return learner

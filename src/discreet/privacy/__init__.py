@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .account import Account
 from .budget import Budget, Share
+from .coins import Coins
 from .events import (
     ApproximateRelease,
     ConcentratedRelease,
@@ -14,34 +15,47 @@ from .events import (
     PureRelease,
     SphericalLaplaceNoise,
 )
-from .gate import BudgetExceeded, Gate, Preview, Remaining, ScoreChange
+from .gate import Gate, spend_from
+from .ledger import Entry, Ledger, LedgerConflict, MemoryLedger
 from .partitions import select_partitions
-from .randomness import Randomness, ReproducibleRandomness, SecureRandomness
-from .sums.base import FactorizedSum, RunningSum, TreeSum, tree_levels
+from .preview import BudgetExceeded, Preview, Remaining, ScoreChange
+from .randomness import Randomness, ReproducibleRandomness, SecureRandomness, Seed
+from .release import Release
+from .sums import FactorizedSum, RunningSum, SumSpec, TreeSum, VectorBounds, tree_levels
 
 __all__ = [
     "Account",
     "ApproximateRelease",
     "Budget",
     "BudgetExceeded",
+    "Coins",
     "ConcentratedRelease",
+    "Entry",
     "Event",
     "ExponentialChoice",
     "FactorizedSum",
     "Gate",
     "GaussianNoise",
     "LaplaceNoise",
+    "Ledger",
+    "LedgerConflict",
+    "MemoryLedger",
     "Preview",
     "PureRelease",
     "Randomness",
+    "Release",
     "Remaining",
     "ReproducibleRandomness",
     "RunningSum",
     "ScoreChange",
     "SecureRandomness",
+    "Seed",
     "Share",
     "SphericalLaplaceNoise",
+    "SumSpec",
     "TreeSum",
+    "VectorBounds",
     "select_partitions",
+    "spend_from",
     "tree_levels",
 ]

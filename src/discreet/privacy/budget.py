@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from ..core import checks
 from . import conversions
-from .conversions import exact
+from .conversions import exact, root_below
 
+if TYPE_CHECKING:
+    from .gate import Gate
+
+NOTIONS = ("pure", "zcdp", "gdp")
 NEIGHBOURS = ("replace", "add_remove")
 LEAST_EPSILON = 1e-12
 
@@ -88,23 +93,19 @@ class Budget:
             checks.real("fraction", fraction, above=0.0, at_most=1.0)
         return Share(self, exact(fraction))
 
-    def split(self, parts: int | Sequence[float | Fraction]) -> list[Share]:
+    def split(self, parts: int | Sequence[float | Fraction], *, notion: str | None = None) -> list[Share]:
         """Equal shares, or shares in proportion to the given weights; exactly the whole together.
+
+        Learners, choosers and sums take a share where they take a budget. They then promise no more than the
+        whole budget together, about the same people. For that all are spent in one privacy notion: pure
+        epsilon without a delta, and with one ``notion``, or "zcdp" if none is given.
 
         >>> sum(share.fraction for share in Budget(1.0).split(3)) == 1
         True
         >>> [str(share.fraction) for share in Budget(1.0).split([1, 3])]
         ['1/4', '3/4']
         """
-        if not isinstance(parts, Sequence):
-            count = checks.whole("parts", parts, at_least=1, at_most=10**6)
-            return [Share(self, Fraction(1, count))] * count
-        for index, weight in enumerate(parts):
-            checks.real(f"parts[{index}]", weight, above=0.0)
-        weights = [exact(weight) for weight in parts]
-        if not weights:
-            raise ValueError("parts is empty; give a number of shares or at least one weight")
-        return [Share(self, weight / sum(weights)) for weight in weights]
+        return [Share(self, part, notion) for part in fractions(parts)]
 
 
 def _divided(limit: float, parts: int) -> float:
@@ -114,32 +115,108 @@ def _divided(limit: float, parts: int) -> float:
 
 @dataclass(frozen=True)
 class Share:
-    """A fraction of a budget, in each privacy notion, exact.
+    """A fraction of a budget, exact: what one of several releases about the same people may spend.
 
-    Shares whose fractions sum to at most 1 fit together at a gate, where all are spent in one notion.
+    Without a ``notion`` it is that fraction in each privacy notion. Shares whose fractions sum to at most 1
+    then fit together at one gate, where all are spent in the notion that the gate keeps to. With a ``notion``
+    ("pure", "zcdp" or "gdp") it is the fraction of that notion's limit, and ``epsilon``, ``rho`` and
+    ``mu_squared`` are what releases calibrated in the other ones may have so that they fit it as well: shares
+    of one notion fit together wherever they are spent. ``gate`` is where it is spent. Whoever is given a
+    share without one makes a gate that holds no more; its notion is "zcdp" ("pure" without a delta) if none
+    is given.
     """
 
     budget: Budget
     fraction: Fraction
+    notion: str | None = None
+    gate: Gate | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction={self.fraction} must be above 0 and at most 1")
+        if self.notion is not None:
+            checks.one_of("notion", self.notion, NOTIONS)
+            if self.notion != "pure" and self.private and not self.budget.delta:
+                raise ValueError(
+                    f"notion={self.notion!r} needs delta > 0; give the budget a delta or take notion='pure'"
+                )
+
+    @property
+    def whole(self) -> bool:
+        """Whether this is all of a budget, to be spent in whatever notion is best."""
+        return self.fraction == 1 and self.notion is None
+
+    @property
+    def private(self) -> bool:
+        """False for a share of the infinite budget."""
+        return self.budget.private
+
+    @property
+    def neighbours(self) -> str:
+        """The neighbouring relation of the budget."""
+        return self.budget.neighbours
+
+    @property
+    def delta(self) -> float:
+        """The delta at which the share is spent; 0 where only pure epsilon is."""
+        return 0.0 if self.notion == "pure" else self.budget.delta
 
     @property
     def epsilon(self) -> Fraction | float:
         """Pure epsilon per round."""
+        if self.notion == "zcdp":
+            return root_below(2 * self.rho) if isinstance(self.rho, Fraction) else math.inf
+        if self.notion == "gdp":
+            square = self.mu_squared
+            return root_below(square / conversions.HALF_PI) if isinstance(square, Fraction) else math.inf
         whole = self.budget.epsilon_per_round
         return whole * self.fraction if isinstance(whole, Fraction) else whole
 
     @property
     def rho(self) -> Fraction | float:
         """zCDP per round."""
+        if self.notion == "pure":
+            return Fraction(0) if self.private else math.inf
+        if self.notion == "gdp":
+            # Of a release by pure epsilon or a range, mu squared is at most pi times its rho.
+            square = self.mu_squared
+            return square / (2 * conversions.HALF_PI) if isinstance(square, Fraction) else math.inf
         whole = self.budget.rho
         return exact(whole) * self.fraction if math.isfinite(whole) else whole
 
     @property
     def mu_squared(self) -> Fraction | float:
         """Square of the Gaussian-DP parameter per round (squares are what adds up)."""
+        if self.notion == "pure":
+            return Fraction(0) if self.private else math.inf
+        if self.notion == "zcdp":
+            return 2 * self.rho  # of Gaussian noise, rho is half of mu squared
         whole = self.budget.mu
         return exact(whole) ** 2 * self.fraction if math.isfinite(whole) else whole
+
+    @property
+    def mu(self) -> float:
+        """Gaussian-DP parameter per round, from below."""
+        if self.whole:
+            return self.budget.mu
+        square = self.mu_squared
+        return float(root_below(square)) if isinstance(square, Fraction) else math.inf
+
+    def part(self, fraction: Fraction | int | float) -> Share:
+        """A fraction of this share."""
+        if not isinstance(fraction, Fraction):
+            checks.real("fraction", fraction, above=0.0, at_most=1.0)
+        return replace(self, fraction=self.fraction * exact(fraction))
+
+
+def fractions(parts: int | Sequence[float | Fraction]) -> list[Fraction]:
+    """Equal fractions, or fractions in proportion to the given weights; exactly 1 together."""
+    if not isinstance(parts, Sequence):
+        count = checks.whole("parts", parts, at_least=1, at_most=10**6)
+        return [Fraction(1, count)] * count
+    for index, weight in enumerate(parts):
+        checks.real(f"parts[{index}]", weight, above=0.0)
+    weights = [exact(weight) for weight in parts]
+    if not weights:
+        raise ValueError("parts is empty; give a number of shares or at least one weight")
+    return [weight / sum(weights) for weight in weights]

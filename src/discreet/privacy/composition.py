@@ -38,6 +38,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import backends
 from ..core import checks
 from .conversions import gdp_delta, gdp_epsilon
 
@@ -186,11 +187,10 @@ def _curve(width: float, steps: int, cells: int) -> NDArray[np.float64]:
     16 roundings, plus a gain whose absolute error is at most 8 roundings of a neighbouring value that
     is itself at most ``4 cells`` times the result. Relative errors of the steps add up.
     """
-    from ..backends.numba.composition import worst_case_curve
 
     taken = np.arange(1, steps + 1)
     reach = np.minimum(taken * cells, np.ceil(_window(width, taken) * cells / width).astype(np.int64))
-    curve = worst_case_curve(width, cells, reach)
+    curve: NDArray[np.float64] = backends.composition.worst_case_curve(width, cells, reach)
     curve *= 1.0 + steps * (16.0 + 32.0 * cells) * _UNIT
     curve.flags.writeable = False
     return curve

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from . import Randomness
 from .conversions import exact
 from .digits import own_digits
+from .randomness import Randomness
 
 _WORD = 1 << 64
 

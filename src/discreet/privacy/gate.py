@@ -1,8 +1,9 @@
-"""The gate: the one place through which anything that depends on private data leaves.
+"""The gate: the one place through which anything that depends on private data is released.
 
-A gate holds a budget and a source of randomness. Each release names its mechanism and how far one
-person can move what is released; it is entered into the ledger before the noise is drawn, and refused,
-with nothing changed, when the budget would not hold it.
+A gate holds a budget, a source of randomness and a ledger. Each release names its mechanism and its
+sensitivity; it is entered into the ledger before the noise is drawn, and refused, with nothing changed, when
+the budget would not hold it. `Gate.reserve` returns a `Release`, the only thing in the library
+that draws protective noise.
 """
 
 from __future__ import annotations
@@ -11,32 +12,21 @@ import copy
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..core import checks
 from ..core.fixed import Fixed
 from ..core.state import Saved, refusing
 from . import randomness as sources
-from . import samplers
-from .account import (
-    NOTIONS,
-    Account,
-    Filter,
-    Ledger,
-    event_loss,
-    filter_for,
-    filter_of,
-    fits,
-    smallest_epsilon,
-)
-from .budget import Budget
+from .account import Account
+from .budget import NOTIONS, Budget, Share, fractions
+from .coins import Coins
 from .conversions import HALF_PI, exact, root_below, rounded_down
 from .events import (
     Event,
@@ -47,128 +37,15 @@ from .events import (
     SphericalLaplaceNoise,
     fraction,
 )
-from .randomness import Randomness
+from .ledger import Entry, Group, Ledger, LedgerConflict, MemoryLedger, event_loss
+from .limits import Filter, filter_for, filter_of, fits, smallest_epsilon
+from .preview import BudgetExceeded, Preview, Remaining, ScoreChange
+from .randomness import Seed
+from .release import Release
+from .values import amount, exact_floats, float_values, noise_grid, returned, root_above_whole, touched
 
 if TYPE_CHECKING:
     from .sums.base import RunningSum
-
-
-@dataclass(frozen=True)
-class ScoreChange:
-    """How far one person can move the scores of a choice.
-
-    ``ScoreChange(1.0)``: each score by at most 1 either way, so two scores by 2 against each other.
-    ``ScoreChange(1.0, one_directional=True)``: all up or all down (adding or removing a person who
-    values things non-negatively), so by at most 1 against each other.
-
-    >>> ScoreChange(1.0).range, ScoreChange(1.0, one_directional=True).range
-    (2.0, 1.0)
-    """
-
-    each: float
-    one_directional: bool = False
-
-    def __post_init__(self) -> None:
-        checks.real("each", self.each, at_least=0.0)
-
-    @property
-    def range(self) -> float:
-        """Largest minus smallest change over the candidates."""
-        return self.each if self.one_directional else 2.0 * self.each
-
-
-@dataclass(frozen=True)
-class Remaining:
-    """What a round may still spend: on pure releases, on zCDP ones, on Gaussian ones, or in deltas.
-
-    At a gate that has fixed its privacy notion, each is what that notion has room for. Before that, each
-    is the limit of the notion that goes with it.
-    """
-
-    epsilon: float
-    rho: float
-    mu: float
-    delta: float
-
-
-@dataclass(frozen=True)
-class Preview:
-    """What a release would do, without doing it.
-
-    ``spent`` and ``after`` are epsilons at the budget's delta in the gate's privacy ``notion``;
-    ``largest_count`` is how many such releases would fit, ``largest`` the same kind of release at the largest
-    loss that would.
-    """
-
-    asked: Event
-    count: int
-    spent: float
-    after: float
-    limit: float
-    delta: float
-    fits: bool
-    largest_count: int
-    largest: Event | None
-    notion: str | None = None
-
-    def __str__(self) -> str:
-        at = f" at delta {self.delta:g}" if self.delta else ""
-        times = "" if self.count == 1 else f"{self.count:,} x "
-        by = f" by {_WORDS[self.notion]}" if self.notion else ""
-        text = (
-            f"spent epsilon {self.spent:.6g}, asked {times}{_shown(self.asked)} which makes {self.after:.6g},"
-            f" limit {self.limit:g}{at}{by}"
-        )
-        if self.fits:
-            return text + "; it fits"
-        if self.notion and math.isinf(self.after) and math.isfinite(self.spent):
-            others = " or ".join(f"notion={name!r}" for name in NOTIONS if name != self.notion)
-            return text + (
-                f"; this gate keeps to {_WORDS[self.notion]}, in which such a release has no bound: make the"
-                f" gate with {others}, before its first release"
-            )
-        if self.largest is None:
-            return text + "; nothing of this kind fits any more"
-        also = f", or {self.largest_count:,} of those asked for" if self.largest_count else ""
-        largest = _shown(self.largest)
-        return text + f"; largest that fits: {times}{largest}{also}"
-
-
-_WORDS = {"pure": "pure epsilon", "zcdp": "zCDP", "gdp": "Gaussian DP"}
-
-
-def _shown(event: Event) -> str:
-    record = event.to_json()
-    kind = record.pop("kind")
-    return f"{kind}({', '.join(f'{name}={float(Fraction(value)):.6g}' for name, value in record.items())})"
-
-
-class BudgetExceeded(Exception):
-    """A release was refused because the budget does not hold it; nothing was released or spent."""
-
-    def __init__(self, preview: Preview) -> None:
-        super().__init__(f"budget exceeded: {preview}")
-        self.preview = preview
-
-    @property
-    def spent(self) -> float:
-        """Epsilon spent so far, at the budget's delta."""
-        return self.preview.spent
-
-    @property
-    def asked(self) -> Event:
-        """The release that was asked for."""
-        return self.preview.asked
-
-    @property
-    def limit(self) -> float:
-        """The budget's epsilon."""
-        return self.preview.limit
-
-    @property
-    def largest(self) -> Event | None:
-        """The same kind of release at the largest loss that fits, or None."""
-        return self.preview.largest
 
 
 class Gate(Fixed):
@@ -185,6 +62,8 @@ class Gate(Fixed):
     first release (or the list given to `expect`) decides: zCDP or Gaussian DP, whichever it takes the smaller
     share of, and pure epsilon where it fits neither. ``failure`` is the part of delta that is set aside for
     releases that come with a delta of their own; only for "zcdp" and "gdp", in "pure" all of delta is.
+    ``ledger`` is where charges are kept, in memory if none is given. Gates that share a ledger spend one
+    budget, also from several processes; they must keep to the same notion, so a delta needs one to be named.
 
     >>> import discreet as dc
     >>> gate = dc.Gate(dc.Budget(1.0), 0)
@@ -197,10 +76,11 @@ class Gate(Fixed):
     def __init__(
         self,
         budget: Budget,
-        randomness: Randomness | int | None = None,
+        randomness: Seed = None,
         *,
         notion: str | None = None,
         failure: float | Fraction = 0.0,
+        ledger: Ledger | None = None,
     ) -> None:
         if not isinstance(budget, Budget):
             raise TypeError(
@@ -208,25 +88,50 @@ class Gate(Fixed):
             )
         self._budget = budget
         self._source = sources.randomness(randomness)
-        self._ledger = Ledger()
+        self._book, self._store, self._seen = MemoryLedger(), ledger, 0
         self._filter = _filter(budget, notion, failure)
+        self._fraction = Fraction(1)
         self._root: Gate = self
+        self._group: Group = ()
         self._reproducible = not self._source.secure
         self._marks: tuple[str, ...] = ()
         self._process = os.getpid()
         self._room: list[Any] = [None, None, 0, 1]  # place, event, checked room, how far to check next
         self._lock, self._resuming = threading.RLock(), False
+        if ledger is not None:
+            if not isinstance(ledger, Ledger):
+                raise TypeError(
+                    f"ledger must have version, entries() and append(), got {checks.shown(ledger)}"
+                )
+            if self._filter is None and budget.private:
+                raise ValueError(
+                    "gates that share a ledger keep to one privacy notion: give notion=, 'zcdp' for one"
+                )
+            self._refresh()
+            if self._filter is not None and not self._filter.allows(self._book.loss):
+                raise ValueError("the ledger holds more than this budget allows; it is of another budget")
+
+    @classmethod
+    def of_share(cls, share: Share, randomness: Seed = None) -> Gate:
+        """A gate that holds no more than a share of a budget, in one privacy notion.
+
+        What goes through the gates of several shares keeps a person within the budget as long as their
+        fractions sum to at most 1 and all name the same notion.
+        """
+        budget = share.budget
+        if share.whole:
+            return cls(budget, randomness)
+        gate = cls(budget, randomness, notion=share.notion or ("zcdp" if budget.delta else "pure"))
+        gate._fraction = share.fraction
+        if gate._filter is not None:
+            gate._filter = gate._filter.part(share.fraction)
+        return gate
 
     # --- what is known ---------------------------------------------------------------------------
 
     @property
     def budget(self) -> Budget:
         return self._budget
-
-    @property
-    def randomness(self) -> Randomness:
-        """The source of random words, for compiled loops that have reserved their releases."""
-        return self._source
 
     @property
     def reproducible(self) -> bool:
@@ -238,7 +143,8 @@ class Gate(Fixed):
         """The account so far, over this gate and all its parts."""
         with self._lock:
             root = self._root
-            return Account(self._budget, root._ledger.copy(), self.reproducible, root._marks, self.notion)
+            root._refresh()
+            return Account(self._budget, root._book.copy(), self.reproducible, root._marks, self.notion)
 
     @property
     def notion(self) -> str | None:
@@ -249,7 +155,8 @@ class Gate(Fixed):
     def remaining(self) -> Remaining:
         """What a round of the people seen through this gate may still spend."""
         with self._lock:
-            loss, chosen = self._ledger.loss_seen(), self._root._filter
+            self._root._refresh()
+            loss, chosen = self._place.loss_seen(), self._root._filter
         if not self._budget.private:
             return Remaining(math.inf, math.inf, math.inf, self._budget.delta)
         left = {}
@@ -271,6 +178,38 @@ class Gate(Fixed):
         )
 
     @property
+    def left(self) -> Share:
+        """What is left of the budget here, as a share to spend at this gate in its privacy notion."""
+        budget, notion = self._budget, self.notion
+        if not budget.private or notion is None:  # nothing has been released, and nothing is decided
+            return Share(budget, Fraction(1), None, self)
+        remaining, limit = self.remaining, filter_of(budget, notion).limit
+        amounts = {"pure": remaining.epsilon, "zcdp": remaining.rho}
+        spare = exact(amounts[notion]) if notion in amounts else exact(remaining.mu) ** 2
+        part = min(spare / limit, Fraction(1)) if limit else Fraction(0)
+        if part < Fraction(1, 10**6):  # what is left is rounding
+            raise BudgetExceeded(self.preview(GaussianNoise(1.0, 1.0) if notion == "gdp" else _UNIT))
+        if part == 1 and notion == "pure" and not budget.delta:
+            return Share(budget, part, None, self)
+        return Share(budget, part, notion, self)
+
+    def split(self, parts: int | Sequence[float | Fraction], *, notion: str | None = None) -> list[Share]:
+        """What is left here as shares: equal ones, or in proportion to the given weights.
+
+        Whoever is given one (a learner, a chooser, a sum) spends it at this gate: one account for all. The
+        gate keeps to its privacy notion; where none is fixed it is ``notion`` from now on, or "zcdp" if none
+        is given.
+        """
+        with self._lock:
+            root = self._root
+            if root._filter is None and self._budget.private:
+                root._filter = _filter(self._budget, notion or "zcdp", 0)
+            elif notion not in (None, self.notion):
+                raise ValueError(f"notion={notion!r}, but this gate keeps to {self.notion!r}")
+            left = self.left
+            return [replace(left, fraction=left.fraction * part) for part in fractions(parts)]
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """What the accounts of this gate say they take for granted; see `mark`."""
         return self._root._marks
@@ -287,14 +226,15 @@ class Gate(Fixed):
         A gate whose notion is fixed keeps it. Either way, `BudgetExceeded` tells that they do not fit.
         """
         with self._lock:
+            self._root._refresh()
             total = Loss()
             for event, count in releases:
                 before = total
                 total += event_loss(event) * checks.whole("count", count, at_least=1, at_most=checks.ANY)
-                if not self._fits_in(self._ledger.loss_with(total)):
+                if not self._fits_in(self._place.loss_with(total)):
                     raise BudgetExceeded(self._preview(event, count, before))
             if self._root._filter is None and self._budget.private and releases:
-                self._root._filter = filter_for(self._ledger.loss_with(total), self._budget)
+                self._root._filter = filter_for(self._place.loss_with(total), self._budget)
 
     def preview(self, event: Event, count: int = 1) -> Preview:
         """What ``count`` such releases would cost and whether they fit; nothing is released."""
@@ -305,10 +245,11 @@ class Gate(Fixed):
         """``preview`` of releases that come after others of the same list, which lose ``listed``."""
 
         def after(event: Event, count: int) -> Loss:
-            return self._ledger.loss_with(listed + event_loss(event) * count)
+            return self._place.loss_with(listed + event_loss(event) * count)
 
         with self._lock:
-            before, total = self._root._ledger.loss, after(event, count)
+            self._root._refresh()
+            before, total = self._root._book.loss, after(event, count)
             fit, notion = self._fits_in(total), self.notion
             largest: Event | None = event
             if not fit:
@@ -346,7 +287,7 @@ class Gate(Fixed):
         Formal guarantee: privacy loss in an interval of length ``rate * range``; the draw itself is
         exact (see `mechanisms.exponential_choice`).
         """
-        candidates = _floats("scores", scores)
+        candidates = exact_floats("scores", scores)
         if candidates.size == 0:
             raise ValueError("scores is empty; there is nothing to choose from")
         if isinstance(sensitivity, ScoreChange) and sensitivity.one_directional and not self._one_way:
@@ -358,8 +299,7 @@ class Gate(Fixed):
         event = ExponentialChoice(
             checks.real("rate", rate, at_least=0.0), checks.real("sensitivity", width, at_least=0.0)
         )
-        self._charge(label, event, 1)
-        return samplers.exponential_choice(self._source, candidates, event.rate)
+        return self._paid(label, event).choice(candidates)
 
     def laplace(
         self,
@@ -377,11 +317,10 @@ class Gate(Fixed):
 
         Formal guarantee: (sensitivity/scale)-DP, exact on the grid.
         """
-        array, scalar = _values(values)
-        event = LaplaceNoise(_amount("sensitivity", sensitivity), _amount("scale", scale))
-        grid = _grid(event.scale, event.sensitivity, Fraction(_touched(changed, array)))
-        self._charge(label, event, 1)
-        return _returned(self._on_grid(array, grid, "laplace"), scalar)
+        array, scalar = float_values(values)
+        event = LaplaceNoise(amount("sensitivity", sensitivity), amount("scale", scale))
+        grid = noise_grid(event.scale, event.sensitivity, Fraction(touched(changed, array)))
+        return returned(self._paid(label, event).noisy(array, grid), scalar)
 
     def gaussian(
         self,
@@ -396,13 +335,12 @@ class Gate(Fixed):
 
         Formal guarantee: (sensitivity/sigma)-Gaussian DP, exact on the grid.
         """
-        array, scalar = _values(values)
+        array, scalar = float_values(values)
         if self._budget.private and not self._budget.delta:
             raise ValueError("Gaussian noise needs delta > 0; give the budget a delta or use laplace()")
-        event = GaussianNoise(_amount("sensitivity", sensitivity), _amount("sigma", sigma))
-        grid = _grid(event.sigma, event.sensitivity, _root_above(_touched(changed, array)))
-        self._charge(label, event, 1)
-        return _returned(self._on_grid(array, grid, "gaussian"), scalar)
+        event = GaussianNoise(amount("sensitivity", sensitivity), amount("sigma", sigma))
+        grid = noise_grid(event.sigma, event.sensitivity, root_above_whole(touched(changed, array)))
+        return returned(self._paid(label, event).noisy(array, grid), scalar)
 
     def spherical_laplace(
         self,
@@ -417,52 +355,70 @@ class Gate(Fixed):
 
         Formal guarantee: (sensitivity/scale)-DP, exact on the grid.
         """
-        array, scalar = _values(values)
-        event = SphericalLaplaceNoise(_amount("sensitivity", sensitivity), _amount("scale", scale))
-        grid = _grid(event.scale, event.sensitivity, _root_above(_touched(changed, array)))
-        self._charge(label, event, 1)
-        return _returned(self._on_grid(array, grid, "spherical"), scalar)
+        array, scalar = float_values(values)
+        event = SphericalLaplaceNoise(amount("sensitivity", sensitivity), amount("scale", scale))
+        grid = noise_grid(event.scale, event.sensitivity, root_above_whole(touched(changed, array)))
+        return returned(self._paid(label, event).noisy(array, grid), scalar)
 
     def running_sum(self, dimension: int, rounds: int, *, method: str = "sqrt", **options: Any) -> RunningSum:
-        """A private running sum of vectors: `TreeSum` for ``method="tree"``, else `FactorizedSum`.
+        """A private running sum of vectors, by ``method``: see `sums.METHODS`.
 
         ``method`` is ``"sqrt"`` (least noise), ``"blt"`` (nearly the same, fewer buffers) or ``"tree"``
         (the papers' binary tree; the only one with Laplace noise). The whole sum is charged here;
         see the classes for the options.
         """
-        from .sums.base import FactorizedSum, TreeSum
+        from .sums import running_sum
 
-        checks.one_of("method", method, ("sqrt", "blt", "tree"))
-        if method == "tree":
-            return TreeSum(dimension, rounds, self, **options)
-        return FactorizedSum(dimension, rounds, self, method=method, **options)
+        return running_sum(method, dimension, rounds, self, **options)
 
-    def reserve(self, event: Event, count: int = 1, *, label: str = "reserved") -> Randomness:
-        """Charge for ``count`` releases that a compiled loop will make, and hand it the randomness."""
+    def reserve(
+        self, event: Event, count: int = 1, *, disjoint: bool = False, label: str = "reserved"
+    ) -> Release:
+        """Charge for releases of one mechanism, and hand out what draws them.
+
+        ``count`` is how many of them one person's data enters. ``disjoint=True``: they are made about one
+        group of people after the other, nobody is in two of them, and ``count`` is for one group. Which group
+        somebody is in must not depend on private data: windows and blocks of round numbers are such groups.
+        With ``count=0`` nothing is charged: for draws that depend on nobody.
+        """
         if not isinstance(event, Event):
             raise TypeError(f"event must be an Event, got {checks.shown(event)}")
-        number = checks.whole("count", count, at_least=1, at_most=checks.ANY)
-        if self._root._resuming:
-            self._ledger.claim(label, event, number)
-        else:
-            self._charge(label, event, number)
-        return self._source
+        number = checks.whole("count", count, at_least=0, at_most=checks.ANY)
+        if number:
+            entry = Entry(label, event, bool(disjoint))
+            if self._root._resuming:
+                self._place.claim(entry, number)
+            else:
+                self._charge(entry, number)
+        return Release(event, number, bool(disjoint), self._source, self.check_process)
+
+    def coins(self, words: int = 4) -> Coins:
+        """Public coins, which depend on nobody and are not charged; they follow the gate's seed."""
+        return Coins.drawn(self._source, words)
+
+    def key(self, words: int = 4) -> bytes:
+        """A secret key, for hashes of identities; nothing that it is made of depends on anybody."""
+        return self._source.words(words).tobytes()
+
+    def enlarged(self, budget: Budget) -> Gate:
+        """A gate with another budget and the same randomness, for settings that need more than they claim."""
+        if self._book.counts or self._book.parts:
+            raise ValueError("something was released here already; its account stays with its budget")
+        gate = Gate(budget, self._source)
+        gate._marks, gate._reproducible = self._marks, self.reproducible
+        return gate
 
     @contextmanager
-    def _resumed(self) -> Iterator[None]:
+    def resumed(self) -> Iterator[None]:
         """Within it, what is reserved must have been charged before the gate was saved, and is not again.
 
         For whoever makes a saved object again: what it will release is then what was paid for. A release that
         was taken up is in use; the same state does not come back behind the same gate twice.
         """
-        with self._lock:
-            before = dict(self._ledger._unclaimed)
+        with self._lock, self._place.claimed_or_not():
             self._root._resuming = True
             try:
                 yield
-            except BaseException:
-                self._ledger._unclaimed = before
-                raise
             finally:
                 self._root._resuming = False
 
@@ -476,8 +432,7 @@ class Gate(Fixed):
         with self._lock:
             child = object.__new__(Gate)
             child._budget, child._source, child._lock = self._budget, self._source, self._lock
-            child._root = self._root
-            child._ledger = self._ledger.part(str(name))
+            child._root, child._group, child._fraction = self._root, (*self._group, str(name)), self._fraction
             return child._fix()
 
     # --- saving ----------------------------------------------------------------------------------
@@ -492,6 +447,7 @@ class Gate(Fixed):
             return {
                 "account": self.spent.to_json(),
                 "failure": str(chosen.failure if chosen is not None and chosen.notion != "pure" else 0),
+                "share": str(self._root._fraction),
                 "randomness": copy.deepcopy(self._source.state()),
             }
 
@@ -505,9 +461,14 @@ class Gate(Fixed):
                 raise ValueError("there are releases and no privacy notion; it was not written by a gate")
             source, failure = sources.restored(saved.plain("randomness")), fraction(saved.plain("failure"))
             gate = cls(account.budget, source, notion=account.notion, failure=failure)
+            gate._fraction = fraction(saved.plain("share"))
+            if not 0 < gate._fraction <= 1:
+                raise ValueError(f"share={gate._fraction} must be above 0 and at most 1")
+            if gate._fraction < 1 and gate._filter is not None:
+                gate._filter = gate._filter.part(gate._fraction)
             if gate._filter is not None and not gate._filter.allows(account.loss):
                 raise ValueError("more was spent than the budget allows; it was not written by a gate")
-        gate._ledger = account.ledger
+        gate._book = account.ledger
         gate._marks = account.marks
         gate._reproducible |= account.reproducible  # noise that somebody may know does not become unknown
         return gate
@@ -545,20 +506,56 @@ class Gate(Fixed):
                 " with a share of the budget in each process"
             )
 
-    def _charge(self, label: str, event: Event, count: int) -> None:
+    @property
+    def _place(self) -> MemoryLedger:
+        """Where the releases of this gate's group are listed."""
+        place = self._root._book
+        for name in self._group:
+            place = place.part(name)
+        return place
+
+    def _refresh(self) -> None:
+        """Take up what others have written to a ledger that is shared."""
+        store = self._store
+        if store is None or store.version == self._seen:
+            return
+        while True:
+            version, book = store.version, MemoryLedger()
+            for group, entry, count in store.entries():
+                book.append(entry, count, expected_version=book.version, group=group)
+            if store.version == version:
+                self._book, self._seen = book, version
+                return
+
+    def _paid(self, label: str, event: Event) -> Release:
+        """One release, charged for."""
+        self._charge(Entry(label, event), 1)
+        return Release(event, 1, False, self._source, self.check_process)
+
+    def _charge(self, entry: Entry, count: int) -> None:
         self.check_process()
-        if not isinstance(label, str):
-            raise TypeError(f"label must be text, got {checks.shown(label)}")
+        if not isinstance(entry.label, str):
+            raise TypeError(f"label must be text, got {checks.shown(entry.label)}")
+        root = self._root
         with self._lock:
-            if not self._known_to_fit(event, count):
-                self.expect((event, count))
-                self._look_ahead(event, count)
-            self._ledger.add(label, event, count)
+            if root._store is None:
+                if not self._known_to_fit(entry.event, count):
+                    self.expect((entry.event, count))
+                    self._look_ahead(entry.event, count)
+                self._place.add(entry, count)
+                return
+            while True:
+                self.expect((entry.event, count))
+                try:
+                    root._store.append(entry, count, expected_version=root._seen, group=self._group)
+                    return
+                except LedgerConflict:  # somebody else was first: what is left is to be looked at again
+                    continue
 
     def _known_to_fit(self, event: Event, count: int) -> bool:
         """Whether an earlier check already made room for this release of a repeated event."""
         place, known, room, _ = self._root._room
-        if place is not self._ledger or known != event or room < count:
+        if place is not self._place or known != event or room < count:
             return False
         self._root._room[2] -= count
         return True
@@ -569,13 +566,14 @@ class Gate(Fixed):
         Long streams repeat one event; this way they cost a few exact checks in all, not one a round.
         """
         place, known, _, stride = self._root._room
-        stride = 2 * stride if place is self._ledger and known == event else 1
+        here = self._place
+        stride = 2 * stride if place is here and known == event else 1
         room = stride if self._fits(event, count + stride) else 0
-        self._root._room = [self._ledger, event, room, stride if room else 1]
+        self._root._room = [here, event, room, stride if room else 1]
 
     def _fits(self, event: Event, count: int) -> bool:
         """Whether this part could release ``count`` more."""
-        return self._fits_in(self._ledger.loss_with(event_loss(event) * count))
+        return self._fits_in(self._place.loss_with(event_loss(event) * count))
 
     def _fits_in(self, loss: Loss) -> bool:
         """Whether the budget holds ``loss`` in the notion that is fixed, or in one that may still be."""
@@ -608,17 +606,33 @@ class Gate(Fixed):
             low, high = (middle, high) if fit(middle) else (low, middle)
         return low if low > 1e-4 else 0.0  # below that it is left-over rounding, not a release
 
-    def _on_grid(
-        self, values: NDArray[np.float64], grid: samplers.Grid | None, law: str
-    ) -> NDArray[np.float64]:
-        if grid is None:
-            return values.copy()
-        return grid.values(grid.truncate(values) + grid.noise(self._source, values.size, law))
+
+Spending = Budget | Share | Gate
+
+
+def spend_from(budget: Spending, seed: Seed = None) -> Share:
+    """What may be spent, at the gate where it is: ``share.gate`` is always there.
+
+    A `Budget` gets a gate of its own and is spent whole. A `Share` is spent at its gate, or at one of its own
+    that holds no more. Of a `Gate` all that is left is spent, in its privacy notion.
+    """
+    if isinstance(budget, Gate | Share) and (isinstance(budget, Gate) or budget.gate is not None):
+        if seed is not None:
+            raise ValueError("seed= is for a budget; a gate has its own randomness")
+        return budget.left if isinstance(budget, Gate) else budget
+    if isinstance(budget, Share):
+        gate = Gate.of_share(budget, seed)
+        return replace(budget, notion=budget.notion if budget.whole else gate.notion, gate=gate)
+    gate = Gate(budget, seed)
+    return Share(budget, Fraction(1), None, gate)
+
+
+_UNIT = LaplaceNoise(1.0, 1.0)
 
 
 def _filter(budget: Budget, notion: str | None, failure: float | Fraction) -> Filter | None:
     """The filter that the arguments of a gate ask for; None where the first release decides."""
-    aside = exact(_amount("failure", failure))
+    aside = exact(amount("failure", failure))
     if notion is None:
         if aside:
             raise ValueError(f"failure={float(aside):g} goes with notion='zcdp' or notion='gdp'; give one")
@@ -634,49 +648,3 @@ def _filter(budget: Budget, notion: str | None, failure: float | Fraction) -> Fi
             f"failure={float(aside):g} must be below delta={budget.delta:g}, with max_rounds_per_person=1"
         )
     return filter_of(budget, notion, aside) if budget.private else None
-
-
-def _grid(scale: Any, sensitivity: Any, truncation: Fraction) -> samplers.Grid | None:
-    return samplers.Grid.for_noise(scale, sensitivity, truncation) if scale else None
-
-
-def _root_above(number: int) -> Fraction:
-    """The square root, rounded up to a whole number."""
-    return Fraction(math.isqrt(number - 1) + 1)
-
-
-def _values(values: ArrayLike) -> tuple[NDArray[np.float64], bool]:
-    scalar = np.ndim(values) == 0
-    array = _floats("values", cast(ArrayLike, [values]) if scalar else values)
-    if array.size == 0:
-        raise ValueError("values is empty; there is nothing to release")
-    return array, scalar
-
-
-def _floats(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """The numbers as floats, each of them exactly: rounding would move them further than was declared."""
-    array = checks.vector(name, values)
-    given: NDArray[Any] = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
-    if given.dtype == np.longdouble or given.dtype == object:
-        for number, rounded in zip(given.tolist(), array.tolist(), strict=True):
-            if (int(number) if isinstance(number, np.integer) else number) != rounded:
-                raise ValueError(
-                    f"{name} holds numbers that are not exact as floats of 64 bits; round them, and let the"
-                    " sensitivity say how far one person moves what is rounded"
-                )
-    return array
-
-
-def _returned(values: NDArray[np.float64], scalar: bool) -> Any:
-    return float(values[0]) if scalar else values
-
-
-def _amount(name: str, value: float | Fraction) -> float | Fraction:
-    number = checks.real(name, value, at_least=0.0)
-    return value if isinstance(value, Fraction) else number
-
-
-def _touched(changed: int | None, values: NDArray[np.float64]) -> int:
-    return (
-        values.size if changed is None else checks.whole("changed", changed, at_least=1, at_most=values.size)
-    )

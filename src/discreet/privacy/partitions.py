@@ -15,7 +15,7 @@ from .conversions import exact
 from .digits import own_digits
 from .events import ApproximateRelease
 from .gate import Gate
-from .randomness import Randomness
+from .release import Release
 
 _STEPS = 1 << samplers.STEPS_BITS
 # Weights are held below the one, and what a key counts for below the other, so that all are 64-bit numbers.
@@ -101,10 +101,10 @@ class PartitionSelection:
         beyond = (self.threshold - count * self.weight - 0.5) / _STEPS
         return 0.5 * math.exp(-beyond) if beyond > 0.0 else 1.0 - 0.5 * math.exp(max(beyond, -745.0))
 
-    def named(self, counts: NDArray[np.int64], source: Randomness) -> NDArray[np.bool_]:
-        """Which keys are named, of keys with these counts. The event has to be charged before."""
+    def named(self, counts: NDArray[np.int64], release: Release) -> NDArray[np.bool_]:
+        """Which keys are named, of keys with these counts. ``release`` has paid for them."""
         present = np.flatnonzero(counts > 0)
-        noise = samplers.noise_steps(source, present.size, gaussian=False)
+        noise = release.steps(present.size, "laplace")
         steps = np.minimum(counts[present], _MOST_STEPS // self.weight) * self.weight + noise
         mask = np.zeros(counts.size, dtype=np.bool_)
         mask[present[steps >= self.threshold]] = True
@@ -138,16 +138,16 @@ def select_partitions(
     if keys.size and not 0 <= keys.min() <= keys.max() < size:
         raise ValueError("what must hold whole numbers from 0 to n_keys - 1; number the keys in that way")
     rule = rule_for(gate, share, keys_per_person)
-    source = gate.reserve(rule.event, label=label)
+    release = gate.reserve(rule.event, label=label)
     order = np.lexsort((keys, people))
     people, keys = people[order], keys[order]
     new = np.ones(people.size, dtype=np.bool_)
     new[1:] = (people[1:] != people[:-1]) | (keys[1:] != keys[:-1])
     people, keys = people[new], keys[new]
-    order = np.lexsort((source.words(people.size), people))
+    order = np.lexsort((release.words(people.size), people))
     start = np.searchsorted(people, people)  # where each person's pairs begin: people are in order already
     counted = keys[order[np.arange(people.size) - start < rule.keys_per_person]]
-    return rule.named(np.bincount(counted, minlength=size), source)
+    return rule.named(np.bincount(counted, minlength=size), release)
 
 
 def rule_for(gate: Gate, share: float, keys_per_person: int) -> PartitionSelection:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from .account import event_loss, fits, smallest_epsilon
 from .budget import Budget
 from .conversions import exact, rounded_up
 from .events import Event, Loss
+from .ledger import event_loss
+from .limits import fits, smallest_epsilon
 
 
 class PublishedCalibrationWarning(UserWarning):

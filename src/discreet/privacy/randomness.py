@@ -111,7 +111,11 @@ class ReproducibleRandomness(Fixed):
         return "ReproducibleRandomness()"
 
 
-def randomness(seed: int | Randomness | None) -> Randomness:
+# What a seed= may be: None for secure randomness, a number for a reproducible run, or a source.
+Seed = int | Randomness | None
+
+
+def randomness(seed: Seed) -> Randomness:
     """Secure randomness for None, a reproducible source for a number, a source as it is."""
     if seed is None:
         return SecureRandomness()
@@ -123,29 +127,3 @@ def randomness(seed: int | Randomness | None) -> Randomness:
 def restored(state: dict[str, Any] | None) -> Randomness:
     """The source that a saved state stands for; fresh secure randomness if none was kept."""
     return SecureRandomness() if state is None else ReproducibleRandomness.from_state(state)
-
-
-def public_generator(source: Randomness) -> np.random.Generator:
-    """A NumPy generator for coins that do not protect anybody (rounding, exploration, sampled sets).
-
-    It is keyed with fresh words of ``source``, so a seeded source stays reproducible. Never use it
-    for noise on private data: its numbers are floating point and its algorithm is not cryptographic.
-    """
-    return np.random.Generator(np.random.PCG64([int(word) for word in source.words(4)]))
-
-
-def restored_generator(state: dict[str, Any]) -> np.random.Generator:
-    """A public generator that goes on from its saved ``bit_generator.state``."""
-    saved = Saved(state, {})
-    inner, most = saved.inner("state"), (1 << 128) - 1
-    generator = np.random.Generator(np.random.PCG64(0))
-    generator.bit_generator.state = {
-        "bit_generator": saved.one_of("bit_generator", ("PCG64",)),
-        "state": {
-            "state": inner.whole("state", at_least=0, at_most=most),
-            "inc": inner.whole("inc", at_least=1, at_most=most) | 1,
-        },
-        "has_uint32": saved.whole("has_uint32", at_least=0, at_most=1),
-        "uinteger": saved.whole("uinteger", at_least=0, at_most=(1 << 32) - 1),
-    }
-    return generator

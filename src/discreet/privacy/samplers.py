@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import backends
 from .conversions import exact
 from .digits import own_digits
 from .randomness import Randomness
@@ -100,23 +101,9 @@ class Grid:
 
     def truncate(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Whole steps in each value, towards zero, exactly; saturated at 2^62 steps."""
-        from ..backends.numba.noise import to_grid
-
         out = np.empty(values.shape, dtype=np.int64)
-        to_grid(values, self.mantissa, self.exponent, out)
+        backends.noise.to_grid(values, self.mantissa, self.exponent, out)
         return out
-
-    def noise(self, source: Randomness, count: int, law: str) -> NDArray[np.int64]:
-        """``count`` numbers of noise in steps; a coarser grid rounds those of the finest: post-processing.
-
-        ``law`` is "laplace", "gaussian", or "spherical" for one vector.
-        """
-        if law == "spherical":
-            steps = spherical_steps(source, count)
-        else:
-            steps = noise_steps(source, count, gaussian=law == "gaussian")
-        finer = STEPS_BITS - self.bits
-        return (steps + (1 << (finer - 1))) >> finer if finer else steps
 
     def values(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
         """Grid points as floats (rounding here is post-processing)."""
@@ -193,28 +180,26 @@ def _half_steps(
     What is kept of a cell is kept for every place of the half step alike, so Y is uniform there: its further
     bits are fresh ones. The exceptions, where more bits had to be looked at, are in the dictionary.
     """
-    from ..backends.numba.noise import REJECTED, UNDECIDED, attempt_noise
-
     cells, guide = noise_table(gaussian)
     out = np.empty(count, dtype=np.int64)
     status = np.empty(count, dtype=np.uint8)
     words = source.words(2 * count)
-    failed = attempt_noise(words, cells, guide, gaussian, out, status)
+    failed = backends.noise.attempt_noise(words, cells, guide, gaussian, out, status)
     places, drawn = np.arange(count) if failed else None, out  # where in `out` the attempts belong
     further: dict[int, _LazyBits] = {}
     while failed and places is not None:
-        for index in np.flatnonzero(status == UNDECIDED):
+        for index in np.flatnonzero(status == backends.noise.UNDECIDED):
             found = _settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
             drawn[index], further[int(places[index])] = found
         out[places] = drawn
-        again = np.flatnonzero(status == REJECTED)
+        again = np.flatnonzero(status == backends.noise.REJECTED)
         # The cell was right; only the place in it is drawn again. Drawing the cell again as well would favour
         # cells in which places are rarely rejected.
         retry = np.empty(2 * again.size, dtype=np.uint64)
         retry[0::2], retry[1::2] = words[2 * again], source.words(again.size)
         words, places = retry, places[again]
         drawn, status = np.empty(again.size, dtype=np.int64), np.empty(again.size, dtype=np.uint8)
-        failed = attempt_noise(words, cells, guide, gaussian, drawn, status)
+        failed = backends.noise.attempt_noise(words, cells, guide, gaussian, drawn, status)
         out[places] = drawn
     return out, further
 

@@ -8,18 +8,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..arguments import FactorizedState, People, Shape
 from .noise import to_grid
 from .sums import decode, encode
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-# People: which cost, a row for each of them, and a number (label, target; 0 where there is none).
-People = tuple[int, Floats, Floats]
-# Where points may lie: center and radius of a ball, or (radius below 0) the two corners of a box.
-Shape = tuple[Floats, float, Floats, Floats]
-# A factorised sum: whether it has noise; mantissa, exponent and step of the grid; a row of noise for each
-# sum; encoder, decoder, decays and weights of the buffers.
-Inside = tuple[bool, int, int, float, Indices, Floats, Floats, Floats, Floats]
+
 
 LOGISTIC, SQUARED, LINEAR, DISTANCE = 0, 1, 2, 3
 
@@ -107,7 +102,7 @@ def leader_rounds(
     held: float,
     passed: int,
     shape: Shape,
-    inside: Inside,
+    inside: FactorizedState,
     known: Floats,
     played: Floats,
     shown: Floats,

@@ -6,17 +6,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..arguments import Cuts, FactorizedState
 from .noise import to_grid
 from .sums import decode, encode
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-# People who are cuts with prices: tail and head of every arc; where a person's arcs start, which they are,
-# and what they weigh; what the items cost, in a row for each person or one for everybody.
-Cuts = tuple[Indices, Indices, Indices, NDArray[np.int32], Floats, Floats]
-# A factorised sum: whether it has noise; mantissa, exponent and step of the grid; a row of noise for each
-# sum; encoder, decoder, decays and weights of the buffers.
-Inside = tuple[bool, int, int, float, Indices, Floats, Floats, Floats, Floats]
+
 
 # Up to this many items, moving a few out of last round's order beats sorting anew.
 _FEW = 256
@@ -123,7 +119,7 @@ def cut_rounds(
     centre: float,
     coins: Floats,
     shown: Floats,
-    inside: Inside,
+    inside: FactorizedState,
     known: Floats,
     pending: Floats,
     costs: Floats,

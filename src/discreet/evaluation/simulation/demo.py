@@ -328,7 +328,9 @@ def _running_sum(budget: Budget, seed: int | None) -> str:
     noise = "gaussian" if budget.delta else "laplace"  # without a delta only Laplace noise will do
     sums: dict[str, RunningSum] = {
         "binary tree (papers 001, 004; right sensitivity)": TreeSum(*shape, noise=noise, **options),
-        "binary tree, halves combined (Honaker)": TreeSum(*shape, noise=noise, honaker=True, **options),
+        "binary tree, halves combined (Honaker)": TreeSum(
+            *shape, noise=noise, variance_reduction=True, **options
+        ),
     }
     if budget.delta:
         sums["square-root factorisation"] = FactorizedSum(*shape, **options)

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import backends
 from .. import answers
 from ..base import Floats, Population
 from ..mixture import Mixture
@@ -112,24 +113,22 @@ class Growth:
         return score
 
     def _begin(self, part: _Part) -> None:
-        from ...backends.numba import windows
 
         rows, numbers = part.rows, (part.rows.share, part.rows.cap, part.state, part.left, self._per_unit)
         if _dense(rows):
-            windows.dense_sums(rows.kind.code)(rows.matrix, *numbers, self._sums)
+            backends.windows.dense_sums(rows.kind.code)(rows.matrix, *numbers, self._sums)
         else:
-            windows.sparse_sums(rows.kind.code)(*_unsigned(rows.sparse), *numbers, self._sums)
+            backends.windows.sparse_sums(rows.kind.code)(*_unsigned(rows.sparse), *numbers, self._sums)
 
     def _choose(self, part: _Part, item: int) -> None:
-        from ...backends.numba import windows
 
         rows, numbers = part.rows, (part.rows.share, part.rows.cap, part.state, part.left, self._per_unit)
         if _dense(rows):
-            windows.dense_choose(rows.kind.code)(rows.matrix, np.uint64(item), *numbers, self._sums)
+            backends.windows.dense_choose(rows.kind.code)(rows.matrix, np.uint64(item), *numbers, self._sums)
         else:
             matrix = rows.sparse
             arrays = (*_unsigned(matrix.by_column), *_unsigned(matrix))
-            windows.sparse_choose(rows.kind.code)(*arrays, np.uint64(item), *numbers, self._sums)
+            backends.windows.sparse_choose(rows.kind.code)(*arrays, np.uint64(item), *numbers, self._sums)
 
     def _ask(self) -> Floats:
         """The others' gains in steps, a row for each."""

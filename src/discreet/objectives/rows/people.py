@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.checks import whole
+from ...privacy.coins import public_key
 from ..base import Floats, Items, Population, State
 from .identities import Words, digests, keyed, mixed
 from .matrices import SparseMatrix, checked, column_sums
 from .table import CAP, LOG, SQRT, Kind, Rows
 
 if TYPE_CHECKING:
-    from ...privacy import Randomness
+    from ...privacy import Coins, Seed
 
 # Sums that have lost this much of their size are summed afresh.
 _WORN = 1e-6
@@ -132,7 +133,7 @@ class RowPopulation(Population):
         named._digests = found
         return named
 
-    def cap_items(self, m: int, seed: Randomness | np.random.Generator | int | None = None) -> Self:
+    def cap_items(self, m: int, seed: Seed | Coins | np.random.Generator = None) -> Self:
         """The same people, each with at most ``m`` of their items; any m of them are as likely to stay.
 
         Which ones stay is decided by a keyed hash of the person: of their identity where they have one
@@ -143,7 +144,7 @@ class RowPopulation(Population):
         fresh one, or a number, a generator or a source for one that can be had again, chosen without looking
         at the people. ``items_per_person`` remembers the cap.
         """
-        return self.cap_items_by(m, self._coins(_key(seed)))
+        return self.cap_items_by(m, self._coins(public_key(seed, 2)))
 
     def cap_items_by(self, m: int, coins: NDArray[np.uint64]) -> Self:
         """`cap_items` with a given 64-bit coin for each row: the ``m`` items that it hashes lowest stay.
@@ -256,14 +257,6 @@ class RowState(State):
             self._sums = self._rows.gains(self._state)
             self._summed = float(self._sums.max())
         return added
-
-
-def _key(seed: Randomness | np.random.Generator | int | None) -> Words:
-    from ...privacy.randomness import randomness
-
-    if isinstance(seed, np.random.Generator):
-        return seed.integers(0, 1 << 64, size=2, dtype=np.uint64)
-    return randomness(seed).words(2)
 
 
 def _by_item(words: Words, items: NDArray[np.int32]) -> Words:

@@ -12,16 +12,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import backends
 from ...core.checks import DataError
 from .matrices import Floats, SparseMatrix, as_sparse, column_sums
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 Items = NDArray[np.int64]
 
@@ -56,7 +54,7 @@ def _add(state: Any, weight: Any) -> Any:
     return state + weight
 
 
-# Codes are those of kernels/objectives.py, which is not imported before a loop is needed.
+# Codes are those of `backends.objectives`, which is not imported before a loop is needed.
 COVER = Kind(0, 0.0, lambda s, w, _: 1.0 - s + 0.0 * w, lambda _, w: 0.0 * w + 1.0)
 SURVIVE = Kind(1, 1.0, lambda s, w, _: s * w, lambda s, w: s * (1.0 - w))
 BEST = Kind(2, 0.0, lambda s, w, _: np.maximum(w - s, 0.0), np.maximum)
@@ -100,10 +98,8 @@ def heights(function: Callable[[Any], Any], totals: Any) -> Floats:
     return found.reshape(np.shape(totals))
 
 
-def _kernels() -> ModuleType:
-    from ...backends.numba import objectives
-
-    return objectives
+def _kernels() -> Any:
+    return backends.objectives
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.state import Saved
-from ...privacy.randomness import restored_generator
+from ...privacy import Coins
 from .settings import Exploring
 
 _CHUNK = 4096
@@ -37,15 +37,15 @@ class Chunk:
 class Schedule:
     """The coins, chunk after chunk, from a public generator; nothing here sees anybody's data."""
 
-    def __init__(self, way: Exploring, n_items: int, k: int, rounds: int, coins: np.random.Generator) -> None:
+    def __init__(self, way: Exploring, n_items: int, k: int, rounds: int, coins: Coins) -> None:
         self._way, self._n_items, self._k, self._rounds = way, n_items, k, rounds
         self._coins = coins
         self._picked: NDArray[np.bool_] | None = None
         if way.chosen:
             assert way.exploration_rate is not None
-            self._picked = coins.random(rounds) < way.exploration_rate
+            self._picked = coins.generator.random(rounds) < way.exploration_rate
         self._explored_last = False
-        self._before: tuple[dict[str, Any], bool] = (dict(coins.bit_generator.state), False)
+        self._before: tuple[dict[str, Any], bool] = (coins.state(), False)
         self.chunk = Chunk(0, *self._nothing(0))
 
     @property
@@ -69,7 +69,7 @@ class Schedule:
         """Make the chunk that holds ``round``; whether it is a new one."""
         if round < self.chunk.stop:
             return False
-        self._before = (dict(self._coins.bit_generator.state), self._explored_last)
+        self._before = (self._coins.state(), self._explored_last)
         self._make(round)
         return True
 
@@ -83,9 +83,9 @@ class Schedule:
             lesson[:] = np.maximum(explore, 0) + self._k * (np.arange(length) // way.block)
         else:
             # Coins first, then experts and items for all rounds: how many are used changes nothing later.
-            coins = self._coins.random(length) < way.exploration_rate
-            experts = self._coins.integers(self._k, size=length, dtype=np.int32)
-            tried = self._coins.integers(self._n_items, size=length, dtype=np.int32)
+            coins = self._coins.generator.random(length) < way.exploration_rate
+            experts = self._coins.generator.integers(self._k, size=length, dtype=np.int32)
+            tried = self._coins.generator.integers(self._n_items, size=length, dtype=np.int32)
             if self._picked is not None:
                 coins = self._picked[start : start + length]
             explore[coins], item[coins] = experts[coins], tried[coins]
@@ -104,8 +104,8 @@ class Schedule:
         whole = length // way.block
         if whole == 0:
             return
-        places = self._coins.permuted(np.tile(np.arange(way.block), (whole, 1)), axis=1)
-        tried = self._coins.integers(self._n_items, size=(whole, k), dtype=np.int32)
+        places = self._coins.generator.permuted(np.tile(np.arange(way.block), (whole, 1)), axis=1)
+        tried = self._coins.generator.integers(self._n_items, size=(whole, k), dtype=np.int32)
         at = places[:, : k * way.repeats] + way.block * np.arange(whole)[:, None]
         explore[at] = np.repeat(np.arange(k, dtype=np.int32), way.repeats)
         item[at] = np.repeat(tried, way.repeats, axis=1)
@@ -149,7 +149,7 @@ class Schedule:
     ) -> Schedule:
         schedule = object.__new__(cls)
         schedule._way, schedule._n_items, schedule._k, schedule._rounds = way, n_items, k, rounds
-        schedule._coins = restored_generator(saved.plain("coins"))
+        schedule._coins = Coins.restored(saved.inner("coins"))
         schedule._picked = None
         if way.chosen:
             packed = saved.array("picked", (-(-rounds // 8),), np.uint8)

@@ -13,7 +13,7 @@ from ...core import checks
 from ...core.progress import track
 from ...core.state import Saved
 from ...objectives.rows.table import Rows
-from ...privacy import Account, Budget, Randomness
+from ...privacy import Account, Budget, Seed
 from ...privacy.published import true_budget
 from ...results import Selection
 from ..protocol import Stream
@@ -96,7 +96,7 @@ class BanditSelector(OnlineSelector):
         repeats: int | None = None,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         horizon = checks.whole("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS)
         items = checks.whole("n_items", n_items, at_least=1)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import backends
 from ...core import checks
 from ...core.state import Saved
 from ...objectives import answers
 from ...objectives.rows.table import Rows
-from ...privacy import Event, Gate, ScoreChange, samplers
+from ...privacy import Coins, Event, Gate, ScoreChange, samplers
 from ...privacy.conversions import exact
-from ...privacy.randomness import public_generator, restored_generator
 from ..protocol import Stream
 from .settings import laplace_on_sums
 
@@ -52,15 +52,18 @@ class SlotFeedback:
         self._n_items, self._k, self._rounds, self._bound, self._gate = n_items, k, rounds, bound, gate
         self._settle()
         self.first_block = self._first_block() if first_block is None else first_block
-        self._coins = public_generator(gate.randomness)
+        self._coins = gate.coins()
         self._taken, self._shows, self._variance = (np.zeros(n_items) for _ in range(3))
         self._open_taken, self._open_shows = (np.zeros(n_items, dtype=np.int64) for _ in range(2))
         self._opens, self._closes, self._released = 0, self._end_of_block(0), 0
         self._lists: NDArray[np.int32] = np.zeros((0, k), dtype=np.int32)
         self._lists_from = 0
-        self._before: dict[str, Any] = dict(self._coins.bit_generator.state)
+        self._before: dict[str, Any] = self._coins.state()
+        self._reserve()
+
+    def _reserve(self) -> None:
         for label, event, count in self.releases():
-            gate.reserve(event, count, label=label)
+            self._noises = self._gate.reserve(event, count, label=label)
 
     def _settle(self) -> None:
         budget = self._gate.budget
@@ -156,7 +159,7 @@ class SlotFeedback:
             self._release()
             self._opens, self._closes = round, self._end_of_block(round)
         if round >= self._lists_from + len(self._lists):
-            self._before = dict(self._coins.bit_generator.state)
+            self._before = self._coins.state()
             self._make_lists(round)
 
     def _end_of_block(self, start: int) -> int:
@@ -173,7 +176,7 @@ class SlotFeedback:
         self._released = 1
         self._open_taken[:], self._open_shows[:] = 0, 0
         if self._grid is not None:
-            counts += samplers.noise_steps(self._gate.randomness, items.size, gaussian=False)
+            counts += self._noises.steps(items.size)
             self._variance[items] += 2.0 * float(self._event.scale) ** 2
         self._taken[items] += counts * self._step
         self._shows[items] += shows
@@ -189,7 +192,7 @@ class SlotFeedback:
         chances = np.clip(means / self._bound, 0.01 / self._n_items, 1.0 - 0.01 / self._n_items)
         own = self._bound**2 * chances * (1.0 - chances) * weight
         deviations = np.sqrt(own + self._variance) / weight
-        drawn = means + _SPREAD * deviations * self._coins.standard_normal((count, self._n_items))
+        drawn = means + _SPREAD * deviations * self._coins.generator.standard_normal((count, self._n_items))
         top = np.argpartition(-drawn, self._k - 1, axis=1)[:, : self._k]
         order = np.argsort(-np.take_along_axis(drawn, top, axis=1), axis=1)
         self._lists = np.take_along_axis(top, order, axis=1).astype(np.int32)
@@ -199,7 +202,6 @@ class SlotFeedback:
 
     def run_rows(self, stream: Stream, rows: Rows, round: int) -> Iterator[int]:
         """Rounds of people who are rows, compiled; yields after which round each part ends."""
-        from ...backends.numba.bandit import chain_stream
 
         sparse, first, last = rows.sparse, round, round + int(stream.rewards.size)
         people = (sparse.indptr.view(np.uint64), sparse.indices.view(np.uint32), sparse.data, rows.cap)
@@ -210,7 +212,7 @@ class SlotFeedback:
             part = slice(round - first, stop - first)
             stream.selections[part], stream.rewards[part] = lists, 0.0
             yield stop
-            chain_stream(
+            backends.bandit.chain_stream(
                 *people,
                 rows.kind.code,
                 rows.kind.fresh,
@@ -262,8 +264,7 @@ class SlotFeedback:
         made = object.__new__(cls)
         made._n_items, made._k, made._rounds, made._bound, made._gate = n_items, k, rounds, bound, gate
         made._settle()
-        for label, event, count in made.releases():
-            gate.reserve(event, count, label=label)
+        made._reserve()
         shape = (n_items,)
         made._taken, made._shows = saved.array("taken", shape), saved.array("shows", shape, at_least=0.0)
         made._variance = saved.array("variance", shape, at_least=0.0)
@@ -278,7 +279,7 @@ class SlotFeedback:
                 f"closes={saved.plain('closes')}; a block from {made._opens} ends at {made._closes}"
             )
         made._released = saved.whole("released", at_least=min(1, made._opens), at_most=1)
-        made._coins, made._before = restored_generator(saved.plain("coins")), dict(saved.plain("coins"))
+        made._coins, made._before = Coins.restored(saved.inner("coins")), dict(saved.plain("coins"))
         made._lists = np.zeros((0, k), dtype=np.int32)
         made._lists_from = saved.whole("lists_from", at_least=made._opens, at_most=round)
         if saved.flag("made"):

@@ -11,21 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import backends
 from ...core import checks
 from ...core.progress import track
 from ...core.state import Saved
 from ...objectives import answers
 from ...objectives.rows.table import Rows
-from ...privacy import Event, Gate, LaplaceNoise, samplers
+from ...privacy import Event, ExponentialChoice, Gate, LaplaceNoise, samplers
 from ...privacy.conversions import exact
-from ...privacy.randomness import public_generator
+from ...privacy.ordered import OrderedExperts
 from ..protocol import Stream
-from ..select.hedge import Machine, exact_draw
 from . import settings as settings
 from .schedule import Schedule
 from .settings import Exploring
 
 _UNITS = 32  # a value as large as the bound is between 2^31 and 2^32 units
+_FREE = ExponentialChoice(0.0, 0.0)  # draws that depend on nobody
 _NOISE_UNITS = 24  # noise is 2^24 units wide, so that sums of it stay within 63 bits
 
 Ticket = tuple[int, ...]
@@ -42,7 +43,7 @@ class ValueFeedback:
     def __init__(self, way: Exploring, n_items: int, k: int, rounds: int, bound: float, gate: Gate) -> None:
         self.way, self._n_items, self._k, self._rounds, self._bound = way, n_items, k, rounds, bound
         self._gate = gate
-        self.schedule = Schedule(way, n_items, k, rounds, public_generator(gate.randomness))
+        self.schedule = Schedule(way, n_items, k, rounds, gate.coins())
         if way.chosen:
             assert self.schedule.explorations is not None
             rate = settings.presampled_rate(k, self.schedule.explorations, gate.budget, bound)
@@ -55,8 +56,17 @@ class ValueFeedback:
         self._released = 0
         releases = self.releases()
         gate.expect(*((event, count) for _, event, count in releases))
-        for label, event, count in releases:
-            gate.reserve(event, count, label=label)
+        self._reserve()
+
+    def _reserve(self) -> None:
+        """Pay for everything: choices are drawn by one release, and noise by the other."""
+        self._draws = self._noises = self._gate.reserve(_FREE, 0)
+        for label, event, count in self.releases():
+            release = self._gate.reserve(event, count, label=label)
+            if isinstance(event, LaplaceNoise):
+                self._noises = release
+            else:
+                self._draws = release
 
     def _settle(self) -> None:
         """What follows from the settings: units, steps, the noise's grid."""
@@ -74,7 +84,7 @@ class ValueFeedback:
         self._ratio = float(step * scale)
         half = math.floor(bound * scale) // 2 if self.way.centred else 0
         self._centre = self.way.repeats * half
-        self._machine: Machine | None = None
+        self._machine: OrderedExperts | None = None
         self._rate = 0.0
 
     # --- the account -----------------------------------------------------------------------------
@@ -158,7 +168,7 @@ class ValueFeedback:
             return 0
         place = self._place(block, expert)
         if place < 0:
-            return int(samplers.noise_steps(self._gate.randomness, 1, gaussian=False)[0])
+            return int(self._noises.steps(1)[0])
         return int(self._noise[place])
 
     def _place(self, block: int, expert: int) -> int:
@@ -175,25 +185,19 @@ class ValueFeedback:
         count = self.schedule.lessons
         if self._grid is None:
             return np.zeros(count, dtype=np.int64)
-        return samplers.noise_steps(self._gate.randomness, count, gaussian=False)
+        return self._noises.steps(count)
 
     # --- experts ---------------------------------------------------------------------------------
 
-    def _compiled(self, round: int) -> Machine:
+    def _compiled(self, round: int) -> OrderedExperts:
         rate = self.way.rate_after(self._n_items, round // self.way.block, self._bound)
         if self._machine is None or rate != self._rate:
             self._rate = rate
-            self._machine = Machine(self._gains, rate / self.way.repeats, self._scale, self._most)
+            self._machine = OrderedExperts(self._gains, rate / self.way.repeats, self._scale, self._most)
         return self._machine
 
     def _draw(self, round: int) -> None:
-        machine = self._compiled(round)
-        words = self._words(1)
-        shown = self._current.copy()
-        place = machine.start()
-        while machine.kernels.draw_set(*machine.tree_arguments, words, shown, place):
-            self._decide(words, shown, place)
-        self._current = shown
+        self._current = self._draws.ordered_set(self._compiled(round))
         self._count_draws(round, 1)
 
     def _count_draws(self, round: int, sets: int) -> None:
@@ -205,31 +209,11 @@ class ValueFeedback:
         if self._machine is None:
             self._gains[item, expert] += amount
             return
-        from ...backends.numba.bandit import teach
 
         flat, refs, tree, starts, _, _, k, unit, tile, scratch = self._machine.tree_arguments
-        teach(flat, refs, tree, starts, k, unit, tile, scratch, np.uint64(expert), np.uint32(item), amount)
-
-    def _words(self, sets: int) -> NDArray[np.uint64]:
-        from ...backends.numba.hedge import WORDS
-
-        count = sets * self._k * WORDS
-        return np.array(self._gate.randomness.words(count) if count else (), dtype=np.uint64)
-
-    def _decide(self, words: NDArray[np.uint64], shown: NDArray[np.int32], place: NDArray[np.int64]) -> None:
-        """Settle the draw at which the compiled loop stopped, with as many digits and bits as it takes."""
-        from ...backends.numba import hedge as kernels
-
-        expert, at = int(place[kernels.EXPERT]), int(place[kernels.DRAW]) * kernels.WORDS
-        first, second = words[at : at + 2].tolist(), words[at + 2 : at + 4].tolist()
-        scores = self._gains[:, expert]
-        unit = exact(self._rate / self.way.repeats) / self._scale
-        item = exact_draw(scores, unit, first, self._gate.randomness)
-        taken = shown[:expert]
-        if item in taken:
-            others = np.setdiff1d(np.arange(self._n_items), taken)
-            item = int(others[exact_draw(scores[others], unit, second, self._gate.randomness)])
-        place[kernels.DECIDED] = item
+        backends.bandit.teach(
+            flat, refs, tree, starts, k, unit, tile, scratch, np.uint64(expert), np.uint32(item), amount
+        )
 
     # --- a whole stream --------------------------------------------------------------------------
 
@@ -238,7 +222,6 @@ class ValueFeedback:
 
         The set of the first round is there already.
         """
-        from ...backends.numba import bandit as kernels
 
         sparse, first, total = rows.sparse, round, int(stream.rewards.size)
         people = (sparse.indptr.view(np.uint64), sparse.indices.view(np.uint32), sparse.data, rows.cap)
@@ -251,14 +234,14 @@ class ValueFeedback:
             here, part = slice(start - chunk.start, stop - chunk.start), slice(start - first, stop - first)
             due = chunk.due[here].copy()
             due[0] &= start != first
-            words = self._words(int(due.sum()))
+            words = self._draws.words(int(due.sum()) * machine.words_per_set)
             self._count_draws(start if due[0] else 1, int(due.sum()))
             if self.way.mode == "blocks" and (chunk.explore[here] >= 0).any():
                 self._released = 1
             yield stop  # the rounds count as passed before anything is drawn
             sums, left = self._open_lessons()
             place, current = machine.start(), self._current.copy()
-            while kernels.stream(
+            while backends.bandit.stream(
                 *machine.tree_arguments,
                 self._finer,
                 self._most,
@@ -283,7 +266,7 @@ class ValueFeedback:
                 stream.rewards[part],
                 stream.selections[part],
             ):
-                self._decide(words, current, place)
+                machine.settle(self._draws, words, current, place)
             self._current = current
             self._keep_lessons(sums, left)
 
@@ -349,15 +332,14 @@ class ValueFeedback:
         made.way = Exploring.restored(saved.inner("way"), k)
         made.schedule = Schedule.restored(saved.inner("schedule"), made.way, n_items, k, rounds, round, open)
         made._settle()
-        for label, event, count in made.releases():
-            gate.reserve(event, count, label=label)
+        made._reserve()
         made._current = saved.array("current", (k,), np.int32, at_least=-1, at_most=n_items - 1)
         chosen = made._current[made._current >= 0]
         if np.unique(chosen).size != chosen.size or chosen.size not in (0, k) or (open and not chosen.size):
             raise ValueError("the array current is no set of k items")
         noise = saved.array("noise", (None,), np.int64, at_least=-(1 << 61), at_most=1 << 61)
         begun = made.schedule.chunk.stop > 0
-        if begun and noise.size and (gate.randomness.secure or noise.size != made.schedule.lessons):
+        if begun and noise.size and (not gate.resumes_alike or noise.size != made.schedule.lessons):
             raise ValueError(f"the array noise has {noise.size} entries, which nobody has left there")
         made._noise = noise if noise.size or not begun else made._fresh_noise()
         redrawn = -(-(round + open) // made.way.block) - 1

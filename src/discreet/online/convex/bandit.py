@@ -15,12 +15,10 @@ from ...core import checks
 from ...core.progress import track
 from ...core.state import Saved
 from ...objectives.losses import Losses
-from ...privacy import Account, Budget, LaplaceNoise, Randomness, RunningSum, TreeSum, samplers
+from ...privacy import Account, Budget, Coins, LaplaceNoise, RunningSum, Seed, TreeSum, VectorBounds, samplers
 from ...privacy.conversions import exact
 from ...privacy.events import Event
 from ...privacy.published import PublishedCalibrationWarning
-from ...privacy.randomness import public_generator, restored_generator
-from ...privacy.sums.bounds import Inputs
 from ..protocol import Stream
 from .leader import PointLearner, SumLeader, Vector
 
@@ -84,7 +82,7 @@ class BanditApproximateLeader(PointLearner):
         exploration_radius: float | str = "auto",
         regularization: float | str = "auto",
         calibration: str = "tight",
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         if not isinstance(domain, Domain):
             raise TypeError(
@@ -115,7 +113,7 @@ class BanditApproximateLeader(PointLearner):
             self._reserve()
         self._noise_grid = self._grid()
         self._inside = self._shrunk()
-        self._coins = public_generator(self._gate.randomness)
+        self._coins = self._gate.coins()
         self._own = np.array(domain.center)
         self._direction = np.zeros(domain.dimension)
         self._estimates = np.zeros(domain.dimension)
@@ -133,7 +131,7 @@ class BanditApproximateLeader(PointLearner):
 
     def _reserve(self) -> None:
         assert self._event is not None
-        self._gate.reserve(self._event, label="sums of costs")
+        self._release = self._gate.reserve(self._event, label="sums of costs")
 
     def _made_sum(self, event: Event | None = None) -> RunningSum:
         """The paper's tree of gradient estimates."""
@@ -267,7 +265,7 @@ class BanditApproximateLeader(PointLearner):
             logs = math.log(max(rounds, 2)) ** 2.5
             unit = size / domain.outer_radius / rounds**0.25
             self._growing = unit * math.sqrt(domain.freedom * logs / budget.epsilon)
-        inputs = Inputs(domain.dimension, 2, self._estimate_norm(domain))
+        inputs = VectorBounds(domain.dimension, 2, self._estimate_norm(domain))
         return SumLeader._published(budget, rounds, inputs, "spherical tree")
 
     def _estimate_norm(self, domain: Domain) -> float:
@@ -309,7 +307,7 @@ class BanditApproximateLeader(PointLearner):
     def _draw(self) -> Vector:
         if self._batches * self.batch < self._round:  # not closed before an interruption
             self._close_batch()
-        self._direction = self.domain.direction(self._coins)
+        self._direction = self.domain.direction(self._coins.generator)
         return self._own + self.exploration_radius * self._direction
 
     def _close_batch(self) -> None:
@@ -331,7 +329,7 @@ class BanditApproximateLeader(PointLearner):
         grid = self._noise_grid
         if grid is None:
             return float(seen)
-        noise = samplers.noise_steps(self._gate.randomness, 1, gaussian=False)
+        noise = self._release.steps(1)
         return float(grid.values(np.array([int(seen)], dtype=np.int64) + noise)[0])
 
     def _prepared(self, person: Any) -> float:
@@ -378,7 +376,7 @@ class BanditApproximateLeader(PointLearner):
             "event": None if self._event is None else self._event.to_json(),
             "seen": self._seen,
             "batches": self._batches,
-            "coins": self._coins.bit_generator.state,
+            "coins": self._coins.state(),
         }
         if self._sum is not None:
             settings["sum"] = self._sum.state()[0]
@@ -412,7 +410,7 @@ class BanditApproximateLeader(PointLearner):
             raise ValueError("regularization, growing and strong_convexity are all 0")
         released = max(0, self._drawn(self.batch) - 1)
         self._batches = saved.whole("batches", at_least=released, at_most=self._round // self.batch)
-        self._coins = restored_generator(saved.plain("coins"))
+        self._coins = Coins.restored(saved.inner("coins"))
         shape = (self.domain.dimension,)
         self._own, self._direction, self._estimates, self._played = (
             saved.array(name, shape) for name in ("own", "direction", "estimates", "played")

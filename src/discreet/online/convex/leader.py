@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import backends
 from ...bounds import convex as bounds
 from ...bounds.selection import gaussian_pull, laplace_pull
 from ...constraints.domains import Ball, Box, Domain, Simplex, _Missing
@@ -23,24 +24,25 @@ from ...objectives.losses import Losses, cost_functions
 from ...privacy import (
     Account,
     Budget,
+    Coins,
     Event,
     Gate,
     LaplaceNoise,
-    Randomness,
     RunningSum,
+    Seed,
     SphericalLaplaceNoise,
+    SumSpec,
     TreeSum,
+    VectorBounds,
     tree_levels,
 )
 from ...privacy.published import true_budget
-from ...privacy.randomness import public_generator, restored_generator
-from ...privacy.sums.bounds import Inputs
+from ...privacy.sums.compiled import CompiledSum
 from ...results import CostTrace
-from ..minimize.lovasz_sums import GradientSum
 from ..protocol import OnlineLearner, Stream
 
 if TYPE_CHECKING:
-    from ...backends.numba.convex import Shape
+    from ...backends.arguments import Shape
 
 SUMS = ("sqrt", "blt", "tree", "laplace tree", "spherical tree")
 _NOISES = {"tree": "gaussian", "laplace tree": "laplace", "spherical tree": "spherical"}
@@ -65,7 +67,7 @@ class PointLearner(OnlineLearner):
         budget: Budget,
         *,
         calibration: str = "tight",
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         if not isinstance(domain, Domain):
             raise TypeError(
@@ -181,11 +183,11 @@ class SumLeader(PointLearner):
         rounds: int,
         budget: Budget,
         *,
-        inputs: Inputs,
+        inputs: VectorBounds,
         sums: str,
         clip: bool,
         calibration: str,
-        seed: Randomness | int | None,
+        seed: Seed,
     ) -> None:
         self.clip = bool(clip)
         if calibration == "published":
@@ -222,7 +224,7 @@ class SumLeader(PointLearner):
         """The next point, from the private sum of gradients."""
 
     @abstractmethod
-    def _declared(self) -> Inputs:
+    def _declared(self) -> VectorBounds:
         """What is promised about gradients, in the norm of the noise."""
 
     @abstractmethod
@@ -230,7 +232,7 @@ class SumLeader(PointLearner):
         """A gradient that keeps what was promised, and whether it had to be shortened."""
 
     @staticmethod
-    def _published(budget: Budget, rounds: int, inputs: Inputs, sums: str) -> Budget:
+    def _published(budget: Budget, rounds: int, inputs: VectorBounds, sums: str) -> Budget:
         """The budget that the papers' noise really needs: it is calibrated to a norm, not to a difference."""
         if not budget.private:
             raise ValueError('calibration="published" needs a finite epsilon; take "tight"')
@@ -375,7 +377,7 @@ class ApproximateLeader(SumLeader):
         regularization: float | str = "auto",
         clip: bool = False,
         calibration: str = "tight",
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         if not isinstance(domain, Domain):
             raise TypeError(
@@ -450,10 +452,9 @@ class ApproximateLeader(SumLeader):
         people, total, shape = stream.people, self._sum, _shape(self.domain)
         rows = people.compiled() if isinstance(people, Losses) else None
         # What may have to be refused, or leave the range of floats, goes round by round.
-        if rows is None or shape is None or not isinstance(total, GradientSum) or not self._surely(people):
+        if rows is None or shape is None or not isinstance(total, CompiledSum) or not self._surely(people):
             super()._run(stream)
             return
-        from ...backends.numba.convex import leader_rounds
 
         count, first = stream.rewards.size, 0
         while first < count:
@@ -464,7 +465,7 @@ class ApproximateLeader(SumLeader):
             shown, played = self._shown.copy(), self._played.copy()
             pending = np.zeros(self.domain.dimension)
             with total.compiled(size - 1) as (inside, known):
-                shortened = leader_rounds(
+                shortened = backends.convex.leader_rounds(
                     rows,
                     first,
                     stream.admitted[first:stop],
@@ -507,10 +508,10 @@ class ApproximateLeader(SumLeader):
         held = self.regularization + self._growing * self._round
         shape = _shape(self.domain)
         if shape is not None:
-            from ...backends.numba.convex import follow
-
             point = np.empty(self.domain.dimension)
-            follow(known, self._played, self.strong_convexity, held, self._round, shape, point)
+            backends.convex.follow(
+                known, self._played, self.strong_convexity, held, self._round, shape, point
+            )
             return point
         curved = self.strong_convexity * self._round
         aim = self.strong_convexity * self._played + held * self.domain.center - known
@@ -519,15 +520,14 @@ class ApproximateLeader(SumLeader):
     def _passed(self, point: Vector) -> None:
         self._played = self._played + point
 
-    def _declared(self) -> Inputs:
+    def _declared(self) -> VectorBounds:
         return _gradient_inputs(self.domain.dimension, self.lipschitz, None, self.sums)
 
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
-        from ...backends.numba.convex import shorten
 
         kept = np.array(gradient, dtype=np.float64)
         checks.finite("the gradient at the shown point", kept)
-        length = float(shorten(kept, self._longest))
+        length = float(backends.convex.shorten(kept, self._longest))
         if length > self._limit and not self.clip:
             raise ValueError(
                 f"the gradient at the shown point has length {length:.6g}, beyond lipschitz="
@@ -602,7 +602,7 @@ class LinearLeader(SumLeader):
         rate: float | None = None,
         clip: bool = False,
         calibration: str = "tight",
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         if not isinstance(domain, Domain):
             raise TypeError(f"domain must be a Domain such as domains.Simplex(3), got {checks.shown(domain)}")
@@ -620,7 +620,7 @@ class LinearLeader(SumLeader):
         pure = "laplace tree" if published or box is not None else "spherical tree"
         chosen = _sums(sums, budget, pure, published)
         # The promise in L2, whatever the noise: what a vector is checked against.
-        self._promise = Inputs(domain.dimension, 2, lipschitz, box)
+        self._promise = VectorBounds(domain.dimension, 2, lipschitz, box)
         self.box, self.lipschitz = self._promise.box, self._promise.norm_bound
         super().__init__(
             domain,
@@ -633,7 +633,7 @@ class LinearLeader(SumLeader):
             seed=seed,
         )
         self.rate = self._best_rate() if rate is None else checks.real("rate", rate, above=0.0)
-        self._coins = public_generator(self._gate.randomness)
+        self._coins = self._gate.coins()
         self._topped_up = 0.0
 
     @property
@@ -711,13 +711,15 @@ class LinearLeader(SumLeader):
         if most is None:
             now = total.noise_std(total.taken)
             self._topped_up = max(self._topped_up, now)
-            return self._coins.normal(0.0, math.sqrt(self._topped_up**2 - now**2), size)
-        missing = most - (2 if total.taken == 1 << total.levels else int(total.taken).bit_count())
+            return self._coins.generator.normal(0.0, math.sqrt(self._topped_up**2 - now**2), size)
+        missing = most - total.draws(total.taken)
         unit = total.noise_std(1)
         if self.sums == "laplace tree":
-            return np.asarray(self._coins.laplace(0.0, unit / math.sqrt(2.0), (missing, size)).sum(axis=0))
-        steps = self._coins.standard_normal((missing, size))
-        lengths = self._coins.gamma(size, unit / math.sqrt(size + 1.0), missing)
+            return np.asarray(
+                self._coins.generator.laplace(0.0, unit / math.sqrt(2.0), (missing, size)).sum(axis=0)
+            )
+        steps = self._coins.generator.standard_normal((missing, size))
+        lengths = self._coins.generator.gamma(size, unit / math.sqrt(size + 1.0), missing)
         steps *= (lengths / np.linalg.norm(steps, axis=1))[:, None]
         return np.asarray(steps.sum(axis=0))
 
@@ -731,7 +733,7 @@ class LinearLeader(SumLeader):
             return super()._worth(person, decision)
         return answers.number("cost", answers.vector("cost", person, self.domain.dimension) @ decision)
 
-    def _declared(self) -> Inputs:
+    def _declared(self) -> VectorBounds:
         return _gradient_inputs(self.domain.dimension, self.lipschitz, self.box, self.sums)
 
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
@@ -748,13 +750,13 @@ class LinearLeader(SumLeader):
             "regularizer": self.regularizer,
             "rate": self.rate,
             "topped_up": self._topped_up,
-            "coins": self._coins.bit_generator.state,
+            "coins": self._coins.state(),
         }
 
     def _restore_promise(self, saved: Saved) -> None:
         box: Any = tuple(saved.rows("box", at_most=2)) if saved.given("box") else None
         length = saved.real("lipschitz", above=0.0) if saved.given("lipschitz") else None
-        self._promise = Inputs(self.domain.dimension, 2, length, box)
+        self._promise = VectorBounds(self.domain.dimension, 2, length, box)
         self.box, self.lipschitz = self._promise.box, self._promise.norm_bound
 
     def _restore(self, saved: Saved) -> None:
@@ -764,7 +766,7 @@ class LinearLeader(SumLeader):
             "regularizer", ("entropy", "euclidean") if simplex else ("euclidean",)
         )
         self.rate, self._topped_up = saved.real("rate", above=0.0), saved.real("topped_up", at_least=0.0)
-        self._coins = restored_generator(saved.plain("coins"))
+        self._coins = Coins.restored(saved.inner("coins"))
 
 
 def _shape(domain: Domain) -> Shape | None:
@@ -799,27 +801,20 @@ def _sums(asked: str, budget: Budget, pure: str, published: bool) -> str:
 
 def _gradient_inputs(
     dimension: int, lipschitz: float | None, box: tuple[float, float] | None, sums: str
-) -> Inputs:
+) -> VectorBounds:
     """What is promised about gradients, in the norm of the noise: lengths are in L2, Laplace noise in L1."""
     if sums != "laplace tree":
-        return Inputs(dimension, 2, lipschitz, box)
+        return VectorBounds(dimension, 2, lipschitz, box)
     sum_bound = None if lipschitz is None else lipschitz * math.sqrt(dimension) * (1.0 + 2.0**-50)
-    return Inputs(dimension, 1, sum_bound, box)
+    return VectorBounds(dimension, 1, sum_bound, box)
 
 
 def _running_sum(
-    gate: Gate, inputs: Inputs, releases: int, sums: str, event: Event | None = None
+    gate: Gate, inputs: VectorBounds, releases: int, sums: str, event: Event | None = None
 ) -> RunningSum:
-    options: dict[str, Any] = {
-        "event": event,
-        "norm_bound": inputs.norm_bound,
-        "box": inputs.box,
-        "clip": True,  # only rounding is left to clip: gradients were checked before
-        "label": "gradients",
-    }
-    shape = (inputs.dimension, releases, gate)
-    if sums in ("sqrt", "blt"):
-        moves = inputs.difference(gate.budget.neighbours)
-        return GradientSum(*shape, moves=moves, method=sums, **options)
-    noise = _NOISES[sums]
-    return TreeSum(*shape, noise=noise, honaker=noise == "gaussian", **options)
+    noise = _NOISES.get(sums, "gaussian")
+    method = sums if sums in ("sqrt", "blt") else "tree"
+    spec = SumSpec(inputs, releases, method, noise, variance_reduction=sums == "tree")
+    kind = CompiledSum if method != "tree" else spec.kind
+    # Only rounding is left to clip: gradients were checked before.
+    return kind.of(spec, gate, event=event, clip=True, label="gradients")

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from ...bounds import frank_wolfe as bounds
 from ...bounds.selection import ALPHA
-from ...privacy import Budget, tree_levels
-from ...privacy.sums.bounds import Inputs
-from ...privacy.sums.factorizations import buffered, square_root
-from .experts import Leader, node_noise
+from ...privacy import Budget, VectorBounds, tree_levels
+from .experts import Leader, node_noise, sum_spec
 
 MOST_STEPS = 4096
 FEW_STEPS = 4
@@ -21,7 +19,7 @@ class Certificate:
     """What is certified for given numbers of steps, batches and rates; nothing is made or released."""
 
     leader: Leader
-    one: Inputs
+    one: VectorBounds
     rounds: int
     budget: Budget
     sums: str
@@ -76,12 +74,7 @@ class Certificate:
 
     def error(self, batch: int) -> float:
         """How many times the noise of one release a sum's noise is, with Gaussian noise."""
-        count = releases(self.rounds, batch)
-        if self.sums == "tree":
-            levels = tree_levels(count)
-            halves = 2.0 * _honaker(levels - 1)
-            return math.sqrt(levels * max(halves, sum(_honaker(level) for level in range(levels))))
-        return (square_root if self.sums == "sqrt" else buffered)(count).worst_error
+        return sum_spec(self.one, 1, releases(self.rounds, batch), self.sums, "gaussian", 1).worst_error
 
     def pull(self, steps: int, batch: int, error: float | None = None) -> float:
         """What the noise of an expert's last sum can cost it."""
@@ -158,11 +151,3 @@ def releases(rounds: int, batch: int) -> int:
 def most_nodes(count: int) -> int:
     """Blocks that a tree's sum can be made of: one per level, or the two halves of a full tree."""
     return max(2 if count == 2 else 1, tree_levels(count))
-
-
-def _honaker(level: int) -> float:
-    """Variance of a block of 2^level rounds after combining it with its halves, in units of one draw's."""
-    variance = 1.0
-    for _ in range(level):
-        variance = 2.0 * variance / (2.0 * variance + 1.0)
-    return variance

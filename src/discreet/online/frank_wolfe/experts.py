@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...constraints import Constraint, Matroid, PartitionMatroid
 from ...constraints.domains import Box
-from ...privacy import Gate, TreeSum
-from ...privacy.budget import Share
-from ...privacy.events import Event, LaplaceNoise, SphericalLaplaceNoise
-from ...privacy.sums.bounds import Inputs
+from ...privacy import LaplaceNoise, Share, SphericalLaplaceNoise, SumSpec, VectorBounds
 
 Vector = NDArray[np.float64]
 
@@ -149,69 +146,24 @@ def one_of_each(domain: Constraint | Box) -> Blocks | None:
     return Blocks(groups) if whole and all(capacity == 1 for capacity in taken) else None
 
 
-def stacked(one: Inputs, experts: int, people: int) -> dict[str, Any]:
-    """The promises about all experts' vectors end to end, each of which keeps the promises of ``one``."""
-    grow = experts if one.norm == 1 else math.sqrt(experts) * (1.0 + 2.0**-50)
-    return {
-        "norm_bound": None if one.norm_bound is None else one.norm_bound * grow,
-        "box": one.box,
-        "nonzeros": None if one.nonzeros is None else one.nonzeros * experts,
-        "people": people,
-    }
+def sum_spec(one: VectorBounds, experts: int, releases: int, sums: str, noise: str, batch: int) -> SumSpec:
+    """The running sum of all experts' payoffs, each within ``one``; a vector for each batch of people.
 
-
-class ExpertTree(TreeSum):
-    """A tree's running sum for several experts at once: one noise vector per node and expert.
-
-    Formal guarantee: a person's vectors enter one release per level and expert, each with the difference
-    bound of one expert's vectors. Compared with one noise vector for all of them this keeps the experts'
-    noises independent, and lets their losses compose in zCDP where there is a delta. ``scale`` sets the noise
-    (a published one); by default it is the least that fits.
+    Gaussian noise is drawn for all experts together. Other noise is drawn and accounted for each expert
+    on its own: a person's vectors enter one release per level of the tree and expert, each with the
+    difference bound of one expert's vectors. This keeps the experts' noises independent, and lets their
+    losses compose in zCDP where there is a delta.
     """
-
-    def __init__(
-        self,
-        experts: int,
-        one: Inputs,
-        rounds: int,
-        gate: Gate,
-        *,
-        noise: str,
-        scale: float | None = None,
-        people: int = 1,
-        event: Event | None = None,
-        label: str = "running sum",
-    ) -> None:
-        self.experts, self._one, self._scale = experts, one, scale
-        options = stacked(one, experts, people) | {"noise": noise, "event": event, "label": label}
-        super().__init__(experts * one.dimension, rounds, gate, **options)
-
-    @property
-    def _name(self) -> str:
-        return f"tree of {self.levels} levels, {self.experts} experts"
-
-    def _calibrated(self, part: Share) -> tuple[Event, int]:
-        releases = self.levels * self.experts
-        return node_noise(self._one, part, releases, self.noise, self._scale), releases
-
-    @property
-    def event_epsilon(self) -> float:
-        """Pure epsilon of one node of one expert."""
-        assert isinstance(self._event, LaplaceNoise)
-        return float(self._event.sensitivity) / float(self._event.scale)
-
-    @property
-    def _vector(self) -> int:
-        return self.dimension // self.experts if self.noise == "spherical" else self.dimension
-
-    def _own_settings(self) -> dict[str, Any]:
-        return super()._own_settings() | {"experts": self.experts}
+    one = replace(one, people_per_vector=batch)
+    if noise == "gaussian":
+        return SumSpec(one.stacked(experts), releases, sums, variance_reduction=sums == "tree")
+    return SumSpec(one, releases, "tree", noise, stacked=experts)
 
 
 def node_noise(
-    one: Inputs, part: Share, releases: int, noise: str, scale: float | Fraction | None = None
+    one: VectorBounds, share: Share, releases: int, noise: str, scale: float | Fraction | None = None
 ) -> LaplaceNoise:
     """The noise of one node and expert: ``scale``, or the least with which all releases fit."""
     kind = LaplaceNoise if noise == "laplace" else SphericalLaplaceNoise
-    moves = one.difference(part.budget.neighbours)
-    return kind.within(part, moves, releases) if scale is None else kind(moves, scale)
+    moves = one.difference(share.neighbours)
+    return kind.within(share, moves, releases) if scale is None else kind(moves, scale)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import backends
 from ...bounds import frank_wolfe as bounds
 from ...constraints import Constraint
 from ...constraints.domains import Box, Domain
@@ -21,17 +22,26 @@ from ...core.state import Saved
 from ...objectives import Population, answers
 from ...objectives.continuous import ContinuousPopulation, MultilinearExtension
 from ...objectives.rows.table import Rows
-from ...privacy import Account, Budget, Event, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
+from ...privacy import (
+    Account,
+    Budget,
+    Coins,
+    Event,
+    LaplaceNoise,
+    RunningSum,
+    Seed,
+    TreeSum,
+    VectorBounds,
+    tree_levels,
+)
 from ...privacy.published import PublishedCalibrationWarning, true_budget
-from ...privacy.randomness import public_generator, restored_generator
-from ...privacy.sums.bounds import Inputs
 from ...results import Selection, Trace
 from ..contribution import capped
 from ..protocol import OnlineLearner, Stream
 from ..select.selector import check_population, item_labels, saved_labels
-from .certificate import MOST_STEPS, Certificate, most_nodes
+from .certificate import MOST_STEPS, Certificate
 from .certificate import releases as releases_of
-from .experts import ExpertTree, Leader, node_noise, stacked
+from .experts import Leader, node_noise, sum_spec
 
 EXPERTS = ("ftrl", "pftal")
 REGULARIZERS = ("entropy", "euclidean")
@@ -114,7 +124,7 @@ class MetaFrankWolfe(OnlineLearner):
         samples: int = 200,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         self.experts = checks.one_of("experts", experts, EXPERTS)
         horizon = checks.whole("rounds", rounds, at_least=1)
@@ -184,8 +194,8 @@ class MetaFrankWolfe(OnlineLearner):
             cautious = self.resample_every if resample_every == "auto" else 1
             rate = self._promise.best_rate(self.steps, cautious)
         self.rate = checks.real("rate", rate, above=0.0)
-        self._coins = public_generator(self._gate.randomness)
-        self._round_words = [int(word) for word in self._gate.randomness.words(4)]
+        self._coins = self._gate.coins()
+        self._round_coins = self._gate.coins()
         self._sum: RunningSum | None = None
         if self._releases:
             self._sum = self._made_sum()
@@ -310,12 +320,12 @@ class MetaFrankWolfe(OnlineLearner):
         return needed
 
     @property
-    def _one(self) -> Inputs:
+    def _one(self) -> VectorBounds:
         """What one person's payoffs to one expert keep to."""
         norm = 1 if self.noise == "laplace" else 2
         if self.experts == "ftrl":
-            return Inputs(self.n_items, norm, None, (0.0, self.bound), self.items_per_person)
-        return Inputs(self.n_items, norm, self.gradient_bound, (0.0, self.gradient_bound))
+            return VectorBounds(self.n_items, norm, None, (0.0, self.bound), self.items_per_person)
+        return VectorBounds(self.n_items, norm, self.gradient_bound, (0.0, self.gradient_bound))
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -351,9 +361,10 @@ class MetaFrankWolfe(OnlineLearner):
         """
         if not self.budget.private:
             return math.inf
-        if not isinstance(self._sum, ExpertTree):
+        if self._sum is None or not isinstance(self._sum.event, LaplaceNoise):
             return 0.0 if self._sum is None else math.inf
-        return self._sum.levels * self._sum.event_epsilon * self.budget.max_rounds_per_person
+        each = float(self._sum.event.sensitivity) / float(self._sum.event.scale)
+        return self._sum.spec.count // self.steps * each * self.budget.max_rounds_per_person
 
     def choose(self) -> Any:
         """The decision for this round: a `Selection` (``experts="ftrl"``) or a point (``"pftal"``)."""
@@ -383,24 +394,10 @@ class MetaFrankWolfe(OnlineLearner):
         return releases_of(self.rounds, self.resample_every)
 
     def _made_sum(self, event: Event | None = None) -> RunningSum:
-        one = self._one
-        if self.noise != "gaussian":
-            return ExpertTree(
-                self.steps,
-                one,
-                self._releases,
-                self._gate,
-                noise=self.noise,
-                scale=self._published,
-                people=self.resample_every,
-                event=event,
-                label="gradients",
-            )
-        options = stacked(one, self.steps, self.resample_every) | {"event": event}
-        shape = (self.steps * self.n_items, self._releases, self._gate)
-        if self.sums == "tree":
-            return TreeSum(*shape, noise="gaussian", honaker=True, label="gradients", **options)
-        return FactorizedSum(*shape, method=self.sums, label="gradients", **options)
+        spec = sum_spec(self._one, self.steps, self._releases, self.sums, self.noise, self.resample_every)
+        if event is None and self._published is not None:
+            event = node_noise(self._one, self.budget.share(), spec.count, self.noise, self._published)
+        return spec.make(self._gate, event=event, label="gradients")
 
     @property
     def _scale(self) -> float:
@@ -450,7 +447,7 @@ class MetaFrankWolfe(OnlineLearner):
         if self.experts == "pftal":
             return np.array(self._points[-1])
         assert isinstance(self.constraint, Constraint)
-        items = self.constraint.round(self._points[-1], self._coins)
+        items = self.constraint.round(self._points[-1], self._coins.generator)
         shown = np.full(self._width, -1.0)
         shown[: items.size] = items
         return shown
@@ -461,18 +458,17 @@ class MetaFrankWolfe(OnlineLearner):
             return 0.0
         shape = (self.steps, self.n_items)
         now = total.noise_std(total.taken)
-        if isinstance(total, ExpertTree):
-            used = 2 if total.taken == 1 << total.levels else int(total.taken).bit_count()
-            draws = most_nodes(self._releases) - used
+        if self.noise != "gaussian":
+            draws = total.spec.most_draws - total.draws(total.taken)
             if self.noise == "laplace":
                 scale = total.noise_std(1) / math.sqrt(2.0)
-                return np.asarray(self._coins.laplace(0.0, scale, (draws, *shape)).sum(axis=0))
+                return np.asarray(self._coins.generator.laplace(0.0, scale, (draws, *shape)).sum(axis=0))
             scale = total.noise_std(1) / math.sqrt(self.n_items + 1.0)
-            lengths = self._coins.gamma(self.n_items, scale, (draws, self.steps, 1))
-            ways = self._coins.standard_normal((draws, *shape))
+            lengths = self._coins.generator.gamma(self.n_items, scale, (draws, self.steps, 1))
+            ways = self._coins.generator.standard_normal((draws, *shape))
             return np.asarray((lengths * ways / np.linalg.norm(ways, axis=2, keepdims=True)).sum(axis=0))
         self._topped_up = max(self._topped_up, now)
-        return self._coins.normal(0.0, math.sqrt(self._topped_up**2 - now**2), shape)
+        return self._coins.generator.normal(0.0, math.sqrt(self._topped_up**2 - now**2), shape)
 
     def _decision(self, shown: NDArray[Any]) -> Any:
         if self.experts == "pftal":
@@ -520,15 +516,14 @@ class MetaFrankWolfe(OnlineLearner):
         return self._set_gradients(one), 0
 
     def _capped(self, people: Population) -> Population:
-        return capped(people, self.items_per_person, self._round_words, self._round)
+        return capped(people, self.items_per_person, self._round_coins, self._round)
 
     def _set_gradients(self, person: Population) -> NDArray[np.int64]:
         """Multilinear gradients at the partial points; where sampled, from coins of the round alone."""
         # The same coins at every point: sets that grow with the point, in which submodular gains only fall.
-        words = [*self._round_words, self._round]
         asked = [
             person.multilinear_gradient(
-                x.copy(), rng=np.random.Generator(np.random.PCG64(words)), samples=self.samples
+                x.copy(), rng=self._round_coins.of_round(self._round), samples=self.samples
             )
             for x in self._points[:-1]
         ]
@@ -626,12 +621,11 @@ class MetaFrankWolfe(OnlineLearner):
             self._gathered += units
 
     def _add_rows(self, people: Population, admitted: NDArray[np.bool_], first: int) -> None:
-        from ...backends.numba.frank_wolfe import add_row_gradients
 
         rows = people.as_rows()
         assert rows is not None
         table = rows.sparse
-        add_row_gradients(
+        backends.frank_wolfe.add_row_gradients(
             rows.kind.code,
             table.indptr,
             table.indices,
@@ -653,7 +647,6 @@ class MetaFrankWolfe(OnlineLearner):
             super()._run(stream)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        from ...backends.numba.selectors import row_values
 
         people, rewards, selections = stream.people, stream.rewards, stream.selections
         count = rewards.size
@@ -666,7 +659,9 @@ class MetaFrankWolfe(OnlineLearner):
             start = starts[batch]
             stop = starts[batch + 1] if batch + 1 < len(starts) else count
             items = self._next().items
-            row_values(*values, start, np.array(items, dtype=np.int32), rewards[start:stop])
+            backends.selectors.row_values(
+                *values, start, np.array(items, dtype=np.int32), rewards[start:stop]
+            )
             selections[start:stop] = self._shown
             self._round += stop - start  # first, so that an interruption loses people and never doubles them
             self._open = False
@@ -683,8 +678,8 @@ class MetaFrankWolfe(OnlineLearner):
         settings = super()._settings() | {
             "domain": domain.to_json() if isinstance(domain, Domain) else to_plain(domain),
             "labels": None if self.labels is None else list(self.labels),
-            "round_words": self._round_words,
-            "coins": self._coins.bit_generator.state,
+            "round_coins": self._round_coins.state(),
+            "coins": self._coins.state(),
             "topped_up": self._topped_up,
             "shortened": self._shortened,
             "published": self._published,
@@ -707,10 +702,10 @@ class MetaFrankWolfe(OnlineLearner):
 
     def _restore(self, saved: Saved) -> None:
         self._restore_settings(saved)
-        self._round_words = saved.words("round_words", 4)
+        self._round_coins = Coins.restored(saved.inner("round_coins"))
         self._topped_up = saved.real("topped_up", at_least=0.0)
         self._shortened = saved.hidden("shortened", at_least=0, at_most=self._round)
-        self._coins = restored_generator(saved.plain("coins"))
+        self._coins = Coins.restored(saved.inner("coins"))
         shape = (self.steps, self.n_items)
         self._known = saved.array("known", shape)
         upper = 1.0 if self.experts == "ftrl" else math.inf

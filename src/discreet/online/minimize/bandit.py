@@ -12,21 +12,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import backends
 from ...bounds import minimization as bounds
 from ...core import checks
 from ...core.progress import track
 from ...core.state import Saved
-from ...privacy import Account, Budget, Event, LaplaceNoise, Randomness, RunningSum, samplers, tree_levels
+from ...privacy import (
+    Account,
+    Budget,
+    Coins,
+    Event,
+    LaplaceNoise,
+    RunningSum,
+    Seed,
+    SumSpec,
+    TreeSum,
+    VectorBounds,
+    samplers,
+    tree_levels,
+)
 from ...privacy.conversions import exact
 from ...privacy.events import SphericalLaplaceNoise
 from ...privacy.published import true_budget
-from ...privacy.randomness import public_generator, restored_generator
 from ..protocol import Stream
-from .lovasz_sums import ROUNDING, GradientTree, mean_nodes
+from .lovasz_sums import ROUNDING
 from .minimizer import BOLDER, SetMinimizer, checked_question
 
 if TYPE_CHECKING:
-    from ...backends.numba.minimization import Cuts
+    from ...backends.arguments import Cuts
 
 FORMS = ("values", "tree")
 # Batches longer than the certificate's best tell more about people whose costs are far below the bound.
@@ -81,7 +94,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
         clip: bool = False,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         items, horizon, budget, largest = checked_question(n_items, rounds, budget, bound)
         published = calibration == "published"
@@ -108,7 +121,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         super().__init__(
             items, horizon, budget, bound=bound, calibration=calibration, labels=labels, clip=clip, seed=seed
         )
-        self._coins = public_generator(self._gate.randomness)
+        self._coins = self._gate.coins()
         self._event = value_event(budget, largest)
         self._sum = self._reserved(lambda: self._made_sum(event))
         self._known = np.zeros(items)
@@ -118,29 +131,22 @@ class BanditSubmodularMinimizer(SetMinimizer):
         self._place, self._chance, self._side = 0, 1.0, 0.0
         self._released = 0
 
-    def _reserved(self, make: Callable[[], RunningSum | None]) -> GradientTree | None:
+    def _reserved(self, make: Callable[[], RunningSum | None]) -> RunningSum | None:
         """Reserve what will be released: noisy sums of batches, or a tree that ``make`` makes."""
         if self.horizon <= self.batch:
             return None
         if self.form == "values":
-            self._gate.reserve(self._event, 1, label=_LABEL)
+            self._values_release = self._gate.reserve(self._event, 1, label=_LABEL)
             return None
-        total = make()
-        assert isinstance(total, GradientTree)
-        return total
+        return make()
 
-    def _made_sum(self, event: Event | None) -> GradientTree:
+    def _made_sum(self, event: Event | None) -> RunningSum:
         most = _largest_estimate(self.n_items, self.bound, self.exploration)
-        return GradientTree(
-            self.n_items,
-            self.horizon - 1,
-            self._gate,
-            moves=_estimate_moves(self.n_items, self.bound, self.exploration, self.budget.neighbours),
-            event=event,
-            noise="spherical" if self.calibration == "published" else "laplace",
-            norm_bound=most,
-            label="estimates",
-        )
+        noise = "spherical" if self.calibration == "published" else "laplace"
+        moves = _estimate_moves(self.n_items, self.bound, self.exploration, self.budget.neighbours)
+        vectors = VectorBounds(self.n_items, 1 if noise == "laplace" else 2, most, apart=moves)
+        spec = SumSpec(vectors, self.horizon - 1, "tree", noise)
+        return spec.make(self._gate, event=event, label="estimates")
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -161,8 +167,10 @@ class BanditSubmodularMinimizer(SetMinimizer):
         any one set named beforehand. (An adversary who sees the set in the middle of its batch can do worse.)
         """
         if self.calibration == "published":
-            scale = 0.0 if self._sum is None else self._sum.scale
-            noise = bounds.moved_by(self.n_items, "spherical", scale, mean_nodes(self.horizon), self.bound)
+            event = None if self._sum is None else self._sum.event
+            scale = float(event.scale) if isinstance(event, LaplaceNoise) else 0.0
+            draws = TreeSum.mean_draws(self.horizon)
+            noise = bounds.moved_by(self.n_items, "spherical", scale, draws, self.bound)
             price = bounds.estimate_price(self.n_items, noise * self.exploration, self.bound, one_sided=True)
         else:
             question = (self.n_items, self.horizon, self.budget, self.bound)
@@ -209,13 +217,12 @@ class BanditSubmodularMinimizer(SetMinimizer):
         return self._round % self.batch == 0
 
     def _draw(self) -> NDArray[np.float64]:
-        from ...backends.numba.minimization import draw_from_chain
 
         if self._round:
             self._know_more()
-        coin, self._side = (float(c) for c in self._coins.random(2))
+        coin, self._side = (float(c) for c in self._coins.generator.random(2))
         shown = np.empty(self.n_items)
-        self._place, self._chance = draw_from_chain(
+        self._place, self._chance = backends.minimization.draw_from_chain(
             self._known,
             self.regularization,
             self._centre,
@@ -247,7 +254,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
             return math.ldexp(units, -self._shift)
         power = grid.exponent + self._shift
         steps = (units << max(-power, 0)) // (grid.mantissa << max(power, 0))
-        noise = samplers.noise_steps(self._gate.randomness, 1, gaussian=False)
+        noise = self._values_release.steps(1)
         return float(steps + int(noise[0])) * float(grid.step)
 
     @cached_property
@@ -308,14 +315,13 @@ class BanditSubmodularMinimizer(SetMinimizer):
             self._take(self._prepared(stream.rewards[t]), bool(stream.admitted[t]))
 
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
-        from ...backends.numba.minimization import cut_values
 
         costs, count, first = stream.rewards, stream.rewards.size, 0
         while first < count:
             self._next()
             assert self._shown is not None
             stop = min(count, first + self.batch - self._round % self.batch)
-            cut_values(cuts, first, self._shown, costs[first:stop])
+            backends.minimization.cut_values(cuts, first, self._shown, costs[first:stop])
             stream.selections[first:stop] = self._shown
             for t in range(first, stop):
                 self._take(self._prepared(float(costs[t])), bool(stream.admitted[t]))
@@ -341,7 +347,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
             "chance": self._chance,
             "side": self._side,
             "released": self._released,
-            "coins": self._coins.bit_generator.state,
+            "coins": self._coins.state(),
         }
         if self._sum is not None:
             settings["sum"] = self._sum.state()[0]
@@ -364,7 +370,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         self.exploration = saved.real("exploration", above=0.0, at_most=1.0)
         self.regularization = saved.real("regularization", above=0.0)
         self._centre = saved.real("centre", at_least=0.0, at_most=1.0)
-        self._coins = restored_generator(saved.plain("coins"))
+        self._coins = Coins.restored(saved.inner("coins"))
         event = Event.from_json(saved.plain("event"))
         needed = value_event(self.budget, self.bound)
         if type(event) is not LaplaceNoise or exact(event.sensitivity) < exact(needed.sensitivity):
@@ -385,7 +391,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         releases = self.horizon - 1 if self.form == "tree" else 0
         self._sum = self._reserved(lambda: self._resumed_sum(saved, releases, self._made_sum, released))
         if self._sum is not None:
-            self._sum.inputs.checked(self._pending, clip=False)
+            self._sum.bounds.checked(self._pending, clip=False)
 
 
 class HorizonTooShort(ValueError):
@@ -493,7 +499,7 @@ def learning_price(
         return bounds.value_price(n_items, batch, float(value_event(budget, bound).scale), bound)
     moves = _estimate_moves(n_items, bound, exploration, budget.neighbours)
     scale = float(LaplaceNoise.within(budget.share(), moves, tree_levels(max(1, rounds - 1))).scale)
-    noise = bounds.moved_by(n_items, "laplace", scale, mean_nodes(rounds), bound)
+    noise = bounds.moved_by(n_items, "laplace", scale, TreeSum.mean_draws(rounds), bound)
     return bounds.estimate_price(n_items, noise * exploration, bound)
 
 

@@ -10,30 +10,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import backends
 from ...bounds import minimization as bounds
 from ...core import checks
 from ...core.progress import track
 from ...core.state import Saved
 from ...objectives import GraphCut, Population, answers
-from ...privacy import Account, Budget, Event, Randomness, RunningSum, tree_levels
+from ...privacy import Account, Budget, Coins, Event, LaplaceNoise, RunningSum, Seed, TreeSum, tree_levels
 from ...privacy.published import true_budget
-from ...privacy.randomness import public_generator, restored_generator
+from ...privacy.sums.compiled import CompiledSum
 from ...results import CostTrace, Selection
 from ..protocol import OnlineLearner, Stream
 from ..select.selector import check_population, item_labels, saved_labels
 from .lovasz_sums import (
     ROUNDING,
-    GradientSum,
-    GradientTree,
     chosen_sums,
     gradient_sum,
-    mean_nodes,
     noise_pull,
     published_event,
+    sum_spec,
 )
 
 if TYPE_CHECKING:
-    from ...backends.numba.minimization import Cuts, Inside
+    from ...backends.arguments import Cuts, FactorizedState
 
 SUMS = ("auto", "sqrt", "blt", "tree")
 NOISES = ("auto", "gaussian", "spherical", "laplace")
@@ -75,7 +74,7 @@ class SetMinimizer(OnlineLearner):
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
         clip: bool = False,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         self.n_items = checks.whole("n_items", n_items, at_least=1)
         self.bound = checks.real("bound", bound, above=0.0)
@@ -178,7 +177,7 @@ class SetMinimizer(OnlineLearner):
 
 
 class SubmodularMinimizer(SetMinimizer):
-    """Follow the regularised leader on private sums of Lovasz gradients; serve a set drawn by threshold.
+    """Follow the regularised leader on private sums of Lovasz gradients; serve a set drawn by a threshold.
 
     The point x in [0, 1]^n that minimises <v, x> + H/2 |x - 1/2|^2 has a closed form; a public coin tau makes
     it the set {i : x_i > tau}. The person's costs along the chain of sets that x passes through give a
@@ -227,7 +226,7 @@ class SubmodularMinimizer(SetMinimizer):
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
         clip: bool = False,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         items, horizon, budget, largest = checked_question(n_items, rounds, budget, bound)
         checks.one_of("sums", sums, SUMS)
@@ -259,8 +258,8 @@ class SubmodularMinimizer(SetMinimizer):
         super().__init__(
             items, horizon, budget, bound=bound, calibration=calibration, labels=labels, clip=clip, seed=seed
         )
-        self._coins = public_generator(self._gate.randomness)
-        self._check_key = int(self._gate.randomness.words(1)[0])
+        self._coins = self._gate.coins()
+        self._check_coins = self._gate.coins(1)
         self._sum: RunningSum | None = None
         if horizon > 1:
             self._sum = self._made_sum(event)
@@ -268,8 +267,9 @@ class SubmodularMinimizer(SetMinimizer):
         self._pending = np.zeros(items)
 
     def _made_sum(self, event: Event | None) -> RunningSum:
-        kinds = (self.sums, self.noise, self.empty_is_free, event)
-        return gradient_sum(self.n_items, self.horizon - 1, self._gate, self.bound, *kinds)
+        kinds = (self.bound, self.sums, self.noise, self.empty_is_free)
+        spec = sum_spec(self.n_items, self.horizon - 1, self.budget.neighbours, *kinds)
+        return gradient_sum(spec, self._gate, event)
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -286,8 +286,9 @@ class SubmodularMinimizer(SetMinimizer):
         """
         free = self.empty_is_free
         if self.calibration == "published":
-            scale = self._sum.scale if isinstance(self._sum, GradientTree) else 0.0
-            nodes = mean_nodes(self.horizon)
+            event = None if self._sum is None else self._sum.event
+            scale = float(event.scale) if isinstance(event, LaplaceNoise) else 0.0
+            nodes = TreeSum.mean_draws(self.horizon)
             pull = bounds.moved_by(self.n_items, self.noise, scale, nodes, self.bound, empty_is_free=free)
         else:
             question = (self.n_items, self.horizon, self.budget, self.bound)
@@ -328,26 +329,25 @@ class SubmodularMinimizer(SetMinimizer):
     # --- for the protocol ------------------------------------------------------------------------
 
     def _draw(self) -> NDArray[np.float64]:
-        from ...backends.numba.minimization import threshold
 
         if self._round and self._sum is not None and self._sum.taken < self._sum.rounds:
             gradient, self._pending = self._pending, np.zeros(self.n_items)  # nobody is to be added twice
             self._known = self._sum.add(gradient)
         shown = np.empty(self.n_items)
-        threshold(self._known, self.regularization, self._centre, float(self._coins.random()), shown)
+        backends.minimization.threshold(
+            self._known, self.regularization, self._centre, float(self._coins.generator.random()), shown
+        )
         return shown
 
     def _order(self) -> NDArray[np.int64]:
         """The items as the chain adds them; ties of x are broken by the sums, those of the sums by number."""
-        from ...backends.numba.minimization import put_in_order
 
         order = np.arange(self.n_items)
-        put_in_order(self._known, order)
+        backends.minimization.put_in_order(self._known, order)
         return order
 
     def _prepared(self, person: Any) -> tuple[NDArray[np.float64], bool]:
         """The person's gradient along this round's chain, and whether it had to be clipped."""
-        from ...backends.numba.minimization import cut_gradient, gauge
 
         self._check_people(person)
         if len(person) != 1:
@@ -355,11 +355,11 @@ class SubmodularMinimizer(SetMinimizer):
         limit = self._limit(person)
         if isinstance(person, GraphCut):
             gradient = np.empty(self.n_items)
-            cut_gradient(person.as_arcs(), 0, self._known, gradient)
+            backends.minimization.cut_gradient(person.as_arcs(), 0, self._known, gradient)
         else:
             self._question(person)
             gradient = answers.vector("gradient", person.lovasz_gradient(-self._known), self.n_items)
-        size = gauge(gradient, self._order(), self.empty_is_free)
+        size = backends.minimization.gauge(gradient, self._order(), self.empty_is_free)
         if size <= limit:
             return gradient, False
         outside = bool(size > limit * (1.0 + ROUNDING))
@@ -388,7 +388,7 @@ class SubmodularMinimizer(SetMinimizer):
             raise ValueError(f"the empty set costs {empty:g}; empty_is_free=True promises 0")
         if not self.check or self.n_items < 2:
             return
-        coins = np.random.default_rng([self._check_key, self._round])
+        coins = self._check_coins.of_round(self._round)
         for _ in range(self.check):
             i, j = (int(item) for item in coins.choice(self.n_items, size=2, replace=False))
             inside = coins.random(self.n_items) < 0.5
@@ -407,10 +407,9 @@ class SubmodularMinimizer(SetMinimizer):
         self._clipped += clipped
 
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
-        if not isinstance(self._sum, GradientSum):
+        if not isinstance(self._sum, CompiledSum):
             self._run_single_cuts(stream, cuts)
             return
-        from ...backends.numba.minimization import cut_rounds
 
         total, count, first = self._sum, stream.rewards.size, 0
         limit = self._limit(stream.people)
@@ -421,9 +420,9 @@ class SubmodularMinimizer(SetMinimizer):
             stop = first + size
             shown = self._shown.copy()
             pending = np.zeros(self.n_items)
-            coins = self._coins.random(size - 1)
+            coins = self._coins.generator.random(size - 1)
             with total.compiled(size - 1) as (inside, known):
-                clipped = cut_rounds(
+                clipped = backends.minimization.cut_rounds(
                     cuts,
                     first,
                     stream.admitted[first:stop],
@@ -447,18 +446,17 @@ class SubmodularMinimizer(SetMinimizer):
 
     def _run_single_cuts(self, stream: Stream, cuts: Cuts) -> None:
         """Trees: the same gradients, compiled one by one, and sums as `TreeSum` takes them."""
-        from ...backends.numba.minimization import cut_rounds
 
         limit = self._limit(stream.people)
         still = np.empty((0, self.n_items), dtype=np.int64)
         none = np.empty((0, self.n_items))
-        nothing: Inside = (False, 1, 0, 1.0, still, none, none, np.empty(0), np.empty(0))
+        nothing: FactorizedState = (False, 1, 0, 1.0, still, none, none, np.empty(0), np.empty(0))
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             self._next()
             assert self._shown is not None
             pending = np.zeros(self.n_items)
             here = slice(t, t + 1)
-            clipped = cut_rounds(
+            clipped = backends.minimization.cut_rounds(
                 cuts,
                 t,
                 stream.admitted[here],
@@ -490,8 +488,8 @@ class SubmodularMinimizer(SetMinimizer):
             "empty_is_free": self.empty_is_free,
             "check": self.check,
             "centre": self._centre,
-            "check_key": self._check_key,
-            "coins": self._coins.bit_generator.state,
+            "check_coins": self._check_coins.state(),
+            "coins": self._coins.state(),
         }
         if self._sum is not None:
             settings["sum"] = self._sum.state()[0]
@@ -511,10 +509,10 @@ class SubmodularMinimizer(SetMinimizer):
         self.empty_is_free = saved.flag("empty_is_free")
         self.check = saved.whole("check", at_least=0)
         self._centre = saved.real("centre", at_least=0.0, at_most=1.0)
-        self._check_key = saved.whole("check_key", at_least=0, at_most=(1 << 64) - 1)
-        self._coins = restored_generator(saved.plain("coins"))
+        self._check_coins = Coins.restored(saved.inner("check_coins"))
+        self._coins = Coins.restored(saved.inner("coins"))
         shape = (self.n_items,)
         self._known, self._pending = saved.array("known", shape), saved.array("pending", shape)
         self._sum = self._resumed_sum(saved, self.horizon - 1, self._made_sum, self._drawn(1) - 1)
         if self._sum is not None:
-            self._sum.inputs.checked(self._pending, clip=False)
+            self._sum.bounds.checked(self._pending, clip=False)

@@ -8,11 +8,8 @@ too, compiled where the numbers are clear and decided with as many digits as it 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from itertools import accumulate
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,9 +21,9 @@ from ...core.progress import track
 from ...core.state import Saved
 from ...objectives import answers
 from ...objectives.rows.table import Rows
-from ...privacy import Account, Budget, ExponentialChoice, Randomness, ScoreChange
+from ...privacy import Account, Budget, ExponentialChoice, ScoreChange, Seed
 from ...privacy.conversions import exact
-from ...privacy.digits import own_digits
+from ...privacy.ordered import OrderedExperts
 from ..protocol import Stream
 from .selector import OnlineSelector
 
@@ -80,7 +77,7 @@ class HedgeSelector(OnlineSelector):
         bound: float = 1.0,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         horizon = checks.whole("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS)
         super().__init__(
@@ -121,12 +118,12 @@ class HedgeSelector(OnlineSelector):
         width = exact(self._range) / (2 if self.budget.neighbours == "replace" else 1)
         self._scale = scale
         self._most = math.floor(min(exact(self.bound), width) * scale)
-        self._machine: Machine | None = None
+        self._machine: OrderedExperts | None = None
 
     def _reserve(self) -> None:
         """Pay for the draws of all rounds, at the rate at which they will be drawn."""
-        if count := self._draws(-(-self._horizon // self.resample_every)):
-            self._gate.reserve(self._event, count, label=_LABEL)
+        count = self._draws(-(-self._horizon // self.resample_every))
+        self._release = self._gate.reserve(self._event, count, label=_LABEL)
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -193,13 +190,7 @@ class HedgeSelector(OnlineSelector):
         return self._round % self.resample_every == 0
 
     def _draw(self) -> NDArray[np.int32]:
-        machine = self._compiled()
-        words = self._words(self.k)
-        shown = np.zeros(self.k, dtype=np.int32)
-        place = machine.start()
-        while machine.kernels.draw_set(*machine.tree_arguments, words, shown, place):
-            self._decide(words, shown, place)
-        return shown
+        return self._release.ordered_set(self._compiled())
 
     def _prepared(self, person: Any) -> Rows | NDArray[np.int64]:
         """Rows for the compiled loop, or the units that each item and expert gains."""
@@ -229,14 +220,13 @@ class HedgeSelector(OnlineSelector):
             )
         else:
             self._gains += person
-            machine.book[machine.kernels.ALL] = 1
+            machine.weigh_again()
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         admitted, rewards, selections = stream.admitted, stream.rewards, stream.selections
         self._next()  # the first set is drawn before anybody has been learned from, whatever happens later
         machine = self._compiled()
-        per_set = self.k * machine.kernels.WORDS
-        chunk = max(1, _CHUNK_WORDS // per_set) * self.resample_every
+        chunk = max(1, _CHUNK_WORDS // machine.words_per_set) * self.resample_every
         assert self._shown is not None
         shown = self._shown.copy()
         starts = range(0, rewards.size, min(chunk, 1 << 16))
@@ -245,7 +235,7 @@ class HedgeSelector(OnlineSelector):
             rounds = self._round + np.arange(part.stop - first)
             due = rounds % self.resample_every == 0
             due[0] &= not self._open
-            words = self._words(self.k * int(due.sum()))
+            words = self._release.words(int(due.sum()) * machine.words_per_set)
             place = machine.start()
             # The rounds count as passed before anything is drawn: an interruption never makes them free.
             self._round, self._open = self._round + due.size, False
@@ -260,7 +250,7 @@ class HedgeSelector(OnlineSelector):
                 due,
                 *outputs,
             ):
-                self._decide(words, shown, place)
+                machine.settle(self._release, words, shown, place)
             self._shown = shown.copy()
 
     def _spent(self) -> Account:
@@ -287,114 +277,12 @@ class HedgeSelector(OnlineSelector):
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _compiled(self) -> Machine:
+    def _compiled(self) -> OrderedExperts:
         if self._machine is None:
-            self._machine = Machine(self._gains, self.rate, self._scale, self._most)
+            self._machine = OrderedExperts(self._gains, self.rate, self._scale, self._most)
         return self._machine
-
-    def _words(self, draws: int) -> NDArray[np.uint64]:
-        """The words of so many draws, in the order of the draws."""
-        count = draws * self._compiled().kernels.WORDS
-        return np.array(self._gate.randomness.words(count) if count else (), dtype=np.uint64)
-
-    def _decide(self, words: NDArray[np.uint64], shown: NDArray[np.int32], place: NDArray[np.int64]) -> None:
-        """Settle the draw at which the compiled loop stopped, with as many digits and bits as it takes."""
-        kernels = self._compiled().kernels
-        expert, at = int(place[kernels.EXPERT]), int(place[kernels.DRAW]) * kernels.WORDS
-        first, second = words[at : at + 2].tolist(), words[at + 2 : at + 4].tolist()
-        scores = self._gains[:, expert]
-        unit = exact(self.rate) / self._scale
-        item = exact_draw(scores, unit, first, self._gate.randomness)
-        taken = shown[:expert]
-        if item in taken:
-            others = np.setdiff1d(np.arange(self.n_items), taken)
-            item = int(others[exact_draw(scores[others], unit, second, self._gate.randomness)])
-        place[kernels.DECIDED] = item
-
-
-class Machine:
-    """The compiled loops and their arrays; everything in these follows from the gains."""
-
-    kernels: ModuleType
-
-    def __init__(self, gains: NDArray[np.int64], rate: float, scale: Fraction, most: int) -> None:
-        from ...backends.numba import hedge
-
-        self.kernels = hedge
-        n_items, k = gains.shape
-        sizes = [n_items]
-        while sizes[-1] > 8:
-            sizes.append(-(-sizes[-1] // 8))
-        lengths = [-(-size // 8) * 8 * k for size in sizes]
-        starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.uint64)
-        tree = np.zeros(int(starts[-1]))
-        refs = gains.max(axis=0)
-        touched = np.zeros(n_items, dtype=np.uint32)
-        self.book = np.array([0, 0, 1], dtype=np.int64)
-        tile, scratch = np.zeros(_TILE, dtype=np.uint32), np.zeros((2, _TILE * k))
-        flat, experts, unit = gains.reshape(-1), np.uint64(k), float(Fraction(rate) / scale)
-        self.gain_arguments = (flat, touched, self.book, experts)
-        self.tree_arguments = (flat, refs, tree, starts, touched, self.book, experts, unit, tile, scratch)
-        self.lesson_arguments = (float(scale), most, np.zeros(k))
-        self.stream_arguments = (*self.tree_arguments, *self.lesson_arguments)
-
-    def start(self) -> NDArray[np.int64]:
-        """A place at which nothing has been done and nothing decided."""
-        return np.array([0, 0, -1, 0], dtype=np.int64)
 
 
 def _row_arguments(rows: Rows) -> tuple[NDArray[Any], ...]:
     sparse = rows.sparse
     return sparse.indptr.view(np.uint64), sparse.indices.view(np.uint32), sparse.data, rows.cap
-
-
-def exact_draw(scores: NDArray[np.int64], unit: Fraction, words: list[int], source: Randomness) -> int:
-    """An index drawn with probability proportional to ``exp(unit * score)``, by inverting the distribution.
-
-    The uniform number is known to 64 bits from ``words[0]`` and gets 64 more from each further word, then
-    from ``source``, until it and the weights, computed to ever more digits, leave no doubt.
-    """
-    bits, known = 0, 0
-    for word in _endless(words, source):
-        bits, known = (bits << 64) | word, known + 64
-        precision = known + 64 + scores.size.bit_length()
-        weights = _fixed_point_weights(int(scores.max()) - scores, unit, precision)
-        borders = list(accumulate(weights))
-        # The total and a border are each off by less than 32 per item: see `_fixed_point_weights`.
-        slack = 64 * scores.size
-        low = ((bits * borders[-1]) >> known) - slack
-        high = (((bits + 1) * borders[-1]) >> known) + 1 + slack
-        index = bisect_right(borders, low)
-        if index < len(borders) and (index == len(borders) - 1 or high <= borders[index]):
-            return index
-    raise AssertionError("unreachable")
-
-
-def _endless(words: list[int], source: Randomness) -> Iterator[int]:
-    yield from words
-    while True:
-        yield int(source.words(1)[0])
-
-
-def _fixed_point_weights(drops: NDArray[np.int64], unit: Fraction, precision: int) -> list[int]:
-    """``exp(-unit * drop) * 2^precision`` for each drop >= 0, off by less than 32.
-
-    A drop is written in base 256 and its weight is the product of one tabulated number per digit. Each of
-    the at most eight is below 2^precision and off by at most 2, and so is each of the products of them.
-    """
-    mpmath = own_digits()
-
-    values, where = np.unique(drops, return_inverse=True)
-    digits = values.view(np.uint8).reshape(values.size, 8)
-    one = 1 << precision
-    weights = [one] * values.size
-    with mpmath.workprec(precision + 32):
-        rate = mpmath.mpf(unit.numerator) / unit.denominator
-        for position in range(8):
-            column = digits[:, position].tolist()
-            power = 256**position
-            table = {d: int(mpmath.exp(-rate * (d * power)) * one) for d in set(column) if d}
-            for i, digit in enumerate(column):
-                if digit:
-                    weights[i] = (weights[i] * table[digit]) >> precision
-    return [weights[i] for i in where.tolist()]

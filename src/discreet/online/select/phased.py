@@ -24,17 +24,15 @@ from ...privacy import (
     Event,
     ExponentialChoice,
     LaplaceNoise,
-    Randomness,
     ScoreChange,
-    samplers,
+    Seed,
 )
-from ...privacy.randomness import public_generator
 from ..protocol import Guarantee, Stream
 from .selector import OnlineSelector
 from .window import Window
 
 _LONGEST = 1 << 53
-_LABEL = "pick of a window (nobody is in two windows)"
+_LABEL = "picks of a window"
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class PhasedSelector(OnlineSelector):
         restart_on_drift: bool = False,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         super().__init__(n_items, k, None, budget, bound=bound, labels=labels, seed=seed)
         if isinstance(window, str):
@@ -168,7 +166,7 @@ class PhasedSelector(OnlineSelector):
 
     def _reserve(self) -> None:
         if self._picks:
-            self._gate.reserve(self._event, self._picks, label=_LABEL)
+            self._release = self._gate.reserve(self._event, self._picks, disjoint=True, label=_LABEL)
 
     def _due(self) -> bool:
         return self._round >= self._closes
@@ -176,7 +174,7 @@ class PhasedSelector(OnlineSelector):
     def _draw(self) -> NDArray[np.int32]:
         """The set that the closed window teaches; a random one at first. A new window opens."""
         if self._window is None:
-            coins = public_generator(self._gate.randomness)
+            coins = self._gate.coins().generator
             chosen = coins.choice(self.n_items, size=self.k, replace=False).astype(np.int32)
             length = self.first_window
         else:
@@ -193,14 +191,13 @@ class PhasedSelector(OnlineSelector):
     def _learned(self, window: Window) -> NDArray[np.int32]:
         growth = window.start()
         left = np.ones(self.n_items, dtype=np.bool_)
-        source = self._gate.randomness
         for _ in range(self.k):
             candidates = np.flatnonzero(left)
             scores = growth.scores()[candidates]
             if candidates.size == 1:
                 place = 0
             elif isinstance(self._event, ExponentialChoice):
-                place = samplers.exponential_choice(source, scores, self._event.rate)
+                place = self._release.choice(scores)
             else:
                 place = int(np.argmax(scores))
             item = int(candidates[place])

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import bounds
+from ... import backends, bounds
 from ...core import checks
 from ...core.progress import track
 from ...core.state import Saved
 from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
-from ...privacy import Account, Budget, Event, FactorizedSum, Randomness, RunningSum, TreeSum, tree_levels
-from ...privacy.randomness import public_generator, restored_generator
-from ...privacy.sums.bounds import Inputs
-from ...privacy.sums.factorizations import buffered, square_root
+from ...privacy import Account, Budget, Coins, Event, RunningSum, Seed, SumSpec, TreeSum, VectorBounds
 from ..contribution import capped
 from ..protocol import Stream
 from .selector import OnlineSelector
@@ -67,7 +64,7 @@ class RunningSumSelector(OnlineSelector):
         bound: float = 1.0,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         super().__init__(
             n_items, k, rounds, budget, bound=bound, calibration=calibration, labels=labels, seed=seed
@@ -95,8 +92,8 @@ class RunningSumSelector(OnlineSelector):
             cautious = self.resample_every if resample_every == "auto" else 1
             rate = bounds.best_rate(self.n_items, self.k, self.rounds, cautious, self.bound)
         self.rate = checks.real("rate", rate, above=0.0)
-        self._coins = public_generator(self._gate.randomness)
-        self._cap_words = [int(word) for word in self._gate.randomness.words(4)]
+        self._coins = self._gate.coins()
+        self._cap_coins = self._gate.coins()
         self._sum: RunningSum | None = None
         if self._releases:
             self._sum = self._made_sum()
@@ -147,20 +144,12 @@ class RunningSumSelector(OnlineSelector):
         releases = _releases(rounds, batch)
         if not budget.private or releases == 0:
             return 0.0
-        inputs = _inputs(n_items, k, items_per_person, bound, noise)
-        moves = inputs.difference(budget.neighbours)
-        levels = tree_levels(releases)
+        spec = sum_spec(n_items, k, releases, sums, noise, items_per_person, bound, batch)
         if noise == "laplace":
-            scale = moves * levels / float(budget.share().epsilon)
-            return bounds.laplace_pull(n_items, scale, _most_nodes(releases))
-        if budget.mu == 0.0:
-            return math.inf
-        if sums == "tree":
-            halves = 2.0 * _honaker(levels - 1)  # the two blocks that a full tree's sum is made of
-            error = math.sqrt(levels * max(halves, sum(_honaker(level) for level in range(levels))))
-        else:
-            error = (square_root if sums == "sqrt" else buffered)(releases).worst_error
-        return bounds.gaussian_pull(n_items, moves * error / budget.mu)
+            moves = spec.sensitivity(budget.neighbours)
+            scale = moves * spec.count / float(budget.share().epsilon)
+            return bounds.laplace_pull(n_items, scale, spec.most_draws)
+        return bounds.gaussian_pull(n_items, spec.deviation(budget.share()))
 
     @classmethod
     def _best_batch(
@@ -190,18 +179,11 @@ class RunningSumSelector(OnlineSelector):
         return _releases(self.rounds, self.resample_every)
 
     def _made_sum(self, event: Event | None = None) -> RunningSum:
-        inputs = _inputs(self.n_items, self.k, self.items_per_person, self.bound, self.noise)
-        options: dict[str, Any] = {
-            "box": inputs.box,
-            "nonzeros": inputs.nonzeros,
-            "people": self.resample_every,
-            "event": event,
-            "label": "gains",
-        }
-        shape = (inputs.dimension, self._releases, self._gate)
-        if self.sums == "tree":
-            return TreeSum(*shape, noise=self.noise, honaker=self.noise == "gaussian", **options)
-        return FactorizedSum(*shape, method=self.sums, **options)
+        spec = sum_spec(
+            self.n_items, self.k, self._releases, self.sums, self.noise, self.items_per_person, self.bound,
+            self.resample_every,
+        )  # fmt: skip
+        return spec.make(self._gate, event=event, label="gains")
 
     @property
     def _scale(self) -> float:
@@ -216,7 +198,6 @@ class RunningSumSelector(OnlineSelector):
         return self._round % self.resample_every == 0
 
     def _draw(self) -> NDArray[np.int32]:
-        from ...backends.numba.selectors import draw_ordered
 
         if self._round and self._sum is not None and self._sum.taken < self._releases:
             gains = self._gathered.ravel() / self._scale
@@ -224,7 +205,7 @@ class RunningSumSelector(OnlineSelector):
             self._known = self._sum.add(gains).reshape(self.k, self.n_items)
             self._known = self._known + self._top_up(self._sum)
         shown = np.empty(self.k, dtype=np.int32)
-        draw_ordered(self._known, self.rate, self._coins.random(self.k), shown)
+        backends.selectors.draw_ordered(self._known, self.rate, self._coins.generator.random(self.k), shown)
         return shown
 
     def _top_up(self, total: RunningSum) -> NDArray[np.float64] | float:
@@ -237,13 +218,13 @@ class RunningSumSelector(OnlineSelector):
         shape = (self.k, self.n_items)
         if self.noise == "laplace":
             # the same number of draws in every sum
-            used = 2 if total.taken == 1 << total.levels else int(total.taken).bit_count()
+            missing = total.spec.most_draws - total.draws(total.taken)
             scale = total.noise_std(1) / math.sqrt(2.0)
-            extra = self._coins.laplace(0.0, scale, (_most_nodes(self._releases) - used, *shape))
+            extra = self._coins.generator.laplace(0.0, scale, (missing, *shape))
             return np.asarray(extra.sum(axis=0))
         now = total.noise_std(total.taken)
         self._topped_up = max(self._topped_up, now)
-        return self._coins.normal(0.0, math.sqrt(self._topped_up**2 - now**2), shape)
+        return self._coins.generator.normal(0.0, math.sqrt(self._topped_up**2 - now**2), shape)
 
     def _prepared(self, person: Any) -> Population | NDArray[np.int64]:
         """Rows for the compiled loop, or what each item adds for each expert, in whole units."""
@@ -256,7 +237,7 @@ class RunningSumSelector(OnlineSelector):
         return np.clip(np.floor(gains * self._scale), 0, most).astype(np.int64)
 
     def _capped(self, people: Population) -> Population:
-        return capped(people, self.items_per_person, self._cap_words, self._round)
+        return capped(people, self.items_per_person, self._cap_coins, self._round)
 
     def _absorb(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
@@ -265,12 +246,11 @@ class RunningSumSelector(OnlineSelector):
             self._gathered += person
 
     def _add_rows(self, people: Population, admitted: NDArray[np.bool_], first: int) -> None:
-        from ...backends.numba.selectors import add_row_gains
 
         rows = people.as_rows()
         assert rows is not None
         table = rows.sparse
-        add_row_gains(
+        backends.selectors.add_row_gains(
             rows.kind.code,
             rows.kind.fresh,
             table.indptr,
@@ -286,7 +266,6 @@ class RunningSumSelector(OnlineSelector):
         )
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        from ...backends.numba.selectors import row_values
 
         people, rewards, selections = stream.people, stream.rewards, stream.selections
         count = rewards.size
@@ -299,7 +278,7 @@ class RunningSumSelector(OnlineSelector):
             start = starts[batch]
             stop = starts[batch + 1] if batch + 1 < len(starts) else count
             self._next()
-            row_values(*values, start, self._shown, rewards[start:stop])
+            backends.selectors.row_values(*values, start, self._shown, rewards[start:stop])
             assert self._shown is not None
             selections[start:stop] = self._shown
             self._round += stop - start  # first, so that an interruption loses people and never doubles them
@@ -320,8 +299,8 @@ class RunningSumSelector(OnlineSelector):
             "resample_every": self.resample_every,
             "rate": self.rate,
             "topped_up": self._topped_up,
-            "coins": self._coins.bit_generator.state,
-            "cap_words": self._cap_words,
+            "coins": self._coins.state(),
+            "cap_coins": self._cap_coins.state(),
         }
         if self._sum is not None:
             settings["sum"] = self._sum.state()[0]
@@ -342,8 +321,8 @@ class RunningSumSelector(OnlineSelector):
             self.items_per_person = saved.whole("items_per_person", at_least=1, at_most=self.n_items)
         self.resample_every = saved.whole("resample_every", at_least=1)
         self.rate, self._topped_up = saved.real("rate", above=0.0), saved.real("topped_up", at_least=0.0)
-        self._coins = restored_generator(saved.plain("coins"))
-        self._cap_words = saved.words("cap_words", 4)
+        self._coins = Coins.restored(saved.inner("coins"))
+        self._cap_coins = Coins.restored(saved.inner("cap_coins"))
         shape = (self.k, self.n_items)
         self._known = saved.array("known", shape)
         least = self._drawn(self.resample_every) - 1
@@ -357,20 +336,19 @@ def _releases(rounds: int, batch: int) -> int:
     return -(-rounds // batch) - 1
 
 
-def _most_nodes(releases: int) -> int:
-    """Blocks that a tree's sum can be made of: one per level, or the two halves of a full tree."""
-    return max(2 if releases == 2 else 1, tree_levels(releases))
-
-
-def _inputs(n_items: int, k: int, items_per_person: int | None, bound: float, noise: str) -> Inputs:
-    """One person's gains, stacked over the experts."""
+def sum_spec(
+    n_items: int,
+    k: int,
+    releases: int,
+    sums: str,
+    noise: str,
+    items_per_person: int | None,
+    bound: float,
+    batch: int,
+) -> SumSpec:
+    """The running sum of people's gains, stacked over the experts; a vector for each batch of people."""
     nonzeros = None if items_per_person is None else k * items_per_person
-    return Inputs(k * n_items, 1 if noise == "laplace" else 2, None, (0.0, bound), nonzeros)
-
-
-def _honaker(level: int) -> float:
-    """Variance of a block of 2^level rounds after combining it with its halves, in units of one draw's."""
-    variance = 1.0
-    for _ in range(level):
-        variance = 2.0 * variance / (2.0 * variance + 1.0)
-    return variance
+    norm = 1 if noise == "laplace" else 2
+    vectors = VectorBounds(k * n_items, norm, None, (0.0, bound), nonzeros, batch)
+    reduced = sums == "tree" and noise == "gaussian"
+    return SumSpec(vectors, releases, sums, noise, variance_reduction=reduced)

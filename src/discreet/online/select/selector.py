@@ -13,7 +13,7 @@ from ...core import checks
 from ...core.state import Saved
 from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
-from ...privacy import Budget, Randomness
+from ...privacy import Budget, Seed
 from ...results import Selection, Trace
 from ..protocol import OnlineLearner, Stream
 
@@ -37,7 +37,7 @@ class OnlineSelector(OnlineLearner):
         bound: float = 1.0,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
-        seed: Randomness | int | None = None,
+        seed: Seed = None,
     ) -> None:
         self.n_items = checks.whole("n_items", n_items, at_least=1)
         self.k = checks.whole("k", k, at_least=1)

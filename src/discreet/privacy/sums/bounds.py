@@ -1,9 +1,9 @@
-"""What is promised about the vectors of a running sum, and how far apart neighbours can be."""
+"""Declared bounds of the vectors of a running sum, and the sensitivity that follows from them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ from ..conversions import exact, root_above, rounded_up
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """What is promised about each vector, and what two of them can differ by.
+class VectorBounds:
+    """Declared bounds of each vector, and how far apart two of them can be.
 
     ``norm_bound`` is in L1 for Laplace noise and in L2 otherwise. ``box`` bounds every coordinate,
-    ``nonzeros`` the number of coordinates that are not 0. Every promise is checked when a vector comes.
-    With ``people`` above 1 each vector is itself a sum of up to that many people's vectors; the promises
-    are about each person's, and whoever adds them up has to see to that.
+    ``nonzeros`` the number of coordinates that are not 0. Every bound is checked when a vector comes. With
+    ``people_per_vector`` above 1 each vector is itself a sum of up to that many people's vectors; the bounds
+    are about each person's, and whoever adds them up has to see to that. ``apart`` is a bound of the distance
+    between the vectors of neighbours, for vectors of which more is known than the other bounds say.
     """
 
     dimension: int
@@ -28,12 +29,13 @@ class Inputs:
     norm_bound: float | None = None
     box: tuple[float, float] | None = None
     nonzeros: int | None = None
-    people: int = 1
+    people_per_vector: int = 1
+    apart: float | None = None
 
     def __post_init__(self) -> None:
         plain: dict[str, Any] = {
             "dimension": checks.whole("dimension", self.dimension, at_least=1),
-            "people": checks.whole("people", self.people, at_least=1),
+            "people_per_vector": checks.whole("people_per_vector", self.people_per_vector, at_least=1),
         }
         if self.norm_bound is None and self.box is None:
             raise ValueError("say how large a vector can be: norm_bound=..., or box=(low, high)")
@@ -50,8 +52,23 @@ class Inputs:
             plain["nonzeros"] = checks.whole(
                 "nonzeros", self.nonzeros, at_least=1, at_most=plain["dimension"]
             )
+        if self.apart is not None:
+            plain["apart"] = checks.real("apart", self.apart, above=0.0)
         for name, value in plain.items():
             object.__setattr__(self, name, value)
+
+    def stacked(self, number: int) -> VectorBounds:
+        """The bounds of ``number`` such vectors of a person, end to end."""
+        if number == 1:
+            return self
+        grow = number if self.norm == 1 else math.sqrt(number) * (1.0 + 2.0**-50)
+        return replace(
+            self,
+            dimension=self.dimension * number,
+            norm_bound=None if self.norm_bound is None else self.norm_bound * grow,
+            nonzeros=None if self.nonzeros is None else self.nonzeros * number,
+            apart=None if self.apart is None else self.apart * grow,
+        )
 
     @property
     def largest(self) -> float:
@@ -59,7 +76,7 @@ class Inputs:
         bounds = [] if self.norm_bound is None else [self.norm_bound]
         if self.box is not None:
             bounds.append(max(-self.box[0], self.box[1]))
-        return min(bounds) * self.people
+        return min(bounds) * self.people_per_vector
 
     def changed(self, neighbours: str) -> int:
         """How many coordinates can differ between neighbours."""
@@ -75,6 +92,8 @@ class Inputs:
         not 0: per pair of entries either both meet in one coordinate (w) or they do not (b twice).
         Added or removed: the vector itself against 0.
         """
+        if self.apart is not None:
+            return self.apart
         d, p = self.dimension, self.norm
         m = d if self.nonzeros is None else self.nonzeros
         replaced = neighbours == "replace"
@@ -95,13 +114,13 @@ class Inputs:
         vector = checks.vector("vector", values, length=self.dimension)
         if (
             self.nonzeros is not None
-            and (count := int(np.count_nonzero(vector))) > self.nonzeros * self.people
+            and (count := int(np.count_nonzero(vector))) > self.nonzeros * self.people_per_vector
         ):
             raise ValueError(
                 f"vector has {count} entries that are not 0; nonzeros={self.nonzeros} were promised"
             )
         if self.box is not None:
-            low, high = self.box[0] * self.people, self.box[1] * self.people
+            low, high = self.box[0] * self.people_per_vector, self.box[1] * self.people_per_vector
             if vector.min() < low or vector.max() > high:
                 if not clip:
                     where = int(np.flatnonzero((vector < low) | (vector > high))[0])
@@ -111,7 +130,7 @@ class Inputs:
                 vector = np.clip(vector, low, high)
         if self.norm_bound is not None:
             length = _length(vector, self.norm)
-            longest = self.norm_bound * self.people
+            longest = self.norm_bound * self.people_per_vector
             if length > longest:
                 if not clip and length > longest * (1 + 1e-12):
                     raise ValueError(

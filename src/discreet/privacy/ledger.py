@@ -1,0 +1,223 @@
+"""The ledger: every release in the order in which it was first made, and what all of them lose together.
+
+`MemoryLedger` lists and adds up. `Ledger` is what a gate asks of a place that keeps entries for it: a list
+that only grows, with a version, so that several gates, or processes, can charge one budget. What entries add
+up to is computed here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from ..core import checks
+from .events import Event, Loss
+
+_NOTHING = Loss()
+Group = tuple[str, ...]
+
+
+class Entry(NamedTuple):
+    """A kind of release: under which label, by which mechanism, and how the people of several compare.
+
+    ``disjoint``: such releases are made about one group of people after the other, and nobody is in two of
+    them (parallel composition). The count of an entry is then what is released about one group.
+    """
+
+    label: str
+    event: Event
+    disjoint: bool = False
+
+
+class LedgerConflict(Exception):
+    """Somebody else has written to the ledger since it was read; read it again and check again."""
+
+
+@runtime_checkable
+class Ledger(Protocol):
+    """Where entries are kept for a gate. ``version`` changes with every entry.
+
+    ``group`` names the disjoint part of the people that an entry is about; () is everybody.
+    """
+
+    @property
+    def version(self) -> int: ...
+
+    def entries(self) -> Iterable[tuple[Group, Entry, int]]:
+        """Every entry with its group and its count, in order."""
+        ...
+
+    def append(self, entry: Entry, count: int, *, expected_version: int, group: Group = ()) -> None:
+        """Write one entry if the ledger is still at ``expected_version``; else raise `LedgerConflict`.
+
+        When this returns, the entry stays, whatever happens to the process.
+        """
+        ...
+
+
+class MemoryLedger:
+    """Releases in the order they first happened, and the ledgers of disjoint groups of people."""
+
+    def __init__(self, above: MemoryLedger | None = None) -> None:
+        self.counts: dict[Entry, int] = {}
+        self.parts: dict[str, MemoryLedger] = {}
+        self._above = above
+        self._version = 0
+        self._unclaimed: dict[Entry, int] = {}  # charged before a restart, in use by nobody yet
+        self._settled = _NOTHING
+        self._running: tuple[Event, int] | None = None  # the latest event, while it repeats, is added lazily
+        self._worst = _NOTHING  # largest loss of any part; losses only grow, so a maximum can be kept
+
+    # --- as a `Ledger` ---------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """How many entries were written, here and in the parts."""
+        return self._version
+
+    def entries(self) -> Iterator[tuple[Group, Entry, int]]:
+        """Every entry with its group and its count."""
+        yield from (((), entry, count) for entry, count in self.counts.items())
+        for name, part in self.parts.items():
+            yield from (((name, *group), entry, count) for group, entry, count in part.entries())
+
+    def append(self, entry: Entry, count: int, *, expected_version: int, group: Group = ()) -> None:
+        """Write one entry, unless there are others than ``expected_version`` knows of."""
+        if self._version != expected_version:
+            raise LedgerConflict(f"the ledger is at version {self._version}, not {expected_version}")
+        place = self
+        for name in group:
+            place = place.part(name)
+        place.add(entry, count)
+
+    # --- composition -----------------------------------------------------------------------------
+
+    def add(self, entry: Entry, count: int) -> None:
+        """Record ``count`` releases. This, `own` and ``Loss.__mul__`` are all there is to composition."""
+        event = entry.event
+        self.counts[entry] = self.counts.get(entry, 0) + count
+        if self._running is not None and self._running[0] == event:
+            self._running = (event, self._running[1] + count)
+        else:
+            self._settled = self.own
+            self._running = (event, count)
+        self._version += 1
+        place = self
+        while place._above is not None:
+            place._above._worst = place._above._worst.worst(place.loss)
+            place = place._above
+            place._version += 1
+
+    def claim(self, entry: Entry, count: int) -> None:
+        """Take up releases that were charged before a restart; each of them can be taken up once."""
+        if self._unclaimed.get(entry, 0) < count:
+            raise ValueError(
+                f"{entry.label!r} needs {count} releases of {entry.event}: these were not charged, or are in"
+                " use already"
+            )
+        self._unclaimed[entry] -= count
+
+    def part(self, name: str) -> MemoryLedger:
+        """The ledger of one group of people."""
+        if name not in self.parts:
+            self.parts[name] = MemoryLedger(self)
+        return self.parts[name]
+
+    @property
+    def own(self) -> Loss:
+        """Loss of the releases made here, parts aside."""
+        if self._running is None:
+            return self._settled
+        event, count = self._running
+        return self._settled + event_loss(event) * count
+
+    @property
+    def loss(self) -> Loss:
+        """Own releases, plus the worst of the parts: nobody is in more than one of them."""
+        return self.own + self._worst if self.parts else self.own
+
+    def loss_with(self, more: Loss) -> Loss:
+        """The loss of the whole, from the top, if this ledger had released ``more``."""
+        total, place = self.loss + more, self
+        while place._above is not None:
+            place = place._above
+            total = place.own + place._worst.worst(total)
+        return total
+
+    def loss_seen(self) -> Loss:
+        """The loss of the people of this ledger: what is here and in the ledgers above, not beside."""
+        total, place = self.loss, self
+        while place._above is not None:
+            place = place._above
+            total += place.own
+        return total
+
+    def copy(self, above: MemoryLedger | None = None) -> MemoryLedger:
+        twin = MemoryLedger(above)
+        twin.counts, twin._settled, twin._worst = dict(self.counts), self.own, self._worst
+        twin._version = self._version
+        twin.parts = {name: part.copy(twin) for name, part in self.parts.items()}
+        return twin
+
+    def paths(self) -> Iterator[list[tuple[Event, int]]]:
+        """For each group of people, every release that concerns it."""
+        mine = [(entry.event, count) for entry, count in self.counts.items()]
+        if not self.parts:
+            yield mine
+        for part in self.parts.values():
+            for path in part.paths():
+                yield mine + path
+
+    def events(self) -> Iterator[Event]:
+        yield from (entry.event for entry in self.counts)
+        for part in self.parts.values():
+            yield from part.events()
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "releases": [
+                {"label": entry.label, "count": count, "event": entry.event.to_json()}
+                | ({"disjoint": True} if entry.disjoint else {})
+                for entry, count in self.counts.items()
+            ],
+            "parts": {name: part.to_json() for name, part in self.parts.items()},
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> MemoryLedger:
+        ledger = cls()
+        ledger._read(record)
+        return ledger
+
+    def _read(self, record: dict[str, Any]) -> None:
+        for row in checks.record("the record of a ledger", record)["releases"]:
+            count = checks.whole("count", row["count"], at_least=1, at_most=checks.ANY)
+            disjoint = row.get("disjoint", False)
+            if not isinstance(disjoint, bool):
+                raise ValueError(f"disjoint must be true or false, got {checks.shown(disjoint)}")
+            self.add(Entry(str(row["label"]), Event.from_json(row["event"]), disjoint), count)
+        self._unclaimed = dict(self.counts)
+        for name, part in checks.record("parts", record["parts"]).items():
+            self.part(name)._read(part)
+
+    @contextmanager
+    def claimed_or_not(self) -> Iterator[None]:
+        """Within it, what `claim` took up is given back if anything fails."""
+        before = dict(self._unclaimed)
+        try:
+            yield
+        except BaseException:
+            self._unclaimed = before
+            raise
+
+
+@lru_cache(maxsize=1024)
+def event_loss(event: Event) -> Loss:
+    """``event.loss()``, remembered: long streams repeat the same event."""
+    if not isinstance(event, Event):
+        raise TypeError(f"event must be an Event such as LaplaceNoise(1.0, 2.0), got {checks.shown(event)}")
+    return event.loss()

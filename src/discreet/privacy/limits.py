@@ -1,0 +1,181 @@
+"""From losses to the guarantee of a person, and how much of a loss a budget allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from . import conversions
+from .budget import Budget
+from .conversions import exact, rounded_down, rounded_up
+from .events import Loss
+
+_NO_DELTA = Fraction(0)
+
+
+def person_pure(loss: Loss, rounds: int) -> float:
+    if loss.pure is None or loss.rest_rho is None or loss.rest_rho > 0:
+        return math.inf
+    return rounded_up(loss.pure * rounds)
+
+
+def squared(value: Fraction | None, rounds: int) -> float:
+    return math.inf if value is None else rounded_up(value * rounds**2)
+
+
+def _failure(loss: Loss, rounds: int) -> Fraction:
+    """Delta of a person from the approximate releases, by group privacy over ``rounds`` rounds.
+
+    (e, d) between neighbours gives ``d (1 + e^e + ... + e^((r-1) e))`` over r steps; the pure part of
+    the loss is the only e for which this is known, so more than one round needs it to be finite.
+    """
+    if loss.delta == 0 or rounds == 1:
+        return loss.delta
+    if loss.pure is None or loss.rest_rho != 0:
+        return Fraction(1)
+    exponent = (rounds - 1) * loss.pure
+    if exponent > 5000:  # beyond any delta that a float can hold
+        return Fraction(1)
+    return min(Fraction(1), loss.delta * rounds * conversions.exponential_above(exponent))
+
+
+def epsilons(loss: Loss, budget: Budget, delta: float, notion: str | None = None) -> list[tuple[str, float]]:
+    """(notion in words, epsilon) in ``notion``; in every one, and in mixtures of two, if that is None."""
+    rounds = budget.max_rounds_per_person
+    spare = exact(delta) - _failure(loss, rounds)
+    if spare < 0:
+        return [("nothing: delta is used up", math.inf)]
+    left = rounded_down(spare)
+    pairs = [("pure", "pure epsilon", person_pure(loss, rounds))]
+    if rounds == 1 or loss.delta == 0:
+        pairs.append(("zcdp", "zCDP", conversions.zcdp_epsilon(squared(loss.rho, rounds), left)))
+        mu = math.sqrt(squared(loss.mu_squared, rounds))
+        pairs.append(("gdp", "Gaussian DP", conversions.gdp_epsilon(mu, left)))
+        if loss.pure and loss.rest_rho:
+            pure = rounded_up(loss.pure * rounds)
+            rest = conversions.zcdp_epsilon(squared(loss.rest_rho, rounds), left)
+            pairs.append(("mixed", "pure epsilon + zCDP", _sum_above(pure, rest)))
+            rest = conversions.gdp_epsilon(math.sqrt(squared(loss.rest_mu_squared, rounds)), left)
+            pairs.append(("mixed", "pure epsilon + Gaussian DP", _sum_above(pure, rest)))
+    found = [(words, epsilon) for name, words, epsilon in pairs if notion in (None, name)]
+    return found or [("nothing: group privacy of a delta is known for pure epsilon only", math.inf)]
+
+
+def _sum_above(pure: float, rest: float) -> float:
+    return rounded_up(exact(pure) + exact(rest)) if math.isfinite(pure + rest) else math.inf
+
+
+def smallest_epsilon(loss: Loss, budget: Budget, delta: float, notion: str | None = None) -> float:
+    """Smallest epsilon a person has at ``delta``, in ``notion`` or in the best of all."""
+    return min(value for _, value in epsilons(loss, budget, delta, notion))
+
+
+def smallest_delta(loss: Loss, budget: Budget, epsilon: float, notion: str | None = None) -> float:
+    """Smallest delta a person has at ``epsilon``, in ``notion`` or in the best of all."""
+    rounds = budget.max_rounds_per_person
+    if math.isinf(epsilon):
+        return 0.0
+    deltas = [1.0]
+    if notion in (None, "pure") and person_pure(loss, rounds) <= epsilon:
+        deltas.append(0.0)
+    if rounds == 1 or loss.delta == 0:
+        if notion in (None, "zcdp"):
+            deltas.append(conversions.zcdp_delta(squared(loss.rho, rounds), epsilon))
+        if notion in (None, "gdp"):
+            deltas.append(conversions.gdp_delta(math.sqrt(squared(loss.mu_squared, rounds)), epsilon))
+        mixed = notion is None and loss.pure and loss.rest_rho
+        if mixed and loss.pure and (apart := exact(epsilon) - loss.pure * rounds) > 0:
+            spare = rounded_down(apart)
+            deltas.append(conversions.zcdp_delta(squared(loss.rest_rho, rounds), spare))
+            mu = math.sqrt(squared(loss.rest_mu_squared, rounds))
+            deltas.append(conversions.gdp_delta(mu, spare))
+    return min(1.0, rounded_up(exact(min(deltas)) + _failure(loss, rounds)))
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What may be spent, in one privacy notion that was fixed before the first answer.
+
+    ``limit`` bounds the notion's own sum per round (epsilon, rho, or mu squared) and ``failure`` the sum of
+    the deltas of approximate releases. Both are fixed numbers, so that whoever chooses releases by looking
+    at answers has no way to spend one instead of the other:
+
+    - "pure": epsilons add up to at most epsilon, deltas to at most delta (basic composition, which holds for
+      adaptively chosen parameters: Rogers, Roth, Ullman and Vadhan 2016).
+    - "zcdp": rhos add up to at most the rho that gives epsilon at the rest of delta. The Renyi bound of every
+      order is a supermartingale, so this holds for adaptively chosen parameters (Feldman and Zrnic 2021;
+      Whitehouse, Ramdas, Rogers and Wu 2023).
+    - "gdp": squares of mu, likewise (Smith and Thakurta 2022).
+    """
+
+    notion: str
+    limit: Fraction
+    failure: Fraction
+
+    @classmethod
+    def of(cls, budget: Budget, notion: str, failure: Fraction = _NO_DELTA) -> Filter:
+        """The filter of a private budget; ``failure`` of its delta is set aside in "zcdp" and "gdp"."""
+        rounds = budget.max_rounds_per_person
+        if notion == "pure":
+            epsilon = budget.epsilon_per_round
+            assert isinstance(epsilon, Fraction)
+            exponent = (rounds - 1) * epsilon
+            if exponent > 5000:  # beyond any delta that a float can hold
+                return cls(notion, epsilon, Fraction(0))
+            growth = rounds * conversions.exponential_above(exponent) if rounds > 1 else 1
+            return cls(notion, epsilon, exact(budget.delta) / growth)
+        left = rounded_down(exact(budget.delta) - failure)
+        if failure and (rounds > 1 or left <= 0.0):
+            return cls(notion, Fraction(0), Fraction(0))  # of approximate zCDP no group privacy is known
+        if notion == "zcdp":
+            return cls(notion, exact(budget.limit_rho(left)), failure)
+        return cls(notion, exact(budget.limit_mu(left)) ** 2, failure)
+
+    def part(self, fraction: Fraction) -> Filter:
+        """A fraction of both limits."""
+        return Filter(self.notion, self.limit * fraction, self.failure * fraction)
+
+    def spent(self, loss: Loss) -> Fraction | None:
+        """The notion's own sum; None where it is unbounded."""
+        if self.notion == "pure":
+            return loss.pure if loss.rest_rho == 0 else None
+        return loss.rho if self.notion == "zcdp" else loss.mu_squared
+
+    def fits(self, loss: Loss) -> bool:
+        """Whether ``loss`` per round keeps a person within the budget; exact comparison of fractions."""
+        spent = self.spent(loss)
+        return spent is not None and spent <= self.limit and loss.delta <= self.failure
+
+    def allows(self, loss: Loss) -> bool:
+        """The same for a loss that was added up again, perhaps in another order: rounded up differently."""
+        spent, room = self.spent(loss), 1 + Fraction(1, 1 << 400)
+        return spent is not None and spent <= self.limit * room and loss.delta <= self.failure * room
+
+
+@lru_cache(maxsize=256)
+def filter_of(budget: Budget, notion: str, failure: Fraction = _NO_DELTA) -> Filter:
+    """`Filter.of`, remembered."""
+    return Filter.of(budget, notion, failure)
+
+
+def filter_for(loss: Loss, budget: Budget) -> Filter | None:
+    """The filter for releases of ``loss`` in all, known in advance; None if they fit none.
+
+    Without a delta that is pure epsilon. With one, it is zCDP or Gaussian DP, whichever they take the smaller
+    share of; pure epsilon where they fit neither, or come with deltas of their own and fit it.
+    """
+    pure = filter_of(budget, "pure")
+    if not budget.delta or (loss.delta and pure.fits(loss)):
+        return pure if pure.fits(loss) else None
+    pairs = [filter_of(budget, notion, loss.delta) for notion in ("zcdp", "gdp")]
+    fitting = [one for one in pairs if one.limit and one.fits(loss)]
+    if fitting:
+        return min(fitting, key=lambda one: (one.spent(loss) or 0) / one.limit)
+    return pure if pure.fits(loss) else None
+
+
+def fits(loss: Loss, budget: Budget) -> bool:
+    """Whether releases of ``loss`` per round, known in advance, keep a person within ``budget``."""
+    return not budget.private or filter_for(loss, budget) is not None

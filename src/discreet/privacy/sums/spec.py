@@ -1,0 +1,162 @@
+"""A private running sum before it is made: what is added, how often, by which method and noise.
+
+Sums, learners, certificates and the planner all read the noise of a sum from here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ...core import checks
+from ...core.state import Saved
+from ..budget import Share
+from ..events import Event, GaussianNoise, LaplaceNoise, SphericalLaplaceNoise
+from .bounds import VectorBounds
+
+if TYPE_CHECKING:
+    from ..gate import Gate
+    from .base import RunningSum
+
+KINDS: dict[str, type[GaussianNoise] | type[LaplaceNoise]] = {
+    "gaussian": GaussianNoise,
+    "laplace": LaplaceNoise,
+    "spherical": SphericalLaplaceNoise,
+}
+
+
+@dataclass(frozen=True)
+class SumSpec:
+    """``rounds`` vectors within ``bounds``, summed by ``method`` with ``noise``.
+
+    ``variance_reduction`` combines each block of a tree with its halves. ``stacked`` vectors of a person,
+    each within ``bounds``, are added end to end; noise is drawn and accounted for each of them on its own.
+
+    >>> spec = SumSpec(VectorBounds(3, 2, norm_bound=1.0), rounds=1000)
+    >>> round(spec.worst_error, 2), spec.count
+    (3.46, 1)
+    """
+
+    bounds: VectorBounds
+    rounds: int
+    method: str = "sqrt"
+    noise: str = "gaussian"
+    variance_reduction: bool = False
+    stacked: int = 1
+
+    def __post_init__(self) -> None:
+        from . import METHODS
+
+        checks.one_of("method", self.method, METHODS)
+        checks.one_of("noise", self.noise, self.kind.noises)
+        checks.whole("rounds", self.rounds, at_least=1)
+
+    @property
+    def kind(self) -> type[RunningSum]:
+        """The class of the method."""
+        from . import METHODS
+
+        return METHODS[self.method]
+
+    @cached_property
+    def added(self) -> VectorBounds:
+        """The bounds of what is added: all of a person's vectors end to end."""
+        return self.bounds.stacked(self.stacked)
+
+    @property
+    def count(self) -> int:
+        """How many releases one person's data enters."""
+        return self.kind.uses(self) * self.stacked
+
+    def sensitivity(self, neighbours: str) -> float:
+        """How far one person moves one release, in the norm of the noise."""
+        return self.bounds.difference(neighbours) * self.kind.stretch(self)
+
+    def event(self, share: Share, notion: str | None = None) -> Event:
+        """The least noise with which all releases fit into ``share``."""
+        return KINDS[self.noise].within(share, self.sensitivity(share.neighbours), self.count, notion)
+
+    def error(self, step: int) -> float:
+        """Norm of the noise vectors' coefficients in the sum after ``step`` vectors."""
+        return self.kind.error(self, checks.whole("step", step, at_least=1, at_most=self.rounds))
+
+    @property
+    def worst_error(self) -> float:
+        """The largest error of a sum with Gaussian noise, in units of neighbours' distance over mu."""
+        return self.kind.worst_error(self)
+
+    @property
+    def mean_error(self) -> float:
+        """The same on average over the rounds, a little overstated."""
+        return self.kind.mean_error(self)
+
+    @property
+    def most_draws(self) -> int:
+        """Of how many noise vectors a sum can be made."""
+        return self.kind.most_draws(self)
+
+    def deviation(self, share: Share) -> float:
+        """Standard deviation of a coordinate of the noisiest sum, with Gaussian noise."""
+        if not share.private:
+            return 0.0
+        mu = share.mu
+        return self.added.difference(share.neighbours) * self.worst_error / mu if mu else math.inf
+
+    def make(
+        self,
+        gate: Gate,
+        *,
+        share: Share | None = None,
+        event: Event | None = None,
+        clip: bool = False,
+        label: str = "running sum",
+    ) -> RunningSum:
+        """The sum, charged at ``gate``: within ``share``, or all that is left there.
+
+        Or with the noise of ``event``, which is refused unless it is for what one person can move.
+        """
+        return self.kind.of(self, gate, share=share, event=event, clip=clip, label=label)
+
+    def with_rounds(self, rounds: int) -> SumSpec:
+        """The same for another number of vectors."""
+        return replace(self, rounds=rounds)
+
+    def settings(self) -> dict[str, Any]:
+        """Plain values, for `SumSpec.saved`."""
+        return {
+            "dimension": self.bounds.dimension,
+            "norm_bound": self.bounds.norm_bound,
+            "box": None if self.bounds.box is None else list(self.bounds.box),
+            "nonzeros": self.bounds.nonzeros,
+            "people_per_vector": self.bounds.people_per_vector,
+            "apart": self.bounds.apart,
+            "rounds": self.rounds,
+            "method": self.method,
+            "noise": self.noise,
+            "variance_reduction": self.variance_reduction,
+            "stacked": self.stacked,
+        }
+
+    @classmethod
+    def saved(cls, saved: Saved) -> SumSpec:
+        """The specification that `settings` wrote."""
+        noise = saved.one_of("noise", KINDS)
+        bounds = VectorBounds(
+            saved.plain("dimension"),
+            1 if noise == "laplace" else 2,
+            saved.real("norm_bound", above=0.0) if saved.given("norm_bound") else None,
+            tuple(saved.rows("box", at_most=2)) if saved.given("box") else None,
+            saved.plain("nonzeros"),
+            saved.plain("people_per_vector"),
+            saved.real("apart", above=0.0) if saved.given("apart") else None,
+        )
+        return cls(
+            bounds,
+            saved.plain("rounds"),
+            str(saved.plain("method")),
+            noise,
+            saved.flag("variance_reduction"),
+            saved.whole("stacked", at_least=1),
+        )
