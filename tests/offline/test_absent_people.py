@@ -14,7 +14,7 @@ import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.objectives import Coverage, FacilityLocation
 from discreet.offline import PrivateGreedy, estimators, gradients, methods
-from discreet.privacy import flips, samplers
+from discreet.privacy import Release, flips, samplers
 from tests.offline.test_greedy import transcripts
 from tests.privacy.audit import hockey_stick
 
@@ -47,7 +47,7 @@ def given_out(people, constraint, budget, method):
             chosen = PrivateGreedy(constraint(), budget, method, seed=0, people=8).select(people)
             seen.append((*chosen.items, "queries", chosen.queries))
 
-        with mock.patch.object(methods, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
+        with mock.patch.object(Release, "sample", lambda *_, inside=inside: np.flatnonzero(inside)):
             chances = transcripts(program, budget).values()
         for told, probability in zip(seen, chances, strict=True):
             found[told] = found.get(told, 0.0) + chance * probability
@@ -130,7 +130,7 @@ def test_gains_are_clipped_to_what_a_person_has_left_whoever_is_in_the_sample():
         runs = []
         for matrix in (np.vstack([crowd, one]), crowd):
             people = FacilityLocation(matrix)
-            with mock.patch.object(methods, "kept", lambda *_, who=people: np.arange(len(who))):
+            with mock.patch.object(Release, "sample", lambda *_, who=people: np.arange(len(who))):
                 runs.append(
                     transcripts(
                         lambda _, who=people: PrivateGreedy(2, budget, "subsampled", seed=0, people=8).select(

@@ -40,8 +40,16 @@ from discreet.objectives import (
 from discreet.offline.continuous_greedy import ContinuousGreedy
 from discreet.offline.curvature import CurvatureGreedy
 from discreet.offline.gradients import Change, StatedSlopes, SummedSlopes
-from discreet.privacy import BudgetExceeded, ExponentialChoice, GaussianNoise, LaplaceNoise, samplers
-from privacy.audit import hockey_stick, transcripts
+from discreet.privacy import (
+    BudgetExceeded,
+    Coins,
+    Entry,
+    ExponentialChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    samplers,
+)
+from tests.privacy.audit import hockey_stick, transcripts
 
 FREE = dc.Budget(math.inf)
 
@@ -71,7 +79,7 @@ FAMILIES = dict(families())
 
 
 def slopes_of(people, *, samples=20, bound=1.0):
-    return SummedSlopes(people, bound, samples, np.random.default_rng(5))
+    return SummedSlopes(people, bound, samples, Coins.seeded(5))
 
 
 def closed_form(person, x, _):
@@ -251,7 +259,7 @@ def test_stated_sensitivity_covers_any_objective_within_it():
         other = features.copy()
         other[person] = 1 - other[person]
         x = rng.random(4)
-        coins = np.random.default_rng(0)
+        coins = Coins.seeded(0)
         moved = StatedSlopes(here, 10, coins).at(x) - StatedSlopes(
             MutualInformation(other, classes), 10, coins
         ).at(x)
@@ -396,9 +404,9 @@ def test_the_audit_sees_half_a_sensitivity(case, neighbours):
 
 
 def test_the_audit_sees_steps_that_were_not_charged():
-    def forgetful(self, label, event, count):
-        if not self._ledger.counts:
-            self._ledger.add(label, event, count)
+    def forgetful(self, entry, count):
+        if not self._book.counts:
+            self._book.add(entry, count)
 
     with (
         mock.patch.object(dc.Gate, "_charge", forgetful),
@@ -418,8 +426,7 @@ def test_steps_that_were_not_calibrated_for_are_refused_by_the_gate():
 def test_the_audit_sees_picks_sharper_than_charged():
     def sharp(self, climb, scores):
         event = climb.event
-        self._gate.reserve(event)
-        return samplers.exponential_choice(self._gate.randomness, scores, 2.0 * event.rate)
+        return self._gate.reserve(event).choice(scores, 2.0 * event.rate)
 
     with mock.patch.object(ContinuousGreedy, "_pick", sharp):
         assert excess(CASES["cardinality"], PURE["add_remove"]) > 1.2
@@ -438,7 +445,7 @@ class Script:
     def __call__(self, gate, values, scale, sensitivity, *, changed=None, label=""):
         del changed
         kind = GaussianNoise if self.gaussian else LaplaceNoise
-        gate._charge(label, kind(sensitivity, scale), 1)
+        gate._charge(Entry(label, kind(sensitivity, scale)), 1)
         self.seen.append((values.copy(), float(scale)))
         return self.outputs.random(values.size) * len(CROWD)
 
@@ -494,9 +501,9 @@ def test_the_noisy_audit_sees_bugs(noise, bug):
         change = honest(*arguments)
         return replace(change, l1=change.l1 / 3, l2=change.l2 / 3)
 
-    def forgetful(self, label, event, count):
-        if not self._ledger.counts:
-            self._ledger.add(label, event, count)
+    def forgetful(self, entry, count):
+        if not self._book.counts:
+            self._book.add(entry, count)
 
     bugs = {
         "sensitivity": [mock.patch.object(Change, "of_sum", halved)],

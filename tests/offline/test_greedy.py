@@ -34,7 +34,7 @@ from discreet.objectives import (
 )
 from discreet.objectives.rows.fixed_point import Growth, step
 from discreet.offline import PrivateGreedy, methods, plans
-from discreet.privacy import flips, samplers
+from discreet.privacy import Release, flips, samplers
 from tests.privacy.audit import hockey_stick
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -109,7 +109,7 @@ def _distribution(people, constraint, budget, method, **options):
     total: dict[tuple[int, ...], float] = {}
     for inside in itertools.product((0, 1), repeat=len(people)):
         chance = math.prod(keep if there else 1.0 - keep for there in inside)
-        with mock.patch.object(methods, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
+        with mock.patch.object(Release, "sample", lambda *_, inside=inside: np.flatnonzero(inside)):
             for path, probability in transcripts(program, budget).items():
                 total[path] = total.get(path, 0.0) + chance * probability
     return total
@@ -473,7 +473,7 @@ def test_draws_follow_the_enumerated_probabilities(name, method):
             keep = PrivateGreedy(SMALL[name](), budget, method).plan(4, len(people)).picks.chance
             for inside in itertools.product((0, 1), repeat=len(people)):
                 chance = math.prod(keep if there else 1.0 - keep for there in inside)
-                with mock.patch.object(methods, "kept", lambda *_, inside=inside: np.flatnonzero(inside)):
+                with mock.patch.object(Release, "sample", lambda *_, inside=inside: np.flatnonzero(inside)):
                     _add_sets(sets, outcome, people, SMALL[name], budget, method, chance)
         else:
             _add_sets(sets, outcome, people, SMALL[name], budget, method, 1.0)
@@ -1075,7 +1075,7 @@ def test_certificates_hold_on_average(name, method):
         keep, means = chooser.plan(4, 400).picks.chance, []
         for _ in range(12):
             inside = np.flatnonzero(rng.random(400) < keep)
-            with mock.patch.object(methods, "kept", lambda *_, inside=inside: inside):
+            with mock.patch.object(Release, "sample", lambda *_, inside=inside: inside):
                 means.append(_average(people, constraint, budget, method))
         mean, allowed = float(np.mean(means)), 400 * math.sqrt(math.log(1e6) / (2 * 12))
     else:

@@ -169,11 +169,11 @@ def _known(learner):
 def _told(learner):
     """The numbers and words among a learner's public settings."""
     names = (name for name in dir(type(learner)) if not name.startswith("_"))
-    known = {name for name in names if isinstance(getattr(type(learner), name), property)} | set(vars(learner))
+    known = {name for name in names if isinstance(getattr(type(learner), name), property)} | set(
+        vars(learner)
+    )
     told = {name: getattr(learner, name) for name in sorted(known) if not name.startswith("_")}
-    return {
-        name: value for name, value in told.items() if isinstance(value, int | float | str | bool | None)
-    }
+    return {name: value for name, value in told.items() if isinstance(value, int | float | str | bool | None)}
 
 
 def _played(setting):
