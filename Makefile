@@ -12,7 +12,7 @@ help:
 	@echo "make test     run the tests"
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make audit    check every privacy claim, at length; the table goes to docs/audit.md"
-	@echo "make mutants  break the privacy code line by line and see whether the tests notice; docs/mutants.md"
+	@echo "make mutants  break the privacy code line by line and see whether the tests notice; docs/mutation_testing.md"
 	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
 	@echo "make docs     the documentation as a site, in build/site"
 	@echo "make install  everything above, installed into $(VENV)"

@@ -10,7 +10,7 @@ and max, turns a comparison round, or forgets a charge. Every file gives its sha
 Everything happens in copies of the last commit. There the tests of `privacy`, `online` and the audit run once
 with nothing broken, all of them must pass, and which of them runs which line is noted (lines_by_test.py). A
 mutant then meets the examples and stored numbers of its module, the tests that run its line, one of each
-kind first, and all tests of its module, until one fails. What survives is listed in docs/mutants.md with the
+kind first, and all tests of its module, until one fails. What survives is listed in docs/mutation_testing.md with the
 reason that tools/survivors.json gives for it.
 
 Tests are written for survivors, so the sample that showed them is no measure afterwards: take a fresh one
@@ -40,12 +40,12 @@ from queue import SimpleQueue
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "discreet"
-PAGE = ROOT / "docs" / "mutants.md"
+PAGE = ROOT / "docs" / "mutation_testing.md"
 FOUND = Path(__file__).with_name("mutants.json")
 REASONS = Path(__file__).with_name("survivors.json")
 LIMIT = 400.0  # seconds after which tests are taken to hang
 ENOUGH = 120.0  # seconds of tests that run a mutant's line
-PLACES = ["src/discreet/privacy/*.py", "src/discreet/online/*.py"]
+PLACES = ["src/discreet/privacy/**/*.py", "src/discreet/online/**/*.py"]
 WATCHED = ["tests/privacy", "tests/online", "tests/evaluation/test_audit.py", "tests/docs/test_readme.py"]
 
 WORDS = re.compile(
@@ -53,38 +53,33 @@ WORDS = re.compile(
     r"|moves|difference|norm|clip|bound|levels|releases|steps|coins|admit|taken|limit|loss|grid|width"
 )
 # Which tests answer for which module, the nearest first; the first pattern that fits.
+_CONTRACT = "tests/online/test_contract.py"
 TESTS = [
-    ("privacy/sums.py", ["tests/privacy/test_sums.py", "tests/privacy/test_factorizations.py"]),
-    ("privacy/factorizations.py", ["tests/privacy/test_factorizations.py", "tests/privacy/test_sums.py"]),
+    ("privacy/sums/*", ["tests/privacy/test_sums.py", "tests/privacy/test_factorizations.py"]),
     ("privacy/composition.py", ["tests/privacy/test_composition.py", "tests/privacy/test_accounting.py"]),
-    ("privacy/accounting.py", ["tests/privacy/test_accounting.py", "tests/privacy"]),
+    ("privacy/account.py", ["tests/privacy/test_accounting.py", "tests/privacy"]),
+    ("privacy/limits.py", ["tests/privacy/test_accounting.py", "tests/privacy"]),
+    ("privacy/ledger.py", ["tests/privacy/test_ledger.py", "tests/privacy"]),
     ("privacy/conversions.py", ["tests/privacy/test_conversions.py", "tests/privacy"]),
-    ("privacy/budget.py", ["tests/privacy/test_budget.py", "tests/privacy"]),
+    ("privacy/budget.py", ["tests/privacy/test_budget.py", "tests/privacy/test_shares.py", "tests/privacy"]),
     ("privacy/gate.py", ["tests/privacy/test_gate.py", "tests/privacy"]),
-    (
-        "privacy/mechanisms.py",
-        ["tests/privacy/test_noise.py", "tests/privacy/test_choice.py", "tests/privacy"],
-    ),
+    ("privacy/samplers.py", ["tests/privacy/test_noise.py", "tests/privacy/test_choice.py", "tests/privacy"]),
+    ("privacy/ordered.py", ["tests/online/test_hedge.py", "tests/privacy"]),
+    ("privacy/flips.py", ["tests/offline/test_greedy.py", "tests/privacy"]),
     ("privacy/published.py", ["tests/privacy/test_published.py", "tests/privacy"]),
     ("privacy/randomness.py", ["tests/privacy/test_randomness.py", "tests/privacy"]),
     ("privacy/*", ["tests/privacy"]),
-    ("online/bandit*", ["tests/online/test_bandit.py", "tests/online/test_contract.py"]),
-    ("online/hedge.py", ["tests/online/test_hedge.py", "tests/online/test_contract.py"]),
-    ("online/phased.py", ["tests/online/test_phased.py", "tests/online/test_contract.py"]),
-    ("online/window.py", ["tests/online/test_phased.py"]),
-    ("online/running_sums.py", ["tests/online/test_running_sums.py", "tests/online/test_contract.py"]),
-    ("online/visits.py", ["tests/online/test_visits.py", "tests/online/test_contract.py"]),
-    ("online/protocol.py", ["tests/online/test_contract.py"]),
-    ("online/capping.py", ["tests/online/test_capping.py", "tests/online/test_contract.py"]),
-    ("online/selector.py", ["tests/online/test_contract.py"]),
-    ("online/convex*", ["tests/online/test_convex.py", "tests/online/test_contract.py"]),
-    ("online/minimization*", ["tests/online/test_minimization.py", "tests/online/test_contract.py"]),
-    ("online/chains.py", ["tests/online/test_minimization.py", "tests/online/test_contract.py"]),
-    ("online/frank_wolfe*", ["tests/online/test_frank_wolfe.py", "tests/online/test_contract.py"]),
-    (
-        "online/linear_experts.py",
-        ["tests/online/test_frank_wolfe.py", "tests/online/test_convex.py", "tests/online/test_contract.py"],
-    ),
+    ("online/bandit/*", ["tests/online/test_bandit.py", _CONTRACT]),
+    ("online/select/hedge.py", ["tests/online/test_hedge.py", _CONTRACT]),
+    ("online/select/phased.py", ["tests/online/test_phased.py", _CONTRACT]),
+    ("online/select/window.py", ["tests/online/test_phased.py"]),
+    ("online/select/running_sums.py", ["tests/online/test_running_sums.py", _CONTRACT]),
+    ("online/contribution.py", ["tests/online/test_visits.py", "tests/online/test_capping.py", _CONTRACT]),
+    ("online/total.py", ["tests/online/test_running_sums.py", "tests/online/test_frank_wolfe.py", _CONTRACT]),
+    ("online/convex/*", ["tests/online/test_convex.py", _CONTRACT]),
+    ("online/minimize/*", ["tests/online/test_minimization.py", _CONTRACT]),
+    ("online/frank_wolfe/*", ["tests/online/test_frank_wolfe.py", _CONTRACT]),
+    ("online/*", [_CONTRACT]),
 ]
 
 
@@ -117,7 +112,7 @@ def tests_for(file: str) -> list[str]:
 def overall(file: str) -> list[str]:
     """Quick tests that look at everything of a module at once: its examples, and its stored numbers."""
     module = "discreet." + file.removesuffix(".py").replace("/", ".")
-    example = f"tests/docs/test_readme.py::test_docstring_examples[{module}]"
+    example = f"tests/docs/test_readme.py::test_docstring_examples[{module.removesuffix('.__init__')}]"
     return [example, f"tests/{file.split('/')[0]}/test_unchanged.py"]
 
 
@@ -311,7 +306,7 @@ def main() -> int:
         metavar="FOLDER",
         help="which tests run which lines, noted before; none: all of a module",
     )
-    parser.add_argument("--page", action="store_true", help="only write docs/mutants.md from what is known")
+    parser.add_argument("--page", action="store_true", help="only write docs/mutation_testing.md from what is known")
     options = parser.parse_args()
     known: dict[str, dict[str, object]] = {}
     if (options.resume or options.again or options.page) and FOUND.exists():
@@ -387,15 +382,21 @@ def tried(
                 "at_first": known.get(one.key, {}).get("at_first", bool(by)),
                 "noticed": by,
             }
-            FOUND.write_text(json.dumps(known, indent=1) + "\n")
+            FOUND.write_text(_compact(known))
             if not by:
                 print(f"{number}: survives {one.key} line {one.line}: {one.text}", flush=True)
                 print(f"    {one.before!r} -> {one.after!r}", flush=True)
     return True
 
 
+def _compact(known: dict[str, dict[str, object]]) -> str:
+    """One line for each mutant."""
+    lines = [f"{json.dumps(key)}: {json.dumps(one)}" for key, one in known.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def reasons() -> dict[str, str]:
-    """Why survivors live."""
+    """Why survivors are accepted."""
     return dict(json.loads(REASONS.read_text())) if REASONS.exists() else {}
 
 
@@ -406,12 +407,12 @@ def write_page(known: dict[str, dict[str, object]]) -> int:
     alive = {key: one for key, one in known.items() if not one["noticed"]}
     total = len(known)
     lines = [
-        "# Mutants\n",
+        "# Mutation testing\n",
         "<!-- written by tools/mutants.py; the reasons stand in tools/survivors.json -->\n",
-        f"{total} places in `privacy/` and `online/` were broken one at a time; the tests noticed"
+        f"{total} mutants of `privacy/` and `online/`, one changed expression each; the tests kill"
         f" {total - len(alive)} of them.\n",
-        'Where tests were written for survivors, "at first" is the measure: what was noticed before.\n',
-        "| sample | broken | noticed at first | noticed | share | at least (95 %) |",
+        'Where tests were written for survivors, "at first" is the measure: what was killed before.\n',
+        "| sample | mutants | killed at first | killed | share | at least (95 %) |",
         "|---|---|---|---|---|---|",
     ]
     for seed in sorted({int(str(one["seed"])) for one in known.values()}):
@@ -422,10 +423,10 @@ def write_page(known: dict[str, dict[str, object]]) -> int:
         first = f"{sum(map(bool, before))} of {len(before)}"
         share = f"{100 * dead / len(of_seed):.0f} % | {100 * least:.0f} %"
         lines.append(f"| {seed} | {len(of_seed)} | {first} | {dead} | {share} |")
-    lines += ["\nThe survivors:\n", "| where | was | became | why it lives |", "|---|---|---|---|"]
+    lines += ["\nSurvivors:\n", "| where | original | mutant | why accepted |", "|---|---|---|---|"]
     for key, one in sorted(alive.items()):
         was, became = (" ".join(str(one[part]).split()).replace("|", "\\|") for part in ("before", "after"))
-        why = explained.get(key, "not explained yet")
+        why = explained.get(key, "not accepted yet")
         lines.append(f"| {one['file']}:{one['line']} | `{was}` | `{became}` | {why} |")
     PAGE.write_text("\n".join(lines) + "\n")
     share = 1.0 - len(alive) / max(1, total)

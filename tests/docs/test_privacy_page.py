@@ -25,12 +25,12 @@ CLASSES = {
     if inspect.isclass(getattr(home, name)) and name not in _ABSTRACT
 }
 FUNCTIONS = {"private_catalogue": dc.data.private_catalogue}
-_ROWS = ("leaves", "one person moves", "why", "account", "numerics")
+_ROWS = ("released", "sensitivity", "why", "account", "numerics")
 
 
 def sections(page: str) -> dict[str, str]:
     """The algorithms' sections by heading."""
-    algorithms = page.split("\n## The algorithms\n")[1].split("\n## ")[0]
+    algorithms = page.split("\n## Algorithms\n")[1].split("\n## ")[0]
     return {part.split("\n", 1)[0]: part for part in algorithms.split("\n### ")[1:]}
 
 
@@ -48,7 +48,7 @@ def missing(page: str) -> list[str]:
         for option in inspect.signature(kind).parameters:
             if f"`{option}`" not in options:
                 lacks.append(f"{name}({option}=)")
-    releases = page.split("\n## The releases\n")[1].split("\n## ")[0] if "\n## The releases\n" in page else ""
+    releases = page.split("\n## Releases\n")[1].split("\n## ")[0] if "\n## Releases\n" in page else ""
     events = [name for name in privacy.__all__ if _is_event(name) and not _has_mechanism(name)]
     for name in ("gate.choose", "gate.laplace", "gate.gaussian", "gate.spherical_laplace", "gate.part"):
         if f"`{name}" not in releases:

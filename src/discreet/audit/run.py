@@ -30,8 +30,8 @@ from .registry import audited, chosen, missing, to_audit
 
 __all__ = ["AuditReport", "Finding", "audit", "audited", "missing", "to_audit"]
 
-HEADER = ("what", "setting", "neighbours", "claimed", "delta", "exact", "share", "from outputs", "sampler p",
-          "planted errors", "verdict")  # fmt: skip
+HEADER = ("what", "setting", "neighbours", "claimed", "delta", "exact", "tightness", "empirical lower bound",
+          "sampler p", "injected faults", "verdict")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class AuditReport:
         errors = sum(len(finding.caught) for finding in self.findings)
         told = f"{len(self.findings)} settings of {names} mechanisms and learners"
         verdict = f"{len(wrong)} fail" if wrong else "every account holds"
-        return f"{told}: {verdict}; {errors} planted errors noticed"
+        return f"{told}: {verdict}; {errors} injected faults noticed"
 
     def rows(self) -> list[list[str]]:
         """The table's cells, a row per setting."""
@@ -79,8 +79,8 @@ class AuditReport:
                     "excess": _finite(one.excess),
                     "epsilon_from_outputs": one.lower_bound,
                     "sampler_p": one.sampler,
-                    "planted_errors_noticed": list(one.caught),
-                    "planted_errors_missed": list(one.missed),
+                    "injected_faults_noticed": list(one.caught),
+                    "injected_faults_missed": list(one.missed),
                     "cannot_be_seen": list(one.unseen),
                     "verdict": one.verdict,
                     "seconds": round(one.seconds, 2),
