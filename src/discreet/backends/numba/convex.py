@@ -9,8 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..arguments import FactorizedState, People, Shape
-from .noise import to_grid
-from .sums import decode, encode
+from .sums import noisy_step
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -116,24 +115,12 @@ def leader_rounds(
     before it; on return they are those of the last round, and ``pending`` is its gradient, which no sum has
     yet. Gradients are shortened to ``longest``; returns how many were longer than ``limit``.
     """
-    private, mantissa, exponent, step, noise, encoder, decoder, decays, weights = inside
     kind, rows, numbers = people
     size = known.size
-    filtered = np.empty(size)
-    released = np.empty(size)
-    steps = np.empty(size, dtype=np.int64)
     shortened = 0
     for t in range(costs.size):
         if t > 0:
-            if private:
-                encode(encoder, decays, weights, pending, filtered)
-                to_grid(filtered, mantissa, exponent, steps)
-                for i in range(size):
-                    released[i] = np.float64(steps[i] + noise[t - 1, i]) * step
-                decode(decoder, decays, weights, released, known, filtered)
-            else:
-                for i in range(size):
-                    known[i] += pending[i]
+            noisy_step(inside, t - 1, pending, known)
             for i in range(size):
                 played[i] += shown[i]
             follow(known, played, curvature, held, passed + t, shape, shown)

@@ -7,8 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..arguments import Cuts, FactorizedState
-from .noise import to_grid
-from .sums import decode, encode
+from .sums import noisy_step
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -131,24 +130,12 @@ def cut_rounds(
     the last round, and ``pending`` its gradient, which no sum has yet. Returns how many gradients were
     shortened to ``limit``; infinity for people who are known to keep to it.
     """
-    private, mantissa, exponent, step, noise, encoder, decoder, decays, buffer_weights = inside
     n = known.size
     order = np.arange(n)
-    filtered = np.empty(n)
-    released = np.empty(n)
-    steps = np.empty(n, dtype=np.int64)
     shortened = 0
     for t in range(costs.size):
         if t > 0:
-            if private:
-                encode(encoder, decays, buffer_weights, pending, filtered)
-                to_grid(filtered, mantissa, exponent, steps)
-                for i in range(n):
-                    released[i] = np.float64(steps[i] + noise[t - 1, i]) * step
-                decode(decoder, decays, buffer_weights, released, known, filtered)
-            else:
-                for i in range(n):
-                    known[i] += pending[i]
+            noisy_step(inside, t - 1, pending, known)
             threshold(known, regularization, centre, coins[t - 1], shown)
         person = first + t
         costs[t] = cut_value(cuts, person, shown)
