@@ -13,6 +13,7 @@ from discreet import objectives, offline, privacy
 from discreet.constraints import domains
 from discreet.core.fixed import Fixed
 from discreet.objectives import losses
+from discreet.privacy.sums import factorizations
 from tests.objectives.families import FAMILIES
 from tests.online.learners import EVERYBODY, N_ITEMS, made, people
 
@@ -35,7 +36,7 @@ THINGS = {
     "restored gate": lambda: dc.Gate.from_state(dc.Gate(BUDGET, 0).state()),
     "budget": lambda: BUDGET,
     "share": lambda: BUDGET.share(0.5),
-    "factorisation": lambda: privacy.factorizations.square_root(50),
+    "factorisation": lambda: factorizations.square_root(50),
     "secure randomness": privacy.SecureRandomness,
     "seeded randomness": lambda: privacy.ReproducibleRandomness(0),
     "account": lambda: dc.Gate(BUDGET).spent,
@@ -203,7 +204,7 @@ def test_an_account_that_was_handed_out_is_a_copy():
         spent = ask().epsilon()
         assert spent > 0.0
         ask().ledger.counts.clear()
-        ask().ledger.parts["nobody"] = privacy.accounting.Ledger()
+        ask().ledger.parts["nobody"] = privacy.MemoryLedger()
         given = ask()
         given.ledger.counts.clear()
         with pytest.raises(AttributeError):

@@ -146,7 +146,11 @@ def swap(name, make):
         ("hedge, tight", swap("visit_counts", lambda a: a - 5), "outside of"),
         ("hedge, tight", put("round", value=10**6), "too large"),
         ("hedge, tight", put("settings", "k", value=None), "whole number"),
-        ("linear, experts", put("settings", "coins", "state", "state", value=-1), "too small"),
+        ("one point", put("settings", "coins", "stream", "state", "state", value=-1), "too small"),
+        ("one point", put("settings", "coins", "stream", "has_uint32", value=2), "too large"),
+        ("one point", put("settings", "coins", "words", value=[]), "words is empty"),
+        ("linear, experts", put("settings", "coins", "words", value=[-1] * 4), "words"),
+        ("linear, experts", put("settings", "coins", "words", value=[1] * 5), "words"),
         ("hedge, tight", put("gate", "randomness", "buffer_pos", value=-50), "too small"),
         ("hedge, tight", put("gate", "account", "ledger", "releases", value=[]), "not charged"),
         ("leader", put("settings", "sum", "taken", value=1), "have been asked for|not those|holds"),
@@ -186,12 +190,13 @@ def test_a_changed_sum_is_refused_or_works(kind, tmp_path):
     assert set(outcomes) == {"refused", "works"}
 
 
-@pytest.mark.parametrize("what", ["norm_bound", "rounds", "sigma", "people"])
+@pytest.mark.parametrize("what", ["norm_bound", "rounds", "sigma", "people_per_vector"])
 def test_a_sum_of_more_than_was_paid_for_is_refused(what):
     total = TreeSum(2, 20, dc.Gate(BUDGET, 0), norm_bound=1.0)
     settings, arrays = total.state()
     gate = total.gate.state()
-    changed = {"norm_bound": {"norm_bound": 5.0}, "rounds": {"rounds": 2000}, "people": {"people": 0}}
+    changed = {"norm_bound": {"norm_bound": 5.0}, "rounds": {"rounds": 2000}}
+    changed["people_per_vector"] = {"people_per_vector": 0}
     changed["sigma"] = {"event": settings["event"] | {"sigma": "1/1000"}}
     with pytest.raises(ValueError, match="holds a state that cannot be right"):
         TreeSum.from_state(settings | changed[what], arrays, dc.Gate.from_state(gate))
@@ -215,7 +220,7 @@ def test_one_sum_does_not_come_back_twice_behind_one_gate():
 
 
 def test_noise_of_ones_own_is_for_what_one_person_moves():
-    needed = TreeSum(2, 8, BUDGET, norm_bound=1.0)._event
+    needed = TreeSum(2, 8, BUDGET, norm_bound=1.0).event
     louder = dc.privacy.GaussianNoise(needed.sensitivity, 2 * needed.sigma)
     total = TreeSum(2, 8, BUDGET, norm_bound=1.0, event=louder)
     assert total.gate.spent.epsilon() < 0.6

@@ -1,4 +1,4 @@
-"""The account: counts, currencies, parts, groups, reports; and two independent accountants beside it."""
+"""The account: counts, privacy notions, parts, groups, reports; and two independent accountants beside it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import discreet as dc
 from discreet import privacy as pv
 from discreet.privacy import account
 from discreet.privacy.events import Event, Loss
-from discreet.privacy.ledger import MemoryLedger
+from discreet.privacy.ledger import Entry, MemoryLedger
 
 EVENTS = [
     pv.ExponentialChoice(0.03, 2.0),
@@ -36,9 +36,9 @@ def test_every_kind_of_event_is_exercised_here():
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 def test_count_equals_loop(event):
     together, one_by_one = MemoryLedger(), MemoryLedger()
-    together.add("x", event, 137)
+    together.add(Entry("x", event), 137)
     for _ in range(137):
-        one_by_one.add("x", event, 1)
+        one_by_one.add(Entry("x", event), 1)
     assert together.loss == one_by_one.loss
     assert together.loss != event.loss()  # a count that is ignored would pass the line above too
 

@@ -173,7 +173,7 @@ def test_bad_values_are_refused_and_nothing_is_spent():
         (lambda: dc.Budget(1.0).share(math.nan), "fraction is NaN"),
         (lambda: pv.LaplaceNoise.within(dc.Budget(1.0).share(), 1.0, 0), "count=0 is too small"),
         (lambda: gate.laplace([1.0, 2.0], 1.0, 1.0, changed=3), "changed=3 is too large"),
-        (lambda: gate.reserve(pv.PureRelease(0.1), 0), "count=0 is too small"),
+        (lambda: gate.reserve(pv.PureRelease(0.1), -1), "count=-1 is too small"),
         (lambda: gate.reserve("noise"), "event must be an Event"),
         (lambda: gate.running_sum(3, 5, method="magic", norm_bound=1.0), "method='magic' is not one of"),
         (lambda: gate.running_sum(3, 5), "say how large a vector can be"),

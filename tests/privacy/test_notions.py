@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import account
+from discreet.privacy import limits
 from discreet.privacy.conversions import gdp_epsilon
 
 # --- the analyst -----------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_a_union_of_notions_would_be_noticed(name, monkeypatch):
     budget, _ = GATES[name]
 
     def any_notion(gate, loss):
-        return account.smallest_epsilon(loss, gate.budget, gate.budget.delta) <= gate.budget.epsilon
+        return limits.smallest_epsilon(loss, gate.budget, gate.budget.delta) <= gate.budget.epsilon
 
     monkeypatch.setattr(dc.Gate, "_fits_in", any_notion)
     found = _true_delta(lambda: dc.Gate(budget, 0), budget, 2)
@@ -134,7 +134,7 @@ def test_an_unfixed_part_of_delta_would_be_noticed(monkeypatch):
     budget = dc.Budget(1.0, 0.01)
 
     def loose(gate, loss):
-        return account.filter_of(gate.budget, "gdp", min(loss.delta, Fraction(1, 101))).fits(loss)
+        return limits.filter_of(gate.budget, "gdp", min(loss.delta, Fraction(1, 101))).fits(loss)
 
     monkeypatch.setattr(dc.Gate, "_fits_in", loose)
     monkeypatch.setattr(dc.Gate, "remaining", property(lambda _: pv.Remaining(0.0, 0.0, 0.0, 0.004)))

@@ -19,7 +19,7 @@ from discreet.privacy import conversions as cv
 from discreet.privacy.account import Account
 from discreet.privacy.composition import adaptive_choices_delta, adaptive_choices_epsilon
 from discreet.privacy.events import ApproximateRelease, GaussianNoise, LaplaceNoise
-from discreet.privacy.ledger import MemoryLedger
+from discreet.privacy.ledger import Entry, MemoryLedger
 
 DIGITS = 60
 TINY = mpmath.mpf(5e-324)

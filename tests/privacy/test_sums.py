@@ -14,7 +14,8 @@ import discreet as dc
 from discreet.privacy import (
     FactorizedSum,
     Gate,
-    ReproducibleRandomness,
+    GaussianNoise,
+    SumSpec,
     TreeSum,
     VectorBounds,
     samplers,
@@ -50,13 +51,13 @@ def test_laplace_tree_loses_exactly_its_epsilon(rounds):
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5, 8, 13])
-@pytest.mark.parametrize("honaker", [False, True])
-def test_gaussian_tree_loses_at_most_its_mu(rounds, honaker):
-    make = _tree(APPROXIMATE, rounds, norm_bound=1.0, variance_reduction=honaker)
+@pytest.mark.parametrize("reduced", [False, True])
+def test_gaussian_tree_loses_at_most_its_mu(rounds, reduced):
+    make = _tree(APPROXIMATE, rounds, norm_bound=1.0, variance_reduction=reduced)
     losses = [exact_sum_loss(make, *_streams(rounds, place), norm=2) for place in range(rounds)]
     assert max(losses) <= APPROXIMATE.mu * (1 + 1e-8)
-    # Honaker's form shows only mixtures of the nodes, so a little less is lost than is paid for.
-    assert max(losses) >= APPROXIMATE.mu * (0.9 if honaker else 1 - 1e-6)
+    # With halves combined it shows only mixtures of the nodes, so a little less is lost than is paid for.
+    assert max(losses) >= APPROXIMATE.mu * (0.9 if reduced else 1 - 1e-6)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5, 8, 33])
@@ -132,7 +133,7 @@ def test_answers_are_a_function_of_what_was_released():
 
 
 class _ReusedNoise(TreeSum):
-    """Planted bug: every second node gets the noise of the one before."""
+    """An injected fault: every second node gets the noise of the one before."""
 
     _last = None
 
@@ -144,34 +145,60 @@ class _ReusedNoise(TreeSum):
         return again
 
 
-class _HalvedSensitivity(TreeSum):
-    """Planted bug: calibrated to the norm bound instead of the difference."""
+def _halved_noise(monkeypatch):
+    """Half of the noise that the stated sensitivity needs."""
+    honest = SumSpec.event
 
-    def _calibrated(self, share):
-        event, count = super()._calibrated(share)
-        return type(event)(event.sensitivity, event.scale / 2), count
+    def halved(spec, *given):
+        event = honest(spec, *given)
+        return type(event)(event.sensitivity, event.scale / 2)
 
-
-class _MissingLevel(TreeSum):
-    """Planted bug: one level of the tree is not paid for."""
-
-    def _calibrated(self, share):
-        event, count = super()._calibrated(share)
-        return type(event)(event.sensitivity, event.scale * (count - 1) / count), count - 1
+    monkeypatch.setattr(SumSpec, "event", halved)
 
 
-@pytest.mark.parametrize("bug", [_ReusedNoise, _HalvedSensitivity, _MissingLevel])
-def test_planted_bugs_are_caught(bug, monkeypatch):
-    if (
-        bug is _HalvedSensitivity
-    ):  # the gate itself would refuse the overspending: let it pass to see the loss
-        monkeypatch.setattr(Gate, "_charge", lambda *_: None)
-    make = _tree(PURE, 8, kind=bug, noise="laplace", norm_bound=1.0)
+def _halved_noise_uncharged(monkeypatch):
+    """The same at a gate that lets everything pass: the real one refuses it (see below)."""
+    _halved_noise(monkeypatch)
+    monkeypatch.setattr(Gate, "_charge", lambda *_: None)
+
+
+def _norm_for_difference(monkeypatch):
+    """Calibrated to the norm bound instead of the distance between neighbours."""
+    monkeypatch.setattr(VectorBounds, "difference", lambda bounds, _: bounds.norm_bound)
+
+
+def _missing_level(monkeypatch):
+    """One level of the tree is not paid for."""
+    honest = TreeSum.uses
+    monkeypatch.setattr(TreeSum, "uses", lambda spec: honest(spec) - 1)
+
+
+FAULTS = {
+    "reused noise": None,
+    "half of the noise": _halved_noise_uncharged,
+    "norm bound for difference": _norm_for_difference,
+    "missing level": _missing_level,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_injected_faults_are_caught(fault, monkeypatch):
+    if FAULTS[fault] is not None:
+        FAULTS[fault](monkeypatch)
+    kind = _ReusedNoise if fault == "reused noise" else TreeSum
+    make = _tree(PURE, 8, kind=kind, noise="laplace", norm_bound=1.0)
     losses = [exact_sum_loss(make, *_streams(8, place), norm=1) for place in range(8)]
     assert max(losses) > 1.1
 
 
-def test_reused_noise_is_caught_in_honakers_form_too():
+def test_a_stretch_that_is_left_out_is_caught(monkeypatch):
+    """What passes a filter moves further than what is added, by the norm of the filter's first column."""
+    monkeypatch.setattr(FactorizedSum, "stretch", lambda spec: 1.0)  # noqa: ARG005
+    make = _tree(APPROXIMATE, 8, kind=FactorizedSum, norm_bound=1.0)
+    assert exact_sum_loss(make, *_streams(8, 0), norm=2) > 1.1 * APPROXIMATE.mu
+
+
+def test_reused_noise_is_caught_with_halves_combined_too():
     make = _tree(APPROXIMATE, 8, kind=_ReusedNoise, norm_bound=1.0, variance_reduction=True)
     losses = [exact_sum_loss(make, *_streams(8, place), norm=2) for place in range(8)]
     assert max(losses) > 1.1 * APPROXIMATE.mu
@@ -213,16 +240,18 @@ def test_sums_far_larger_than_their_noise_take_a_coarser_grid(epsilon):
     """Whole steps of every sum stay below 2^62; the noise keeps its width."""
     total = TreeSum(2, 10**6, dc.Budget(epsilon), noise="spherical", norm_bound=1.0, seed=0)
     assert (total._grid.bits < samplers.STEPS_BITS) == (epsilon > 1e4)
-    assert total._grid.noise_scale == pytest.approx(float(total._event.scale), rel=1e-5)
+    assert total._grid.noise_scale == pytest.approx(float(total.event.scale), rel=1e-5)
     assert 10**6 / total._grid.step < 1 << 61
     assert np.abs(total.add([0.0, 0.0])).max() < 50.0 * total._grid.noise_scale
-    steps = total._grid.noise(ReproducibleRandomness(1), 4000, "gaussian") / 2.0**total._grid.bits
+    release = Gate(dc.Budget(math.inf), 1).reserve(GaussianNoise(1.0, 1.0), 0)
+    steps = release.noise(total._grid, 4000) / 2.0**total._grid.bits
     assert stats.kstest(steps, stats.norm().cdf).pvalue > 1e-6
 
 
-def test_gate_refuses_a_sum_that_is_less_noisy_than_it_says():
+def test_gate_refuses_a_sum_that_is_less_noisy_than_it_says(monkeypatch):
+    _halved_noise(monkeypatch)
     with pytest.raises(dc.BudgetExceeded):
-        _HalvedSensitivity(1, 8, PURE, noise="laplace", norm_bound=1.0)
+        TreeSum(1, 8, PURE, noise="laplace", norm_bound=1.0)
 
 
 def test_difference_bounds_by_search():
@@ -265,7 +294,7 @@ def test_difference_bounds_by_search():
 
 THEORY = {
     (TreeSum, "plain"): (10.0, 16.0),
-    (TreeSum, "honaker"): (7.6, 11.9),
+    (TreeSum, "reduced"): (7.6, 11.9),
     (FactorizedSum, "sqrt"): (3.27, 4.60),
     (FactorizedSum, "blt"): (3.27, 4.60),
 }
@@ -274,7 +303,7 @@ THEORY = {
 @pytest.mark.parametrize(("kind", "form"), THEORY)
 def test_worst_noise_is_that_of_the_theory(kind, form):
     """Worst-time standard deviation in units of difference/mu, at 1,024 and 65,536 rounds."""
-    options = {"variance_reduction": form == "honaker"} if kind is TreeSum else {"method": form}
+    options = {"variance_reduction": form == "reduced"} if kind is TreeSum else {"method": form}
     for rounds, expected in zip((1024, 65_536), THEORY[kind, form], strict=True):
         total = kind(3, rounds, APPROXIMATE, norm_bound=0.5, seed=0, **options)
         steps = range(1, rounds + 1) if kind is TreeSum else [rounds]
@@ -398,14 +427,16 @@ def test_extreme_magnitudes_keep_their_bounds():
 
 
 def test_sums_of_several_people_pay_for_truncation_and_promise_per_person():
-    inputs = VectorBounds(4, 2, box=(0.0, 1.0), people=10)
+    inputs = VectorBounds(4, 2, box=(0.0, 1.0), people_per_vector=10)
     assert inputs.difference("replace") == pytest.approx(2.0)
     assert inputs.largest == 10.0
     inputs.checked([10.0, 0.0, 0.0, 0.0], clip=False)
     with pytest.raises(ValueError, match="outside box"):
         inputs.checked([10.5, 0.0, 0.0, 0.0], clip=False)
     for noise in ("laplace", "spherical"):  # truncating the sum of two can move every coordinate by a step
-        alone, two = (TreeSum(3, 4, PURE, noise=noise, norm_bound=1.0, people=people) for people in (1, 2))
+        alone, two = (
+            TreeSum(3, 4, PURE, noise=noise, norm_bound=1.0, people_per_vector=people) for people in (1, 2)
+        )
         assert two._grid.step > alone._grid.step
 
 
@@ -420,7 +451,7 @@ def test_sums_share_a_gate_exactly():
     assert gate.spent.epsilon() == pytest.approx(1.0, rel=1e-9)
     with pytest.raises(dc.BudgetExceeded):
         gate.running_sum(2, 50, norm_bound=1.0, share=0.01)
-    with pytest.raises(ValueError, match="nothing is left at the gate"):
+    with pytest.raises(dc.BudgetExceeded, match="nothing of this kind fits any more"):
         gate.running_sum(2, 50, norm_bound=1.0)
 
 
@@ -553,9 +584,9 @@ def test_horizon_is_kept(kind):
         ({"box": (0.0, 0.0)}, r"box=\(0, 0\) leaves nothing"),
         ({"nonzeros": 5}, "nonzeros=5 is too large"),
         ({"noise": "pink"}, "noise='pink' is not one of"),
-        ({"share": 2}, "fraction=2.0 must be at most 1"),
+        ({"share": 2}, "share=2.0 must be at most 1"),
         ({"budget": PURE}, "Gaussian noise needs delta > 0"),
-        ({"budget": Gate(APPROXIMATE), "seed": 3}, "seed belongs to the gate"),
+        ({"budget": Gate(APPROXIMATE), "seed": 3}, "seed= is for a budget; a gate has its own randomness"),
     ],
 )
 @pytest.mark.parametrize("kind", [TreeSum, FactorizedSum])

@@ -16,9 +16,9 @@ import pytest
 import discreet as dc
 from discreet import privacy as pv
 from discreet.privacy import VectorBounds, composition, conversions
-from discreet.privacy.ledger import MemoryLedger
+from discreet.privacy.ledger import Entry, MemoryLedger
 from discreet.privacy.limits import smallest_epsilon
-from discreet.privacy.sums.base import factorizations
+from discreet.privacy.sums import factorizations
 from tests.online.test_unchanged import _plain, _same
 
 STORED = Path(__file__).with_name("unchanged.json")

@@ -140,6 +140,13 @@ def finite(name: str, array: NDArray[np.float64]) -> None:
         raise ValueError(f"{name}[{place}] is {array[where]}; every entry must be finite")
 
 
+def instance(name: str, value: Any, kind: type, example: str) -> None:
+    """Refuse what is not of the kind that ``name`` must be, with an example of one that is."""
+    if not isinstance(value, kind):
+        word = f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+        raise TypeError(f"{name} must be {word} such as {example}, got {shown(value)}")
+
+
 def record(name: str, value: Any) -> dict[str, Any]:
     """``value`` if it is a dictionary, as JSON gives them."""
     if not isinstance(value, dict):

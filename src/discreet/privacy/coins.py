@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core import checks
 from ..core.state import Saved
 from .randomness import Randomness, Seed, randomness
 
 _WORDS = 4
+_LARGEST = (1 << 64) - 1
 
 
 class Coins:
@@ -31,7 +33,9 @@ class Coins:
     """
 
     def __init__(self, words: Sequence[int]) -> None:
-        self._words = tuple(int(word) for word in words)
+        self._words = tuple(checks.whole("words", word, at_least=0, at_most=_LARGEST) for word in words)
+        if not self._words:
+            raise ValueError("words is empty; coins follow from at least one word")
         self._generator: np.random.Generator | None = None
 
     @classmethod
@@ -41,7 +45,8 @@ class Coins:
         A source may name another one for them (``coins``), so that an audit can hold them fixed.
         """
         public: Randomness = getattr(source, "coins", source)
-        return cls([int(word) for word in public.words(words)])
+        checks.instance("source", public, Randomness, "ReproducibleRandomness(7)")
+        return cls(public.words(checks.whole("words", words, at_least=1, at_most=_WORDS)).tolist())
 
     @classmethod
     def seeded(cls, seed: int | Sequence[int]) -> Coins:

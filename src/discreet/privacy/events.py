@@ -183,9 +183,8 @@ def _part(factor: Any) -> Fraction:
 
 
 def _of(share: Any) -> Share:
-    if not isinstance(share, Share):
-        raise TypeError(f"share must be a part of a budget such as budget.share(), got {checks.shown(share)}")
-    return share
+    checks.instance("share", share, Share, "budget.share()")
+    return share  # type: ignore[no-any-return]
 
 
 def _ratio(sensitivity: Number, scale: Number) -> Fraction | None:

@@ -82,10 +82,7 @@ class Gate(Fixed):
         failure: float | Fraction = 0.0,
         ledger: Ledger | None = None,
     ) -> None:
-        if not isinstance(budget, Budget):
-            raise TypeError(
-                f"budget must be a Budget, got {checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
-            )
+        checks.instance("budget", budget, Budget, "Budget(epsilon=1.0, delta=1e-6)")
         self._budget = budget
         self._source = sources.randomness(randomness)
         self._book, self._store, self._seen = MemoryLedger(), ledger, 0
@@ -118,6 +115,7 @@ class Gate(Fixed):
         What goes through the gates of several shares keeps a person within the budget as long as their
         fractions sum to at most 1 and all name the same notion.
         """
+        checks.instance("share", share, Share, "Budget(1.0).split(2)[0]")
         budget = share.budget
         if share.whole:
             return cls(budget, randomness)
@@ -200,6 +198,7 @@ class Gate(Fixed):
         gate keeps to its privacy notion; where none is fixed it is ``notion`` from now on, or "zcdp" if none
         is given.
         """
+        shares = fractions(parts)
         with self._lock:
             root = self._root
             if root._filter is None and self._budget.private:
@@ -207,7 +206,7 @@ class Gate(Fixed):
             elif notion not in (None, self.notion):
                 raise ValueError(f"notion={notion!r}, but this gate keeps to {self.notion!r}")
             left = self.left
-            return [replace(left, fraction=left.fraction * part) for part in fractions(parts)]
+            return [replace(left, fraction=left.fraction * part) for part in shares]
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -381,8 +380,7 @@ class Gate(Fixed):
         somebody is in must not depend on private data: windows and blocks of round numbers are such groups.
         With ``count=0`` nothing is charged: for draws that depend on nobody.
         """
-        if not isinstance(event, Event):
-            raise TypeError(f"event must be an Event, got {checks.shown(event)}")
+        checks.instance("event", event, Event, "LaplaceNoise(1.0, 2.0)")
         number = checks.whole("count", count, at_least=0, at_most=checks.ANY)
         if number:
             entry = Entry(label, event, bool(disjoint))
@@ -398,7 +396,7 @@ class Gate(Fixed):
 
     def key(self, words: int = 4) -> bytes:
         """A secret key, for hashes of identities; nothing that it is made of depends on anybody."""
-        return self._source.words(words).tobytes()
+        return self._source.words(checks.whole("words", words, at_least=1, at_most=1 << 10)).tobytes()
 
     def enlarged(self, budget: Budget) -> Gate:
         """A gate with another budget and the same randomness, for settings that need more than they claim."""
@@ -429,6 +427,8 @@ class Gate(Fixed):
         depend on their private data (divide by round number, or by something public): under
         ``"replace"`` a person who could move between groups would be in both.
         """
+        if not isinstance(name, str | int):
+            raise TypeError(f"name must be text, got {checks.shown(name)}")
         with self._lock:
             child = object.__new__(Gate)
             child._budget, child._source, child._lock = self._budget, self._source, self._lock

@@ -96,6 +96,7 @@ class MemoryLedger:
 
     def add(self, entry: Entry, count: int) -> None:
         """Record ``count`` releases. This, `own` and ``Loss.__mul__`` are all there is to composition."""
+        checks.instance("entry", entry, Entry, "Entry('picks', LaplaceNoise(1.0, 2.0))")
         event = entry.event
         self.counts[entry] = self.counts.get(entry, 0) + count
         if self._running is not None and self._running[0] == event:
@@ -112,6 +113,7 @@ class MemoryLedger:
 
     def claim(self, entry: Entry, count: int) -> None:
         """Take up releases that were charged before a restart; each of them can be taken up once."""
+        checks.instance("entry", entry, Entry, "Entry('picks', LaplaceNoise(1.0, 2.0))")
         if self._unclaimed.get(entry, 0) < count:
             raise ValueError(
                 f"{entry.label!r} needs {count} releases of {entry.event}: these were not charged, or are in"
@@ -218,6 +220,5 @@ class MemoryLedger:
 @lru_cache(maxsize=1024)
 def event_loss(event: Event) -> Loss:
     """``event.loss()``, remembered: long streams repeat the same event."""
-    if not isinstance(event, Event):
-        raise TypeError(f"event must be an Event such as LaplaceNoise(1.0, 2.0), got {checks.shown(event)}")
+    checks.instance("event", event, Event, "LaplaceNoise(1.0, 2.0)")
     return event.loss()

@@ -129,8 +129,7 @@ def select_partitions(
     delta)-DP, and the coins of two neighbouring inputs are the same but for the person in question, so their
     mixture is as well.
     """
-    if not isinstance(gate, Gate):
-        raise TypeError(f"gate must be a Gate, got a {type(gate).__name__}; e.g. Gate(Budget(1.0, 1e-6))")
+    checks.instance("gate", gate, Gate, "Gate(Budget(1.0, 1e-6))")
     size = checks.whole("n_keys", n_keys, at_least=0, at_most=_MOST_KEYS)
     people, keys = _numbers("who", who), _numbers("what", what)
     if people.size != keys.size:

@@ -16,6 +16,8 @@ from ..core import checks
 from ..core.fixed import Fixed
 from ..core.state import Saved
 
+_MOST_WORDS = (1 << 28) - 1  # at once
+
 
 @runtime_checkable
 class Randomness(Protocol):
@@ -43,7 +45,7 @@ class SecureRandomness(Fixed):
     secure = True
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        wanted = checks.whole("count", count, at_least=0, at_most=(1 << 28) - 1)
+        wanted = checks.whole("count", count, at_least=0, at_most=_MOST_WORDS)
         return np.frombuffer(ssl.RAND_bytes(8 * wanted), dtype=np.uint64)
 
     def state(self) -> None:
@@ -75,7 +77,8 @@ class ReproducibleRandomness(Fixed):
         self._bits = np.random.Philox(checks.whole("seed", seed, at_least=0))
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        return np.asarray(self._bits.random_raw(count), dtype=np.uint64)
+        wanted = checks.whole("count", count, at_least=0, at_most=_MOST_WORDS)
+        return np.asarray(self._bits.random_raw(wanted), dtype=np.uint64)
 
     def state(self) -> dict[str, Any]:
         with self._bits.lock:

@@ -85,6 +85,8 @@ class RunningSum(Fixed, ABC):
     ) -> Self:
         """The sum of a specification; see `SumSpec.make`."""
         total = object.__new__(cls)
+        checks.instance("spec", spec, SumSpec, "SumSpec(VectorBounds(3, 2, norm_bound=1.0), 100)")
+        checks.instance("gate", gate, Gate, "Gate(Budget(1.0, 1e-6))")
         if share is None:
             share = gate.left if event is None else gate.budget.share()
         total._begin(spec, gate, share, event, clip, label)
@@ -95,6 +97,7 @@ class RunningSum(Fixed, ABC):
     ) -> None:
         self.spec, self.clip, self.label = spec, bool(clip), label
         self._gate = gate
+        checks.instance("share", share, Share, "budget.share()")
         needed = spec.event(share, share.notion or gate.notion)
         chosen = needed if event is None else _covering(event, needed)
         self._grid = self._grid_for(chosen)

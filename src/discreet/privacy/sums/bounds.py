@@ -37,6 +37,8 @@ class VectorBounds:
             "dimension": checks.whole("dimension", self.dimension, at_least=1),
             "people_per_vector": checks.whole("people_per_vector", self.people_per_vector, at_least=1),
         }
+        if self.norm not in (1, 2):
+            raise ValueError(f"norm={checks.shown(self.norm)} must be 1 (L1) or 2 (L2)")
         if self.norm_bound is None and self.box is None:
             raise ValueError("say how large a vector can be: norm_bound=..., or box=(low, high)")
         if self.norm_bound is not None:

@@ -49,7 +49,9 @@ class SumSpec:
     def __post_init__(self) -> None:
         from . import METHODS
 
+        checks.instance("bounds", self.bounds, VectorBounds, "VectorBounds(3, 2, norm_bound=1.0)")
         checks.one_of("method", self.method, METHODS)
+        checks.whole("stacked", self.stacked, at_least=1)
         checks.one_of("noise", self.noise, self.kind.noises)
         checks.whole("rounds", self.rounds, at_least=1)
 
@@ -76,6 +78,7 @@ class SumSpec:
 
     def event(self, share: Share, notion: str | None = None) -> Event:
         """The least noise with which all releases fit into ``share``."""
+        checks.instance("share", share, Share, "budget.share()")
         return KINDS[self.noise].within(share, self.sensitivity(share.neighbours), self.count, notion)
 
     def error(self, step: int) -> float:
@@ -99,6 +102,7 @@ class SumSpec:
 
     def deviation(self, share: Share) -> float:
         """Standard deviation of a coordinate of the noisiest sum, with Gaussian noise."""
+        checks.instance("share", share, Share, "budget.share()")
         if not share.private:
             return 0.0
         mu = share.mu

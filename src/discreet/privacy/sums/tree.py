@@ -127,6 +127,7 @@ class TreeSum(RunningSum):
     @classmethod
     def mean_draws(cls, rounds: int) -> float:
         """At most how many blocks the sums of rounds 0 to ``rounds`` - 1 have, on average over the rounds."""
+        checks.whole("rounds", rounds, at_least=1)
         return tree_levels(max(1, rounds - 1)) / 2.0 + 2.0 / rounds
 
     def draws(self, step: int) -> int:
