@@ -77,12 +77,12 @@ def uber(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
             "exponential picks": lambda s, limit=limit: ContinuousGreedy(limit, joining, seed=s),
             "exponential picks, 3 steps": lambda s, limit=limit: ContinuousGreedy(limit, joining, 3, seed=s),
             "gaussian slopes": lambda s, limit=limit: ContinuousGreedy(
-                limit, joining, noise="gaussian", people=100, seed=s
+                limit, joining, noise="gaussian", max_people=100, seed=s
             ),
             "laplace slopes": lambda s, limit=limit: ContinuousGreedy(
-                limit, joining, noise="laplace", people=100, seed=s
+                limit, joining, noise="laplace", max_people=100, seed=s
             ),
-            "private greedy": lambda s, limit=limit: PrivateGreedy(limit, joining, people=100, seed=s),
+            "private greedy": lambda s, limit=limit: PrivateGreedy(limit, joining, max_people=100, seed=s),
             "exponential picks, one replaced": lambda s, limit=limit: ContinuousGreedy(
                 limit, exchanged, seed=s
             ),

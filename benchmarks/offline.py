@@ -132,7 +132,8 @@ def gap_closed(
         people = draw(points, places, rng)
         sets = [picked_at(people, k, their_rate(k, 0.1, 1e-3), rng), greedy(people, k)[0]]
         sets += [
-            PrivateGreedy(k, budget, people=100, seed=run).select(people).items for budget in budgets.values()
+            PrivateGreedy(k, budget, max_people=100, seed=run).select(people).items
+            for budget in budgets.values()
         ]
         values[run] = [100 * people.value(items) for items in sets]
     theirs, best, *ours = values.mean(axis=0)
@@ -163,7 +164,7 @@ def uber(folder: Path, runs: int) -> dict[str, Any]:
             }
             for budget, note in ((one_way, ""), (replaced, ", replace-one")):
                 for method in METHODS:
-                    chooser = PrivateGreedy(k, budget, method, people=100, seed=1000 * run + k)
+                    chooser = PrivateGreedy(k, budget, method, max_people=100, seed=1000 * run + k)
                     sets[method + note] = chooser.select(people).items
                     chosen_by[method + note] = str(chooser.method_used)
             sets["greedy"] = greedy(people, k)[0]

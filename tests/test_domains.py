@@ -68,7 +68,7 @@ def test_inner_radii_are_the_largest(domain):
     """Some direction leaves the set just beyond the inner ball."""
     rng = np.random.default_rng(2)
     axes = np.vstack([np.eye(domain.dimension), -np.eye(domain.dimension), np.ones((1, domain.dimension))])
-    if domain.freedom < domain.dimension:
+    if domain.affine_dimension < domain.dimension:
         axes = axes[:-1] - axes[:-1].mean(axis=1, keepdims=True)
     steps = [axis / np.linalg.norm(axis) for axis in axes] + [domain.direction(rng) for _ in range(20)]
     assert not all(domain.contains(domain.center + 1.001 * domain.inner_radius * step) for step in steps)

@@ -76,14 +76,16 @@ CHOOSERS: dict[str, list[Callable[[Any], object]]] = {
         lambda p: PrivateGreedy(2, AWAY).select(p),
         lambda p: PrivateGreedy(2, AWAY, bound=1e-3).select(p),
         lambda p: PrivateGreedy(ITEMS + 1, AWAY).select(p),
-        lambda p: PrivateGreedy(2, AWAY, people=FEW - 2, bound=1e3).select(p),
+        lambda p: PrivateGreedy(2, AWAY, max_people=FEW - 2, bound=1e3).select(p),
         lambda p: PrivateGreedy(PartitionMatroid([[0], [1]], 1), AWAY).select(p),
         lambda p: PrivateGreedy(Knapsack([1.0] * 7, 2.0), AWAY).select(p),
         lambda p: PrivateGreedy(2, PURE, "zcdp", bound=1e3).select(p),
         lambda p: PrivateGreedy(2, AWAY, "subsampled", sensitivity=1.0, bound=1e3).select(p),
         lambda p: PrivateGreedy(2, AWAY, "decomposable", bound=1e3).select(p),
         lambda p: PrivateGreedy(2, AWAY, bound=1e-300).select(p),
-        lambda p: PrivateGreedy(2, dc.Budget(1e-5, neighbours="add_remove"), bound=1e3, people=50).select(p),
+        lambda p: PrivateGreedy(2, dc.Budget(1e-5, neighbours="add_remove"), bound=1e3, max_people=50).select(
+            p
+        ),
         lambda p: [greedy := PrivateGreedy(2, AWAY, bound=1e3, seed=0), greedy.select(p), greedy.select(p)],
     ],
     "ContinuousGreedy": [
@@ -91,10 +93,10 @@ CHOOSERS: dict[str, list[Callable[[Any], object]]] = {
         lambda p: ContinuousGreedy(1, AWAY, sensitivity=1.0).select(p),
         lambda p: ContinuousGreedy(1, AWAY, bound=1e-3).select(p),
         lambda p: ContinuousGreedy(1, AWAY, bound=1e3, items_per_person=1).select(p),
-        lambda p: ContinuousGreedy(1, AWAY, bound=1e3, people=FEW - 2).select(p),
-        lambda p: ContinuousGreedy(1, dc.Budget(1e-5, neighbours="add_remove"), bound=1e3, people=50).select(
-            p
-        ),
+        lambda p: ContinuousGreedy(1, AWAY, bound=1e3, max_people=FEW - 2).select(p),
+        lambda p: ContinuousGreedy(
+            1, dc.Budget(1e-5, neighbours="add_remove"), bound=1e3, max_people=50
+        ).select(p),
         lambda p: ContinuousGreedy(PartitionMatroid([[0], [1]], 1), AWAY, bound=1e3).select(p),
         lambda p: [climb := ContinuousGreedy(1, AWAY, bound=1e3, seed=0), climb.select(p), climb.select(p)],
     ],

@@ -406,7 +406,7 @@ def test_too_many_people_are_refused_without_saying_how_many(visits, capsys, mon
         assert_told_off(ended, "more people than --most-people")
         assert "600" not in ended.err
     assert inside(capsys, *asked, "--most-people", 600).code == 0
-    monkeypatch.setattr("discreet.offline.greedy._MOST_PEOPLE", 500)
+    monkeypatch.setattr("discreet.offline.greedy.MOST_PEOPLE", 500)
     ended = inside(capsys, *asked)
     assert_told_off(ended, "more people than --most-people 500")
     assert "600" not in ended.err

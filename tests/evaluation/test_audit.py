@@ -257,7 +257,7 @@ def test_alike_candidates_can_be_taken_together():
     case = case_of("PrivateGreedy", "decomposable, 14")
 
     def play(items, picks, stream):
-        greedy = dc.offline.PrivateGreedy(picks, case.budget, "decomposable", people=8, seed=0)
+        greedy = dc.offline.PrivateGreedy(picks, case.budget, "decomposable", max_people=8, seed=0)
         chosen = greedy.select(dc.objectives.Coverage(np.repeat(stream, [1, items - 1], axis=1))).items
         return chosen.index(0) if 0 in chosen else picks
 

@@ -37,14 +37,14 @@ def _small_instances_are_no_better_than_chance():
 def given_out(people, constraint, budget, method):
     """Probability of every set together with the number of queries: all of what a Selection tells."""
     found: dict[tuple[object, ...], float] = {}
-    keep = PrivateGreedy(constraint(), budget, method, people=8).plan(people.n_items).picks.keep
+    keep = PrivateGreedy(constraint(), budget, method, max_people=8).plan(people.n_items).picks.keep
     samples = itertools.product((0, 1), repeat=len(people)) if keep is not None else [(1,) * len(people)]
     for inside in samples:
         chance = 1.0 if keep is None else math.prod((keep if i else 2**64 - keep) / 2**64 for i in inside)
         seen: list[tuple[object, ...]] = []
 
         def program(_gate, seen=seen):
-            chosen = PrivateGreedy(constraint(), budget, method, seed=0, people=8).select(people)
+            chosen = PrivateGreedy(constraint(), budget, method, seed=0, max_people=8).select(people)
             seen.append((*chosen.items, "queries", chosen.queries))
 
         with mock.patch.object(Release, "sample", lambda *_, inside=inside: np.flatnonzero(inside)):
@@ -133,9 +133,9 @@ def test_gains_are_clipped_to_what_a_person_has_left_whoever_is_in_the_sample():
             with mock.patch.object(Release, "sample", lambda *_, who=people: np.arange(len(who))):
                 runs.append(
                     transcripts(
-                        lambda _, who=people: PrivateGreedy(2, budget, "subsampled", seed=0, people=8).select(
-                            who
-                        ),
+                        lambda _, who=people: PrivateGreedy(
+                            2, budget, "subsampled", seed=0, max_people=8
+                        ).select(who),
                         budget,
                     )
                 )
@@ -154,7 +154,7 @@ def test_too_many_people_are_refused_without_saying_how_many(monkeypatch):
         1, 1.0, objective="covariance", bounds=(0, 1), classes=[0, 1], neighbours="add_remove"
     )
     for choose in (
-        lambda: dc.offline.ContinuousGreedy(1, budget, people=100).select(crowd),
+        lambda: dc.offline.ContinuousGreedy(1, budget, max_people=100).select(crowd),
         lambda: columns.fit(features, classes),
     ):
         with pytest.raises(ValueError, match="more than the 10 people") as refusal:

@@ -790,7 +790,7 @@ def test_a_private_number_of_people_decides_nothing():
         found.append((selector.steps_, event))
     assert found[0] == found[1]
     assert isinstance(found[0][1], ExponentialChoice)
-    guessed = ContinuousGreedy(CONSTRAINTS["partition"], dc.Budget(1.0, 1e-6, "add_remove"), people=10**6)
+    guessed = ContinuousGreedy(CONSTRAINTS["partition"], dc.Budget(1.0, 1e-6, "add_remove"), max_people=10**6)
     guessed.select(Coverage((dense(40, 7) > 0).astype(float)))
     assert guessed.steps_ > 3
 
@@ -853,7 +853,7 @@ BAD = {
         ValueError,
         "above bound=1",
     ),
-    "more than declared": (Cardinality(1), {"people": 3}, COVER, ValueError, "people=3"),
+    "more than declared": (Cardinality(1), {"max_people": 3}, COVER, ValueError, "max_people=3"),
     "no sensitivity": (
         Cardinality(1),
         {},
@@ -962,8 +962,8 @@ def test_the_certificate_is_for_the_steps_that_are_taken(declared):
     """When people come or go their number decides no step, so the certificate must not suppose it does."""
     blocks = PartitionMatroid([range(10), range(10, 20)], [2, 2])
     budget = dc.Budget(1.0, 1e-6, "add_remove")
-    unaware = ContinuousGreedy(blocks, budget, people=declared, seed=0)
+    unaware = ContinuousGreedy(blocks, budget, max_people=declared, seed=0)
     certified = unaware.certified_loss(10_000, 20)
     unaware.select(Coverage((dense(10_000, 20, 0.1) > 0).astype(float)))
-    fixed = ContinuousGreedy(blocks, budget, steps=unaware.steps_, people=declared)
+    fixed = ContinuousGreedy(blocks, budget, steps=unaware.steps_, max_people=declared)
     assert certified == pytest.approx(fixed.certified_loss(10_000, 20))

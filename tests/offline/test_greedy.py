@@ -96,7 +96,7 @@ def transcripts(program, budget):
 
 def _distribution(people, constraint, budget, method, **options):
     """Probability of every sequence of draws, over samples of the people as well."""
-    options = {"people": 8, **options}
+    options = {"max_people": 8, **options}
 
     def program(_gate):
         PrivateGreedy(constraint(), budget, method, seed=0, **options).select(people)
@@ -132,7 +132,7 @@ def _excess(constraint, budget, method, tries=2, family=Coverage, **options):
         here, there = (family(matrix.astype(float)) for matrix in _pairs(budget.neighbours, seed))
         p = _distribution(here, constraint, budget, method, **options)
         q = _distribution(there, constraint, budget, method, **options)
-        chooser = PrivateGreedy(constraint(), budget, method, seed=0, people=8, **options)
+        chooser = PrivateGreedy(constraint(), budget, method, seed=0, max_people=8, **options)
         account = chooser.select(here).privacy
         assert account.epsilon() <= budget.epsilon
         for epsilon in (0.0, 0.3, 0.7, budget.epsilon):
@@ -265,7 +265,7 @@ def _masses(matrix, groups, script, budget, k, factor):
         return place
 
     with mock.patch.object(samplers, "exponential_choice", scripted):
-        PrivateGreedy(k, budget, "decomposable", seed=0, people=2).select(Coverage(matrix))
+        PrivateGreedy(k, budget, "decomposable", seed=0, max_people=2).select(Coverage(matrix))
     return np.array(found)
 
 
@@ -600,7 +600,7 @@ def test_a_generous_budget_is_greedy(method):
     people = Coverage(np.repeat([[1, 0, 0, 1], [0, 1, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]], 4000, axis=0))
     for neighbours in NEIGHBOURS:
         budget = dc.Budget(8.0, 1e-3, neighbours)
-        chosen = PrivateGreedy(2, budget, method, seed=1, people=16_000).select(people)
+        chosen = PrivateGreedy(2, budget, method, seed=1, max_people=16_000).select(people)
         assert chosen.items[0] == 1
         assert set(chosen.items[1:]) <= {0, 3}
 
@@ -632,7 +632,7 @@ def test_sets_are_feasible_whatever_comes(seed, method, neighbours):
         lambda: Intersection(Cardinality(2), PartitionMatroid(rng.integers(0, 2, n_items), [1, 2])),
     ][seed % 4]()
     budget = dc.Budget(float(rng.choice([0.01, 1.0, 50.0])), 1e-6, neighbours)
-    chooser = PrivateGreedy(constraint, budget, method, seed=seed, people=30)
+    chooser = PrivateGreedy(constraint, budget, method, seed=seed, max_people=30)
     chosen = chooser.select(people)
     over = chooser.constraint.over(n_items)
     assert over.contains(chosen.items)
@@ -702,7 +702,7 @@ def _released_gains(people, budget, method, constraint=2, **options):
         mock.patch.object(dc.Gate, "gaussian", recorder("gaussian")),
         mock.patch.object(PrivateGreedy, "_warn"),
     ):
-        PrivateGreedy(constraint, budget, method, release_gains=0.5, seed=0, people=9, **options).select(
+        PrivateGreedy(constraint, budget, method, release_gains=0.5, seed=0, max_people=9, **options).select(
             people
         )
     return seen[0]
@@ -1121,7 +1121,7 @@ def test_certificates_speak_of_the_people_asked_about(constraint, method):
     """Their number may be private when the choice is made; the certificate is for the number it is given."""
     one_way = dc.Budget(1.0, 1e-6, "add_remove")
     unaware = PrivateGreedy(constraint, one_way, method)
-    aware = PrivateGreedy(constraint, one_way, method, people=10_000)
+    aware = PrivateGreedy(constraint, one_way, method, max_people=10_000)
     losses = [unaware.certified_loss(people, 20) for people in (100, 10_000)]
     assert aware.certified_loss(10_000, 20) <= losses[1] < math.inf  # sums are laid out for fewer
     assert losses[0] < losses[1]
@@ -1151,7 +1151,7 @@ def test_each_method_has_settings_in_which_it_is_certified_best():
         "subsampled": (PrivateGreedy, 10, dc.Budget(0.1, 1e-3, "add_remove"), 100, 100),
     }
     for best, (make, k, budget, n_items, people) in cases.items():
-        losses = {m: make(k, budget, m, people=people).certified_loss(people, n_items) for m in METHODS}
+        losses = {m: make(k, budget, m, max_people=people).certified_loss(people, n_items) for m in METHODS}
         assert min(losses, key=losses.get) == best
 
 
@@ -1215,7 +1215,7 @@ def test_bad_input_is_named_before_anything_is_spent():
         (lambda: PrivateGreedy(2, BUDGET, bound=math.nan), ValueError, "bound is NaN"),
         (lambda: PrivateGreedy(2, BUDGET, sensitivity=-1.0), ValueError, "sensitivity"),
         (lambda: PrivateGreedy(2, BUDGET, release_gains=1.0), ValueError, "release_gains"),
-        (lambda: PrivateGreedy(2, BUDGET, people=0), ValueError, "people=0"),
+        (lambda: PrivateGreedy(2, BUDGET, max_people=0), ValueError, "max_people=0"),
         (lambda: PrivateGreedy(Cardinality(2, 5), dc.Budget(1.0), "zcdp"), ValueError, "needs delta"),
         (lambda: PrivateGreedy(2, dc.Budget(1.0), "decomposable").plan(5), ValueError, "needs delta"),
         (lambda: PrivateGreedy(2, BUDGET).plan(), ValueError, "give n_items"),
@@ -1227,7 +1227,7 @@ def test_bad_input_is_named_before_anything_is_spent():
     selections = [
         (lambda: PrivateGreedy(6, BUDGET), people, ValueError, "k=6 exceeds n_items=5"),
         (lambda: PrivateGreedy(2, BUDGET), np.eye(5), TypeError, "population"),
-        (lambda: PrivateGreedy(2, BUDGET, people=4), people, ValueError, "people=4"),
+        (lambda: PrivateGreedy(2, BUDGET, max_people=4), people, ValueError, "max_people=4"),
         (lambda: PrivateGreedy(2, BUDGET, bound=0.5), people, ValueError, "above bound=0.5"),
         (lambda: PrivateGreedy(Cardinality(2, 4), BUDGET), people, ValueError, "n_items=5"),
         (

@@ -426,12 +426,12 @@ def test_one_point_estimates_are_unbiased(domain):
     beta, count = 0.05, 40_000
     estimates = np.array(
         [
-            domain.freedom / beta * ((domain.center + beta * u - target) ** 2).sum() / 2.0 * u
+            domain.affine_dimension / beta * ((domain.center + beta * u - target) ** 2).sum() / 2.0 * u
             for u in (domain.direction(coins) for _ in range(count))
         ]
     )
     wanted = domain.center - target
-    if domain.freedom < domain.dimension:
+    if domain.affine_dimension < domain.dimension:
         wanted = wanted - wanted.mean()
     error = estimates.mean(axis=0) - wanted
     assert (np.abs(error) <= 6.0 * estimates.std(axis=0) / math.sqrt(count)).all()

@@ -100,7 +100,7 @@ def _greedy() -> Iterator[Case]:
     for each in settings:
 
         def play(stream: Floats, source: Source, each: _Setting = each) -> Played:
-            greedy = PrivateGreedy(each.constraint(), each.budget, each.method, people=8, seed=source)
+            greedy = PrivateGreedy(each.constraint(), each.budget, each.method, max_people=8, seed=source)
             chosen = greedy.select(crowd(stream))
             return Played(chosen.items, lambda: greedy.privacy)
 
@@ -121,7 +121,7 @@ def _many_picks() -> Iterator[Case]:
     budget, items, picks = Budget(2.0, 0.05, ADD_REMOVE), 16, 14
 
     def play(stream: Floats, source: Source) -> Played:
-        greedy = PrivateGreedy(picks, budget, "decomposable", people=8, seed=source)
+        greedy = PrivateGreedy(picks, budget, "decomposable", max_people=8, seed=source)
         liked = np.repeat(present(stream), [1, items - 1], axis=1)
         chosen = greedy.select(crowd(liked)).items
         return Played(chosen.index(0) if 0 in chosen else picks, lambda: greedy.privacy)
@@ -169,7 +169,7 @@ def _gains() -> Iterator[Case]:
             picks: int = picks,
             budget: Budget = budget,
         ) -> Played:
-            greedy = PrivateGreedy(picks, budget, method, release_gains=0.5, people=8, seed=source)
+            greedy = PrivateGreedy(picks, budget, method, release_gains=0.5, max_people=8, seed=source)
             chosen = greedy.select(crowd(stream))
             return Played(chosen.items, lambda: greedy.privacy)
 
@@ -209,7 +209,7 @@ def _continuous() -> Iterator[Case]:
             steps: int = steps,
             budget: Budget = budget,
         ) -> Played:
-            chooser = kind(constraint, budget, steps, people=8, seed=source)
+            chooser = kind(constraint, budget, steps, max_people=8, seed=source)
             point = chooser.fractional(crowd(stream))
             return Played(point, lambda: chooser.privacy)
 
@@ -240,7 +240,7 @@ def _noisy() -> Iterator[Case]:
             noise: str = noise,
             budget: Budget = budget,
         ) -> Played:
-            chooser = kind(Cardinality(1), budget, 2, noise=noise, people=8, seed=source)
+            chooser = kind(Cardinality(1), budget, 2, noise=noise, max_people=8, seed=source)
             point = chooser.fractional(crowd(stream))
             return Played([point], lambda: chooser.privacy)
 

@@ -130,7 +130,7 @@ class OnePoint:
 
 def one_point(
     rounds: int,
-    freedom: int,
+    affine_dimension: int,
     lipschitz: float,
     inner_radius: float,
     radius: float,
@@ -145,7 +145,7 @@ def one_point(
 ) -> OnePoint:
     """One-point gradients with Laplace noise of ``scale`` on the sum of each batch's costs.
 
-    Write p for ``freedom``, W for ``width`` (the range of costs), b for ``batch``. The batch's gradient
+    Write p for ``affine_dimension``, W for ``width`` (the range of costs), b for ``batch``. A batch's
     estimate is (p / beta) (sum of (y - mid-range) + noise) u, unbiased for the gradient of the sum of the
     costs smoothed over a ball of radius beta, because u is uniform on the sphere and independent of the costs
     and the noise. Its mean square is at most (p/beta)^2 (b^2 W^2 / 4 + 2 scale^2) = (p/beta)^2 b q, with
@@ -170,13 +170,13 @@ def one_point(
     batches = -(-rounds // batch)
 
     def certified(near: float, pull: float) -> float:
-        energy = (freedom / near) ** 2 * spread
+        energy = (affine_dimension / near) ** 2 * spread
         regret = _harmonic(batches, energy / 2.0 * batch, pull, batch * strong_convexity, math.inf)
         regret += pull * radius**2 / 2.0 + rounds * drift * near
         return regret + (radius * math.sqrt(energy * rounds) if adaptive else 0.0)
 
     def tuned_pull(near: float) -> float:
-        return freedom / near * math.sqrt(spread * batches * batch) / radius
+        return affine_dimension / near * math.sqrt(spread * batches * batch) / radius
 
     def tuned(near: float) -> tuple[float, float]:
         pulls = [regularization] if regularization is not None else [tuned_pull(near)]
@@ -186,7 +186,7 @@ def one_point(
 
     if beta is None:
         # With energy falling as 1/beta^2 the total is unimodal in ln(beta): look around the two balances.
-        first = math.sqrt(radius * freedom * math.sqrt(spread / rounds) / drift)
+        first = math.sqrt(radius * affine_dimension * math.sqrt(spread / rounds) / drift)
         beta = min((first * 2.0 ** (i / 8.0) for i in range(-160, 161)), key=lambda near: tuned(near)[0])
     regret, pull = tuned(beta)
     return OnePoint(batch, beta, pull, min(regret, width * rounds, 2.0 * lipschitz * radius * rounds))

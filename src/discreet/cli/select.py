@@ -248,13 +248,13 @@ def _people(options: argparse.Namespace, limits: Limits) -> People:
 def most_people(options: argparse.Namespace) -> int | None:
     """The public bound on the number of people; None where the number itself is public."""
     from ..core import checks
-    from ..offline.greedy import _MOST_PEOPLE
+    from ..offline.greedy import MOST_PEOPLE
 
     if options.most_people is not None:
         checks.whole("--most-people", options.most_people, at_least=1)
     if options.neighbours == "replace":
         return None
-    return int(options.most_people or _MOST_PEOPLE)
+    return int(options.most_people or MOST_PEOPLE)
 
 
 def _selected(
@@ -290,6 +290,6 @@ def _selected(
     if cap is not None:
         population = population.cap_items(cap, gate.coins(2))
     greedy = PrivateGreedy(
-        constraint, gate, options.method, release_gains=options.release_gains, people=options.most_people
+        constraint, gate, options.method, release_gains=options.release_gains, max_people=options.most_people
     )
     return people, greedy, greedy.select(population)

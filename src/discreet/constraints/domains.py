@@ -31,7 +31,7 @@ class Domain(Fixed, ABC):
 
     ``inner_radius``: the ball of that radius around ``center`` lies inside (within the plane of the set, for
     sets such as the simplex that lie in one). ``outer_radius``: no point is further from ``center``.
-    ``diameter``: no two points are further apart. ``freedom``: how many directions the set extends in.
+    ``diameter``: no two points are further apart. ``affine_dimension``: of the plane it lies in.
     """
 
     _kinds: ClassVar[dict[str, type[Domain]]] = {}
@@ -56,7 +56,7 @@ class Domain(Fixed, ABC):
         self.diameter = 2.0 * self.outer_radius if diameter is None else float(diameter)
 
     @property
-    def freedom(self) -> int:
+    def affine_dimension(self) -> int:
         """How many directions the set extends in: ``dimension``, or one less for sets in a plane."""
         return self.dimension
 
@@ -76,7 +76,7 @@ class Domain(Fixed, ABC):
         if not isinstance(coins, np.random.Generator):
             raise TypeError(f"coins must be a numpy.random.Generator, got {checks.shown(coins)}")
         step = coins.standard_normal(self.dimension)
-        if self.freedom < self.dimension:  # a plane of constant sum
+        if self.affine_dimension < self.dimension:  # a plane of constant sum
             step -= step.mean()
         return np.asarray(step / np.linalg.norm(step), dtype=np.float64)
 
@@ -147,7 +147,7 @@ class Domain(Fixed, ABC):
             for sign in (1.0, -1.0):
                 step = np.zeros(self.dimension)
                 step[axis] = sign
-                if self.freedom < self.dimension:
+                if self.affine_dimension < self.dimension:
                     step -= step.mean()
                 yield step / np.linalg.norm(step)
         for _ in range(_PROBES // 2):
@@ -280,7 +280,7 @@ class Simplex(Domain):
         )
 
     @property
-    def freedom(self) -> int:
+    def affine_dimension(self) -> int:
         return self.dimension - 1
 
     def project(self, point: Vector) -> Vector:
@@ -329,7 +329,7 @@ class CappedSimplex(Domain):
         self._set(np.full(self.n, middle), middle, math.sqrt(max(squares)), math.sqrt(min(n_, 2.0 * k_)))
 
     @property
-    def freedom(self) -> int:
+    def affine_dimension(self) -> int:
         return self.dimension - int(self.exactly)
 
     def project(self, point: Vector) -> Vector:
@@ -354,8 +354,8 @@ class _Shrunk(Domain):
         self._set(whole.center, keep * whole.inner_radius, keep * whole.outer_radius, keep * whole.diameter)
 
     @property
-    def freedom(self) -> int:
-        return self._whole.freedom
+    def affine_dimension(self) -> int:
+        return self._whole.affine_dimension
 
     def project(self, point: Vector) -> Vector:
         middle = self.center

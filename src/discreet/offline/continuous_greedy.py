@@ -84,7 +84,7 @@ class ContinuousGreedy(Fixed):
     ``composition`` says how the account adds up: ``"basic"``, ``"advanced"`` (Lemma 4 of paper 003),
     ``"zcdp"`` (Gaussian DP for Gaussian noise), or the least noise that is valid. ``steps="auto"`` minimises
     `certified_loss`. When people come or go (``neighbours="add_remove"``) their number is private:
-    ``people`` then says how many there can be at most, and without it there are three steps (one for a
+    ``max_people`` then says how many there can be at most, and without it there are three steps (one for a
     cardinality constraint, where picks need no more) and no warning of a budget that is too small.
 
     ``constraint`` is a matroid, a knapsack, or k for at most k items. ``bound`` is the public bound of one
@@ -131,7 +131,7 @@ class ContinuousGreedy(Fixed):
         sensitivity: float | None = None,
         samples: int | None = None,
         update_within_steps: bool = True,
-        people: int | None = None,
+        max_people: int | None = None,
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
@@ -153,7 +153,7 @@ class ContinuousGreedy(Fixed):
         )
         self.samples = SAMPLES if samples is None else checks.whole("samples", samples, at_least=2)
         self.update_within_steps = bool(update_within_steps)
-        self.people = None if people is None else checks.whole("people", people, at_least=1)
+        self.max_people = None if max_people is None else checks.whole("max_people", max_people, at_least=1)
         self._gate, self._turns = Gate(budget, seed), Turns("chooser")
         # What calibrates everything. The gate's own budget may become a larger one: see `_published_gate`.
         self._claimed = budget
@@ -251,7 +251,7 @@ class ContinuousGreedy(Fixed):
         touched = min(size, self.items_per_person or size)
         setting = self._setting(self.constraint.over(size), size, touched, count)
         # As many steps as `select` would take, which may not know how many people there are.
-        known = count if self.budget.neighbours == "replace" else self.people
+        known = count if self.budget.neighbours == "replace" else self.max_people
         steps = self._steps(self._setting(self.constraint.over(size), size, touched, known))
         assert setting.most is not None
         loss = self._loss(setting, steps, self._event(setting, steps), curvature)
@@ -278,14 +278,13 @@ class ContinuousGreedy(Fixed):
         if stated is None and isinstance(people, MutualInformation) and replaced:
             stated, bound = people.sensitivity("replace", "value"), people.bound
         check_people(people, bound, stated is not None)
-        if self.people is not None and len(people) > self.people:
+        if self.max_people is not None and len(people) > self.max_people:
             raise ValueError(
-                f"there are more people than the people={self.people} that were declared; declare a larger"
-                " public number"
+                f"there are more people than max_people={self.max_people}; declare a larger public number"
             )
         constraint = self.constraint.over(people.n_items)
         touched = touched_items(people, self.items_per_person)
-        known = len(people) if replaced else self.people
+        known = len(people) if replaced else self.max_people
         return self._setting(constraint, people.n_items, touched, known, stated, bound)
 
     def _setting(

@@ -64,7 +64,7 @@ class CurvatureGreedy(ContinuousGreedy):
         sensitivity: float | None = None,
         samples: int | None = None,
         update_within_steps: bool = True,
-        people: int | None = None,
+        max_people: int | None = None,
         calibration: str = "tight",
         guess: float | None = None,
         gamma: float = 0.5,
@@ -81,7 +81,7 @@ class CurvatureGreedy(ContinuousGreedy):
             sensitivity=sensitivity,
             samples=samples,
             update_within_steps=update_within_steps,
-            people=people,
+            max_people=max_people,
             calibration=calibration,
             seed=seed,
         )

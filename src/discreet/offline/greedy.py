@@ -38,7 +38,7 @@ from .plans import Plan, Question
 from .scores import Averages, Scores, quick_average, sums, sums_over_people
 
 # Where the number of people is private, exact sums are laid out for this many unless told otherwise.
-_MOST_PEOPLE = 1 << 24
+MOST_PEOPLE = 1 << 24
 _ROOT_TWO = math.sqrt(2.0) * (1.0 + 2.0**-50)
 # Information is computed in floating point, to far more digits than this factor leaves out.
 _ROUNDED = 1.0 + 2.0**-30
@@ -70,7 +70,7 @@ class PrivateGreedy(Fixed):
 
     ``release_gains``: the share of the budget (for instance 0.2) spent on noisy totals over people of what
     each pick added (of the objective itself where that is no sum over people), in ``selection.gains``;
-    without it no gains are given out. ``people``: the most people there can
+    without it no gains are given out. ``max_people``: the most people there can
     be, public. It is needed only under ``neighbours="add_remove"``, where their number is private: without it
     sums are laid out for 16 million, and nobody is warned of a budget that is too small.
 
@@ -110,7 +110,7 @@ class PrivateGreedy(Fixed):
         bound: float = 1.0,
         sensitivity: float | None = None,
         release_gains: float | None = None,
-        people: int | None = None,
+        max_people: int | None = None,
         seed: Seed = None,
     ) -> None:
         if isinstance(constraint, Constraint):
@@ -125,7 +125,7 @@ class PrivateGreedy(Fixed):
             if release_gains is None
             else checks.real("release_gains", release_gains, above=0.0, below=1.0)
         )
-        self.people = None if people is None else checks.whole("people", people, at_least=1)
+        self.max_people = None if max_people is None else checks.whole("max_people", max_people, at_least=1)
         self._shared = isinstance(budget, Gate)
         if isinstance(budget, Gate):
             if seed is not None:
@@ -265,15 +265,15 @@ class PrivateGreedy(Fixed):
         constraint = self._over(people.n_items)
         if not constraint.addable([]).any():
             raise ValueError(f"{constraint!r} allows no item at all; there is nothing to choose")
-        if self.people is not None and len(people) > self.people:
+        if self.max_people is not None and len(people) > self.max_people:
             raise ValueError(
-                f"there are more people than the people={self.people} that were declared; declare a larger"
-                " public number"
+                f"there are more people than max_people={self.max_people}; declare a larger public number"
             )
         one_way = self.budget.neighbours == "add_remove"
-        if one_way and self.people is None and len(people) > _MOST_PEOPLE:
+        if one_way and self.max_people is None and len(people) > MOST_PEOPLE:
             raise ValueError(
-                f"there are more than {_MOST_PEOPLE:,} people; declare a public people= that is large enough"
+                f"there are more than {MOST_PEOPLE:,} people; declare a public max_people= that is large"
+                " enough"
             )
         if self.sensitivity is None:
             if not sums_over_people(people):
@@ -309,7 +309,7 @@ class PrivateGreedy(Fixed):
         neighbours = self.budget.neighbours
         one_way = neighbours == "add_remove"
         if one_way:
-            size = self.people
+            size = self.max_people
         costs = plans.costs_of(constraint)
         picks = min(constraint.rank, n_items)
         monotone = people is None or people.monotone
@@ -361,9 +361,9 @@ class PrivateGreedy(Fixed):
 
     def _length(self, size: int | None) -> int:
         """For how many people sums are laid out: a public number."""
-        if self.people is not None:
-            return self.people
-        return _MOST_PEOPLE if size is None else size
+        if self.max_people is not None:
+            return self.max_people
+        return MOST_PEOPLE if size is None else size
 
     def _by_average(self, people: Population, plan: Plan) -> bool:
         """Whether scores are the population's own averages instead of exact sums."""

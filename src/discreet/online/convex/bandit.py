@@ -183,7 +183,7 @@ class BanditApproximateLeader(PointLearner):
         assert isinstance(self._event, LaplaceNoise)
         return bounds.one_point(
             rounds,
-            self.domain.freedom,
+            self.domain.affine_dimension,
             self.lipschitz,
             self.domain.inner_radius,
             self.domain.outer_radius,
@@ -249,9 +249,9 @@ class BanditApproximateLeader(PointLearner):
         size = max(-self.low, self.high)
         self.low, self.high = -size, size  # what the paper assumes
         power, radius = (3 if self.adversary == "oblivious" else 4), domain.inner_radius
-        self.exploration_radius = domain.freedom / rounds ** (1.0 / power)
+        self.exploration_radius = domain.affine_dimension / rounds ** (1.0 / power)
         if self.exploration_radius >= radius:
-            needed = math.floor((domain.freedom / radius) ** power) + 1
+            needed = math.floor((domain.affine_dimension / radius) ** power) + 1
             warnings.warn(
                 f"rounds={rounds} is too short for the published exploration radius"
                 f" {self.exploration_radius:.3g}, which does not fit into inner_radius={radius:g}; half of"
@@ -264,13 +264,13 @@ class BanditApproximateLeader(PointLearner):
         if self.strong_convexity == 0.0:
             logs = math.log(max(rounds, 2)) ** 2.5
             unit = size / domain.outer_radius / rounds**0.25
-            self._growing = unit * math.sqrt(domain.freedom * logs / budget.epsilon)
+            self._growing = unit * math.sqrt(domain.affine_dimension * logs / budget.epsilon)
         inputs = VectorBounds(domain.dimension, 2, self._estimate_norm(domain))
         return SumLeader._published(budget, rounds, inputs, "spherical tree")
 
     def _estimate_norm(self, domain: Domain) -> float:
         """No gradient estimate of the paper's is longer."""
-        return domain.freedom * self._half / self.exploration_radius
+        return domain.affine_dimension * self._half / self.exploration_radius
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ class BanditApproximateLeader(PointLearner):
         """Release what was seen and follow the leader."""
         seen, self._seen = self._seen, 0  # first: nobody is to be added twice
         self._batches += 1
-        steep = self.domain.freedom / self.exploration_radius
+        steep = self.domain.affine_dimension / self.exploration_radius
         if self._sum is not None:
             self._estimates = self._sum.add(steep * float(seen) * self._direction)
         else:
