@@ -1,0 +1,1 @@
+"""A backend without a compiler: some of the loops, interpreted."""

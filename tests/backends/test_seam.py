@@ -1,0 +1,65 @@
+"""Learners name families of loops; another backend can stand behind the names without touching a learner."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet import backends
+from discreet.backends import numba
+from tests.backends.plain import selectors as plain
+
+SOURCE = Path(dc.__file__).parent
+
+
+def _decisions():
+    rng = np.random.default_rng(3)
+    people = dc.objectives.Coverage((rng.random((40, 6)) < 0.4).astype(float))
+    learner = dc.online.RunningSumSelector(6, 2, 40, dc.Budget(1.0, 1e-6), resample_every=5, seed=0)
+    return learner.run(people).selections
+
+
+def test_a_backend_in_front_is_used_and_changes_nothing():
+    expected = _decisions()
+    plain.calls.clear()
+    with backends.use("tests.backends.plain"):
+        assert backends.selectors is plain
+        found = _decisions()
+    assert plain.calls["draw_ordered"] == 8
+    assert plain.calls["add_row_gains"] > 0
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_what_a_backend_does_not_have_comes_from_the_one_that_has_it_all():
+    with backends.use("tests.backends.plain"):
+        assert backends.hedge.__name__ == "discreet.backends.numba.hedge"
+    assert backends.selectors.__name__ == "discreet.backends.numba.selectors"
+
+
+def test_a_backend_that_is_not_there_is_told_at_once():
+    with pytest.raises(ModuleNotFoundError), backends.use("tests.backends.nowhere"):
+        pass
+    assert backends.selectors is not plain
+
+
+def test_families_are_those_of_the_default_backend():
+    modules = {path.stem for path in Path(numba.__path__[0]).glob("*.py")} - {"__init__"}
+    assert set(backends.FAMILIES) == modules
+    with pytest.raises(AttributeError):
+        _ = backends.nothing
+
+
+def test_nothing_but_the_backends_knows_the_compiler():
+    for path in SOURCE.rglob("*.py"):
+        if "backends" in path.relative_to(SOURCE).parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = (
+                [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            )
+            home = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            assert not any("numba" in name for name in (*names, home)), path
