@@ -400,6 +400,8 @@ class Gate(Fixed):
 
     def enlarged(self, budget: Budget) -> Gate:
         """A gate with another budget and the same randomness, for settings that need more than they claim."""
+        if self._root is not self or self._fraction < 1 or self._store is not None:
+            raise ValueError("settings that need more than they claim need a budget of their own; give one")
         if self._book.counts or self._book.parts:
             raise ValueError("something was released here already; its account stays with its budget")
         gate = Gate(budget, self._source)
@@ -440,27 +442,32 @@ class Gate(Fixed):
     def state(self) -> dict[str, Any]:
         """The ledger (and a seeded source's position) as plain values, for `Gate.from_state`.
 
-        A snapshot: later releases do not change it.
+        A snapshot: later releases do not change it. Of a ledger that was given it holds what was there.
         """
         with self._lock:
-            chosen = self._root._filter
+            chosen, shared = self._root._filter, self._root._store is not None
             return {
                 "account": self.spent.to_json(),
                 "failure": str(chosen.failure if chosen is not None and chosen.notion != "pure" else 0),
                 "share": str(self._root._fraction),
                 "randomness": copy.deepcopy(self._source.state()),
-            }
+            } | ({"shared": True} if shared else {})
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Gate:
-        """A gate that has spent what the saved one had; secure randomness starts afresh."""
+    def from_state(cls, state: dict[str, Any], ledger: Ledger | None = None) -> Gate:
+        """A gate that has spent what the saved one had; secure randomness starts afresh.
+
+        ``ledger`` is the one that the saved gate was made with: it knows what others have spent since.
+        """
         with refusing("the gate"):
             saved = Saved(state, {})
             account = Account.from_json(saved.plain("account"))
             if account.notion is None and account.budget.private and account.loss != Loss():
                 raise ValueError("there are releases and no privacy notion; it was not written by a gate")
             source, failure = sources.restored(saved.plain("randomness")), fraction(saved.plain("failure"))
-            gate = cls(account.budget, source, notion=account.notion, failure=failure)
+            if saved.given("shared") != (ledger is not None):
+                raise ValueError("ledger= must be the one that the saved gate was made with, if any")
+            gate = cls(account.budget, source, notion=account.notion, failure=failure, ledger=ledger)
             gate._fraction = fraction(saved.plain("share"))
             if not 0 < gate._fraction <= 1:
                 raise ValueError(f"share={gate._fraction} must be above 0 and at most 1")
@@ -468,7 +475,10 @@ class Gate(Fixed):
                 gate._filter = gate._filter.part(gate._fraction)
             if gate._filter is not None and not gate._filter.allows(account.loss):
                 raise ValueError("more was spent than the budget allows; it was not written by a gate")
-        gate._book = account.ledger
+            if ledger is None:
+                gate._book = account.ledger
+            else:
+                gate._book.still_unclaimed(account.ledger)
         gate._marks = account.marks
         gate._reproducible |= account.reproducible  # noise that somebody may know does not become unknown
         return gate
@@ -509,21 +519,19 @@ class Gate(Fixed):
     @property
     def _place(self) -> MemoryLedger:
         """Where the releases of this gate's group are listed."""
-        place = self._root._book
-        for name in self._group:
-            place = place.part(name)
-        return place
+        return self._root._book.of_group(self._group)
 
     def _refresh(self) -> None:
         """Take up what others have written to a ledger that is shared."""
         store = self._store
-        if store is None or store.version == self._seen:
+        if store is None or self._resuming or store.version == self._seen:
             return
         while True:
             version, book = store.version, MemoryLedger()
             for group, entry, count in store.entries():
-                book.append(entry, count, expected_version=book.version, group=group)
+                book.of_group(group).add(entry, count)
             if store.version == version:
+                book.still_unclaimed(self._book)
                 self._book, self._seen = book, version
                 return
 

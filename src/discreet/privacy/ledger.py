@@ -7,6 +7,7 @@ up to is computed here and nowhere else.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,6 +18,7 @@ from .events import Event, Loss
 
 _NOTHING = Loss()
 Group = tuple[str, ...]
+_TURN = threading.RLock()  # gates of several threads write to one ledger one after the other
 
 
 class Entry(NamedTuple):
@@ -77,20 +79,20 @@ class MemoryLedger:
         """How many entries were written, here and in the parts."""
         return self._version
 
-    def entries(self) -> Iterator[tuple[Group, Entry, int]]:
+    def entries(self) -> list[tuple[Group, Entry, int]]:
         """Every entry with its group and its count."""
-        yield from (((), entry, count) for entry, count in self.counts.items())
-        for name, part in self.parts.items():
-            yield from (((name, *group), entry, count) for group, entry, count in part.entries())
+        with _TURN:
+            found: list[tuple[Group, Entry, int]] = [((), entry, n) for entry, n in self.counts.items()]
+            for name, part in self.parts.items():
+                found += [((name, *group), entry, count) for group, entry, count in part.entries()]
+            return found
 
     def append(self, entry: Entry, count: int, *, expected_version: int, group: Group = ()) -> None:
         """Write one entry, unless there are others than ``expected_version`` knows of."""
-        if self._version != expected_version:
-            raise LedgerConflict(f"the ledger is at version {self._version}, not {expected_version}")
-        place = self
-        for name in group:
-            place = place.part(name)
-        place.add(entry, count)
+        with _TURN:
+            if self._version != expected_version:
+                raise LedgerConflict(f"the ledger is at version {self._version}, not {expected_version}")
+            self.of_group(group).add(entry, count)
 
     # --- composition -----------------------------------------------------------------------------
 
@@ -126,6 +128,13 @@ class MemoryLedger:
         if name not in self.parts:
             self.parts[name] = MemoryLedger(self)
         return self.parts[name]
+
+    def of_group(self, group: Group) -> MemoryLedger:
+        """The ledger of a group by its path from here; () is this one."""
+        place = self
+        for name in group:
+            place = place.part(name)
+        return place
 
     @property
     def own(self) -> Loss:
@@ -205,6 +214,20 @@ class MemoryLedger:
         self._unclaimed = dict(self.counts)
         for name, part in checks.record("parts", record["parts"]).items():
             self.part(name)._read(part)
+
+    def still_unclaimed(self, other: MemoryLedger) -> None:
+        """Releases that ``other`` has not seen taken up since a restart can be taken up here.
+
+        Refused unless all of what is listed there is listed here.
+        """
+        for entry, count in other.counts.items():
+            if self.counts.get(entry, 0) < count:
+                raise ValueError(
+                    f"the ledger holds fewer releases of {entry.label!r} than were charged to it"
+                )
+        self._unclaimed = dict(other._unclaimed)
+        for name, part in other.parts.items():
+            self.part(name).still_unclaimed(part)
 
     @contextmanager
     def claimed_or_not(self) -> Iterator[None]:
