@@ -32,20 +32,15 @@ format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# make bench FOLDER=where/data/sets/are runs those too that measure real people.
+BENCHMARKS := privacy_core objectives constraints hedge_speed regret_growth bandit_speed offline_speed \
+  minimization_speed minimization
+REAL := full_information offline continuous_greedy convex frank_wolfe theorems
 bench: $(VENV)/.bench
-	$(BIN)/python benchmarks/privacy_core.py
-	$(BIN)/python benchmarks/objectives.py
-	$(BIN)/python benchmarks/constraints.py
-	$(BIN)/python benchmarks/hedge_speed.py
-	$(BIN)/python benchmarks/regret_growth.py
-	$(BIN)/python benchmarks/bandit_speed.py
-	$(BIN)/python benchmarks/bandit.py
-	$(BIN)/python benchmarks/offline_speed.py
-	$(BIN)/python benchmarks/feature_selection.py
-	$(BIN)/python benchmarks/minimization_speed.py
-	$(BIN)/python benchmarks/minimization.py
-	$(BIN)/python benchmarks/convex.py
-	$(BIN)/python benchmarks/frank_wolfe.py
+	for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one || exit 1; done
+	for one in bandit feature_selection $(if $(FOLDER),$(REAL)); do \
+	  $(BIN)/python -m benchmarks.$$one $(FOLDER) || exit 1; done
+	$(BIN)/python -m tools.pages
 
 audit: $(VENV)/.test
 	$(BIN)/discreet audit --all --deep --out docs/audit.md

@@ -5,34 +5,27 @@ round shows an exploring set, learns one number and draws a new set. People touc
 whole stream; NumPy is timed on fewer rounds of the same stream, because its rounds all cost the same. Both in
 processor time, best of several repeats, on one thread; read the ratios.
 
-    python benchmarks/bandit_speed.py
+    python -m benchmarks.bandit_speed
 
 The results go to benchmarks/results/bandit_speed.json.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import platform
 import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import discreet as dc
+from benchmarks.shared import Work, machine, race, rows_of, sparse_stream, target
 from discreet.core.table import table
-from discreet.objectives import Coverage
 from discreet.online import BanditSelector
+from tools.results import store
 
-RESULTS = Path(__file__).parent / "results" / "bandit_speed.json"
-EACH = 50
 RATE = 0.05
 EXPLORATION_RATE = 1.0
 # (items, slots, rounds of a run, rounds of NumPy, times faster than NumPy at least)
@@ -44,14 +37,6 @@ CASES = [
 REPEATS = 7
 
 Floats = NDArray[np.float64]
-
-
-def stream(n_items: int, rounds: int) -> Coverage:
-    """People with ``EACH`` distinct items, sorted."""
-    rng = np.random.default_rng(n_items)
-    items = np.sort(rng.integers(0, n_items - EACH + 1, (rounds, EACH)), axis=1) + np.arange(EACH)
-    ends = np.arange(0, rounds * EACH + 1, EACH)
-    return Coverage(sp.csr_array((np.ones(items.size), items.ravel(), ends), shape=(rounds, n_items)))
 
 
 def paper(gains: Floats, people: list[set[int]], rng: np.random.Generator, lean: bool = False) -> float:
@@ -80,13 +65,6 @@ def paper(gains: Floats, people: list[set[int]], rng: np.random.Generator, lean:
     return total
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Processor time of this process: other work on the machine does not count, on either side."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def learner(n_items: int, k: int, rounds: int) -> BanditSelector:
     """Ready to go: compiled, its tree built."""
     made = BanditSelector(
@@ -103,25 +81,33 @@ def learner(n_items: int, k: int, rounds: int) -> BanditSelector:
 
 
 def compare(n_items: int, k: int, rounds: int, few: int, floor: float | None) -> dict[str, Any]:
-    people = stream(n_items, rounds)
-    rows = [set(people.indices[people.indptr[t] : people.indptr[t + 1]].tolist()) for t in range(few)]
+    people = sparse_stream(n_items, rounds)
+    rows = [set(row.tolist()) for row in rows_of(people, few)]
     rng = np.random.default_rng(0)
     learner(n_items, k, rounds).run(people[:10])
-    ours, theirs, leaner = math.inf, math.inf, math.inf
-    for _ in range(REPEATS):
+
+    def ours() -> Work:
         made = learner(n_items, k, rounds)
-        ours = min(ours, seconds(lambda made=made: made.run(people)) / rounds)
-        gains = np.zeros((k, n_items))
-        theirs = min(theirs, seconds(lambda gains=gains: paper(gains, rows, rng)) / few)
-        leaner = min(leaner, seconds(lambda gains=gains: paper(gains, rows, rng, lean=True)) / few)
+        return lambda: made.run(people)
+
+    def theirs(lean: bool) -> Work:
+        gains = np.full((k, n_items), 0.0)  # memory is there before the clock starts
+        return lambda: paper(gains, rows, rng, lean)
+
+    rivals = {
+        "run": (ours, rounds),
+        "paper": (lambda: theirs(False), few),
+        "lean": (lambda: theirs(True), few),
+    }
+    best = race(rivals, REPEATS)
     return {
         "items": n_items,
         "slots": k,
-        "run_us": round(1e6 * ours, 3),
-        "numpy_us": round(1e6 * theirs, 1),
-        "lean_numpy_us": round(1e6 * leaner, 1),
-        "ratio": round(theirs / ours, 1),
-        "lean_ratio": round(leaner / ours, 1),
+        "run_us": round(1e6 * best["run"], 3),
+        "numpy_us": round(1e6 * best["paper"], 1),
+        "lean_numpy_us": round(1e6 * best["lean"], 1),
+        "ratio": round(best["paper"] / best["run"], 1),
+        "lean_ratio": round(best["lean"] / best["run"], 1),
         "floor": floor,
     }
 
@@ -136,20 +122,21 @@ def main() -> None:
             str(one["slots"]),
             f"{one['numpy_us']:,.0f}",
             f"{one['run_us']:.2f}",
-            f"{one['ratio']:,.0f}",
+            f"{one['ratio']:,.0f}{target(one['ratio'], one['floor'], digits=0)}",
             f"{one['lean_ratio']:,.0f}",
-            ""
-            if one["floor"] is None
-            else f"{one['floor']:,.0f}{'' if one['ratio'] >= one['floor'] else ' MISSED'}",
         ]
         for one in found
     ]
-    columns = ["items", "slots", "NumPy, us a round", "run, us a round", "times faster", "than lean NumPy"]
-    print(table([*columns, "floor"], rows))
-    RESULTS.parent.mkdir(exist_ok=True)
-    record = {"python": platform.python_version(), "numpy": np.__version__, "cases": found}
-    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"\nstored in {RESULTS.name}")
+    columns = [
+        "items",
+        "slots",
+        "NumPy, us per round",
+        "run, us per round",
+        "times faster",
+        "than lean NumPy",
+    ]
+    print(table(columns, rows))
+    store("bandit_speed", machine() | {"cases": found})
 
 
 if __name__ == "__main__":

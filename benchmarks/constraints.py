@@ -1,41 +1,26 @@
-"""How long the constraints take: projections, rounding, decomposition. Own CPU time, best of several runs.
+"""Time of the constraints: projections, rounding, decomposition. Own CPU time, best of several runs.
+
+    python -m benchmarks.constraints
 
 Prints a table and writes benchmarks/results/constraints.json.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import time
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 
+from benchmarks.shared import Work, cpu_seconds, machine
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid, swap_round
 from discreet.core.table import table
-
-RESULTS = Path(__file__).parent / "results" / "constraints.json"
-
-
-def best_ms(work: Callable[[], object], runs: int = 5) -> float:
-    """The least CPU time of a call, in milliseconds."""
-    times = []
-    for _ in range(runs):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return 1e3 * min(times)
+from tools.results import store
 
 
 def main() -> None:
     rng = np.random.default_rng(0)
     rows: list[dict[str, str | float]] = []
 
-    def timed(constraint: str, operation: str, work: Callable[[], object], runs: int = 5) -> None:
-        milliseconds = round(best_ms(work, runs), 3)
+    def timed(constraint: str, operation: str, work: Work, runs: int = 5) -> None:
+        milliseconds = round(1e3 * min(cpu_seconds(work) for _ in range(runs)), 3)
         rows.append({"constraint": constraint, "operation": operation, "milliseconds": milliseconds})
 
     name = "cardinality, 100,000 items, k=50"
@@ -63,13 +48,13 @@ def main() -> None:
         edges = [(int(a), int(b)) for a, b in rng.integers(0, n_vertices, size=(n_edges, 2))]
         graph = GraphicMatroid(edges)
         name = f"graph, {n_edges} edges, rank {graph.rank}"
-        pull = rng.normal(0.5, 1.0, n_edges)
-        forest = graph.project_entropy(pull, log=True, base=True).x
-        face = graph.project_euclidean(pull, base=True).x
+        scores = rng.normal(0.5, 1.0, n_edges)
+        forest = graph.project_entropy(scores, log=True, base=True).x
+        face = graph.project_euclidean(scores, base=True).x
         trees = graph.decompose(forest)
         few = trees.sets[0][:-3]
-        timed(name, "project_euclidean", lambda: graph.project_euclidean(pull))
-        timed(name, "project_entropy", lambda: graph.project_entropy(pull, log=True, base=True), 2)
+        timed(name, "project_euclidean", lambda: graph.project_euclidean(scores))
+        timed(name, "project_entropy", lambda: graph.project_entropy(scores, log=True, base=True), 2)
         timed(name, "decompose, entropic projection", lambda: graph.decompose(forest), 2)
         timed(name, "decompose, Euclidean projection", lambda: graph.decompose(face), 2)
         timed(name, "swap_round of the first", lambda: swap_round(graph, trees.sets, trees.weights, rng), 2)
@@ -85,13 +70,7 @@ def main() -> None:
     timed(name, "project_entropy", lambda: bag.project_entropy(many, log=True))
     timed(name, "round", lambda: bag.round(packed, rng))
 
-    about = {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-    }
-    RESULTS.write_text(json.dumps({"about": about, "timings": rows}, indent=2) + "\n")
+    store("constraints", {"about": machine(), "timings": rows})
     cells = [[str(row["constraint"]), str(row["operation"]), f"{row['milliseconds']:,.2f}"] for row in rows]
     print(table(["constraint", "operation", "ms"], cells))
 

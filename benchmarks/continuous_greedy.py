@@ -1,6 +1,6 @@
-"""Continuous greedy: noises, constraints, and what privacy costs, on pickups, clicks and drawn coverage.
+"""Continuous greedy: noise kinds, constraints and the cost of privacy, on real and made-up people.
 
-    python benchmarks/continuous_greedy.py FOLDER
+    python -m benchmarks.continuous_greedy FOLDER [--quick]
 
 FOLDER holds uber_pickups_2014/pickups.csv.gz (datetime, lat, lon, base) and eshop_clicks/clicks.csv.gz
 (session_id, model, category, price). Three parts:
@@ -9,17 +9,13 @@ FOLDER holds uber_pickups_2014/pickups.csv.gz (datetime, lat, lon, base) and esh
   delta 0.001, 400 draws and runs, people added or removed as in that paper. Their sample of pickups is not
   known: compare within rows of one source.
 - clicks: at most two products of each category, and products for at most 200 in all.
-- noise: exponential picks, Gaussian and Laplace slopes as the number of items grows.
+- noise: exponential picks, Gaussian and Laplace gradients as the number of items grows.
 
 Prints tables and stores benchmarks/results/continuous_greedy.json; takes about two minutes on one core.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import gzip
-import json
 import math
 import time
 import warnings
@@ -30,14 +26,15 @@ from typing import Any
 import numpy as np
 
 import discreet as dc
+from benchmarks.offline import NORM, candidates, pickups
+from benchmarks.shared import arguments, eshop, eshop_products, spread
 from discreet.constraints import Cardinality, Constraint, Knapsack, PartitionMatroid
 from discreet.core.table import table
 from discreet.objectives import Coverage, FacilityLocation, Population, greedy
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.privacy import ExponentialChoice
-from offline import NORM, candidates, pickups
+from tools.results import store
 
-RESULTS = Path(__file__).parent / "results" / "continuous_greedy.json"
 FREE = dc.Budget(math.inf)
 # Mean values that the paper reports: private continuous greedy, private greedy, random, greedy.
 REPORTED = {
@@ -68,7 +65,7 @@ def uber(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
         # k e0^2 + 2 sqrt(2 k ln(1/delta)) e0 = epsilon for greedy, as in that paper's code; weights e0 / 2.
         root = math.sqrt(2.0 * rank * math.log(1e3))
         theirs_greedy = (math.sqrt(root * root + rank * 0.1) - root) / rank / 2.0
-        theirs = math.log1p(0.1 / (2.0 * (3.0 + math.log(1e3)))) / 3.0  # per slope, in three steps
+        theirs = math.log1p(0.1 / (2.0 * (3.0 + math.log(1e3)))) / 3.0  # per gradient entry, in three steps
         choosers: dict[str, Callable[[int], Any]] = {
             "their greedy's rate": lambda s, limit=limit, rate=theirs_greedy: AtRate(limit, 1, rate, s),
             "their continuous greedy's rate, 3 steps": lambda s, limit=limit, rate=theirs: AtRate(
@@ -76,10 +73,10 @@ def uber(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
             ),
             "exponential picks": lambda s, limit=limit: ContinuousGreedy(limit, joining, seed=s),
             "exponential picks, 3 steps": lambda s, limit=limit: ContinuousGreedy(limit, joining, 3, seed=s),
-            "gaussian slopes": lambda s, limit=limit: ContinuousGreedy(
+            "gaussian gradients": lambda s, limit=limit: ContinuousGreedy(
                 limit, joining, noise="gaussian", max_people=100, seed=s
             ),
-            "laplace slopes": lambda s, limit=limit: ContinuousGreedy(
+            "laplace gradients": lambda s, limit=limit: ContinuousGreedy(
                 limit, joining, noise="laplace", max_people=100, seed=s
             ),
             "private greedy": lambda s, limit=limit: PrivateGreedy(limit, joining, max_people=100, seed=s),
@@ -98,7 +95,7 @@ def uber(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
                 values[name].append(100 * people.value(make(run).select(people).items))
         found[str(rank)] = values
     names = list(found["10"])
-    rows = [[name, *(spread(found[str(rank)][name]) for rank in REPORTED)] for name in names]
+    rows = [[name, *(spread(found[str(rank)][name], 1) for rank in REPORTED)] for name in names]
     base, top = (np.array([np.mean(found[str(r)][n]) for r in REPORTED]) for n in (names[1], names[-1]))
     for name in ("exponential picks", "private greedy"):
         mine = np.array([np.mean(found[str(r)][name]) for r in REPORTED])
@@ -111,19 +108,11 @@ def uber(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def eshop(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
-    path = folder / "eshop_clicks" / "clicks.csv.gz"
-    people = Coverage.from_events(path, person="session_id", item="model")
-    assert people.labels is not None
-    about: dict[str, tuple[int, float]] = {}
-    with gzip.open(path, "rt") as file:
-        for row in csv.DictReader(file):
-            about[row["model"]] = (int(row["category"]), float(row["price"]))
-    categories = np.array([about[str(label)][0] for label in people.labels])
-    prices = [about[str(label)][1] for label in people.labels]
-    blocks = [np.flatnonzero(categories == c).tolist() for c in np.unique(categories)]
+def clicks(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
+    people = eshop(folder)
+    categories, prices = eshop_products(folder, people)
     constraints: dict[str, Constraint] = {
-        "two of each category": PartitionMatroid(blocks, [2] * len(blocks)),
+        "two of each category": PartitionMatroid(categories, 2),
         "prices up to 200": Knapsack(prices, 200.0),
     }
     found: dict[str, dict[str, list[float]]] = {}
@@ -138,7 +127,7 @@ def eshop(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
                 choosers[f"{kind.__name__}, epsilon {epsilon:g}"] = (
                     lambda s, c=constraint, b=budget, kind=kind: kind(c, b, seed=s)
                 )
-            choosers[f"gaussian slopes, epsilon {epsilon:g}"] = lambda s, c=constraint, b=budget: (
+            choosers[f"gaussian gradients, epsilon {epsilon:g}"] = lambda s, c=constraint, b=budget: (
                 ContinuousGreedy(c, b, noise="gaussian", seed=s)
             )
         values: dict[str, list[float]] = {}
@@ -150,7 +139,7 @@ def eshop(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
                 values[who].append(people.value(chosen.items))
             rows.append([name, who, spread(values[who], 4)])
         found[name] = values
-    print(table(["clicks: share served", "who chooses", "mean ± spread"], rows), "\n")
+    print(table(["clicks: share served", "method", "mean ± deviation"], rows), "\n")
     return found
 
 
@@ -162,12 +151,11 @@ def noises(runs: int) -> dict[str, dict[str, list[float]]]:
         liking = np.sort(rng.random(n_items))[::-1] ** 4 * 0.3
         people = Coverage((rng.random((20_000, n_items)) < liking).astype(float))
         capped = people.cap_items(5, 0)
-        blocks = np.arange(n_items) % 4
-        constraint = PartitionMatroid([np.flatnonzero(blocks == b).tolist() for b in range(4)], [2] * 4)
+        constraint = PartitionMatroid(np.arange(n_items) % 4, 2)
         best = people.value(ContinuousGreedy(constraint, FREE, 10, seed=0).select(people).items)
         cases: dict[str, tuple[Population, dict[str, Any]]] = {
             "exponential": (people, {}),
-            "exponential, slopes once a step": (people, {"update_within_steps": False}),
+            "exponential, gradient once per step": (people, {"update_within_steps": False}),
             "gaussian": (people, {"noise": "gaussian"}),
             "gaussian, 5 items a person": (capped, {"noise": "gaussian", "items_per_person": 5}),
             "laplace": (people, {"noise": "laplace"}),
@@ -183,19 +171,14 @@ def noises(runs: int) -> dict[str, dict[str, list[float]]]:
                 for s in range(runs)
             ]
             seconds = (time.perf_counter() - start) / runs
-            rows.append([f"{n_items}", who, spread(values[who], 3), f"{seconds:.2f}"])
+            rows.append([f"{n_items}", who, spread(values[who]), f"{seconds:.2f}"])
         found[str(n_items)] = values
-    print(table(["items", "noise, epsilon 1", "share of not private", "seconds a run"], rows), "\n")
+    print(table(["items", "noise, epsilon 1", "share of not private", "seconds per run"], rows), "\n")
     return found
 
 
-def spread(values: list[float], digits: int = 1) -> str:
-    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="folder of the data sets")
+    parser = arguments(__doc__, "needed")
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs; nothing is stored")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message="epsilon=.* is too small")
@@ -203,13 +186,12 @@ def main() -> None:
     start = time.perf_counter()
     results = {
         "pickups": uber(options.folder, 400 // less),
-        "clicks": eshop(options.folder, max(2, 10 // less)),
+        "clicks": clicks(options.folder, max(2, 10 // less)),
         "noise": noises(max(2, 10 // less)),
     }
     print(f"{time.perf_counter() - start:.0f} s")
     if options.quick:
         return
-    RESULTS.parent.mkdir(exist_ok=True)
     summary = {
         part: {
             case: {
@@ -220,8 +202,7 @@ def main() -> None:
         }
         for part, cases in results.items()
     }
-    RESULTS.write_text(json.dumps(summary, indent=1) + "\n")
-    print(f"stored in {RESULTS.name}")
+    store("continuous_greedy", summary)
 
 
 if __name__ == "__main__":

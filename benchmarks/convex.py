@@ -1,6 +1,6 @@
-"""Private online logistic regression on two real streams, and how regret grows: what privacy costs.
+"""Private online logistic regression on two real streams, and exponents of regret: the cost of privacy.
 
-    python benchmarks/convex.py FOLDER
+    python -m benchmarks.convex FOLDER [--part all | logistic | growth]
 
 FOLDER holds adult/adult.csv.gz; the breast-cancer data come with scikit-learn. One pass, one person a round,
 in a random order (fixed seed); delta 1e-6, one person replaced.
@@ -15,7 +15,7 @@ rows and the same ball, a being the best of six in hindsight.
 Settled on adult itself, at epsilon 1, by looking at the loss, which no account here pays for: the features
 and their form, the divisor 3.2, the ball's radius, from which the learner takes its regularisation (20
 instead of 30: 1.23 times the baseline instead of 1.21), and the "optimistic" rule (the certified
-regularisation: 1.30). Breast cancer takes the same radius and rule, which are too bold for so few people.
+regularisation: 1.30). Breast cancer takes the same radius and rule, too optimistic ones for so few people.
 
 Exponents of the bandit forms, and what was tried: two coordinates, one run, up to 100,000 rounds gave .73
 with curvature and .88 without; one coordinate, means of 6 runs up to 100,000 gave .77 and .83. Three of these
@@ -31,8 +31,6 @@ docs/images/convex_regret.png.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
 import warnings
@@ -43,14 +41,13 @@ from typing import Any
 import numpy as np
 
 import discreet as dc
+from benchmarks.shared import adult, arguments, growth_plot, pyplot, save
 from discreet.constraints.domains import Ball
 from discreet.core.table import table
 from discreet.objectives.losses import Distance, Linear, Logistic, Losses
 from discreet.online import ApproximateLeader, BanditApproximateLeader
+from tools.results import exponent, store, stored
 
-ROOT = Path(__file__).parent
-RESULTS = ROOT / "results" / "convex.json"
-IMAGES = ROOT.parent / "docs" / "images"
 RADIUS = 30.0
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 RATES = (1.0, 3.0, 10.0, 30.0, 60.0, 100.0)
@@ -58,10 +55,10 @@ WITHIN = 1.25  # of online gradient descent, on adult at epsilon 1
 FREE = dc.Budget(math.inf)
 
 
-def adult(folder: Path) -> Logistic:
+def incomes(folder: Path) -> Logistic:
     import pandas as pd
 
-    people = pd.read_csv(folder / "adult" / "adult.csv.gz")
+    people, rich = adult(folder)
     ranges = {"age": (17, 90), "education_num": (1, 16), "hours_per_week": (1, 99)}
     columns = [np.ones(len(people))]
     for name, (low, high) in ranges.items():
@@ -72,9 +69,7 @@ def adult(folder: Path) -> Logistic:
     kinds += ["relationship", "race", "sex", "native_country"]
     flags = pd.get_dummies(people[kinds].astype(str)).to_numpy(dtype=float)
     rows = np.hstack([np.array(columns).T, flags]) / 3.2
-    order = np.random.default_rng(0).permutation(len(people))
-    rich = (people["income"].str.strip() == ">50K").to_numpy()
-    return Logistic(rows[order], rich[order], row_norm=1.0, clip=True)
+    return Logistic(rows, rich, row_norm=1.0, clip=True)
 
 
 def breast_cancer() -> Logistic:
@@ -165,23 +160,19 @@ def _bandit(budget: dc.Budget, curved: float, **options: Any) -> Callable[[int, 
 PRIVATE = dc.Budget(1.0, 1e-6)
 # name -> learner by (rounds, seed), population of points, largest exponent (None: the certificate's + 0.05)
 GROWTH: dict[str, tuple[Callable[[int, int], Any], Callable[[np.ndarray], Losses], float | None]] = {
-    "curved costs (polylogarithmic)": (_leader(PRIVATE, 1.0), Distance, 0.3),
-    "Lipschitz costs (T^1/2)": (_leader(PRIVATE, 0.0), lambda x: Linear(x, row_norm=1.0), 0.55),
-    "bandit, curved costs (T^2/3, and logarithms)": (
+    "strongly convex losses (polylogarithmic)": (_leader(PRIVATE, 1.0), Distance, 0.3),
+    "Lipschitz losses (T^1/2)": (_leader(PRIVATE, 0.0), lambda x: Linear(x, row_norm=1.0), 0.55),
+    "bandit, strongly convex losses (T^2/3 and logarithms)": (
         _bandit(dc.Budget(1.0), 1.0, regularization=0.0),
         Distance,
         None,
     ),
-    "bandit, Lipschitz costs (T^3/4)": (
+    "bandit, Lipschitz losses (T^3/4)": (
         _bandit(dc.Budget(1.0), 0.0),
         lambda x: Linear(x, row_norm=1.0),
         None,
     ),
 }
-
-
-def exponent(rounds: list[int], values: list[float]) -> float:
-    return float(np.polyfit(np.log(rounds), np.log(values), 1)[0])
 
 
 def growth(runs: int) -> dict[str, Any]:
@@ -230,19 +221,11 @@ def _uncertainty(horizons: list[int], totals: np.ndarray) -> float:
 
 
 def plots(streams: dict[str, Any], curves: dict[str, Any]) -> None:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        print("matplotlib is not installed: no plots")
-        return
-    mpl.use("agg")
-    import matplotlib.pyplot as plt
-
-    IMAGES.mkdir(exist_ok=True)
-    if streams:
+    if streams and (plt := pyplot()) is not None:
         _epsilon_plot(plt, streams)
     if curves:
-        _regret_plot(plt, curves)
+        title = "Regret against the best fixed point, epsilon 1"
+        growth_plot(curves, "convex_regret.png", "regret", title)
 
 
 def _epsilon_plot(plt: Any, streams: dict[str, Any]) -> None:
@@ -263,17 +246,7 @@ def _epsilon_plot(plt: Any, streams: dict[str, Any]) -> None:
         )
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
-    figure.savefig(IMAGES / "logistic_epsilon.png", bbox_inches="tight", dpi=110, metadata={"Software": None})
-
-
-def _regret_plot(plt: Any, curves: dict[str, Any]) -> None:
-    figure, axes = plt.subplots(figsize=(7, 4.5))
-    for (name, curve), mark in zip(curves.items(), "osD^", strict=True):
-        axes.loglog(curve["rounds"], curve["regret"], f"{mark}-", label=f"{name}: {curve['exponent']:.2f}")
-    axes.set(xlabel="rounds", ylabel="regret", title="Regret against the best fixed point, epsilon 1")
-    axes.grid(alpha=0.3, which="both")
-    axes.legend(fontsize=8)
-    figure.savefig(IMAGES / "convex_regret.png", bbox_inches="tight", dpi=110, metadata={"Software": None})
+    save(figure, "logistic_epsilon.png")
 
 
 def show(streams: dict[str, Any]) -> float:
@@ -289,24 +262,21 @@ def show(streams: dict[str, Any]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="folder of the data sets")
+    parser = arguments(__doc__, "needed")
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--part", choices=("all", "logistic", "growth"), default="all")
     options = parser.parse_args()
-    record = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    record = stored("convex")
     record["settings"] = {"delta": 1e-6, "neighbours": "replace", "radius": RADIUS, "runs": options.runs}
     if options.part != "growth":
         streams = {"breast cancer": logistic("breast cancer", breast_cancer(), 10 * options.runs)}
-        streams["adult"] = logistic("adult", adult(options.folder), options.runs)
+        streams["adult"] = logistic("adult", incomes(options.folder), options.runs)
         record["logistic"] = streams
         record["adult at epsilon 1, times gradient descent"] = show(streams)
     if options.part != "logistic":
         record["growth"] = growth(options.runs)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(_rounded(record), indent=1) + "\n")
     plots(record.get("logistic", {}), record.get("growth", {}))
-    print(f"stored in {RESULTS.name}")
+    store("convex", _rounded(record))
 
 
 def _shown(found: dict[str, Any], who: str) -> str:

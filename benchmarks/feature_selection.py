@@ -1,6 +1,6 @@
-"""Private feature selection: how well a logistic regression does on the features that were chosen.
+"""Private feature selection: accuracy of a logistic regression on the chosen features.
 
-    python benchmarks/feature_selection.py [FOLDER]
+    python -m benchmarks.feature_selection [FOLDER]
 
 Breast-cancer comes with scikit-learn; FOLDER may hold heart_disease. Both selectors choose k features from a
 random 70 % of the people, at several epsilons and without privacy; a plain logistic regression is fitted to
@@ -11,10 +11,6 @@ rounded outwards.
 
 from __future__ import annotations
 
-import argparse
-import csv
-import gzip
-import json
 import math
 import warnings
 from pathlib import Path
@@ -26,9 +22,10 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.shared import arguments, pyplot, save, table_rows
 from discreet.offline import PrivateFeatureSelector
+from tools.results import store
 
-HERE = Path(__file__).parent
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, math.inf)
 SPLITS = 40
 HEART = {
@@ -52,8 +49,7 @@ def breast_cancer():
 
 
 def heart_disease(folder: Path):
-    with gzip.open(folder / "heart_disease" / "cleveland.csv.gz", "rt") as file:
-        rows = [row for row in csv.DictReader(file) if all(row[name] for name in HEART)]
+    rows = [row for row in table_rows(folder, "heart_disease/cleveland") if all(row[name] for name in HEART)]
     table = np.array([[float(row[name]) for name in HEART] for row in rows])
     kinds = np.array([int(int(float(row["num"])) > 0) for row in rows])
     low, high = np.array(list(HEART.values()), dtype=float).T
@@ -61,16 +57,15 @@ def heart_disease(folder: Path):
 
 
 def accuracies(table, kinds, bounds, k: int) -> dict[str, dict[str, list[float]]]:
-    """By way of choosing, by epsilon: mean accuracy on other people, and its standard error."""
+    """By objective, by epsilon: mean accuracy on other people, and its standard error."""
     found: dict[str, dict[str, list[float]]] = {}
-    ways = ("mutual_information", "covariance", "at random")
-    for way in ways:
-        for epsilon in EPSILONS if way != "at random" else (0.0,):
+    for objective in ("mutual_information", "covariance", "at random"):
+        for epsilon in EPSILONS if objective != "at random" else (0.0,):
             scores = []
             for seed in range(SPLITS):
                 halves = train_test_split(table, kinds, test_size=0.3, random_state=seed, stratify=kinds)
                 train, test, known, asked = halves
-                if way == "at random":
+                if objective == "at random":
                     support = np.random.default_rng(seed).choice(table.shape[1], k, replace=False)
                 else:
                     with warnings.catch_warnings():  # that a budget is too small is what the plot shows
@@ -78,7 +73,7 @@ def accuracies(table, kinds, bounds, k: int) -> dict[str, dict[str, list[float]]
                         chosen = PrivateFeatureSelector(
                             k,
                             epsilon,
-                            objective=way,
+                            objective=objective,
                             bounds=bounds,
                             classes=[0, 1],
                             bins=4,
@@ -88,41 +83,36 @@ def accuracies(table, kinds, bounds, k: int) -> dict[str, dict[str, list[float]]
                 model = make_pipeline(StandardScaler(), LogisticRegression())
                 scores.append(model.fit(train[:, support], known).score(test[:, support], asked))
             key = f"{epsilon:g}"
-            found.setdefault(way, {})[key] = [
+            found.setdefault(objective, {})[key] = [
                 float(np.mean(scores)),
                 float(np.std(scores) / math.sqrt(SPLITS)),
             ]
     return found
 
 
-def plot(results, path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+def plot(results) -> None:
+    if (plt := pyplot()) is None:
+        return
     figure, axes = plt.subplots(1, len(results), figsize=(5 * len(results), 3.6), squeeze=False)
     styles = {"mutual_information": ("#1b5e9e", "o", "-"), "covariance": ("#c8541a", "s", "--")}
     for ax, (name, found) in zip(axes[0], results.items(), strict=True):
-        for way, (colour, marker, line) in styles.items():
+        for objective, (colour, marker, line) in styles.items():
             finite = [e for e in EPSILONS if math.isfinite(e)]
-            means = np.array([found["accuracy"][way][f"{e:g}"] for e in finite])
-            label = f"private, by {way.replace('_', ' ')}"
+            means = np.array([found["accuracy"][objective][f"{e:g}"] for e in finite])
+            label = f"private, by {objective.replace('_', ' ')}"
             ax.errorbar(finite, means[:, 0], means[:, 1], color=colour, marker=marker, ls=line, label=label)
-            ax.axhline(found["accuracy"][way]["inf"][0], color=colour, ls=":", lw=1)
+            ax.axhline(found["accuracy"][objective]["inf"][0], color=colour, ls=":", lw=1)
         ax.axhline(found["accuracy"]["at random"]["0"][0], color="0.5", lw=1, label="random features")
         ax.set(xscale="log", xlabel="epsilon (pure)", ylabel="accuracy on other people")
         ax.set_title(f"{name}: {found['k']} of {found['features']} features, {found['people']} people")
         ax.legend(fontsize=7)
     figure.text(0.01, 0.01, "dotted: the same choice without privacy; bars: one standard error", fontsize=7)
     figure.tight_layout(rect=(0, 0.03, 1, 1))
-    figure.savefig(path, dpi=130)
+    save(figure, "feature_selection.png")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", type=Path, help="a folder that holds heart_disease")
-    folder = parser.parse_args().folder
+    folder = arguments(__doc__, "optional").parse_args().folder
     data = {"breast cancer": breast_cancer()}
     if folder is not None:
         data["heart disease"] = heart_disease(folder)
@@ -137,10 +127,10 @@ def main() -> None:
             "accuracy": found,
         }
         print(f"{name}: 5 of {table.shape[1]} features, chosen from {round(0.7 * table.shape[0])} people")
-        for way, by in found.items():
-            print(f"  {way:20s}", "  ".join(f"{e}: {mean:.3f}" for e, (mean, _) in by.items()))
-    (HERE / "results" / "feature_selection.json").write_text(json.dumps(results, indent=1) + "\n")
-    plot(results, HERE.parent / "docs" / "images" / "feature_selection.png")
+        for objective, by in found.items():
+            print(f"  {objective:20s}", "  ".join(f"{e}: {mean:.3f}" for e, (mean, _) in by.items()))
+    store("feature_selection", results)
+    plot(results)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Meta-Frank-Wolfe: one item per category on a real stream, and budget allocation as the stream grows.
 
-    python benchmarks/frank_wolfe.py FOLDER
+    python -m benchmarks.frank_wolfe FOLDER
 
 FOLDER holds msweb/visits.csv.gz (user_id, item_id). Sets: areas fall into five categories (their number
 modulo 5), one area of each is shown; share of 32,710 visitors (random order, fixed seed) who find one of
@@ -13,26 +13,22 @@ benchmarks/results/frank_wolfe.json and docs/images/frank_wolfe.png.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 
 import discreet as dc
+from benchmarks.shared import arguments, growth_plot, msweb, target
 from discreet.constraints import Knapsack, PartitionMatroid
 from discreet.core.table import table
 from discreet.evaluation import best_fixed_set
 from discreet.objectives import BudgetAllocation, Coverage
 from discreet.online import MetaFrankWolfe
 from discreet.privacy.published import PublishedCalibrationWarning
+from tools.results import exponent, store
 
-ROOT = Path(__file__).parent
-RESULTS = ROOT / "results" / "frank_wolfe.json"
-PLOT = ROOT.parent / "docs" / "images" / "frank_wolfe.png"
 DELTA, RUNS, CAP, EVERY, FLOOR = 1e-6, 3, 3, 100, 0.50
 EPSILONS = (0.1, 1.0, math.inf)
 CHANNELS, LENGTHS = 10, (500, 1000, 2000, 4000, 8000)
@@ -82,10 +78,10 @@ def share_served(people: Coverage) -> dict[str, dict[str, object]]:
     while (free := blocks.addable(state.items)).any():
         state.add(int(np.argmax(np.where(free, state.gains(), -1.0))))
     for name, shares in (
-        ("random, one of each", [people.value(base) for base in bases]),
-        ("in hindsight: the most popular of each", [people.value(popular)]),
-        ("in hindsight: greedy, one of each", [state.value]),
-        ("in hindsight: the best, one of each", [people.value(best_fixed_set(people, blocks)[0])]),
+        ("random items, one of each", [people.value(base) for base in bases]),
+        ("most popular of each in hindsight", [people.value(popular)]),
+        ("greedy in hindsight, one of each", [state.value]),
+        ("best set in hindsight, one of each", [people.value(best_fixed_set(people, blocks)[0])]),
     ):
         found[name] = {"share": shares}
     return found
@@ -147,39 +143,20 @@ def regret_growth() -> dict[str, dict[str, object]]:
             trace = learner.run(people)
             regrets.append(best_point(people, budget) * length - trace.total)
             certified.append(learner.certified_regret)
-        slope = float(np.polyfit(np.log(LENGTHS), np.log(np.maximum(regrets, 1e-9)), 1)[0])
+        slope = exponent(LENGTHS, np.maximum(regrets, 1e-9))
         found[name] = {"regret": regrets, "certified": certified, "exponent": slope}
         print(f"  {name}: regret {np.round(regrets, 1).tolist()}, exponent {slope:.2f}", flush=True)
     return found
 
 
 def plot(growth: dict[str, dict[str, object]]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    for name, record in growth.items():
-        axes.loglog(LENGTHS, record["regret"], marker="o", label=f"{name}: T^{record['exponent']:.2f}")
-    guide = np.array(LENGTHS, dtype=float)
-    axes.loglog(guide, 2.0 * np.sqrt(guide), color="grey", linestyle=":", label="T^0.5")
-    axes.set_xlabel("rounds")
-    axes.set_ylabel("regret against the best fixed allocation")
-    axes.set_title("Meta-Frank-Wolfe on budget allocation, 10 channels")
-    axes.legend()
-    PLOT.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(PLOT, dpi=130)
+    curves = {name: curve | {"rounds": LENGTHS} for name, curve in growth.items()}
+    title = f"Meta-Frank-Wolfe on budget allocation, {CHANNELS} channels"
+    growth_plot(curves, "frank_wolfe.png", "regret against the best fixed allocation", title, guide=2.0)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="folder of the data sets")
-    options = parser.parse_args()
-    visits = Coverage.from_events(
-        options.folder / "msweb" / "visits.csv.gz", person="user_id", item="item_id"
-    )
-    people = visits[np.random.default_rng(0).permutation(len(visits))]
+    people = msweb(arguments(__doc__, "needed").parse_args().folder)
     print(f"msweb, one of each category: {people}", flush=True)
     shares = share_served(people)
     print("budget allocation:", flush=True)
@@ -189,12 +166,10 @@ def main() -> None:
     for name, record in shares.items():
         values = record["share"]
         account = record.get("account")
-        mark = ""
-        if name == "4 steps, epsilon 1":
-            mark = f" (floor {FLOOR:.2f}{'' if np.mean(values) >= FLOOR else ' MISSED'})"
+        mark = target(float(np.mean(values)), FLOOR) if name == "4 steps, epsilon 1" else ""
         rows.append([name, f"{np.mean(values):.3f}{mark}", "" if account is None else f"{account:.4f}"])
     print()
-    print(table(["who chooses", "share served", "epsilon of the account"], rows))
+    print(table(["learner", "share served", "epsilon of the account"], rows))
     print(
         "\none expert of paper 003, true epsilon over claimed:", {k: round(v, 3) for k, v in levels.items()}
     )
@@ -206,10 +181,8 @@ def main() -> None:
         "regret_growth": {"rounds": LENGTHS, **growth},
         "published_expert_epsilon_ratio": levels,
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+    store("frank_wolfe", record)
     plot(growth)
-    print(f"\nstored in {RESULTS.name} and {PLOT.name}")
 
 
 if __name__ == "__main__":

@@ -9,33 +9,27 @@ items, and draws by `Generator.choice`; "paper" is the same but draws by inverti
 which is faster, and is what the floors are held against; "tuned" does all experts at once and touches only
 the person's items.
 
+    python -m benchmarks.hedge_speed
+
 The results go to benchmarks/results/hedge_speed.json.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import platform
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import discreet as dc
+from benchmarks.shared import EACH, Work, machine, pyplot, race, rows_of, save, sparse_stream
 from discreet.core.table import table
-from discreet.objectives import Coverage
 from discreet.online.select.hedge import HedgeSelector
+from tools.results import store
 
-RESULTS = Path(__file__).parent / "results" / "hedge_speed.json"
-EACH = 50
 RATE = 0.05
 # (items, slots, rounds of a run, rounds of NumPy, times faster than NumPy at least)
 CASES = [
@@ -50,14 +44,6 @@ ONE_BY_ONE_US = 50.0
 REPEATS = 9
 
 Floats = NDArray[np.float64]
-
-
-def stream(n_items: int, rounds: int) -> Coverage:
-    """People with ``EACH`` distinct items, sorted."""
-    rng = np.random.default_rng(n_items)
-    items = np.sort(rng.integers(0, n_items - EACH + 1, (rounds, EACH)), axis=1) + np.arange(EACH)
-    ends = np.arange(0, rounds * EACH + 1, EACH)
-    return Coverage(sp.csr_array((np.ones(items.size), items.ravel(), ends), shape=(rounds, n_items)))
 
 
 def paper(
@@ -98,13 +84,6 @@ def tuned(gains: Floats, people: list[NDArray[np.int32]], rng: np.random.Generat
                 break
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Processor time of this process: other work on the machine does not count, on either side."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def learner(n_items: int, k: int, rounds: int) -> HedgeSelector:
     """Ready to go: compiled, its tree built."""
     made = HedgeSelector(n_items, k, rounds, dc.Budget(math.inf), rate=RATE)
@@ -113,20 +92,21 @@ def learner(n_items: int, k: int, rounds: int) -> HedgeSelector:
 
 
 def compare(n_items: int, k: int, rounds: int, few: int, floor: float | None) -> dict[str, Any]:
-    people = stream(n_items, rounds)
-    rows = [people.indices[people.indptr[t] : people.indptr[t + 1]] for t in range(few)]
+    people = sparse_stream(n_items, rounds)
+    rows = rows_of(people, few)
     rng = np.random.default_rng(0)
     learner(n_items, k, rounds).run(people[:10])
-    rivals = {"choice": partial(paper, choice=True), "paper": paper, "tuned": tuned}
-    best = dict.fromkeys(("run", *rivals), math.inf)
-    for _ in range(REPEATS):
+
+    def ours() -> Work:
         made = learner(n_items, k, rounds)
-        best["run"] = min(best["run"], seconds(lambda made=made: made.run(people)) / rounds)
-        del made
-        for name, work in rivals.items():
-            gains = np.zeros((k, n_items))
-            gains += 0.0  # memory is really there before the clock starts
-            best[name] = min(best[name], seconds(lambda w=work, g=gains: w(g, rows, rng)) / few)
+        return lambda: made.run(people)
+
+    def theirs(work: Any) -> Work:
+        gains = np.full((k, n_items), 0.0)  # memory is there before the clock starts
+        return lambda: work(gains, rows, rng)
+
+    rivals = {"choice": partial(paper, choice=True), "paper": paper, "tuned": tuned}
+    best = race({"run": (ours, rounds)} | {n: (partial(theirs, w), few) for n, w in rivals.items()}, REPEATS)
     return {
         "n_items": n_items,
         "k": k,
@@ -139,43 +119,40 @@ def compare(n_items: int, k: int, rounds: int, few: int, floor: float | None) ->
 def one_by_one(n_items: int, k: int) -> float:
     """Microseconds of choose() and learn(person), best of several stretches."""
     rounds = 2_000
-    people = list(stream(n_items, rounds))
-    best = math.inf
-    for _ in range(REPEATS):
+    people = list(sparse_stream(n_items, rounds))
+
+    def served() -> Work:
         made = learner(n_items, k, rounds)
 
-        def serve(made: HedgeSelector = made) -> None:
+        def serve() -> None:
             for person in people:
                 made.choose()
                 made.learn(person)
 
-        best = min(best, seconds(serve) / rounds)
-    return best * 1e6
+        return serve
+
+    return 1e6 * race({"": (served, rounds)}, REPEATS)[""]
 
 
 def growth(k: int) -> list[dict[str, float]]:
     """Cost per round of a run over the size of the catalogue."""
     found = []
     for n_items in GROWTH:
-        people = stream(n_items, 10_000)
-        best = math.inf
-        for _ in range(REPEATS):
+        people = sparse_stream(n_items, 10_000)
+
+        def run(n_items: int = n_items, people: Any = people) -> Work:
             made = learner(n_items, k, len(people))
-            best = min(best, seconds(lambda made=made, people=people: made.run(people)) / len(people))
+            return lambda: made.run(people)
+
+        best = race({"": (run, len(people))}, REPEATS)[""]
         found.append({"n_items": n_items, "microseconds_per_round": best * 1e6})
     return found
 
 
 def plot(grown: list[dict[str, float]], slowest: list[dict[str, Any]]) -> None:
     """docs/images/hedge_cost.svg: a round's cost over the catalogue, ours beside the paper's loop."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        print("matplotlib is not installed: no plot")
+    if (plt := pyplot()) is None:
         return
-    mpl.use("svg")
-    import matplotlib.pyplot as plt
-
     figure, axes = plt.subplots(figsize=(7, 4.5))
     sizes = [g["n_items"] for g in grown]
     axes.loglog(sizes, [g["microseconds_per_round"] for g in grown], marker="o", label="HedgeSelector.run")
@@ -184,13 +161,11 @@ def plot(grown: list[dict[str, float]], slowest: list[dict[str, Any]]) -> None:
     axes.loglog([r["n_items"] for r in five], paper, marker="s", label="NumPy, straight from the paper")
     steps = [math.log(n) / math.log(sizes[0]) * grown[0]["microseconds_per_round"] for n in sizes]
     axes.loglog(sizes, steps, linestyle=":", color="grey", label="in proportion to log n")
-    title = "Cost of a round, people of 50 items, k = 5"
-    axes.set(xlabel="items in the catalogue", ylabel="microseconds a round", title=title)
+    title = f"Cost of a round, people with {EACH} items, k = 5"
+    axes.set(xlabel="items in the catalogue", ylabel="microseconds per round", title=title)
     axes.grid(alpha=0.3, which="both")
     axes.legend()
-    target = Path(__file__).parent.parent / "docs" / "images" / "hedge_cost.svg"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, bbox_inches="tight", metadata={"Date": None})
+    save(figure, "hedge_cost.svg")
 
 
 def main() -> int:
@@ -217,25 +192,17 @@ def main() -> int:
     names = ("choice", "paper", "tuned")
     header = ["items", "k", "run, us", *(f"{name}, us" for name in names), *names, "floor (paper)"]
     print(table(header, rows))
-    print(f"\nchoose() + learn(), n=10,000, k=5: {single:.1f} us a round (at most {ONE_BY_ONE_US:g})")
+    print(f"\nchoose() + learn(), n=10,000, k=5: {single:.1f} us per round (at most {ONE_BY_ONE_US:g})")
     print("\nrun, k=5, over the catalogue:")
     print(
         table(
-            ["items", "us a round"],
+            ["items", "us per round"],
             [[f"{g['n_items']:,}", f"{g['microseconds_per_round']:.2f}"] for g in grown],
         )
     )
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    print(f"load average {load:.1f} on {os.cpu_count()} cores")
+    about = machine() | {"items_per_person": EACH, "rate": RATE}
+    print(f"load average {about['load']:.1f} on {about['cores']} cores")
     print("floors: " + ("all met" if not missed else "MISSED: " + "; ".join(missed)))
-    about = {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "cores": os.cpu_count(),
-        "load": load,
-        "items_per_person": EACH,
-        "rate": RATE,
-    }
     record = {
         "about": about,
         "full_information": compared,
@@ -243,8 +210,7 @@ def main() -> int:
         "growth": grown,
         "missed": missed,
     }
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(record, indent=2) + "\n")
+    store("hedge_speed", record)
     plot(grown, compared)
     return 1 if missed else 0
 

@@ -1,4 +1,6 @@
-"""What sets cost that are chosen by private submodular minimisation, and what privacy adds to it.
+"""Private submodular minimisation: cost of the chosen sets, and exponents of regret.
+
+    python -m benchmarks.minimization [--streams 3] [--runs 3] [--most 1000000]
 
 Made-up streams (`evaluation.streams.cuts_and_prices`, described there): 20 features of a product that depend
 on each other in pairs, 100,000 people, each of whom minds 3 of the pairs and has an opinion of 4 features;
@@ -16,27 +18,24 @@ matplotlib, docs/images/minimization.png.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import discreet as dc
+from benchmarks.shared import arguments, growth_plot
 from discreet.bounds.minimization import published_bandit_excess
 from discreet.core.table import table
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import GraphCut
 from discreet.online import BanditSubmodularMinimizer, SubmodularMinimizer
+from tools.results import exponent, store
 
-RESULTS = Path(__file__).parent / "results" / "minimization.json"
-IMAGE = Path(__file__).parent.parent / "docs" / "images" / "minimization.png"
 ITEMS, ROUNDS = 20, 100_000
 BUDGET, PURE, FREE = dc.Budget(1.0, 1e-6), dc.Budget(1.0), dc.Budget(math.inf)
 CLOSED = 0.60
@@ -44,14 +43,14 @@ CLOSED = 0.60
 Make = Callable[[int], Any]
 FULL: dict[str, Make] = {
     "full information": lambda s: SubmodularMinimizer(ITEMS, ROUNDS, BUDGET, seed=s),
-    "the same, the empty set free": lambda s: SubmodularMinimizer(
+    "full information, `empty_is_free=True`": lambda s: SubmodularMinimizer(
         ITEMS, ROUNDS, BUDGET, empty_is_free=True, seed=s
     ),
     "pure epsilon, Laplace tree": lambda s: SubmodularMinimizer(ITEMS, ROUNDS, PURE, seed=s),
     "pure epsilon, spherical tree": lambda s: SubmodularMinimizer(
         ITEMS, ROUNDS, PURE, noise="spherical", seed=s
     ),
-    "the published H, tight Laplace tree": lambda s: SubmodularMinimizer(
+    "published regularisation, Laplace tree": lambda s: SubmodularMinimizer(
         ITEMS, ROUNDS, PURE, regularization=math.sqrt(ROUNDS), seed=s
     ),
     "published constants (paper 001)": lambda s: SubmodularMinimizer(
@@ -170,40 +169,8 @@ def growth(most: int, runs: int) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def exponent(rounds: list[float], values: list[float], last: float = math.inf) -> float:
-    """Slope on a log-log scale, of the points within a factor of ``last`` from the largest."""
-    near = np.array(rounds) >= rounds[-1] / last * 0.99
-    if near.sum() < 2:
-        return math.nan
-    return float(np.polyfit(np.log(rounds)[near], np.log(values)[near], 1)[0])
-
-
-def plot(found: dict[str, dict[str, list[float]]], slopes: dict[str, float]) -> None:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        print("matplotlib is not installed: no plot")
-        return
-    mpl.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.5))
-    for (name, curve), mark in zip(found.items(), "osD^v", strict=False):
-        label = f"{name} (exponent {slopes[name]:.2f})"
-        axes.loglog(curve["rounds"], curve["regret"], marker=mark, label=label)
-    axes.set(
-        xlabel="rounds",
-        ylabel="cost beyond the best fixed set",
-        title="Submodular minimisation, 5 items, epsilon 4",
-    )
-    axes.grid(alpha=0.3, which="both")
-    axes.legend()
-    IMAGE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(IMAGE, dpi=120, bbox_inches="tight", metadata={"Software": None})
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--streams", type=int, default=3)
     parser.add_argument("--runs", type=int, default=3, help="runs of each learner on each stream")
     parser.add_argument("--most", type=int, default=1_000_000, help="largest number of rounds of the growth")
@@ -226,7 +193,7 @@ def main() -> int:
         [name, "", " ".join(f"{found['fixed'][name]:+.3f}" for found in streams), "", ""]
         for name in streams[0]["fixed"]
     ]
-    print(table(["who chooses", "epsilon", "average cost, by stream", "closed", "certified"], rows))
+    print(table(["learner", "epsilon", "average cost, by stream", "gap closed", "certified"], rows))
     for seed, found in enumerate(streams):
         if closed(found, "full information") < CLOSED:
             missed.append(f"stream {seed}: full information closes {closed(found, 'full information'):.0%}")
@@ -239,28 +206,23 @@ def main() -> int:
     late = {name: exponent(curve["rounds"], curve["regret"], 10.0) for name, curve in grown.items()}
     fitted = [[name, f"{slope:.3f}", f"{late[name]:.3f}"] for name, slope in slopes.items()]
     print(table(["learner", "exponent", "of the last decade"], fitted))
-    RESULTS.write_text(
-        json.dumps(
-            {
-                "settings": {
-                    "n_items": ITEMS,
-                    "rounds": ROUNDS,
-                    "epsilon": 1.0,
-                    "delta": 1e-6,
-                    "runs": options.runs,
-                },
-                "streams": streams,
-                "closed": {n: [closed(found, n) for found in streams] for n in FULL | BANDIT},
-                "published_bandit_epsilon": excess,
-                "growth": grown,
-                "exponents": slopes,
-                "exponents_of_the_last_decade": late,
-            },
-            indent=1,
-        )
-        + "\n"
+    settings = {"n_items": ITEMS, "rounds": ROUNDS, "epsilon": 1.0, "delta": 1e-6, "runs": options.runs}
+    record = {
+        "settings": settings,
+        "streams": streams,
+        "closed": {n: [closed(found, n) for found in streams] for n in FULL | BANDIT},
+        "published_bandit_epsilon": excess,
+        "growth": grown,
+        "exponents": slopes,
+        "exponents_of_the_last_decade": late,
+    }
+    store("minimization", record)
+    growth_plot(
+        grown,
+        "minimization.png",
+        "cost beyond the best fixed set",
+        "Submodular minimisation, 5 items, epsilon 4",
     )
-    plot(grown, slopes)
     print("missed: " + "; ".join(missed) if missed else "all floors met")
     return 1 if missed else 0
 

@@ -16,32 +16,31 @@ Three NumPy versions, from the first that works to the last that pays:
   products a round, coins and floating-point Gaussian noise (ours is exact, from secure randomness) drawn for
   all rounds at once. What the library gains on it is what compiling gains, and the rest is the algorithm.
 
+    python -m benchmarks.minimization_speed
+
 The results go to benchmarks/results/minimization_speed.json.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import platform
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 import discreet as dc
+from benchmarks.shared import Work, machine, race
 from discreet.bounds.minimization import gradient_difference
 from discreet.core.table import table
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import GraphCut
 from discreet.online import SubmodularMinimizer
 from discreet.privacy.sums.factorizations import square_root
+from tools.results import store
 
-RESULTS = Path(__file__).parent / "results" / "minimization_speed.json"
 ITEMS, ROUNDS = 100, 100_000
 BUDGET = dc.Budget(1.0, 1e-6)
 FEW = {"paper": 150, "chain at once": 1_000, "tuned": 1_500}
@@ -151,32 +150,27 @@ def tuned(crowd: list[Person], strength: float, rng: np.random.Generator) -> Non
         known += fresh
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Processor time of this process: other work on the machine does not count, on either side."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def main() -> int:
     people = cuts_and_prices(ROUNDS, ITEMS, np.random.default_rng(0))
     SubmodularMinimizer(ITEMS, 600, BUDGET).run(people[:600])
     strength = SubmodularMinimizer(ITEMS, ROUNDS, BUDGET).regularization
     crowds = {name: persons(people, few) for name, few in FEW.items()}
     rivals = {"paper": paper, "chain at once": chain_at_once, "tuned": tuned}
-    best = dict.fromkeys(("run", *rivals), math.inf)
     rng = np.random.default_rng(1)
-    for _ in range(REPEATS):
-        learner = SubmodularMinimizer(ITEMS, ROUNDS, BUDGET)
-        best["run"] = min(best["run"], seconds(lambda made=learner: made.run(people)) / ROUNDS)
-        for name, work in rivals.items():
-            crowd = crowds[name]
-            spent = seconds(lambda w=work, c=crowd: w(c, strength, rng)) / len(crowd)
-            best[name] = min(best[name], spent)
+
+    def ours() -> Work:
+        made = SubmodularMinimizer(ITEMS, ROUNDS, BUDGET)
+        return lambda: made.run(people)
+
+    def theirs(name: str) -> Work:
+        return lambda: rivals[name](crowds[name], strength, rng)
+
+    entries = {"run": (ours, ROUNDS)} | {name: (partial(theirs, name), FEW[name]) for name in rivals}
+    best = race(entries, REPEATS)
     faster = {name: best[name] / best["run"] for name in rivals}
     whole = best["run"] * ROUNDS
     rows = [[name, f"{value * 1e6:,.1f}", f"{value * ROUNDS:,.1f}"] for name, value in best.items()]
-    print(table([f"{ITEMS} items, {ROUNDS:,} rounds", "us a round", "s in all"], rows))
+    print(table([f"{ITEMS} items, {ROUNDS:,} rounds", "us per round", "s in all"], rows))
     print("times faster:", ", ".join(f"{name} {value:,.1f}" for name, value in faster.items()))
     record = {
         "n_items": ITEMS,
@@ -185,9 +179,9 @@ def main() -> int:
         "microseconds_per_round": {name: value * 1e6 for name, value in best.items()},
         "times_faster": faster,
         "floors": {"seconds": SECONDS, "times_faster_than_paper": FLOOR},
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__},
+        "machine": machine(),
     }
-    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+    store("minimization_speed", record)
     missed = [f"{whole:.1f} s of {SECONDS:g} s"] if whole > SECONDS else []
     missed += [f"{faster['paper']:.1f}x of {FLOOR:g}x"] if faster["paper"] < FLOOR else []
     print("missed: " + "; ".join(missed) if missed else "all floors met")

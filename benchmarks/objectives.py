@@ -5,29 +5,29 @@ table says so. Each library gets the data as it wants them before the clock star
 everything after that: building the objective, checking it, and choosing. Ours runs once beforehand, so that
 compilation is not timed; its loops are cached on disk. apricot compiles again on every fit, which is part of
 what its users wait for.
+
+    python -m benchmarks.objectives
 """
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.shared import machine
 from discreet.core.table import table
 from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, ProbabilisticCoverage, greedy
+from tools.results import store
 
-RESULTS = Path(__file__).parent / "results" / "objectives.json"
 FASTER = 3.0
 GRADIENT_MS = 20.0
 
@@ -205,14 +205,14 @@ def main() -> int:
         if there is None:
             print(f"{name} is not installed here: its column stays empty, and there is no floor against it")
     compared = [compare(make(rng), others) for make in (facility_location, concave_over_modular, coverage)]
-    slope = gradient(rng)
+    timed = gradient(rng)
 
     def shown(result: dict[str, Any], name: str) -> str:
         return f"{result['seconds'][name]:.4f}" if name in result["seconds"] else "-"
 
     missed = [r["case"] for r in compared if r["times_faster"] is not None and r["times_faster"] < FASTER]
-    if slope["milliseconds"] > max(GRADIENT_MS, slope["memory_bound_ms"]):
-        missed.append(slope["case"])
+    if timed["milliseconds"] > max(GRADIENT_MS, timed["memory_bound_ms"]):
+        missed.append(timed["case"])
     header = ["greedy, whole call, seconds", "discreet", *others, "times faster"]
     rows = [
         [
@@ -225,27 +225,15 @@ def main() -> int:
     print(table(header, rows))
     print()
     print(
-        f"{slope['case']}: {slope['milliseconds']:.1f} ms on {slope['threads']} threads "
-        f"(reading its {slope['memory_bound_ms'] * slope['read_GB_per_s']:.0f} MB alone: "
-        f"{slope['memory_bound_ms']:.1f} ms at {slope['read_GB_per_s']:.1f} GB/s)"
+        f"{timed['case']}: {timed['milliseconds']:.1f} ms on {timed['threads']} threads "
+        f"(reading its {timed['memory_bound_ms'] * timed['read_GB_per_s']:.0f} MB alone: "
+        f"{timed['memory_bound_ms']:.1f} ms at {timed['read_GB_per_s']:.1f} GB/s)"
     )
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    print(
-        f"load average {load:.1f} on {os.cpu_count()} cores; other work on the machine makes all times longer"
-    )
+    about = machine() | others
+    print(f"load average {about['load']:.1f} on {about['cores']} cores; other work makes all times longer")
     print("floors: " + ("all met" if not missed else "MISSED: " + "; ".join(missed)))
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    about = {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "cores": os.cpu_count(),
-        "load": load,
-        **others,
-    }
     floors = {"times_faster": FASTER, "gradient_ms": GRADIENT_MS, "missed": missed}
-    RESULTS.write_text(
-        json.dumps({"about": about, "greedy": compared, "gradient": slope, "floors": floors}, indent=2) + "\n"
-    )
+    store("objectives", {"about": about, "greedy": compared, "gradient": timed, "floors": floors})
     return 1 if missed else 0
 
 

@@ -1,6 +1,6 @@
-"""Offline selection on real data: what private greedy loses, beside what others lose.
+"""Offline selection on real data: private greedy beside other calibrations and greedy.
 
-    python benchmarks/offline.py FOLDER [--quick]
+    python -m benchmarks.offline FOLDER [--quick]
 
 FOLDER holds uber_pickups_2014/pickups.csv.gz (datetime, lat, lon), msweb/visits.csv.gz (user_id, item_id),
 eshop_clicks/clicks.csv.gz (session_id, model, category, price) and online_retail/lines.csv.gz (invoice,
@@ -28,10 +28,6 @@ composition, k e^2 / 2 + e sqrt(2 k ln(1/delta)) = epsilon.
 
 from __future__ import annotations
 
-import argparse
-import csv
-import gzip
-import json
 import math
 import time
 import warnings
@@ -42,12 +38,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet as dc
+from benchmarks.shared import arguments, eshop, eshop_products, table_rows
 from discreet.constraints import Constraint, Knapsack, PartitionMatroid
 from discreet.core.table import table
 from discreet.objectives import Coverage, FacilityLocation, greedy
 from discreet.offline import PrivateGreedy, methods
+from tools.results import store
 
-RESULTS = Path(__file__).parent / "results" / "offline.json"
 METHODS = ("basic", "zcdp", "decomposable", "subsampled", "auto")
 RANKS = (10, 16, 25)
 REPORTED = {
@@ -71,9 +68,8 @@ NORM = max(
 
 def pickups(folder: Path) -> NDArray[np.float64]:
     """Pickups of April 2014 inside the quadrilateral."""
-    with gzip.open(folder / "uber_pickups_2014" / "pickups.csv.gz", "rt", newline="") as file:
-        rows = csv.DictReader(file)
-        points = np.array([(float(r["lat"]), float(r["lon"])) for r in rows if r["datetime"][5:7] == "04"])
+    rows = table_rows(folder, "uber_pickups_2014/pickups")
+    points = np.array([(float(r["lat"]), float(r["lon"])) for r in rows if r["datetime"][5:7] == "04"])
     corners = (WEST, SOUTH, EAST, NORTH)
     inside = np.ones(len(points), dtype=bool)
     for a, b in zip(corners, (*corners[1:], WEST), strict=True):
@@ -184,7 +180,7 @@ def uber(folder: Path, runs: int) -> dict[str, Any]:
         cells = [f"{100 * s:.0f} % (+-{100 * e:.0f}){' MISSED' if s < floor else ''}" for s, e in shares]
         rows.append([f"gap closed by {who}", *cells])
     print(f"\nUber: {len(points):,} pickups, 100 in each of {runs} runs; auto uses {used}")
-    print(table(["who chooses: mean (deviation)", *(f"rank {k}" for k in RANKS)], rows))
+    print(table(["method: mean (deviation)", *(f"rank {k}" for k in RANKS)], rows))
     return {
         "runs": runs,
         "mean": {k: {w: round(float(np.mean(v)), 3) for w, v in f.items()} for k, f in found.items()},
@@ -201,28 +197,20 @@ def uber(folder: Path, runs: int) -> dict[str, Any]:
 
 
 def populations(folder: Path) -> dict[str, Coverage]:
-    catalogue = _column(folder / "online_retail" / "items.csv.gz", "stock_code")
-    with gzip.open(folder / "online_retail" / "lines.csv.gz", "rt", newline="") as file:
-        kept = [
-            (row["customer_id"], row["stock_code"])
-            for row in csv.DictReader(file)
-            if row["customer_id"] and int(row["quantity"]) > 0 and not row["invoice"].startswith("C")
-        ]
+    catalogue = [row["stock_code"] for row in table_rows(folder, "online_retail/items")]
+    kept = [
+        (row["customer_id"], row["stock_code"])
+        for row in table_rows(folder, "online_retail/lines")
+        if row["customer_id"] and int(row["quantity"]) > 0 and not row["invoice"].startswith("C")
+    ]
     bought = {"customer": [c for c, _ in kept], "item": [i for _, i in kept]}
     return {
         "msweb": Coverage.from_events(
             folder / "msweb" / "visits.csv.gz", person="user_id", item="item_id", items=range(285)
         ),
-        "eshop_clicks": Coverage.from_events(
-            folder / "eshop_clicks" / "clicks.csv.gz", person="session_id", item="model"
-        ),
+        "eshop_clicks": eshop(folder),
         "online_retail": Coverage.from_events(bought, person="customer", item="item", items=catalogue),
     }
-
-
-def _column(path: Path, name: str) -> list[str]:
-    with gzip.open(path, "rt", newline="") as file:
-        return [row[name] for row in csv.DictReader(file)]
 
 
 def mitrovic_rate(k: int, epsilon: float, delta: float) -> float:
@@ -248,7 +236,7 @@ def shares(people: Coverage, runs: int) -> dict[str, Any]:
                 "Mitrovic et al. calibration": [
                     picked_at(people, k, mitrovic_rate(k, epsilon, DELTA), rng) for _ in range(runs)
                 ],
-                "ours": [chooser.select(people).items for chooser in choosers],
+                "PrivateGreedy": [chooser.select(people).items for chooser in choosers],
                 "greedy": [greedy(people, k)[0]],
             }
             cell = {
@@ -264,23 +252,19 @@ def print_shares(name: str, people: Coverage, found: dict[str, Any]) -> None:
     rows = []
     for setting, cell in found.items():
         means = [cell["share"][who][0] for who in who_chooses]
-        ratio = cell["share"]["ours"][0] / cell["share"]["greedy"][0]
+        ratio = cell["share"]["PrivateGreedy"][0] / cell["share"]["greedy"][0]
         floor = name in ("msweb", "eshop_clicks") and setting == "epsilon 1, k 5"
         mark = f" (floor 99{' MISSED' if ratio < SERVED_FLOOR else ''})" if floor else ""
         rows.append([setting, *(f"{m:.4f}" for m in means), f"{100 * ratio:.1f}{mark}", str(cell["auto"])])
     print(f"\n{name}: {people}")
-    print(table(["", *who_chooses, "ours, % of greedy", "method"], rows))
+    print(table(["", *who_chooses, "PrivateGreedy, % of greedy", "method"], rows))
 
 
 # --- matroid and knapsack -------------------------------------------------------------------------
 
 
 def constrained(folder: Path, people: Coverage, runs: int) -> dict[str, Any]:
-    with gzip.open(folder / "eshop_clicks" / "clicks.csv.gz", "rt", newline="") as file:
-        facts = {row["model"]: (int(row["category"]), float(row["price"])) for row in csv.DictReader(file)}
-    assert people.labels is not None
-    category = [facts[str(model)][0] - 1 for model in people.labels]
-    price = [facts[str(model)][1] for model in people.labels]
+    category, price = eshop_products(folder, people)
     constraints: dict[str, Constraint] = {
         "two of each category": PartitionMatroid(category, 2),
         "prices within 250": Knapsack(price, 250.0),
@@ -316,13 +300,11 @@ def constrained(folder: Path, people: Coverage, runs: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="folder of the data sets")
+    parser = arguments(__doc__, "needed")
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs, nothing stored")
     options = parser.parse_args()
-    warnings.simplefilter(
-        "ignore", UserWarning
-    )  # settings in which nothing beats chance are part of the tables
+    # Settings in which nothing beats chance are part of the tables.
+    warnings.simplefilter("ignore", UserWarning)
     start = time.perf_counter()
     record: dict[str, Any] = {"uber": uber(options.folder, 40 if options.quick else 400)}
     runs = 3 if options.quick else 20
@@ -334,9 +316,7 @@ def main() -> None:
     record["constraints"] = constrained(options.folder, everybody["eshop_clicks"], runs)
     print(f"\n{time.perf_counter() - start:.0f} s")
     if not options.quick:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n")
-        print(f"stored in {RESULTS.name}")
+        store("offline", record)
 
 
 if __name__ == "__main__":

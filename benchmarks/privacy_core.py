@@ -1,23 +1,26 @@
 """Time the privacy core beside OpenDP's call for the same release, in one run, and store the table.
 
 Ratios are what to read: both sides are timed alternately in the same process, best of several repeats.
-Run it with ``make bench``; the results go to benchmarks/results/privacy_core.json.
+
+    python -m benchmarks.privacy_core
+
+The results go to benchmarks/results/privacy_core.json.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import opendp.prelude as dp
 
 import discreet as dc
+from benchmarks.shared import target
 from discreet.core.table import table
 from discreet.privacy import FactorizedSum, TreeSum
+from tools.results import store
 
 dp.enable_features("contrib")
 FREE = dc.Budget(1e12, 1e-6)  # large enough for any number of timed releases; the ledger is kept all the same
@@ -97,25 +100,13 @@ def main() -> None:
                 "floor": floor,
             }
         )
-        verdict = "" if floor is None else "yes" if ratio >= floor else "NO"
-        rows.append(
-            [
-                name,
-                f"{mine * 1e6:,.1f}",
-                f"{other * 1e6:,.1f}",
-                f"{ratio:,.0f}x",
-                f"{floor or 0:g}x" if floor else "-",
-                verdict,
-            ]
-        )
+        reached = f"{ratio:,.0f}{target(ratio, floor, digits=0)}"
+        rows.append([name, f"{mine * 1e6:,.1f}", f"{other * 1e6:,.1f}", reached])
         print(f"  {name}: {ratio:,.0f}x", flush=True)
     print()
-    print(table(["case", "discreet us", f"opendp {version('opendp')} us", "ratio", "floor", "reached"], rows))
-    target = Path(__file__).parent / "results" / "privacy_core.json"
-    target.parent.mkdir(exist_ok=True)
-    record = {"versions": {"discreet": dc.__version__, "opendp": version("opendp"), "numpy": np.__version__}}
-    target.write_text(json.dumps(record | {"results": results}, indent=1) + "\n")
-    print(f"\nstored in {target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target}")
+    print(table(["case", "discreet us", f"opendp {version('opendp')} us", "ratio"], rows))
+    versions = {"discreet": dc.__version__, "opendp": version("opendp"), "numpy": np.__version__}
+    store("privacy_core", {"versions": versions, "results": results})
 
 
 if __name__ == "__main__":

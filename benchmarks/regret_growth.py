@@ -1,4 +1,6 @@
-"""How regret grows with the number of rounds: fitted exponents, and certificates beside measurements.
+"""Growth of regret with the number of rounds: fitted exponents, and certificates beside measurements.
+
+    python -m benchmarks.regret_growth [--most 1000000] [--runs 20]
 
 For each learner and T from 10^3 to 10^6 the plain regret (against the best fixed set itself, not 1 - 1/e of
 it) on a stream with fixed favourites, where a learner loses what its learning rate and noise make it lose;
@@ -9,23 +11,21 @@ benchmarks/results/regret_growth.json and, with matplotlib, docs/images/regret_g
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
-from pathlib import Path
 
 import numpy as np
 
 import discreet as dc
+from benchmarks.shared import arguments, growth_plot
 from discreet.core.table import table
 from discreet.evaluation.streams import STREAMS, favourites
 from discreet.online import HedgeSelector, RunningSumSelector
+from tools.results import exponent, store
 
 ITEMS, K = 10, 2
 BUDGET = dc.Budget(4.0, 1e-6)
 FREE = dc.Budget(math.inf)
-ROOT = Path(__file__).parent
 
 LEARNERS = {
     "Hedge, not private": lambda t, s: HedgeSelector(ITEMS, K, t, FREE, seed=s),
@@ -55,10 +55,6 @@ def growth(horizons: list[int], runs: int) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def exponent(rounds: list[float], values: list[float]) -> float:
-    return float(np.polyfit(np.log(rounds), np.log(values), 1)[0])
-
-
 def certificates(rounds: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for stream, make_people in STREAMS.items():
@@ -73,33 +69,8 @@ def certificates(rounds: int) -> list[dict[str, object]]:
     return rows
 
 
-def plot(found: dict[str, dict[str, list[float]]]) -> None:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        print("matplotlib is not installed: no plot")
-        return
-    mpl.use("svg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.5))
-    for (name, curve), mark in zip(found.items(), "osD^", strict=True):
-        slope = exponent(curve["rounds"], curve["regret"])
-        axes.loglog(curve["rounds"], curve["regret"], marker=mark, label=f"{name} (exponent {slope:.2f})")
-    axes.set(
-        xlabel="rounds",
-        ylabel="regret against the best fixed set",
-        title="Regret with fixed favourites, epsilon 4",
-    )
-    axes.grid(alpha=0.3, which="both")
-    axes.legend()
-    target = ROOT.parent / "docs" / "images" / "regret_growth.svg"
-    target.parent.mkdir(exist_ok=True)
-    figure.savefig(target, bbox_inches="tight", metadata={"Date": None})
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--most", type=int, default=1_000_000, help="largest number of rounds")
     parser.add_argument("--runs", type=int, default=20)
     options = parser.parse_args()
@@ -110,11 +81,9 @@ def main() -> None:
     rows = certificates(20_000)
     shown = [[r["stream"], r["learner"], f"{r['certified']:,.0f}", f"{r['measured']:,.0f}"] for r in rows]
     print(table(["stream (20,000 rounds)", "learner", "certified", "measured"], shown))
-    results = ROOT / "results" / "regret_growth.json"
-    results.write_text(
-        json.dumps({"growth": found, "exponents": slopes, "certificates": rows}, indent=1) + "\n"
-    )
-    plot(found)
+    store("regret_growth", {"growth": found, "exponents": slopes, "certificates": rows})
+    title = "Regret with fixed favourites, epsilon 4"
+    growth_plot(found, "regret_growth.svg", "regret against the best fixed set", title)
 
 
 if __name__ == "__main__":

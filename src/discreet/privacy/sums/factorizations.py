@@ -214,7 +214,7 @@ def buffered(rounds: int) -> Factorization:
     """A factorisation in at most 6 buffers whose worst error is within about 1 % of the square root's.
 
     Decays and weights are tabulated minimisers of ``worst_error`` at powers of two (the method is that of
-    Dvijotham et al. 2024; ``benchmarks/make_blt_constants.py`` computed the numbers). Between two powers
+    Dvijotham et al. 2024; ``tools/make_blt_constants.py`` computed the numbers). Between two powers
     the better neighbour is taken, and its norms are those at ``rounds``. Up to 5 rounds the square root
     itself needs no more buffers.
 

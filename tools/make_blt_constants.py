@@ -8,7 +8,7 @@ encoder with positive weights these interlace, pole < zero < pole < ... < zero <
 sequence is such an encoder; so 2K increasing numbers parametrise exactly what is allowed, and both norms
 are closed forms in them. Runs in about a minute on one core:
 
-    python benchmarks/make_blt_constants.py [output.json]
+    python tools/make_blt_constants.py [output.json]
 """
 
 from __future__ import annotations

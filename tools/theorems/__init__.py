@@ -1,0 +1,79 @@
+"""Theorems as checks: every setting of every learner and chooser that certifies anything.
+
+A check runs on random streams, on streams made to be hard and, where its certificate allows for them, against
+an adaptive adversary. tests/evaluation/test_theorems.py runs all of them, benchmarks/theorems.py at length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .check import BANDIT, COSTS, DELTA, POINTS, SETS, Check, growth, measured, rows, slack
+from .choosers import Choice, choices, modular_choices, offline_curves, offline_rows, trap
+from .costs import cost_checks
+from .points import point_checks
+from .sets import bandit_checks, frank_wolfe_checks, set_checks
+from .streams import ITEMS
+
+# What a plot of a family shows: not every variant, or nothing could be read.
+PLOTTED = {
+    SETS: (
+        "HedgeSelector, published",
+        "HedgeSelector",
+        "RunningSumSelector",
+        "RunningSumSelector, Laplace tree",
+    ),
+    BANDIT: (
+        "BanditSelector, blocks, certified rate",
+        "BanditSelector, presampled",
+        "BanditSelector, online",
+        "BanditSelector, every round",
+        "BanditSelector, slots",
+        "BanditSelector, epsilon inf",
+    ),
+    COSTS: (
+        "SubmodularMinimizer",
+        "SubmodularMinimizer, Laplace tree",
+        "SubmodularMinimizer, published",
+        "SubmodularMinimizer, epsilon inf",
+        "BanditSubmodularMinimizer",
+        "BanditSubmodularMinimizer, tree",
+    ),
+    POINTS: (
+        "ApproximateLeader, strongly convex",
+        "ApproximateLeader, Lipschitz",
+        "ApproximateLeader, Lipschitz, published",
+        "LinearLeader",
+        "BanditApproximateLeader, strongly convex",
+        "BanditApproximateLeader, Lipschitz",
+    ),
+}
+
+__all__ = [
+    "BANDIT",
+    "COSTS",
+    "DELTA",
+    "ITEMS",
+    "PLOTTED",
+    "POINTS",
+    "SETS",
+    "Check",
+    "Choice",
+    "checks",
+    "choices",
+    "growth",
+    "measured",
+    "modular_choices",
+    "offline_curves",
+    "offline_rows",
+    "rows",
+    "slack",
+    "trap",
+]
+
+
+def checks(epsilon: float = 8.0) -> list[Check]:
+    """Every setting of every learner; epsilon is large so that certificates say something at small sizes."""
+    found = set_checks(epsilon) + frank_wolfe_checks(epsilon) + bandit_checks(epsilon)
+    found += cost_checks(epsilon) + point_checks(epsilon)
+    return [one if one.epsilon is not None else replace(one, epsilon=epsilon) for one in found]

@@ -1,0 +1,246 @@
+"""Theorems about sets: full information, constraints, bandit feedback."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import discreet as dc
+from discreet.bounds import ALPHA, bandit, frank_wolfe, published_hedge, published_private_experts
+from discreet.constraints import Cardinality, Constraint, Knapsack, PartitionMatroid
+from discreet.constraints.domains import Box
+from discreet.online import BanditSelector, HedgeSelector, MetaFrankWolfe, PhasedSelector, RunningSumSelector
+
+from .check import BANDIT, DELTA, POINTS, SETS, Check
+from .regret import allocation_regret, fractional_regret, set_regret
+from .streams import (
+    ALLOCATIONS,
+    EXCHANGEABLE,
+    FEW_SET_STREAMS,
+    ITEMS,
+    MODULAR_STREAMS,
+    PAIR_STREAMS,
+    SET_STREAMS,
+    Stream,
+)
+
+PAIR = Cardinality(2)
+
+
+def set_checks(epsilon: float) -> list[Check]:
+    loose, pure, free = dc.Budget(epsilon, DELTA), dc.Budget(epsilon), dc.Budget(math.inf)
+
+    def hedge(theorem: str, name: str, k: int = 1, budget: dc.Budget = loose, **options: Any) -> Check:
+        return Check(
+            theorem,
+            f"HedgeSelector{name}",
+            SETS,
+            lambda t, s: HedgeSelector(ITEMS, k, t, budget, seed=s, **options),
+            SET_STREAMS,
+            set_regret(1.0 if k == 1 else ALPHA),
+            (lambda t: published_hedge(ITEMS, k, t, epsilon, DELTA)) if budget.private else None,
+            power="T^1/2",
+        )
+
+    def sums(theorem: str, name: str, k: int = 1, **options: Any) -> Check:
+        laplace = options.get("noise") == "laplace"
+        return Check(
+            theorem,
+            f"RunningSumSelector{name}",
+            SETS,
+            lambda t, s: RunningSumSelector(ITEMS, k, t, pure if laplace else loose, seed=s, **options),
+            FEW_SET_STREAMS if "sums" in options and not laplace else SET_STREAMS,
+            set_regret(1.0 if k == 1 else ALPHA),
+            (lambda t: published_private_experts(ITEMS, k, t, epsilon))
+            if laplace
+            else (lambda t: published_hedge(ITEMS, k, t, epsilon, DELTA)),
+            order_only=laplace,
+            power="T^1/2",
+        )
+
+    def phased(theorem: str, name: str, k: int, most: float = ALPHA, **options: Any) -> Check:
+        return Check(
+            theorem,
+            f"PhasedSelector{name}",
+            SETS,
+            lambda t, s: PhasedSelector(ITEMS, k, loose, seed=s, **_scaled(options, t)),
+            EXCHANGEABLE,
+            set_regret(ALPHA),
+            power="T^1/2",
+            most=most,
+            certified=lambda learner, t: learner.certified_regret(t),
+        )
+
+    return [
+        hedge("000, Theorems 1 and 6", ", published", calibration="published"),
+        hedge("joint account of all draws", "", resample_every="auto"),
+        hedge("joint account of all draws", ", every round"),
+        hedge("000, Theorem 3", ", epsilon inf", budget=free),
+        hedge("000, Proposition 3", ", epsilon inf, k = 2", k=2, budget=free),
+        sums("experts on factorised sums", ""),
+        sums("experts on factorised sums", ", k = 2", k=2),
+        sums("experts on BLT sums", ", blt", sums="blt"),
+        sums("experts on tree sums", ", Gaussian tree", sums="tree"),
+        sums("000, Section 3: private experts", ", Laplace tree", sums="tree", noise="laplace"),
+        phased("windows of exchangeable streams", ", k = 1", 1),
+        phased("windows of exchangeable streams", ", k = 2", 2),
+        phased("one window of an exchangeable stream", ", fixed window", 1, window="third"),
+        phased("no theorem with restarts", ", restarts", 1, restart_on_drift=True),
+    ]
+
+
+def _scaled(options: dict[str, Any], rounds: int) -> dict[str, Any]:
+    return options | {"window": max(1, rounds // 6)} if options.get("window") == "third" else options
+
+
+def frank_wolfe_checks(epsilon: float) -> list[Check]:
+    loose, pure = dc.Budget(epsilon, DELTA), dc.Budget(epsilon)
+    blocks = PartitionMatroid([[0, 1, 2, 3], [4, 5, 6, 7]], 1)
+    sack = Knapsack([0.5, 0.5, 0.4, 0.6, 0.5, 0.5, 0.4, 0.6], 1.0)
+
+    def ftrl(
+        theorem: str,
+        name: str,
+        constraint: Constraint = PAIR,
+        budget: dc.Budget = loose,
+        found: dict[str, Stream] = FEW_SET_STREAMS,
+        regret: Callable[[Any, Any], float] | None = None,
+        reach: float = 2.0,
+        **options: Any,
+    ) -> Check:
+        curved = bool(options.get("curvature"))
+        return Check(
+            theorem,
+            f"MetaFrankWolfe, ftrl{name}",
+            SETS,
+            lambda t, s: MetaFrankWolfe(
+                constraint, t, budget, n_items=ITEMS, seed=s, **{"steps": 8} | options
+            ),
+            found,
+            regret or set_regret(1.0 if curved else ALPHA, constraint),
+            lambda t: frank_wolfe.published_meta(ITEMS, reach, t, epsilon, DELTA),
+            order_only=True,
+            power="T^1/2",
+            most=1.0 if curved else ALPHA,
+            cost=6,
+        )
+
+    def pftal(theorem: str, name: str, budget: dc.Budget = loose, **options: Any) -> Check:
+        return Check(
+            theorem,
+            f"MetaFrankWolfe, pftal{name}",
+            POINTS,
+            lambda t, s: MetaFrankWolfe(
+                Box([0.0] * 3, [1.0] * 3),
+                t,
+                budget,
+                experts="pftal",
+                gradient_bound=1.0,
+                smoothness=0.5,
+                seed=s,
+                **options,
+            ),
+            ALLOCATIONS,
+            allocation_regret,
+            lambda t: frank_wolfe.published_leaders(t, epsilon),
+            order_only=True,
+            power="T^3/4",
+            cost=8,
+        )
+
+    return [
+        ftrl("003, Theorem 4", "", found=SET_STREAMS),
+        ftrl("003, Theorem 4, published", ", published", calibration="published"),
+        ftrl("003, Theorem 4, partition matroid", ", matroid", blocks),
+        ftrl(
+            "003, Theorem 4, knapsack (fractional)",
+            ", knapsack",
+            sack,
+            regret=fractional_regret(sack),
+            reach=2.5,
+        ),
+        ftrl("003, Theorem 4, entropic leaders", ", entropy", regularizer="entropy"),
+        ftrl("003, Theorem 4, Euclidean leaders", ", euclidean", regularizer="euclidean"),
+        ftrl("003, Theorem 4, BLT sums", ", blt", sums="blt"),
+        ftrl("003, Theorem 4, tree sums", ", Gaussian tree", sums="tree"),
+        ftrl("003, Theorem 4, pure epsilon", ", Laplace tree", budget=pure, noise="laplace", steps=2),
+        ftrl(
+            "003, Theorem 4, with curvature",
+            ", curvature 0",
+            Cardinality(1),
+            found=MODULAR_STREAMS,
+            reach=1.0,
+            curvature=True,
+        ),
+        pftal("000, Theorem 9", "", steps=8),
+        pftal("000, Theorem 9, published", ", published", calibration="published"),
+        pftal("000, Theorem 9, pure epsilon", ", spherical tree", pure, steps=4),
+    ]
+
+
+# --- the theorems: bandits --------------------------------------------------------------------------
+
+
+def bandit_checks(epsilon: float) -> list[Check]:
+    loose, pure, free = dc.Budget(epsilon, DELTA), dc.Budget(epsilon), dc.Budget(math.inf)
+
+    def check(
+        theorem: str,
+        name: str,
+        budget: dc.Budget = loose,
+        printed: Callable[..., float] | None = None,
+        power: str = "T^2/3",
+        k: int = 1,
+        items: int = ITEMS,
+        alpha: float = 1.0,
+        **options: Any,
+    ) -> Check:
+        return Check(
+            theorem,
+            f"BanditSelector, {name}",
+            BANDIT,
+            lambda t, s: BanditSelector(items, k, t, budget, seed=s, **options),
+            PAIR_STREAMS if items == 2 else SET_STREAMS,
+            set_regret(alpha),
+            None if printed is None else lambda t: printed(items, k, t, epsilon, DELTA),
+            power=power,
+        )
+
+    found = [
+        check("000, Theorem 8", "blocks", pure, bandit.published_bandit, alpha=ALPHA),
+        check("000, Theorem 8", "blocks, certified rate", pure, bandit.published_bandit, rate="certified"),
+        check("000, Theorem 8", "blocks, k = 2", pure, bandit.published_bandit, k=2, alpha=ALPHA),
+        check("000, Section 4, without privacy", "epsilon inf", free, rate="certified"),
+        check("000, Theorem 8", "presampled", loose, bandit.published_bandit, exploration="presampled"),
+        check("000, Theorem 8", "online", loose, bandit.published_bandit, exploration="online"),
+        check(
+            "000, Appendix B.1",
+            "every round",
+            loose,
+            bandit.published_direct,
+            "T^3/4",
+            exploration="every_round",
+            alpha=ALPHA,
+        ),
+        check("no theorem for slots", "slots", pure, None, "", feedback="slots", alpha=ALPHA),
+    ]
+    for theorem, exploration, printed, power in (
+        ("000, Theorems 2 and 8", "online", bandit.published_bandit, "T^2/3"),
+        ("000, Appendix B.2", "presampled", bandit.published_presampled, "T^2/3"),
+        ("000, Appendix B.1", "every_round", bandit.published_direct, "T^3/4"),
+    ):
+        found.append(
+            check(
+                theorem,
+                f"{exploration.replace('_', ' ')}, published, 2 items",
+                loose,
+                printed,
+                power,
+                items=2,
+                alpha=ALPHA,
+                exploration=exploration,
+                calibration="published",
+            )
+        )
+    return found
