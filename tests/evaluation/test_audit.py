@@ -499,7 +499,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     told = json.loads(capsys.readouterr().out)
     assert told["sound"]
     assert told["findings"][0]["name"] == "Gate.laplace"
-    assert "How to read it" in page.read_text()
+    assert "## Columns" in page.read_text()
     monkeypatch.setattr(face, "audit", lambda *_, **__: face.AuditReport((finding(excess=1.0),)))
     assert main(["audit", "--all", "--out", str(plain)]) == 1
     assert not json.loads(plain.read_text())["sound"]

@@ -14,7 +14,8 @@ import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.objectives import Coverage, FacilityLocation
 from discreet.offline import PrivateGreedy, estimators, gradients, methods
-from discreet.privacy import Release, flips, samplers
+from discreet.privacy import Release, samplers
+from discreet.privacy.samplers import flips
 from tests.offline.test_greedy import transcripts
 from tests.privacy.audit import hockey_stick
 

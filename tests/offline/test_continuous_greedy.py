@@ -43,12 +43,12 @@ from discreet.offline.gradients import Change, StatedSlopes, SummedSlopes
 from discreet.privacy import (
     BudgetExceeded,
     Coins,
-    Entry,
     ExponentialChoice,
     GaussianNoise,
     LaplaceNoise,
     samplers,
 )
+from discreet.privacy.books import Books
 from tests.privacy.audit import hockey_stick, transcripts
 
 FREE = dc.Budget(math.inf)
@@ -404,12 +404,12 @@ def test_the_audit_sees_half_a_sensitivity(case, neighbours):
 
 
 def test_the_audit_sees_steps_that_were_not_charged():
-    def forgetful(self, entry, count):
-        if not self._book.counts:
-            self._book.add(entry, count)
+    def forgetful(books, _, entry, count):
+        if not books.ledger.counts:
+            books.ledger.add(entry, count)
 
     with (
-        mock.patch.object(dc.Gate, "_charge", forgetful),
+        mock.patch.object(Books, "charge", forgetful),
         mock.patch.object(ContinuousGreedy, "_releases", return_value=1),
     ):
         assert excess(CASES["cardinality"], PURE["replace"]) > 1.2
@@ -445,7 +445,7 @@ class Script:
     def __call__(self, gate, values, scale, sensitivity, *, changed=None, label=""):
         del changed
         kind = GaussianNoise if self.gaussian else LaplaceNoise
-        gate._charge(Entry(label, kind(sensitivity, scale)), 1)
+        gate.reserve(kind(sensitivity, scale), label=label)
         self.seen.append((values.copy(), float(scale)))
         return self.outputs.random(values.size) * len(CROWD)
 
@@ -501,14 +501,14 @@ def test_the_noisy_audit_sees_bugs(noise, bug):
         change = honest(*arguments)
         return replace(change, l1=change.l1 / 3, l2=change.l2 / 3)
 
-    def forgetful(self, entry, count):
-        if not self._book.counts:
-            self._book.add(entry, count)
+    def forgetful(books, _, entry, count):
+        if not books.ledger.counts:
+            books.ledger.add(entry, count)
 
     bugs = {
         "sensitivity": [mock.patch.object(Change, "of_sum", halved)],
         "steps": [
-            mock.patch.object(dc.Gate, "_charge", forgetful),
+            mock.patch.object(Books, "charge", forgetful),
             mock.patch.object(ContinuousGreedy, "_releases", return_value=1),
         ],
     }[bug]

@@ -34,7 +34,8 @@ from discreet.objectives import (
 )
 from discreet.objectives.rows.fixed_point import Growth, step
 from discreet.offline import PrivateGreedy, methods, plans
-from discreet.privacy import Release, flips, samplers
+from discreet.privacy import Release, samplers
+from discreet.privacy.samplers import flips
 from tests.privacy.audit import hockey_stick
 
 BUDGET = dc.Budget(1.0, 1e-6)

@@ -13,6 +13,7 @@ from scipy import stats
 
 import discreet as dc
 from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, samplers
+from discreet.privacy.samplers.choice import exact_choice
 from tests.privacy.audit import hockey_stick, loss_range, transcripts
 from tests.privacy.test_noise import Scripted
 
@@ -51,7 +52,7 @@ def test_fast_and_exact_paths_agree_on_the_same_words():
         scores = rng.normal(size=size) * 20
         for word in ReproducibleRandomness(size).words(40):
             fast = samplers.exponential_choice(Scripted([word]), scores, 0.9)
-            assert fast == samplers._exact_choice(Scripted([]), scores, 0.9, int(word))
+            assert fast == exact_choice(Scripted([]), scores, 0.9, int(word))
 
 
 def test_extreme_scores_and_words():

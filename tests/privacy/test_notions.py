@@ -14,6 +14,7 @@ from scipy.special import log_ndtr, ndtr
 import discreet as dc
 from discreet import privacy as pv
 from discreet.privacy import limits
+from discreet.privacy.books import Books
 from discreet.privacy.conversions import gdp_epsilon
 
 # --- the analyst -----------------------------------------------------------------------------------
@@ -121,10 +122,10 @@ def test_a_union_of_notions_would_be_noticed(name, monkeypatch):
     """The injected fault: whatever fits some notion, or two of them together, passes, as it once did."""
     budget, _ = GATES[name]
 
-    def any_notion(gate, loss):
-        return limits.smallest_epsilon(loss, gate.budget, gate.budget.delta) <= gate.budget.epsilon
+    def any_notion(books, loss):
+        return limits.smallest_epsilon(loss, books.budget, books.budget.delta) <= books.budget.epsilon
 
-    monkeypatch.setattr(dc.Gate, "_fits_in", any_notion)
+    monkeypatch.setattr(Books, "fits_in", any_notion)
     found = _true_delta(lambda: dc.Gate(budget, 0), budget, 2)
     assert found > 1.1 * budget.delta
 
@@ -133,10 +134,10 @@ def test_an_unfixed_part_of_delta_would_be_noticed(monkeypatch):
     """The injected fault: what failures leave of delta goes to Gaussian DP, whichever comes to be spent."""
     budget = dc.Budget(1.0, 0.01)
 
-    def loose(gate, loss):
-        return limits.filter_of(gate.budget, "gdp", min(loss.delta, Fraction(1, 101))).fits(loss)
+    def loose(books, loss):
+        return limits.filter_of(books.budget, "gdp", min(loss.delta, Fraction(1, 101))).fits(loss)
 
-    monkeypatch.setattr(dc.Gate, "_fits_in", loose)
+    monkeypatch.setattr(Books, "fits_in", loose)
     monkeypatch.setattr(dc.Gate, "remaining", property(lambda _: pv.Remaining(0.0, 0.0, 0.0, 0.004)))
     found = _true_delta(lambda: dc.Gate(budget, 0, notion="gdp"), budget, 2)
     assert found > 1.02 * budget.delta
@@ -214,7 +215,7 @@ def test_failures_beside_zcdp_need_a_part_of_delta():
     with pytest.raises(dc.BudgetExceeded):
         dc.Gate(budget, 0, notion="zcdp").reserve(pv.ApproximateRelease(0.0, 1e-9))
     again = dc.Gate.from_state(json.loads(json.dumps(gate.state())))
-    assert again._filter == gate._filter
+    assert again._books.limit == gate._books.limit
 
 
 def test_bad_notions_are_refused():

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.privacy import ReproducibleRandomness, VectorBounds, samplers
+from discreet.privacy import ReproducibleRandomness, VectorBounds
 from discreet.privacy import conversions as cv
 from discreet.privacy.account import Account
 from discreet.privacy.composition import adaptive_choices_delta, adaptive_choices_epsilon
 from discreet.privacy.events import ApproximateRelease, GaussianNoise, LaplaceNoise
 from discreet.privacy.ledger import Entry, MemoryLedger
+from discreet.privacy.samplers.choice import exact_choice
 
 DIGITS = 60
 TINY = mpmath.mpf(5e-324)
@@ -247,8 +248,7 @@ def test_choices_at_a_border_do_not_depend_on_other_threads():
     thread.start()
     try:
         found = [
-            samplers._exact_choice(ReproducibleRandomness(0), scores, rate, word) == index
-            for word, index in words * 50
+            exact_choice(ReproducibleRandomness(0), scores, rate, word) == index for word, index in words * 50
         ]
     finally:
         done.set()

@@ -21,6 +21,7 @@ from discreet.privacy import (
     samplers,
     tree_levels,
 )
+from discreet.privacy.books import Books
 from tests.privacy.audit import exact_sum_loss
 
 APPROXIMATE = dc.Budget(1.0, 1e-6)
@@ -159,7 +160,7 @@ def _halved_noise(monkeypatch):
 def _halved_noise_uncharged(monkeypatch):
     """The same at a gate that lets everything pass: the real one refuses it (see below)."""
     _halved_noise(monkeypatch)
-    monkeypatch.setattr(Gate, "_charge", lambda *_: None)
+    monkeypatch.setattr(Books, "charge", lambda *_: None)
 
 
 def _norm_for_difference(monkeypatch):

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy import Gate, Release, ReproducibleRandomness, RunningSum, flips, samplers
+from ..privacy import Gate, Release, ReproducibleRandomness, RunningSum, samplers
 from ..privacy.ordered import OrderedExperts
+from ..privacy.samplers import flips
 
 Floats = NDArray[np.float64]
 # Given the probabilities of some candidates, the place of the one that is taken.

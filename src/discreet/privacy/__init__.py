@@ -15,12 +15,13 @@ from .events import (
     PureRelease,
     SphericalLaplaceNoise,
 )
-from .gate import Gate, spend_from
+from .gate import Gate
 from .ledger import Entry, Ledger, LedgerConflict, MemoryLedger
 from .partitions import select_partitions
 from .preview import BudgetExceeded, Preview, Remaining, ScoreChange
 from .randomness import Randomness, ReproducibleRandomness, SecureRandomness, Seed
 from .release import Release
+from .spending import spend_from
 from .sums import FactorizedSum, RunningSum, SumSpec, TreeSum, VectorBounds, tree_levels
 
 __all__ = [

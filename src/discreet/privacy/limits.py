@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from ..core import checks
 from . import conversions
-from .budget import Budget
+from .budget import NOTIONS, Budget
 from .conversions import exact, rounded_down, rounded_up
 from .events import Loss
 
@@ -158,6 +159,27 @@ class Filter:
 def filter_of(budget: Budget, notion: str, failure: Fraction = _NO_DELTA) -> Filter:
     """`Filter.of`, remembered."""
     return Filter.of(budget, notion, failure)
+
+
+def filter_asked(budget: Budget, notion: str | None, failure: float | Fraction) -> Filter | None:
+    """The filter that the arguments of a gate ask for; None where the first release decides."""
+    number = checks.real("failure", failure, at_least=0.0)
+    aside = failure if isinstance(failure, Fraction) else exact(number)
+    if notion is None:
+        if aside:
+            raise ValueError(f"failure={float(aside):g} goes with notion='zcdp' or notion='gdp'; give one")
+        return filter_of(budget, "pure") if budget.private and not budget.delta else None
+    checks.one_of("notion", notion, NOTIONS)
+    if notion == "pure":
+        if aside:
+            raise ValueError("failure= is for 'zcdp' and 'gdp'; in 'pure' all of delta is for failures")
+    elif budget.private and not budget.delta:
+        raise ValueError(f"notion={notion!r} needs delta > 0; give the budget a delta or take notion='pure'")
+    elif aside and (aside >= exact(budget.delta) or budget.max_rounds_per_person > 1):
+        raise ValueError(
+            f"failure={float(aside):g} must be below delta={budget.delta:g}, with max_rounds_per_person=1"
+        )
+    return filter_of(budget, notion, aside) if budget.private else None
 
 
 def filter_for(loss: Loss, budget: Budget) -> Filter | None:

@@ -29,7 +29,7 @@ class PartitionSelection:
 
     Each person counts for at most ``keys_per_person`` keys (contribution bound), once for each. Counts,
     threshold and noise are whole numbers of steps: one person is ``weight`` steps, the noise is ``round(Y)``
-    with Y an ideal Laplace variable of scale 2^32 steps (`mechanisms`), and a key of count c >= 1 is named
+    with Y an ideal Laplace variable of scale 2^32 steps (`samplers`), and a key of count c >= 1 is named
     where ``c weight + round(Y) >= threshold``. A key that nobody counts for gets no noise and is not named.
 
     Formal guarantee: (``epsilon``, ``delta``)-DP for one person, under ``neighbours``.

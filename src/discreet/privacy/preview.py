@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from ..core import checks
-from .budget import NOTIONS
-from .events import Event
+from .budget import NOTIONS, Budget
+from .conversions import HALF_PI, root_below, rounded_down
+from .events import Event, Loss
+from .limits import Filter, filter_of, smallest_epsilon
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,29 @@ class Remaining:
     rho: float
     mu: float
     delta: float
+
+    @classmethod
+    def of(cls, budget: Budget, loss: Loss, chosen: Filter | None) -> Remaining:
+        """What people who have lost ``loss`` may still lose; ``chosen`` is the notion that is fixed."""
+        if not budget.private:
+            return cls(math.inf, math.inf, math.inf, budget.delta)
+        left = {}
+        for notion in NOTIONS if chosen is None else (chosen.notion,):
+            limit = filter_of(budget, notion) if chosen is None else chosen
+            spent = limit.spent(loss)
+            left[notion] = Fraction(0) if spent is None else max(Fraction(0), limit.limit - spent)
+        failure = filter_of(budget, "pure").failure if chosen is None else chosen.failure
+        # Of a pure release e, rho is at most e^2/2 and mu squared at most (pi/2) e^2; of Gaussian noise, rho
+        # is half of mu squared. Of a release known by its rho only, neither epsilon nor mu is bounded.
+        zero = Fraction(0)
+        rho, mu_squared = left.get("zcdp", zero), left.get("gdp", zero)
+        pure = left.get("pure", root_below(2 * rho) if rho else root_below(mu_squared / HALF_PI))
+        return cls(
+            rounded_down(pure),
+            rounded_down(rho),
+            float(root_below(left.get("gdp", 2 * rho))),
+            rounded_down(max(zero, failure - loss.delta)),
+        )
 
 
 @dataclass(frozen=True)
@@ -127,3 +153,59 @@ class BudgetExceeded(Exception):
     def largest(self) -> Event | None:
         """The same kind of release at the largest loss that fits, or None."""
         return self.preview.largest
+
+
+def previewed(
+    event: Event,
+    count: int,
+    before: Loss,
+    after: Callable[[Event, int], Loss],
+    fits: Callable[[Loss], bool],
+    budget: Budget,
+    notion: str | None,
+) -> Preview:
+    """The preview of ``count`` releases, given what was lost ``before`` and would be ``after`` some."""
+    total = after(event, count)
+    fit = fits(total)
+    largest: Event | None = event
+    if not fit:
+        factor = _largest_factor(lambda c: fits(after(event.scaled(c), count)))
+        largest = event.scaled(factor) if factor > 0.0 else None
+    return Preview(
+        asked=event,
+        count=count,
+        spent=smallest_epsilon(before, budget, budget.delta, notion),
+        after=smallest_epsilon(total, budget, budget.delta, notion),
+        limit=budget.epsilon,
+        delta=budget.delta,
+        fits=fit,
+        largest_count=_largest_count(lambda n: fits(after(event, n)), count),
+        largest=largest,
+        notion=notion,
+    )
+
+
+def _largest_count(fit: Callable[[int], bool], asked: int) -> int:
+    """How many fit, at most 2^62."""
+    if not fit(1):
+        return 0
+    low, high = 1, max(2, asked)
+    while fit(high):
+        low, high = high, 2 * high
+        if high > 1 << 62:
+            return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fit(middle) else (low, middle)
+    return low
+
+
+def _largest_factor(fit: Callable[[float], bool]) -> float:
+    """Largest factor in (0, 1) for which a scaled release fits; 0 if none does."""
+    low, high = 0.0, 1.0
+    for _ in range(64):
+        middle = (low + high) / 2.0
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if fit(middle) else (low, middle)
+    return low if low > 1e-4 else 0.0  # below that it is left-over rounding, not a release

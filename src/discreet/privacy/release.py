@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from . import flips, samplers
+from . import samplers
 from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, SphericalLaplaceNoise
+from .samplers import flips
 
 if TYPE_CHECKING:
     from .ordered import OrderedExperts

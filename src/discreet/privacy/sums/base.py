@@ -19,8 +19,9 @@ from .. import samplers
 from ..budget import Share
 from ..conversions import exact
 from ..events import Event, GaussianNoise, LaplaceNoise, Number
-from ..gate import Gate, Spending, spend_from
+from ..gate import Gate
 from ..randomness import Seed
+from ..spending import Spending, spend_from
 from .bounds import VectorBounds
 from .spec import SumSpec
 

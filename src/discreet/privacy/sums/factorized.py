@@ -14,7 +14,7 @@ from ...core import checks
 from ...core.state import Saved
 from .. import samplers
 from ..events import Event, GaussianNoise
-from ..gate import Spending
+from ..spending import Spending
 from .base import RunningSum, norm_slack
 from .factorizations import Factorization, buffered, square_root
 from .spec import SumSpec

@@ -15,7 +15,7 @@ from ...core.state import Saved
 from .. import samplers
 from ..conversions import exact
 from ..events import Event, GaussianNoise, LaplaceNoise
-from ..gate import Spending
+from ..spending import Spending
 from .base import MOST_NOISE, RunningSum, norm_slack
 from .spec import SumSpec
 

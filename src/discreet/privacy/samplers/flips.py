@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from .conversions import exact
-from .digits import own_digits
-from .randomness import Randomness
+from ..conversions import exact
+from ..digits import own_digits
+from ..randomness import Randomness
 
 _WORD = 1 << 64
 
@@ -26,7 +26,7 @@ def flipped_choice(source: Randomness, scores: NDArray[np.float64], rate: float)
     exponential mechanism at the same rate; often the loss is only half.
 
     Error bound of the quick decision: exponent, exponential and word are off by less than 2^-46 together (as
-    in `mechanisms.exponential_choice`); a word closer than that to its threshold is settled with more bits.
+    in `choice.exponential_choice`); a word closer than that to its threshold is settled with more bits.
     """
     top = float(scores.max())
     chances = np.exp(rate * (scores - top))

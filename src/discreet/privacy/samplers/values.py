@@ -9,12 +9,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import checks
-from . import samplers
+from ...core import checks
+from .grid import Grid
 
 
-def noise_grid(scale: Any, sensitivity: Any, truncation: Fraction) -> samplers.Grid | None:
-    return samplers.Grid.for_noise(scale, sensitivity, truncation) if scale else None
+def noise_grid(scale: Any, sensitivity: Any, truncation: Fraction) -> Grid | None:
+    return Grid.for_noise(scale, sensitivity, truncation) if scale else None
 
 
 def root_above_whole(number: int) -> Fraction:
