@@ -25,7 +25,7 @@ from discreet.constraints import Knapsack, PartitionMatroid
 from discreet.core.table import table
 from discreet.evaluation import best_fixed_set
 from discreet.objectives import BudgetAllocation, Coverage
-from discreet.online import MetaFrankWolfe
+from discreet.online import MetaFrankWolfe, MetaFrankWolfePoints
 from discreet.privacy.published import PublishedCalibrationWarning
 from tools.results import exponent, store
 
@@ -39,17 +39,22 @@ def share_served(people: Coverage) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
 
     def measure(
-        name: str, epsilon: float, stream: Coverage = people, runs: int = RUNS, **options: object
+        name: str,
+        epsilon: float,
+        stream: Coverage = people,
+        runs: int = RUNS,
+        delta: float = DELTA,
+        **options: object,
     ) -> None:
         start, shares = time.perf_counter(), []
         for seed in range(runs):
             settings = {"items_per_person": CAP, "resample_every": EVERY, "steps": 4} | options
-            learner = MetaFrankWolfe(blocks, len(stream), dc.Budget(epsilon, DELTA), seed=seed, **settings)
+            learner = MetaFrankWolfe(blocks, len(stream), dc.Budget(epsilon, delta), seed=seed, **settings)
             shares.append(learner.run(stream).average)
         seconds = (time.perf_counter() - start) / runs
         found[f"{name}, epsilon {epsilon:g}"] = {
             "share": shares,
-            "account": None if math.isinf(epsilon) else learner.privacy.epsilon(DELTA),
+            "account": None if math.isinf(epsilon) else learner.privacy.epsilon(delta),
             "rate": learner.rate,
             "seconds": seconds,
         }
@@ -64,7 +69,7 @@ def share_served(people: Coverage) -> dict[str, dict[str, object]]:
     measure("4 steps, curvature-aware", 1.0, curvature=True)
     for epsilon in EPSILONS:  # three items counted: the Euclidean leader certifies less and is the default
         measure("4 steps, entropic", epsilon, regularizer="entropy")
-    measure("4 steps, Laplace tree", 1.0, sums="tree", noise="laplace")
+    measure("4 steps, pure epsilon (Laplace tree)", 1.0, delta=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PublishedCalibrationWarning)
         published = {"items_per_person": None, "resample_every": 1, "calibration": "published"}
@@ -129,11 +134,10 @@ def regret_growth() -> dict[str, dict[str, object]]:
         regrets, certified = [], []
         for length in LENGTHS:
             people = everybody[:length]
-            learner = MetaFrankWolfe(
+            learner = MetaFrankWolfePoints(
                 budget,
                 length,
                 promise,
-                experts="pftal",
                 steps=4,
                 gradient_bound=1.0,
                 smoothness=1.0,

@@ -168,7 +168,7 @@ def set_checks(folder: Path, epsilon: float) -> list[Check]:
         seen("no theorem for slots", "slots", pure, False, feedback="slots"),
         on("msweb, 20 areas", areas, epsilon)(
             "003, Theorem 4, partition matroid",
-            "MetaFrankWolfe, ftrl, matroid",
+            "MetaFrankWolfe, matroid",
             SETS,
             lambda t, s: MetaFrankWolfe(blocks, t, loose, steps=4, resample_every="auto", seed=s),
             regret=set_regret(ALPHA, blocks),
@@ -293,7 +293,7 @@ def many_items(folder: Path) -> list[Check]:
             "PhasedSelector, k = 5",
             SETS,
             lambda _, s: PhasedSelector(n, 5, budget, seed=s),
-            certified=lambda learner, t: learner.certified_regret(t),
+            certified=lambda learner, t: learner.certified_regret_after(t),
         ),
     ]
 

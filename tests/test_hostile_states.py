@@ -103,58 +103,81 @@ def swap(name, make):
         ("hedge, tight", put("settings", "rounds", value=500), "not charged"),
         ("hedge, tight", put("settings", "bound", value=2.0), "not charged"),
         ("hedge, batches", put("settings", "resample_every", value=1), "not charged"),
-        ("bandit, every round", put("settings", "engine", "way", "rate", value=9.0), "not charged"),
-        ("bandit, online", put("settings", "engine", "way", "block", value=1), "not charged"),
-        ("bandit, blocks", put("settings", "bound", value=2.0), "not charged"),
+        ("bandit, every round", put("settings", "rate", value=9.0), "not charged"),
+        ("bandit, online", put("settings", "block", value=1), "not charged"),
+        ("bandit, blocks", put("settings", "bound", value=2.0), "one person can move"),
+        ("bandit, blocks", put("settings", "noise", "scale", value="1/100"), "not charged"),
+        ("bandit, slots", put("settings", "bound", value=2.0), "one person can move"),
         ("phased, fixed windows", put("settings", "k", value=5), "not charged"),
-        ("phased, fixed windows", put("settings", "event", "rate", value=9.0), "not charged"),
-        ("phased, fixed windows", put("settings", "bound", value=3.0), "not a pick of such a window"),
+        ("phased, fixed windows", put("settings", "rate", value=9.0), "not charged"),
+        ("phased, fixed windows", put("settings", "bound", value=3.0), "not charged"),
         ("running sum, sqrt", put("settings", "bound", value=3.0), "one person can move"),
-        ("running sum, sqrt", put("settings", "sum", "event", "sigma", value="1/100"), "not charged"),
+        ("running sum, sqrt", put("settings", "event", "sigma", value="1/100"), "not charged"),
         ("running sum, tree", put("settings", "rounds", value=500), "not those of a tree|not charged"),
         ("leader", put("settings", "lipschitz", value=9.0), "one person can move"),
         ("minimizer, tree", put("settings", "bound", value=9.0), "one person can move"),
         ("one point", put("settings", "high", value=9.0), "move a sum by"),
+        ("one point", put("settings", "neighbours", value="add_remove"), "the settings are for neighbours="),
+        ("minimizer, sqrt", put("settings", "neighbours", value="add_remove"), "are for neighbours="),
         ("bandit minimizer, values", put("settings", "bound", value=9.0), "not for costs"),
         ("frank-wolfe, box", put("settings", "gradient_bound", value=9.0), "one person can move"),
-        ("frank-wolfe, partition", put("settings", "resample_every", value=1000), "does not say so"),
+        ("frank-wolfe, partition", put("settings", "resample_every", value=1000), "noise has to be declared"),
+        ("frank-wolfe, partition", put("settings", "event", value=None), "noise has to be declared"),
+        ("frank-wolfe, partition", put("settings", "steps", value=4), "one person can move"),
+        (
+            "frank-wolfe, partition",
+            put("settings", "domain", "n_items", value=10**12),
+            "a domain over 7 items",
+        ),
+        ("frank-wolfe, pure", put("settings", "rounds", value=500), "not charged"),
+        ("frank-wolfe, pure", put("settings", "event", "scale", value="1"), "not charged"),
+        ("frank-wolfe, pure", put("settings", "sums", value="sqrt"), 'needs sums="tree"'),
+        ("frank-wolfe, box, pure", put("settings", "noise", value="laplace"), "is not one of"),
         # Places outside of an array.
-        ("hedge, tight", swap("gains", lambda a: a[:2]), "shape"),
-        ("hedge, tight", put("settings", "n_items", value=10**6), "shape"),
-        ("hedge, tight", put("shown", value=[0, 1, 10**6]), "was never decided"),
+        ("hedge, tight", swap("experts.scores", lambda a: np.tile(a, (2, 1))), "shape"),
+        ("hedge, tight", put("settings", "n_items", value=10**6), "arrays are smaller"),
+        ("hedge, tight", put("parts", "rounds", "shown", value=[0, 1, 10**6]), "was never decided"),
         (
             "bandit, blocks",
             put("settings", "rounds", value=500),
             "is too long before|shape|entries|not charged",
         ),
-        ("bandit, blocks", put("settings", "engine", "schedule", "start", value=10**6), "too large"),
-        ("bandit, blocks", swap("current", lambda a: a + 10**6), "outside of"),
-        ("bandit, slots", put("settings", "engine", "lists_from", value=0), "before round|too small"),
-        ("phased, fixed windows", swap("kept0_indices", lambda a: a + 10**6), "outside of"),
-        ("phased, fixed windows", swap("kept0_lengths", lambda a: a * 100), "outside of|shape"),
-        ("phased, fixed windows", swap("kept0_indices", lambda a: np.sort(a)[::-1].copy()), "not in order"),
-        ("bandit minimizer, values", swap("order", lambda a: a + 5), "name every item once"),
-        ("bandit minimizer, values", put("settings", "place", value=10**6), "too large"),
-        ("running sum, sqrt", swap("sum_encoder", lambda a: a[:1]), "shape"),
-        ("running sum, sqrt", swap("sum_encoder", lambda a: a + 1e9), "holds more than"),
-        ("leader", swap("sum_decays", lambda a: a * 0.5), "another filter"),
-        ("minimizer, sqrt", swap("sum_ahead", lambda a: np.vstack([a] * 99)), "which nobody has left there"),
+        ("bandit, blocks", put("parts", "feedback", "schedule", "start", value=10**6), "too large"),
+        ("bandit, blocks", swap("feedback.current", lambda a: a + 10**6), "outside of"),
+        ("bandit, slots", put("parts", "feedback", "lists_from", value=0), "before round|too small"),
+        ("phased, fixed windows", swap("phases.kept0_indices", lambda a: a + 10**6), "outside of"),
+        ("phased, fixed windows", swap("phases.kept0_lengths", lambda a: a * 100), "outside of|shape"),
+        (
+            "phased, fixed windows",
+            swap("phases.kept0_indices", lambda a: np.sort(a)[::-1].copy()),
+            "not in order",
+        ),
+        ("bandit minimizer, values", swap("drawn.order", lambda a: a + 5), "name every item once"),
+        ("bandit minimizer, values", put("parts", "drawn", "place", value=10**6), "too large"),
+        ("running sum, sqrt", swap("total.sum.encoder", lambda a: a[:1]), "shape"),
+        ("running sum, sqrt", swap("total.sum.encoder", lambda a: a + 1e9), "holds more than"),
+        ("leader", swap("total.sum.decays", lambda a: a * 0.5), "another filter"),
+        (
+            "minimizer, sqrt",
+            swap("total.sum.ahead", lambda a: np.vstack([a] * 99)),
+            "which nobody has left there",
+        ),
         # Numbers that are none, and people who come too often.
-        ("running sum, sqrt", swap("known", lambda a: a * np.nan), "not finite"),
-        ("hedge, tight", swap("gains", lambda a: a.astype(float)), "shape"),
-        ("hedge, tight", swap("gains", lambda a: a - 1), "outside of"),
-        ("hedge, tight", swap("visit_counts", lambda a: a - 5), "outside of"),
-        ("hedge, tight", put("round", value=10**6), "too large"),
+        ("running sum, sqrt", swap("total.known", lambda a: a * np.nan), "not finite"),
+        ("hedge, tight", swap("experts.scores", lambda a: a.astype(float)), "shape"),
+        ("hedge, tight", swap("experts.scores", lambda a: a - 1), "outside of"),
+        ("hedge, tight", swap("contribution.counts", lambda a: a - 5), "outside of"),
+        ("hedge, tight", put("parts", "rounds", "number", value=10**6), "too large"),
         ("hedge, tight", put("settings", "k", value=None), "whole number"),
-        ("one point", put("settings", "coins", "stream", "state", "state", value=-1), "too small"),
-        ("one point", put("settings", "coins", "stream", "has_uint32", value=2), "too large"),
-        ("one point", put("settings", "coins", "words", value=[]), "words is empty"),
-        ("linear, experts", put("settings", "coins", "words", value=[-1] * 4), "words"),
-        ("linear, experts", put("settings", "coins", "words", value=[1] * 5), "words"),
+        ("one point", put("parts", "coins", "stream", "state", "state", value=-1), "too small"),
+        ("one point", put("parts", "coins", "stream", "has_uint32", value=2), "too large"),
+        ("one point", put("parts", "coins", "words", value=[]), "words is empty"),
+        ("linear, experts", put("parts", "coins", "words", value=[-1] * 4), "words"),
+        ("linear, experts", put("parts", "coins", "words", value=[1] * 5), "words"),
         ("hedge, tight", put("gate", "randomness", "buffer_pos", value=-50), "too small"),
         ("hedge, tight", put("gate", "account", "ledger", "releases", value=[]), "not charged"),
-        ("leader", put("settings", "sum", "taken", value=1), "have been asked for|not those|holds"),
-        ("bandit, blocks", put("settings", "pending", value=[[99]]), "no round whose reward"),
+        ("leader", put("parts", "total", "sum", "taken", value=1), "have been asked for|not those|holds"),
+        ("bandit, blocks", put("parts", "pending", "tickets", value=[[99]]), "no round whose reward"),
     ],
 )
 def test_a_state_is_refused(name, change, match, tmp_path):
@@ -162,7 +185,7 @@ def test_a_state_is_refused(name, change, match, tmp_path):
 
 
 def test_a_fraction_is_not_worked_out_digit_by_digit(tmp_path):
-    refused("leader", tmp_path, put("settings", "sum", "event", "sigma", value="1e999999999"), "no fraction")
+    refused("leader", tmp_path, put("settings", "event", "sigma", value="1e999999999"), "no fraction")
 
 
 @pytest.mark.parametrize("kind", [TreeSum, FactorizedSum])
@@ -263,7 +286,7 @@ def test_a_damaged_file_is_noticed(tmp_path):
 def test_refusals_do_not_tell_what_people_add_up_to(tmp_path):
     """Sums of private data stand in a file; what is said of a wrong one does not repeat them."""
     header, arrays = hostile.saved(learned("bandit minimizer, values", 6, asked=True), tmp_path / "state")
-    header["settings"]["gathered"] = -123456789012345678
+    header["parts"]["total"]["gathered"] = -123456789012345678
     with pytest.raises(ValueError, match="gathered must be a whole number") as told:
         dc.load(hostile.written((header, arrays), tmp_path / "state"))
     assert "123456789012345678" not in str(told.value)

@@ -126,7 +126,7 @@ CHOOSERS: dict[str, list[Callable[[Any], object]]] = {
         lambda p: dc.online.RunningSumSelector(ITEMS, 1, 4, AWAY, bound=1e3).run(p, person_ids=["a"]),
         lambda p: dc.online.PhasedSelector(ITEMS, 1, AWAY, bound=1e-3).run(p),
         lambda p: [one := dc.online.HedgeSelector(ITEMS, 1, 4, AWAY, bound=1e3), one.choose(), one.learn(p)],
-        lambda p: dc.online.MetaFrankWolfe(Cardinality(1), 4, AWAY, n_items=ITEMS).run(p),
+        lambda p: dc.online.MetaFrankWolfe(Cardinality(1, n_items=ITEMS), 4, AWAY).run(p),
         lambda p: dc.online.SubmodularMinimizer(ITEMS, 4, AWAY, bound=1e-3).run(p),
     ],
 }

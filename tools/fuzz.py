@@ -289,6 +289,17 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             on.MetaFrankWolfe,
             {"constraint": c.Cardinality(K, N), "rounds": ROUNDS, "budget": BUDGET, "steps": 2, "seed": 1},
         ),
+        "online.MetaFrankWolfePoints": (
+            on.MetaFrankWolfePoints,
+            {
+                "domain": Box([0.0] * N, [1.0] * N),
+                "rounds": ROUNDS,
+                "budget": BUDGET,
+                "gradient_bound": 1.0,
+                "steps": 2,
+                "seed": 1,
+            },
+        ),
         "online.ApproximateLeader": (on.ApproximateLeader, leader),
         "online.LinearLeader": (on.LinearLeader, leader),
         "online.BanditApproximateLeader": (

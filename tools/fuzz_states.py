@@ -147,9 +147,9 @@ def size_case(rng: random.Random) -> str:
 def argument_case(rng: random.Random) -> str:
     """Nonsense for every method."""
     import numpy as np
-    from tests.online.learners import EVERYBODY, ROUNDS
 
     import discreet as dc
+    from tests.online.learners import EVERYBODY, ROUNDS
 
     setting = EVERYBODY[rng.choice(sorted(EVERYBODY))]
     learner, stream = setting.make(), setting.people(ROUNDS)

@@ -10,7 +10,8 @@ and max, turns a comparison round, or forgets a charge. Every file gives its sha
 Everything happens in copies of the last commit. There the tests of `privacy`, `online` and the audit run once
 with nothing broken, all of them must pass, and which of them runs which line is noted (lines_by_test.py). A
 mutant then meets the examples and stored numbers of its module, the tests that run its line, one of each
-kind first, and all tests of its module, until one fails. What survives is listed in docs/mutation_testing.md with the
+kind first, and all tests of its module, until one fails. What survives is listed in
+docs/mutation_testing.md with the
 reason that tools/survivors.json gives for it.
 
 Tests are written for survivors, so the sample that showed them is no measure afterwards: take a fresh one
@@ -311,7 +312,9 @@ def main() -> int:
         metavar="FOLDER",
         help="which tests run which lines, noted before; none: all of a module",
     )
-    parser.add_argument("--page", action="store_true", help="only write docs/mutation_testing.md from what is known")
+    parser.add_argument(
+        "--page", action="store_true", help="only write docs/mutation_testing.md from what is known"
+    )
     options = parser.parse_args()
     known: dict[str, dict[str, object]] = {}
     if (options.resume or options.again or options.page) and FOUND.exists():

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.cli import _files, _people, _told
-from discreet.cli._files import Source
-from discreet.cli._people import read_people
+from discreet.cli import _told
+from discreet.data.events import Pairs
 from discreet.objectives import Coverage
+from discreet.objectives.rows.people import RowPopulation
 from discreet.offline import PrivateGreedy
 from discreet.privacy import Account
 from discreet.privacy.partitions import PartitionSelection
@@ -326,7 +326,7 @@ def test_a_private_list_too_short_for_k_is_a_result(file, capsys, neighbours, st
 
 
 def test_what_a_private_list_needs_is_said_before_it_is_paid_for(visits, capsys, monkeypatch):
-    monkeypatch.setattr("discreet.privacy.select_partitions", lambda *_, **__: pytest.fail("spent"))
+    monkeypatch.setattr("discreet.data.catalogue.select_partitions", lambda *_, **__: pytest.fail("spent"))
     private = (*LISTED, "--delta", "1e-6", "--items-private", "0.5")
     for options, words in (
         ((*LISTED, "--items-private", "0.5"), "needs --delta above 0"),
@@ -400,15 +400,15 @@ def test_a_file_that_holds_nobody_looks_like_one_that_holds_somebody(file, capsy
 def test_too_many_people_are_refused_without_saying_how_many(visits, capsys, monkeypatch):
     asked = ("select", visits, *ASK, "--neighbours", "add_remove")
     for ended in (
-        inside(capsys, *asked, "--most-people", 50),
-        inside(capsys, *asked, "--most-people", 599),
+        inside(capsys, *asked, "--max-people", 50),
+        inside(capsys, *asked, "--max-people", 599),
     ):
-        assert_told_off(ended, "more people than --most-people")
+        assert_told_off(ended, "more people than --max-people")
         assert "600" not in ended.err
-    assert inside(capsys, *asked, "--most-people", 600).code == 0
-    monkeypatch.setattr("discreet.offline.greedy.MOST_PEOPLE", 500)
+    assert inside(capsys, *asked, "--max-people", 600).code == 0
+    monkeypatch.setattr("discreet.offline.scores.MOST_PEOPLE", 500)
     ended = inside(capsys, *asked)
-    assert_told_off(ended, "more people than --most-people 500")
+    assert_told_off(ended, "more people than --max-people 500")
     assert "600" not in ended.err
 
 
@@ -453,16 +453,36 @@ def test_that_test_can_fail(file, capsys):
 # --- the people --------------------------------------------------------------------------------------
 
 
-def matrix(people) -> tuple:
-    found = people.population
+@pytest.fixture
+def read(capsys, monkeypatch):
+    """The people that ``discreet select FILE OPTIONS`` reads."""
+    seen = []
+    of_events = Coverage.of_events.__func__
+
+    def noted(family, found, **options):
+        seen.append(of_events(family, found, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(RowPopulation, "of_events", classmethod(noted))
+
+    def people(*arguments):
+        ended = inside(capsys, "select", *arguments, "--k", "1", "--epsilon", "1")
+        assert ended.code == 0, ended.err
+        return seen.pop()
+
+    return people
+
+
+def matrix(found) -> tuple:
     return found.indptr.tolist(), found.indices.tolist(), found.data.tolist(), found.labels
 
 
 @pytest.mark.parametrize("rows_at_a_time", [1, 7, 1 << 16])
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "stdin"])
-def test_every_kind_of_file_holds_the_same_people(visits, file, monkeypatch, rows_at_a_time, kind):
-    monkeypatch.setattr(_files, "_ROWS_AT_A_TIME", rows_at_a_time)
-    monkeypatch.setattr(_people, "_WAITING", 10 * rows_at_a_time)
+def test_every_kind_of_file_holds_the_same_people(visits, file, monkeypatch, read, rows_at_a_time, kind):
+    expected = Coverage.from_events(visits, person="user", item="page")
+    monkeypatch.setattr("discreet.data.source.ROWS", rows_at_a_time)
+    monkeypatch.setattr("discreet.data.events._WAITING", 10 * rows_at_a_time)
     path: object = visits
     if kind == "csv.gz":
         path = file(gzip.compress(visits.read_bytes()), "visits.csv.gz")
@@ -476,48 +496,53 @@ def test_every_kind_of_file_holds_the_same_people(visits, file, monkeypatch, row
             sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(visits.read_bytes())))
         )
         path = "-"
-    found = read_people(Source(str(path)), {"person": "user", "item": "page"}, None)
-    expected = Coverage.from_events(visits, person="user", item="page")
-    assert matrix(found) == (
-        expected.indptr.tolist(),
-        expected.indices.tolist(),
-        expected.data.tolist(),
-        tuple(expected.labels),
-    )
+    assert matrix(read(path, *OWN)) == matrix(expected)
 
 
-def test_numbers_are_the_same_names_in_every_kind_of_file(file):
+def test_numbers_are_the_same_names_in_every_kind_of_file(file, read, capsys):
+    """Wholes without a point, bytes as text: the names of a public list in CSV, and those printed."""
     import pandas
 
-    table = pandas.DataFrame({"u": [1.0, 2.0, 2.0], "i": [10, 11, 10], "b": [b"x", b"y", b"x"]})
+    table = pandas.DataFrame({"u": [1.0, 2.0, 2.0], "i": [10.0, 9.0, 10.0], "b": [b"x", b"y", b"x"]})
     table.to_parquet(path := file("", "a.parquet"))
-    assert read_people(Source(str(path)), {"person": "u", "item": "i"}, None).labels == ("10", "11")
-    assert read_people(Source(str(path)), {"person": "u", "item": "b"}, None).labels == ("x", "y")
+    for column, items in (("i", ["9", "10"]), ("b", ["x", "y"])):
+        asked = (path, "--person", "u", "--item", column)
+        listed = file("name\n" + "\n".join(items) + "\n", "items.csv")
+        found = read(*asked, "--items-from-data")
+        assert matrix(read(*asked, "--items", listed))[:3] == matrix(found)[:3]
+        chosen = told(capsys, *asked, "--items-from-data", "--k", "2", "--epsilon", "1")["items"]
+        assert sorted(chosen) == sorted(items)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
-def test_weights_of_repeated_rows_do_not_depend_on_other_rows(file, monkeypatch, order):
-    monkeypatch.setattr(_files, "_ROWS_AT_A_TIME", 1)
-    monkeypatch.setattr(_people, "_WAITING", 1)
+def test_weights_of_repeated_rows_do_not_depend_on_other_rows(file, monkeypatch, read, order):
+    monkeypatch.setattr("discreet.data.source.ROWS", 1)
+    monkeypatch.setattr("discreet.data.events._WAITING", 1)
     rows = ["a,x,0.3", "a,x,0.7", "b,x,0", "b,y,1"]
     path = file("u,i,w\n" + "\n".join(rows[i] for i in order) + "\n")
-    people = read_people(Source(str(path)), {"person": "u", "item": "i", "weight": "w"}, None).population
+    people = read(path, "--person", "u", "--item", "i", "--weight", "w", "--items-from-data")
     assert sorted(people[i].gains([]).tolist() for i in range(2)) == [[0.0, 1.0], [0.7, 0.0]]
 
 
-def test_bad_rows_are_left_out_when_asked_and_their_people_stay(file):
+def test_bad_rows_are_left_out_when_asked_and_their_people_stay(file, read):
     path = file("u,i,w\na,x,1\n,x,1\nb,,1\nc,q,1\nd,x,2\nd,x,many\n\ne, ,1\nnan,x,1\n")
-    catalogue = _people.Catalogue({"x": 0, "y": 1})
-    columns = {"person": "u", "item": "i", "weight": "w"}
-    people = read_people(Source(str(path)), columns, catalogue, skip_bad=True).population
+    listed = file("i\nx\ny\n", "items.csv")
+    people = read(path, "--person", "u", "--item", "i", "--weight", "w", "--items", listed, "--skip-bad")
     assert len(people) == 5  # a, b, c, d, e
     assert people.indptr.tolist() == [0, 1, 1, 1, 1, 1]
     assert people.n_items == 2
 
 
+def test_rows_that_are_left_out_bring_no_items(file, read):
+    """An item that only bad rows have is not among those that are chosen from."""
+    path = file("u,i,w\na,x,1\nb,y,2\n,z,1\nc,x,1\n")
+    people = read(path, "--person", "u", "--item", "i", "--weight", "w", "--items-from-data", "--skip-bad")
+    assert (people.labels, len(people)) == (("x",), 3)
+
+
 def test_repeated_rows_are_merged_as_they_come(monkeypatch):
-    monkeypatch.setattr(_people, "_WAITING", 100)
-    pairs = _people._Pairs(weighted=False)
+    monkeypatch.setattr("discreet.data.events._WAITING", 100)
+    pairs = Pairs()
     for _ in range(50):
         pairs.add(np.arange(60, dtype=np.int64), None)
         assert sum(part.size for part in pairs._pairs) <= 100 + 2 * 60
@@ -619,7 +644,7 @@ def test_bad_files_in_a_process_of_their_own(file, tmp_path):
         ((file("", "empty.csv"), *ASK), "empty.csv is empty; the first line must name the columns"),
         (
             (file("visitor,page\na,x\n", "b.csv"), *ASK),
-            "--person user: b.csv has no such column in its first line (--insecure-diagnostics names",
+            "--person user is not a column of the table in b.csv (--insecure-diagnostics names its columns)",
         ),
         (
             (mixed, *OWN, "--epsilon", "1", "--k", "2", "--constraint", "knapsack:price:5"),
@@ -638,16 +663,24 @@ def test_bad_files_in_a_process_of_their_own(file, tmp_path):
 PACKED = gzip.compress(b"user,page\n" + b"a,x\n" * 1000, mtime=0)
 GARBAGE = bytes(range(256)) * 50
 BAD_FILES = {
-    "only a header": ("a.csv", "user,page\n", "a.csv has no rows below its header"),
+    "only a header": ("a.csv", "user,page\n", "there are no items: the ground set is empty"),
     "blank": ("a.csv", "\n\n", "is empty"),
-    "short row": ("a.csv", "user,page\na,x\nb\n", "the header has 2 columns, and not every row has"),
-    "no person": ("a.csv", "user,page\na,x\n,y\n", "column 'user' is empty (person) in a row"),
+    "short row": (
+        "a.csv",
+        "user,page\na,x\nb\n",
+        "a.csv: a row has another number of cells than the header, which has 2",
+    ),
+    "no person": (
+        "a.csv",
+        "user,page\na,x\n,y\n",
+        "an entry of column 'user' is missing; every event needs its person",
+    ),
     "no item": (
         "a.csv",
         "user,page\na,x\nb,\n",
-        "column 'page' is empty (item) in a row; fill it in, or leave",
+        "an entry of column 'page' is missing; every event needs its item; mend the row, or leave",
     ),
-    "not a number": ("a.csv", "user,page\na,NaN\n", "column 'page' is empty (item) in a row"),
+    "not a number": ("a.csv", "user,page\na,NaN\n", "an entry of column 'page' is missing"),
     "column twice": ("a.csv", "user,page,page\na,x,y\n", "2 columns named 'page'"),
     "semicolons": ("a.csv", "user;page\na;x\n", "separated by ';', say --separator ';'"),
     "open quote": ("a.csv", 'user,page\na,"x\n' + "y" * 200_000, "not a table in CSV"),
@@ -657,7 +690,7 @@ BAD_FILES = {
         "not a table in CSV: unexpected end of data",
     ),
     "quote left open in the middle": ("a.csv", 'user,page\na,"x\nb,"y"\nc,z\n', "not a table in CSV"),
-    "endless line": ("a.csv", "user,page\n" + "y" * 2_000_000, "longer than a million characters"),
+    "endless line": ("a.csv", "user,page\n" + "y" * 2_000_000, "longer than a million bytes"),
     "Latin-1": ("a.csv", b"user,page\na,\xe9\n", "is not UTF-8 text; it must be CSV"),
     "garbage": ("a.csv", GARBAGE, "is not"),
     "UTF-16": ("a.csv", "user,page\na,x\n".encode("utf-16"), "is UTF-16 text"),
@@ -680,9 +713,9 @@ def test_bad_files(file, capsys, case):
 @pytest.mark.parametrize(
     ("content", "details"),
     [
-        ("a,x,1\nMARK\n", "line 3: the header has 3 columns, this row has 1"),
-        ("a,x,1\n,y,1\n", "line 3: column 'user' is empty (person)"),
-        ("a,x,1\nb,y,MARK\n", "line 3: the weight 'MARK'"),
+        ("a,x,1\nMARK\n", "line 3: 1 cells"),
+        ("a,x,1\n,y,1\n", "line 3"),
+        ("a,x,1\nb,y,MARK\n", "line 3: 'MARK'"),
         ("a,x,1\nb,MARK,1\n", "line 3: the item 'MARK'"),
     ],
 )
@@ -706,12 +739,13 @@ def test_bad_columns_of_parquet(file, capsys):
 
     path = file("", "a.parquet")
     pandas.DataFrame({"user": [1, 2], "page": [[1], [2]], "other": [1.0, math.nan]}).to_parquet(path)
-    assert_told_off(inside(capsys, "select", path, *ASK), "--item page: holds list<")
+    assert_told_off(inside(capsys, "select", path, *ASK), "--item page holds list<")
     asked = ("--person", "user", "--item", "other", "--items-from-data", "--k", "1", "--epsilon", "1")
-    assert_told_off(inside(capsys, "select", path, *asked), "column 'other' is empty (item) in a row")
+    assert_told_off(inside(capsys, "select", path, *asked), "an entry of column 'other' is missing")
     asked = ("--person", "user", "--item", "no", "--items-from-data", "--k", "1", "--epsilon", "1")
     assert_told_off(
-        inside(capsys, "select", path, *asked), "has no such column; it has 'user', 'page', 'other'"
+        inside(capsys, "select", path, *asked),
+        "--item no is not a column of the table in a.parquet, which has 'user', 'page', 'other'",
     )
     content = path.read_bytes()
     path.write_bytes(content[:20] + b"\xff" * 60 + content[80:])  # the footer is whole, the pages are not
@@ -745,12 +779,15 @@ def test_missing_file(capsys):
         ((*ASK, "--constraint", "knapsack:price:0.5"), "even the cheapest item costs 1"),
         ((*ASK, "--constraint", "knapsack:page:3"), "item 'p00' has 'p00' in column 'page'"),
         ((*ASK, "--constraint", "partition:user"), "an item has one value of the constraint's column"),
-        ((*ASK, "--constraint", "partition:nothing"), "--constraint nothing: visits.csv has no such column"),
-        ((*ASK, "--weight", "price"), "is not a number from 0 to 1"),
+        (
+            (*ASK, "--constraint", "partition:nothing"),
+            "--constraint nothing is not a column of the table in visits.csv",
+        ),
+        ((*ASK, "--weight", "price"), "a weight that is not allowed; weights must lie in [0, 1]"),
         ((*ASK, "--out", "/"), "is a directory"),
         ((*LISTED, "--items", "-"), "is empty"),
         ((*OWN, "--k", "2", "--epsilon", "1e-310"), "is below 1e-12"),
-        ((*ASK, "--neighbours", "add_remove", "--most-people", "0"), "--most-people=0 is too small"),
+        ((*ASK, "--neighbours", "add_remove", "--max-people", "0"), "--max-people=0 is too small"),
     ],
 )
 def test_bad_options(visits, capsys, monkeypatch, options, words):
@@ -764,15 +801,26 @@ def test_a_bad_catalogue(visits, file, capsys):
         assert_told_off(inside(capsys, *asked), words)
 
     refused("page,size\n", "items.csv lists no items")
-    refused("page,size\nx,\n", "line 2: column 'size' is empty", "--constraint", "knapsack:size:3")
     refused(
-        "page,size\nx,1\nx,2\n",
-        "items.csv, line 3: item 'x' has '2', and '1' in line 2",
+        "page,size\nx,\n",
+        "items.csv, line 2: an entry of column 'size' is missing",
         "--constraint",
         "knapsack:size:3",
     )
-    refused("page\np00\n", "is not listed by --items; add it, or leave such rows out with --skip-bad")
-    refused("title,size\nx,1\n", "--item page: items.csv has no such column")
+    refused(
+        "page,size\nx,1\nx,2\n",
+        "items.csv, line 3: item 'x' has '1' and '2' in column 'size'",
+        "--constraint",
+        "knapsack:size:3",
+    )
+    refused(
+        "page\np00\n",
+        "--items does not list the item of every event; mend the row, or leave such rows out with --skip-bad",
+    )
+    refused(
+        "title,size\nx,1\n",
+        "--item page is not a column of the table in items.csv, which has 'title', 'size'",
+    )
 
 
 def test_both_files_cannot_be_standard_input(capsys):
@@ -887,7 +935,7 @@ def test_a_first_line_that_is_somebody_s_is_not_repeated(file, pages, capsys):
     path = file("Ann Miller,p01\nBob,p02\n")
     asked = ("select", path, *LISTED, "--items", pages)
     told = inside(capsys, *asked)
-    assert_told_off(told, "--person user: events.csv has no such column in its first line")
+    assert_told_off(told, "--person user is not a column of the table in events.csv")
     assert "Miller" not in told.err
     assert "p01" not in told.err
     assert_told_off(inside(capsys, *asked, "--insecure-diagnostics"), "it has 'Ann Miller', 'p01'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_one_gate_holds_the_catalogue_and_the_choice():
     assert (people.catalogue, len(people), people.labels) == ("private", 301, tuple(COMMON))
     assert people[0].indices.size == 0  # Ann is there, and her item is not
     greedy = PrivateGreedy(2, gate)
-    assert greedy.budget == dc.Budget(1.0)
+    assert (greedy.share.fraction, greedy.share.notion) == (Fraction(1, 4), "pure")
     best = greedy.select(people)
     assert [event.epsilon for _, event, _ in best.privacy.ledger.counts] == [3, 1]
     assert (best.privacy.epsilon(), best.privacy.delta(4.0)) == (4.0, 1e-9)

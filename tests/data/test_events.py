@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 from discreet.data import EventReader, read_events
-from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, ProbabilisticCoverage
+from discreet.objectives import (
+    ConcaveOverModular,
+    Coverage,
+    FacilityLocation,
+    ProbabilisticCoverage,
+    SaturatedCoverage,
+)
 from tests.refusals import refused
 
 COLUMNS = {
@@ -106,12 +112,13 @@ def test_row_by_row_gives_the_same_people() -> None:
     np.testing.assert_allclose([p.gains([]) for p in people], MATRIX)
 
 
-def test_repeated_events_follow_the_family() -> None:
-    twice = {"p": [1, 1], "i": [7, 7], "w": [0.5, 0.25]}
+def test_of_repeated_events_the_largest_counts_in_every_family() -> None:
+    twice = {"p": [1, 1, 1], "i": [7, 7, 7], "w": [0.25, 0.5, 0.5]}
     columns = {"person": "p", "item": "i", "weight": "w"}
     assert FacilityLocation.from_events(twice, **columns).value([0]) == 0.5
-    assert ProbabilisticCoverage.from_events(twice, **columns).value([0]) == 0.625
-    assert ConcaveOverModular.from_events(twice, **columns, concave="capped", cap=9).value([0]) == 0.75
+    assert ProbabilisticCoverage.from_events(twice, **columns).value([0]) == 0.5
+    assert ConcaveOverModular.from_events(twice, **columns, concave="capped", cap=9).value([0]) == 0.5
+    assert SaturatedCoverage.from_events(twice, **columns, saturation=1.0).value([0]) == 0.5
     assert Coverage.from_events(twice, **columns).value([0]) == 1.0
     assert Coverage.from_events({"p": [1, 2], "i": [7, 7], "w": [0, 1]}, **columns).value([0]) == 0.5
 
@@ -209,7 +216,7 @@ def test_missing_values_of_pandas_are_missing() -> None:
 def test_words_are_no_weights() -> None:
     with pytest.raises(TypeError, match="weight='w' must be a column of numbers"):
         Coverage.from_events({"p": [1], "i": [1], "w": ["much"]}, person="p", item="i", weight="w")
-    with pytest.raises(ValueError, match="not a probability"):
+    with refused(r"column 'w' has a weight that is not allowed; weights must lie in \[0, 1\]", "^row 0: 3$"):
         ProbabilisticCoverage.from_events(
             {"p": [1, 1], "i": [1, 1], "w": [3, 0.5]}, person="p", item="i", weight="w"
         )
@@ -218,17 +225,20 @@ def test_words_are_no_weights() -> None:
 def test_bad_files_are_blamed(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.csv"):
         Coverage.from_events(tmp_path / "none.csv", person="p", item="i")
-    (tmp_path / "events.txt").write_text("p,i\n")
-    with pytest.raises(ValueError, match="cannot tell what this is"):
-        Coverage.from_events(tmp_path / "events.txt", person="p", item="i")
+    (tmp_path / "events.xlsx").write_bytes(b"PK\x03\x04" + bytes(50))
+    with pytest.raises(ValueError, match=r"events\.xlsx is a zip archive or an Excel workbook"):
+        Coverage.from_events(tmp_path / "events.xlsx", person="p", item="i")
+    (tmp_path / "open.csv").write_text('p,i\n1,"x\n2,y\n')
+    with pytest.raises(ValueError, match=r"open\.csv is not a table in CSV: unexpected end of data"):
+        Coverage.from_events(tmp_path / "open.csv", person="p", item="i")
     (tmp_path / "short.csv").write_text("p,i\n1,2\n3\n")
-    with refused(r"short\.csv has a row.*header, which has 2", "^line 3: 1 fields$"):
+    with refused(r"short\.csv: a row has another number of cells.*header, which has 2", "^line 3: 1 cells$"):
         Coverage.from_events(tmp_path / "short.csv", person="p", item="i")
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(ValueError, match="the first line must name the columns"):
         Coverage.from_events(tmp_path / "empty.csv", person="p", item="i")
     (tmp_path / "gap.csv").write_text("p,i\nann,\n")
-    with refused("an entry of column 'i' is missing", "^row 0$"):
+    with refused(r"gap\.csv: an entry of column 'i' is missing", "^line 2$"):
         Coverage.from_events(tmp_path / "gap.csv", person="p", item="i")
     with pytest.raises(TypeError, match="data frame"):
         Coverage.from_events(7, person="p", item="i")
@@ -246,7 +256,7 @@ def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Monkey
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"pip install discreet\[tables\]"):
+    with pytest.raises(ImportError, match=r"pip install 'discreet\[tables\]'"):
         Coverage.from_events(path, person="who", item="what")
 
 

@@ -97,5 +97,5 @@ def test_privacy_page_covers_every_learner_and_chooser():
     from discreet.offline.methods import METHODS
     from discreet.online.bandit.settings import EXPLORATIONS
 
-    for setting in (*EXPLORATIONS, *METHODS, "slots", "ftrl", "pftal"):
+    for setting in (*EXPLORATIONS, *METHODS, "slots"):
         assert f'"{setting}"' in page, setting

@@ -164,7 +164,9 @@ def test_points_move_as_said():
     for budget, times in zip(_budgets(0.0), (2.0, 1.0), strict=True):
         leader = online.ApproximateLeader(Ball(4), 100, budget, lipschitz=3.0, seed=0)
         assert float(released(leader.privacy)[0].sensitivity) == pytest.approx(3.0 * times)
-        leader = online.ApproximateLeader(Ball(4), 100, budget, lipschitz=3.0, sums="laplace tree", seed=0)
+        leader = online.ApproximateLeader(
+            Ball(4), 100, budget, lipschitz=3.0, sums="tree", noise="laplace", seed=0
+        )
         assert float(released(leader.privacy)[0].sensitivity) == pytest.approx(3.0 * times * math.sqrt(4))
         linear = online.LinearLeader(Simplex(4), 100, budget, box=(0.0, 2.0), seed=0)
         assert float(released(linear.privacy)[0].sensitivity) == pytest.approx(4 * 2.0)
@@ -190,21 +192,20 @@ def test_costs_move_as_said():
 def test_frank_wolfe_moves_as_said():
     for budget, entries, long in zip(_budgets(), (4, 2), (math.sqrt(2.0), 1.0), strict=True):
         sets = online.MetaFrankWolfe(
-            dc.constraints.Cardinality(2),
+            dc.constraints.Cardinality(2, n_items=20),
             65,
             budget,
-            n_items=20,
             steps=4,
             bound=3.0,
             items_per_person=2,
             seed=0,
         )
-        column = sets._sum.factorization.column_norm
+        column = sets._total.sum.factorization.column_norm
         moved = 3.0 * math.sqrt(4 * entries) * column
         assert float(released(sets.privacy)[0].sensitivity) == pytest.approx(moved)
         pure = dc.Budget(1.0, neighbours=budget.neighbours)
-        points = online.MetaFrankWolfe(
-            Box([0.0] * 2, [1.0] * 2), 65, pure, experts="pftal", steps=4, gradient_bound=3.0, seed=0
+        points = online.MetaFrankWolfePoints(
+            Box([0.0] * 2, [1.0] * 2), 65, pure, steps=4, gradient_bound=3.0, seed=0
         )
         event, count = released(points.privacy)
         assert float(event.sensitivity) == pytest.approx(3.0 * long)
@@ -236,6 +237,6 @@ def test_choosers_move_as_said():
 
 
 def test_covariance_moves_as_said():
-    from discreet.offline.estimators import covariance_range
+    from discreet.offline.covariance import covariance_range
 
     assert covariance_range() == pytest.approx(2.0, rel=1e-5)

@@ -88,9 +88,10 @@ def test_certificates_that_say_nothing_are_known():
             trivial.add(check.name)
     assert trivial == {
         "PhasedSelector, restarts",
-        "MetaFrankWolfe, ftrl, published",
-        "MetaFrankWolfe, ftrl, Laplace tree",
-        "MetaFrankWolfe, pftal, published",
+        "MetaFrankWolfe, published",
+        "MetaFrankWolfe, euclidean, published",
+        "MetaFrankWolfe, Laplace tree",
+        "MetaFrankWolfePoints, published",
         "BanditSelector, blocks, k = 2",
         "BanditSelector, slots",
         "BanditSelector, presampled, published, 2 items",

@@ -37,9 +37,10 @@ from discreet.objectives import (
     WeightedTopics,
     greedy,
 )
-from discreet.offline.continuous_greedy import ContinuousGreedy
+from discreet.offline.continuous import ContinuousGreedy
+from discreet.offline.continuous_settings import Setting
 from discreet.offline.curvature import CurvatureGreedy
-from discreet.offline.gradients import Change, StatedSlopes, SummedSlopes
+from discreet.offline.gradients import Change, StatedGradient, SummedGradient
 from discreet.privacy import (
     BudgetExceeded,
     Coins,
@@ -79,7 +80,7 @@ FAMILIES = dict(families())
 
 
 def slopes_of(people, *, samples=20, bound=1.0):
-    return SummedSlopes(people, bound, samples, Coins.seeded(5))
+    return SummedGradient(people, bound, samples, Coins.seeded(5))
 
 
 def closed_form(person, x, _):
@@ -260,7 +261,7 @@ def test_stated_sensitivity_covers_any_objective_within_it():
         other[person] = 1 - other[person]
         x = rng.random(4)
         coins = Coins.seeded(0)
-        moved = StatedSlopes(here, 10, coins).at(x) - StatedSlopes(
+        moved = StatedGradient(here, 10, coins).at(x) - StatedGradient(
             MutualInformation(other, classes), 10, coins
         ).at(x)
         assert 0 < np.abs(moved).max() <= change.entry
@@ -410,14 +411,14 @@ def test_the_audit_sees_steps_that_were_not_charged():
 
     with (
         mock.patch.object(Books, "charge", forgetful),
-        mock.patch.object(ContinuousGreedy, "_releases", return_value=1),
+        mock.patch.object(Setting, "releases", return_value=1),
     ):
         assert excess(CASES["cardinality"], PURE["replace"]) > 1.2
 
 
 def test_steps_that_were_not_calibrated_for_are_refused_by_the_gate():
     with (
-        mock.patch.object(ContinuousGreedy, "_releases", return_value=1),
+        mock.patch.object(Setting, "releases", return_value=1),
         pytest.raises(BudgetExceeded),
     ):
         CASES["cardinality"](PURE["replace"]).select(Coverage(CROWD))
@@ -509,7 +510,7 @@ def test_the_noisy_audit_sees_bugs(noise, bug):
         "sensitivity": [mock.patch.object(Change, "of_sum", halved)],
         "steps": [
             mock.patch.object(Books, "charge", forgetful),
-            mock.patch.object(ContinuousGreedy, "_releases", return_value=1),
+            mock.patch.object(Setting, "releases", return_value=1),
         ],
     }[bug]
     for planted in bugs:
@@ -733,9 +734,9 @@ def test_the_number_of_steps_minimises_the_certificate():
     for noise, people in itertools.product(("exponential", "laplace", "gaussian"), (500, 50_000)):
         auto = ContinuousGreedy(constraint, budget, noise=noise)
         setting = setting_of(auto, 7, people)
-        losses = {k: auto._loss(setting, k, auto._event(setting, k), 1.0) for k in range(1, 41)}
-        assert auto._steps(setting) == min(losses, key=losses.get)
-    few, many = (ContinuousGreedy(constraint, budget)._steps(setting_of(auto, 7, p)) for p in (500, 500_000))
+        losses = {k: setting.loss(k, setting.event(k)) for k in range(1, 41)}
+        assert setting.steps() == min(losses, key=losses.get)
+    few, many = (setting_of(ContinuousGreedy(constraint, budget), 7, p).steps() for p in (500, 500_000))
     assert few < many
 
 

@@ -15,7 +15,7 @@ import discreet as dc
 from discreet.bounds import continuous as bounds
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
 from discreet.objectives import ConcaveOverModular, Coverage, SaturatedCoverage, SetFunction
-from discreet.offline.continuous_greedy import ContinuousGreedy
+from discreet.offline.continuous import ContinuousGreedy
 from discreet.offline.curvature import CurvatureGreedy, best_above, step_weight
 from discreet.privacy import BudgetExceeded, LaplaceNoise
 from discreet.privacy.published import PublishedCalibrationWarning

@@ -21,13 +21,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import discreet as dc
-from discreet.offline.estimators import (
-    PrivateFeatureSelector,
-    PrivateItemSelector,
-    RepeatedFitWarning,
-    covariance_range,
-    covariances,
-)
+from discreet.offline.covariance import covariance_range, covariances
+from discreet.offline.estimators import PrivateFeatureSelector, PrivateItemSelector
+from discreet.offline.fits import RepeatedFitWarning
 from discreet.offline.greedy import PrivateGreedy
 from discreet.privacy import samplers
 from tests.privacy.audit import hockey_stick
@@ -285,13 +281,13 @@ def test_a_refusal_costs_nothing_and_an_interruption_counts(monkeypatch):
         chosen.set_params(k=7).fit(X)
     chosen.set_params(k=2).fit(X)  # no warning: nothing had left
     assert chosen.privacy_.epsilon() == 1.0
-    original = PrivateGreedy._drawn
+    original = PrivateGreedy._pick_all
 
     def stopped(*given):
         original(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PrivateGreedy, "_drawn", stopped)
+    monkeypatch.setattr(PrivateGreedy, "_pick_all", stopped)
     with pytest.warns(RepeatedFitWarning), pytest.raises(KeyboardInterrupt):
         chosen.fit(X)
     monkeypatch.undo()
@@ -323,11 +319,11 @@ def test_a_shared_gate_refuses_what_is_beyond_one_budget(selector):
     X, y = _table(np.random.default_rng(2), 300)
     gate = dc.Gate(dc.Budget(2.5), 0)
     if selector == "items":
-        told = PrivateItemSelector(1, 1.0, gate=gate)
+        told = PrivateItemSelector(1, 1.0, budget=gate)
     else:
-        told = PrivateFeatureSelector(1, 1.0, **_settings(gate=gate, random_state=None))
+        told = PrivateFeatureSelector(1, 1.0, **_settings(budget=gate, random_state=None))
     other = clone(told)
-    assert other.gate is gate
+    assert other.budget is gate
     assert told.fit(X, y).privacy_.epsilon() == pytest.approx(1.0)
     assert told.selection_.privacy.notion == gate.notion == "pure"
     assert other.fit(X, y).privacy_.epsilon() == told.privacy_.epsilon() == pytest.approx(2.0)
@@ -343,7 +339,7 @@ def test_grid_search_through_one_gate_stays_within_it():
     X, y = _table(np.random.default_rng(2), 300)
     gate = dc.Gate(dc.Budget(4.0), 0)
     model = make_pipeline(
-        PrivateFeatureSelector(1, 1.0, **_settings(gate=gate, random_state=None)), LogisticRegression()
+        PrivateFeatureSelector(1, 1.0, **_settings(budget=gate, random_state=None)), LogisticRegression()
     )
     search = GridSearchCV(
         model, {"privatefeatureselector__k": [1, 2]}, cv=2, error_score="raise", refit=False
@@ -358,23 +354,23 @@ def test_grid_search_through_one_gate_stays_within_it():
 def test_a_gate_is_neither_copied_nor_swapped():
     X = _visits(np.random.default_rng(0))
     gate = dc.Gate(dc.Budget(2.0), 0)
-    chosen = PrivateItemSelector(2, 1.0, gate=gate).fit(X)
+    chosen = PrivateItemSelector(2, 1.0, budget=gate).fit(X)
     for copied in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="spent twice"):
             copied(chosen)
-    with pytest.raises(ValueError, match="gate was changed after a fit"):
-        chosen.set_params(gate=None).fit(X)
+    with pytest.raises(ValueError, match="budget was changed after a fit"):
+        chosen.set_params(budget=None).fit(X)
     own = PrivateItemSelector(2, 1.0, random_state=0).fit(X)
-    with pytest.raises(ValueError, match="gate was changed after a fit"):
-        own.set_params(gate=gate, random_state=None).fit(X)
+    with pytest.raises(ValueError, match="budget was changed after a fit"):
+        own.set_params(budget=gate, random_state=None).fit(X)
     with pytest.raises(ValueError, match="the two guarantees do not add up; fit a clone"):
-        own.set_params(gate=None, neighbours="add_remove").fit(X)
-    with pytest.raises(ValueError, match=r"neighbours='add_remove'.*the budget of the gate has.*'replace'"):
-        PrivateItemSelector(2, 1.0, gate=gate, neighbours="add_remove").fit(X)
+        own.set_params(budget=None, neighbours="add_remove").fit(X)
+    with pytest.raises(ValueError, match=r"neighbours='add_remove'.*the budget has.*'replace'"):
+        PrivateItemSelector(2, 1.0, budget=gate, neighbours="add_remove").fit(X)
     with pytest.raises(ValueError, match="random_state=0 goes with"):
-        PrivateItemSelector(2, 1.0, gate=gate, random_state=0).fit(X)
-    with pytest.raises(TypeError, match="gate must be a Gate"):
-        PrivateItemSelector(2, 1.0, gate=dc.Budget(1.0)).fit(X)
+        PrivateItemSelector(2, 1.0, budget=gate, random_state=0).fit(X)
+    with pytest.raises(TypeError, match="budget must be a Budget, a share of one, a Gate"):
+        PrivateItemSelector(2, budget=1.0).fit(X)
     assert gate.spent.epsilon() == 1.0
 
 

@@ -32,8 +32,8 @@ from discreet.objectives import (
     WeightedTopics,
     greedy,
 )
-from discreet.objectives.rows.fixed_point import Growth, step
-from discreet.offline import PrivateGreedy, methods, plans
+from discreet.objectives.rows.fixed_point import FixedPointGains, step
+from discreet.offline import PrivateGreedy, methods, scores
 from discreet.privacy import Release, samplers
 from discreet.privacy.samplers import flips
 from tests.privacy.audit import hockey_stick
@@ -185,7 +185,7 @@ def _louder(factor):
     def wrap(account):
         def louder(*arguments):
             picks = account(*arguments)
-            return plans.Picks(picks.method, picks.rate * factor, picks.event, picks.count, picks.keep)
+            return methods.Picks(picks.method, picks.rate * factor, picks.event, picks.count, picks.keep)
 
         return louder
 
@@ -204,7 +204,7 @@ def test_the_audit_sees_a_rate_that_is_not_paid_for(method):
 def test_the_audit_sees_a_sample_of_everybody():
     def everybody(share, bound):
         picks = original(share, bound)
-        return plans.Picks(picks.method, picks.rate, picks.event, picks.count, (1 << 64) - 1)
+        return methods.Picks(picks.method, picks.rate, picks.event, picks.count, (1 << 64) - 1)
 
     original = methods.subsampled
     with mock.patch.object(methods, "subsampled", everybody):
@@ -219,11 +219,11 @@ def test_the_audit_sees_costs_that_stretch_the_scores():
         )
 
     original = ChargedCosts.of
-    with mock.patch.object(plans, "costs_of", stretched):
+    with mock.patch.object(scores, "costs_of", stretched):
         assert _excess(SMALL["knapsack"], dc.Budget(1.0, 0.0), "basic", tries=6)[0] > 1e-3
 
 
-class _Unheld(Growth):
+class _Unheld(FixedPointGains):
     """The planted error: a person's parts are not held to the bound."""
 
     def __init__(self, n_items, parts, others, unit, bound):
@@ -244,7 +244,7 @@ def test_a_row_that_breaks_its_promise_is_held_to_the_bound():
     worst, widest = _excess(SMALL["cardinality"], budget, "basic", family=family)
     assert worst <= 1e-9
     assert widest <= 1.0 + 1e-9
-    with mock.patch("discreet.offline.scores.Growth", _Unheld):
+    with mock.patch("discreet.offline.scores.FixedPointGains", _Unheld):
         assert _excess(SMALL["cardinality"], budget, "basic", family=family)[0] > 1e-3
 
 
@@ -523,7 +523,7 @@ def _families(rng, people=30, n_items=7):
 def test_sums_equal_the_slow_twin_after_every_pick(place):
     people = list(_families(np.random.default_rng(3)))[place]
     unit = step(people.bound, len(people))
-    fast = Growth.over(people, people.bound, unit)
+    fast = FixedPointGains.over(people, people.bound, unit)
     total = np.zeros(len(people))
     for item in (4, 0, 6, 2):
         slow = np.zeros(people.n_items)
@@ -541,16 +541,16 @@ def test_sums_equal_the_slow_twin_after_every_pick(place):
 def test_updated_sums_are_the_fresh_ones_to_the_last_step(place):
     people = list(_families(np.random.default_rng(5)))[place]
     unit = step(people.bound, len(people))
-    growing = Growth.over(people, people.bound, unit)
+    growing = FixedPointGains.over(people, people.bound, unit)
     for item in (1, 5, 3):
         growing.add(item)
     # The same people in another order: sums do not know who came first, and no step is lost or kept.
-    other = Growth.over(people[::-1], people.bound, unit)
+    other = FixedPointGains.over(people[::-1], people.bound, unit)
     for item in (1, 5, 3):
         other.add(item)
     np.testing.assert_array_equal(growing.scores(), other.scores())
     for part in growing._parts:
-        fresh = Growth(people.n_items, [(part.rows, 1.0)], [], unit, 1.0)
+        fresh = FixedPointGains(people.n_items, [(part.rows, 1.0)], [], unit, 1.0)
         fresh._parts[0].state, fresh._parts[0].left = part.state, part.left
         fresh._sums[:] = 0.0
         fresh._begin(fresh._parts[0])
@@ -568,7 +568,7 @@ def test_nobody_adds_more_than_the_bound_to_all_picks_together(family, stored):
     numbers = rows.matrix if isinstance(rows.matrix, np.ndarray) else rows.matrix.data
     numbers.flags.writeable = True
     numbers *= 300.0
-    growing = Growth.over(people, 1.0, step(1.0, 2))
+    growing = FixedPointGains.over(people, 1.0, step(1.0, 2))
     added = [growing.add(0)]
     assert added == [2.0]  # both give all they have
     assert growing.scores().max() == 0.0
@@ -581,7 +581,7 @@ def test_one_person_moves_every_score_by_at_most_the_bound_exactly():
     crowd = rng.random((3000, 5))
     here, there = (FacilityLocation(np.vstack([crowd, row])) for row in (np.ones((1, 5)), np.zeros((1, 5))))
     unit = step(1.0, 3001)
-    moved = Growth.over(here, 1.0, unit).scores() - Growth.over(there, 1.0, unit).scores()
+    moved = FixedPointGains.over(here, 1.0, unit).scores() - FixedPointGains.over(there, 1.0, unit).scores()
     np.testing.assert_array_equal(moved, np.ones(5))
 
 
@@ -689,7 +689,7 @@ def _released_gains(people, budget, method, constraint=2, **options):
     seen = []
 
     def recorder(kind):
-        def record(_, values, __, sensitivity, *, label):
+        def record(_, values, __, sensitivity, *, label, **___):
             assert label == "gains of the picks"
             seen.append((np.array(values), float(sensitivity), kind))
             return np.array(values)
@@ -923,7 +923,7 @@ def _unlike(row, other):
 def test_a_mixture_of_unlike_populations_is_charged_for_a_row_in_each(forgotten):
     """Enumerated picks of neighbours who differ in both parts; a sensitivity of the first alone is seen."""
     budget, worst = dc.Budget(2.0), 0.0
-    factor, first = _unlike([0.0] * 3, [0.0] * 3)._parts[0]
+    factor, first = _unlike([0.0] * 3, [0.0] * 3).parts[0]
     alone = mock.patch.object(
         dc.objectives.Mixture, "sensitivity", return_value=factor * first.sensitivity(norm="range")
     )
@@ -1027,12 +1027,12 @@ def test_functions_that_may_fall_are_held_to_what_is_charged():
     rises = 1.0 * SetFunction([lambda chosen: 1.0 if chosen else -1.0], n_items=3, bound=1.0)
     for bound in (1.0, 5.0):
         chooser = PrivateGreedy(1, dc.Budget(1.0, 0.0, "add_remove"), "basic", bound=bound, seed=0)
-        question = chooser._question(chooser._over(3), None, rises, sums_wanted=True)
-        scores = Growth.over(rises, bound, question.unit).scores()
-        _, _, up, down = rises._ranges()
+        question = chooser._terms.question(chooser._over(3), None, rises)
+        found = FixedPointGains.over(rises, bound, question.unit).scores()
+        _, _, up, down = rises.ranges()
         assert question.width == up + down
-        assert -down <= scores.min()
-        assert scores.max() <= up
+        assert -down <= found.min()
+        assert found.max() <= up
 
 
 # --- what is promised -----------------------------------------------------------------------------
@@ -1126,7 +1126,7 @@ def test_certificates_speak_of_the_people_asked_about(constraint, method):
     losses = [unaware.certified_loss(people, 20) for people in (100, 10_000)]
     assert aware.certified_loss(10_000, 20) <= losses[1] < math.inf  # sums are laid out for fewer
     assert losses[0] < losses[1]
-    rounded = bounds.rounding(1, 10_000, unaware._question(unaware._over(20), None).unit)
+    rounded = bounds.rounding(1, 10_000, unaware._terms.question(unaware._over(20), None).unit)
     assert losses[1] > rounded
 
 

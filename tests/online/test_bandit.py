@@ -17,11 +17,13 @@ from discreet.backends.numba import bandit as kernels
 from discreet.bounds import bandit as limits
 from discreet.objectives import Coverage, ProbabilisticCoverage
 from discreet.online import BanditSelector
-from discreet.online.bandit.selector import schedule, settings, slots
+from discreet.online.bandit import schedule, settings, slots
+from discreet.online.bandit.settings import BanditSettings
 from discreet.online.bandit.slots import SlotFeedback
 from discreet.online.bandit.values import ValueFeedback
-from discreet.privacy import ordered, samplers
+from discreet.privacy import Release, ordered, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
+from tests.online import sharing
 from tests.privacy.audit import hockey_stick
 
 PURE = dc.Budget(1.0)
@@ -42,12 +44,12 @@ def quietly(*args, **options):
 
 def set_probabilities(engine, round):
     """Probability of every ordered set that a draw could give now."""
-    rate = engine.way.rate_after(engine._n_items, round // engine.way.block, engine._bound)
-    scores = engine._gains * (rate / engine.way.repeats / float(engine._scale))
+    found, numbers, experts = {}, engine._settings, engine._experts
+    rate = numbers.rate_after(round // numbers.block)
+    scores = experts.scores * (rate / numbers.repeats / float(experts.scale))
     weights = np.exp(scores - scores.max(axis=0))
-    found = {}
-    for order in permutations(range(engine._n_items), engine._k):
-        chance, left = 1.0, np.ones(engine._n_items, dtype=bool)
+    for order in permutations(range(numbers.n_items), numbers.k):
+        chance, left = 1.0, np.ones(numbers.n_items, dtype=bool)
         for expert, item in enumerate(order):
             chance *= weights[item, expert] / weights[left, expert].sum()
             left[item] = False
@@ -58,7 +60,7 @@ def set_probabilities(engine, round):
 def transcripts(make, value, rounds):
     """Probability of every sequence of drawn sets, for the public coins of the learner's seed."""
     found, stack = {}, [()]
-    settled = lru_cache(settings.tight)  # the same numbers for every path
+    settled = lru_cache(BanditSettings.tight)  # the same numbers for every path
     while stack:
         script = stack.pop()
         path, logs = [], [0.0]
@@ -75,7 +77,7 @@ def transcripts(make, value, rounds):
 
         with (
             mock.patch.object(ValueFeedback, "_draw", scripted),
-            mock.patch.object(settings, "tight", settled),
+            mock.patch.object(BanditSettings, "tight", settled),
         ):
             learner = make()
             for t in range(rounds):
@@ -203,10 +205,10 @@ def test_planted_free_draws_are_caught():
 def test_planted_doubled_rate_is_caught():
     options = {"exploration": "every_round", "exploration_rate": 1.0}
 
-    def doubled(way, *_):
-        return 4.0 * way.rate
+    def doubled(numbers, *_):
+        return 4.0 * numbers.rate
 
-    with mock.patch.object(settings.Exploring, "rate_after", doubled):
+    with mock.patch.object(BanditSettings, "rate_after", doubled):
         assert worst_excess(options, PURE, (3, 1, 3), range(4), changed=0) > 0.05
 
 
@@ -225,8 +227,9 @@ def moved(make, here, there, rounds):
 
         def scripted(engine, expert, item, amount):
             heard.append((amount + engine._centre) / engine._ratio)
-            engine._gains[item, expert] += int(rng.integers(-(1 << 20), 1 << 20))
-            engine._machine = None
+            amount = np.zeros_like(engine._experts.scores)
+            amount[item, expert] = rng.integers(-(1 << 20), 1 << 20)
+            engine._experts.add(amount)
 
         def silent(*_, gaussian):  # noqa: ARG001
             return np.zeros(4096, dtype=np.int64)
@@ -387,7 +390,9 @@ def test_draws_have_the_enumerated_probabilities():
         4, 2, 100, dc.Budget(math.inf), exploration="online", exploration_rate=1.0, rate=1.0, seed=3
     )
     engine = learner._engine
-    engine._gains[:] = np.array([[3, -2], [1, 4], [-5, 0], [0, 1]]) * (int(engine._scale) // 4)
+    engine._experts.scores[:] = np.array([[3, -2], [1, 4], [-5, 0], [0, 1]]) * (
+        int(engine._experts.scale) // 4
+    )
     expected = set_probabilities(engine, 0)
     seen = dict.fromkeys(expected, 0)
     for _ in range(20_000):
@@ -433,7 +438,7 @@ def test_noise_of_blocks_is_laplace_of_the_charged_scale():
     heard = []
 
     def record(engine, expert, item, amount):  # noqa: ARG001
-        heard.append((amount + engine._centre) / float(engine._scale))
+        heard.append((amount + engine._centre) / float(engine._experts.scale))
 
     with mock.patch.object(ValueFeedback, "_teach", record):
         learner = BanditSelector(4, 2, 8000, dc.Budget(0.5), block=4, repeats=2, seed=2)
@@ -457,11 +462,11 @@ def test_slow_twin_of_the_compiled_stream():
                 items = slow.choose().items
                 assert items == tuple(i for i in trace.selections[t] if i >= 0)
                 slow.learn(people[t].value(items))
-            assert np.abs(fast._engine._gains - slow._engine._gains).max() <= 300
+            assert np.abs(fast._engine._experts.scores - slow._engine._experts.scores).max() <= 300
 
 
-def test_a_lost_reward_costs_its_own_lesson_only():
-    """Interrupted while a person is taken up: their lesson is never over, and no other takes its rounds."""
+def test_a_lost_reward_costs_its_own_sample_only():
+    """Interrupted while a person is taken up: their sample is never over, and no other takes its rounds."""
     people = Coverage(np.eye(5)[np.arange(64) % 5])
     learners = [BanditSelector(5, 2, 64, PURE, block=8, repeats=3, rate=0.5, seed=6) for _ in range(2)]
     for learner in learners:
@@ -478,9 +483,9 @@ def test_a_lost_reward_costs_its_own_lesson_only():
         items = slow.choose().items
         assert items == tuple(i for i in trace.selections[t] if i >= 0)
         slow.learn(rest[t].value(items))
-    assert (fast._engine._gains == slow._engine._gains).all()
-    assert fast._engine._lessons == slow._engine._lessons
-    assert [left for _, left in fast._engine._lessons.values()] == [1]
+    assert (fast._engine._experts.scores == slow._engine._experts.scores).all()
+    assert fast._engine._samples == slow._engine._samples
+    assert [left for _, left in fast._engine._samples.values()] == [1]
 
 
 def test_draws_that_are_too_close_to_call_are_decided_outside():
@@ -488,13 +493,13 @@ def test_draws_that_are_too_close_to_call_are_decided_outside():
     people = Coverage(np.eye(4)[np.arange(12) % 4])
     options = {"exploration": "every_round", "exploration_rate": 0.5, "rate": 0.5}
 
-    def zeros(engine, sets):
-        return np.zeros(sets * engine._k * 4, dtype=np.uint64)
+    def zeros(_, count):
+        return np.zeros(count, dtype=np.uint64)
 
-    with mock.patch.object(ValueFeedback, "_words", zeros):
+    with mock.patch.object(Release, "words", zeros):
         learner, slow = (BanditSelector(4, 3, 12, dc.Budget(math.inf), seed=1, **options) for _ in range(2))
-        decide = ValueFeedback._decide
-        with mock.patch.object(ValueFeedback, "_decide", autospec=True, side_effect=decide) as asked:
+        settle = ordered.OrderedExperts.settle
+        with mock.patch.object(ordered.OrderedExperts, "settle", autospec=True, side_effect=settle) as asked:
             trace = learner.run(people)
         assert asked.call_count >= 12
         assert learner.choose().items == (0, 1, 2)
@@ -517,7 +522,9 @@ def test_units_fit_any_bound_and_budget(epsilon, bound):
         for t in range(60):
             items = slow.choose().items
             assert items == tuple(i for i in trace.selections[t] if i >= 0)
-            slow.learn(people[t].value(items) if "repeats" in options else slow._engine.see(people[t], items))
+            slow.learn(
+                people[t].value(items) if "repeats" in options else slow._engine.told(people[t], items, 0.0)
+            )
         assert fast.privacy.spent.to_json() == slow.privacy.spent.to_json()
 
 
@@ -528,7 +535,7 @@ def test_teaching_moves_the_tree_beyond_its_range():
     )
     engine = learner._engine
     learner.choose()
-    one = int(engine._scale)
+    one = int(engine._experts.scale)
     for item, amount in ((3, 2000), (4, 2001), (3, -9000), (4, -9000)):
         engine._teach(0, item, amount * one)
     for item in (0, 1, 2, 5, 6, 7, 8):
@@ -562,8 +569,8 @@ def test_published_says_where_it_explores_always():
         learner = BanditSelector(
             10, 2, 100_000, dc.Budget(1.0, 1e-6), exploration="online", calibration="published", seed=0
         )
-    assert learner.settings["exploration_rate"] == 1.0
-    assert learner.settings["rate"] == pytest.approx(1.0 / (2 * math.sqrt(32 * 2 * 100_000 * math.log(2e6))))
+    assert learner.settings.exploration_rate == 1.0
+    assert learner.settings.rate == pytest.approx(1.0 / (2 * math.sqrt(32 * 2 * 100_000 * math.log(2e6))))
     assert learner.privacy.epsilon(1e-6) < 0.1  # one expert, one item: far less than claimed
 
 
@@ -596,7 +603,7 @@ def test_published_sets_are_drawn_right_after_exploring_and_as_often_as_charged(
                 5, 1, rounds, dc.Budget(1.0, 1e-3), exploration="online", calibration="published", seed=seed
             )
             engine, explored, due = learner._engine, [], []
-            charged = {label: count for label, _, count in engine.releases()}
+            charged = {label: count for label, _, count in learner.settings.releases}
             assert charged == {settings.DRAWS: 20, settings.TAIL: 1}
             for t in range(rounds):
                 engine.schedule.reach(t)
@@ -615,11 +622,11 @@ def test_presampled_published_takes_its_rate_from_the_number_of_rounds_picked():
         ]
     for learner in made:
         picked = learner._engine.schedule.explorations
-        assert learner.settings["rate"] == pytest.approx(
+        assert learner.settings.rate == pytest.approx(
             2.0 / (2 * math.sqrt(32 * (picked + 1) * math.log(2 / 1e-3)))
         )
-        assert sum(count for *_, count in learner._engine.releases()) == picked
-    assert made[0].settings["rate"] != made[1].settings["rate"]
+        assert sum(count for *_, count in learner.settings.releases) == picked
+    assert made[0].settings.rate != made[1].settings.rate
 
 
 # --- late rewards ---------------------------------------------------------------------------------------
@@ -641,9 +648,11 @@ def _late(order, options, rounds=24):
 
 def test_late_rewards_in_any_order_are_counted_once_and_the_same():
     options = {"block": 8, "repeats": 3}
-    a = _late(lambda rounds: rounds, options)._engine._gains
-    b = _late(lambda rounds: rounds[::-1], options)._engine._gains
-    c = _late(lambda rounds: np.random.default_rng(0).permutation(rounds).tolist(), options)._engine._gains
+    a = _late(lambda rounds: rounds, options)._engine._experts.scores
+    b = _late(lambda rounds: rounds[::-1], options)._engine._experts.scores
+    c = _late(
+        lambda rounds: np.random.default_rng(0).permutation(rounds).tolist(), options
+    )._engine._experts.scores
     assert (a == b).all()
     assert (a == c).all()
     assert a.any()
@@ -652,7 +661,7 @@ def test_late_rewards_in_any_order_are_counted_once_and_the_same():
     assert slots._open_taken.sum() == 24 * slots._most
 
 
-def test_a_lesson_waits_for_its_last_reward():
+def test_a_sample_waits_for_its_last_reward():
     learner = BanditSelector(5, 1, 24, PURE, block=8, repeats=3, seed=6)
     explored = []
     for t in range(8):
@@ -663,10 +672,10 @@ def test_a_lesson_waits_for_its_last_reward():
     assert len(explored) == 3
     for r in explored[:2]:
         learner.learn(1.0, round=r)
-    assert not learner._engine._gains.any()
+    assert not learner._engine._experts.scores.any()
     assert learner.privacy.spent.epsilon(0.0) == 0.0
     learner.learn(1.0, round=explored[2], person_id="ann")
-    assert np.count_nonzero(learner._engine._gains) == 1
+    assert np.count_nonzero(learner._engine._experts.scores) == 1
     assert learner.privacy.spent.epsilon(0.0) == 1.0
 
 
@@ -677,7 +686,7 @@ def test_late_rewards_of_a_chunk_that_has_passed():
             learner.choose(wait=False)
         for r in range(40):
             learner.learn(0.5, round=r)
-    assert np.count_nonzero(learner._engine._gains) > 2
+    assert np.count_nonzero(learner._engine._experts.scores) > 2
     assert learner.over
 
 
@@ -709,7 +718,9 @@ def test_how_far_the_lists_of_slots_spread(bound, taken):
     needed = (mean[0] - mean[1]) / (slots._SPREAD * deviation)
     for times, first in ((0.97, 0), (1.03, 1)):
         engine._coins = mock.Mock()
-        engine._coins.standard_normal = lambda shape, z=times * needed: np.tile([0.0, z], (shape[0], 1))
+        engine._coins.generator.standard_normal = lambda shape, z=times * needed: np.tile(
+            [0.0, z], (shape[0], 1)
+        )
         engine._make_lists(1)
         assert engine._lists[0, 0] == first
 
@@ -724,11 +735,11 @@ def test_draws_that_are_settled_exactly_have_the_rate_of_the_others():
     words, place = np.arange(1, 1 + 4 * 8, dtype=np.uint64), np.zeros(16, dtype=np.int64)
 
     def settled(scores, unit, *_):
-        seen.append(float(unit * engine._scale))
+        seen.append(float(unit * engine._experts.scale))
         return int(np.argmin(scores))
 
     with mock.patch.object(ordered, "exact_draw", settled):
-        engine._decide(words, engine._current.copy(), place)
+        engine._at(60).settle(engine._draws, words, engine._current.copy(), place)
     assert seen
     assert seen == pytest.approx([0.5 / 4] * len(seen), rel=1e-12)
 
@@ -736,16 +747,16 @@ def test_draws_that_are_settled_exactly_have_the_rate_of_the_others():
 @pytest.mark.parametrize("bound", [1e-3, 1.0, 5.0])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
 def test_sums_of_noise_stay_within_64_bits(epsilon, bound):
-    """Noise is at most 2^24 units wide: 2^30 lessons, each with forty times that, stay below 2^60."""
+    """Noise is at most 2^24 units wide: 2^30 samples, each with forty times that, stay below 2^60."""
     engine = BanditSelector(5, 2, 10**6, dc.Budget(epsilon), bound=bound, seed=0)._engine
-    width = float(engine._grid.noise_scale * engine._scale)
+    width = float(engine._total.grid.noise_scale * engine._experts.scale)
     assert 2.0**22 < width <= 2.0**24
-    assert bound * float(engine._scale) <= 2.0**32
+    assert bound * float(engine._experts.scale) <= 2.0**32
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 7])
 def test_a_saved_file_holds_no_noise_that_two_learners_could_share(rounds, tmp_path):
-    """Lessons of value 0 and of value 1 from one file: the difference of what is known is no round number."""
+    """Samples of value 0 and of value 1 from one file: the difference of what is known is no round number."""
     learner = BanditSelector(5, 1, 4000, PURE, block=2)
     for _ in range(rounds):
         learner.choose()
@@ -758,7 +769,7 @@ def test_a_saved_file_holds_no_noise_that_two_learners_could_share(rounds, tmp_p
         for _ in range(40):
             again.choose()
             again.learn(value)
-        known.append(again._engine._gains / float(again._engine._scale))
+        known.append(again._engine._experts.scores / float(again._engine._experts.scale))
         assert again.privacy.epsilon() == learner.privacy.epsilon()
     difference = known[1] - known[0]
     assert np.abs(difference - np.round(difference)).max() > 1e-6
@@ -786,7 +797,7 @@ def test_late_rounds_are_saved_and_only_open_rounds_are_taken(tmp_path):
         one.learn(0.7, round=4)  # the round that is open
         for r in (0, 1, 3):
             one.learn(0.25, round=r)
-    assert (again._engine._gains == learner._engine._gains).all()
+    assert (again._engine._experts.scores == learner._engine._experts.scores).all()
     people = Coverage(np.eye(5)[np.arange(19) % 5])
     assert (again.run(people).selections == learner.run(people).selections).all()
 
@@ -800,7 +811,7 @@ def test_an_interruption_never_leaves_a_round_open_and_pending(options):
 
     learner = BanditSelector(5, 2, 24, PURE, seed=6, **options)
     learner.choose()
-    learner._pending = Interrupting()
+    learner._pending._tickets = Interrupting()
     with pytest.raises(KeyboardInterrupt):
         learner.choose(wait=False)
     assert learner.pending == (0,)
@@ -869,25 +880,25 @@ def test_late_rewards_keep_to_the_rounds_per_person(tmp_path):
     assert again.pending == tuple(range(1, 8))
     for one in (learner, again):
         one.learn(1.0, round=2, person_id="ann")  # their second round: nothing is learned from it
-        assert list(one._engine._lessons.values()) == [[one._engine._most, 2]]
+        assert list(one._engine._samples.values()) == [[one._engine._most, 2]]
         with pytest.raises(ValueError, match="round=2 has been counted"):
             one.learn(1.0, round=2)
         one.learn(1.0, round=3)
-        assert not one._engine._gains.any()
+        assert not one._engine._experts.scores.any()
     assert learner.choose() == again.choose()
 
 
 def test_run_goes_on_while_rewards_are_missing():
-    """With rewards outstanding the rounds are taken one by one, and the open lesson keeps waiting."""
+    """With rewards outstanding the rounds are taken one by one, and the open sample keeps waiting."""
     people = Coverage(np.eye(5)[np.arange(16) % 5])
     learner = BanditSelector(5, 1, 24, PURE, block=8, repeats=8, seed=6)
     learner.choose()
     learner.choose(wait=False)
     learner.run(people[:15])
     assert learner.pending == (0,)
-    assert np.count_nonzero(learner._engine._gains) == 1  # the second block
+    assert np.count_nonzero(learner._engine._experts.scores) == 1  # the second block
     learner.learn(1.0, round=0)
-    assert not any(block == 0 for block, _ in learner._engine._lessons)
+    assert not any(block == 0 for block, _ in learner._engine._samples)
 
 
 # --- input ----------------------------------------------------------------------------------------------
@@ -1028,11 +1039,11 @@ def test_a_horizon_that_cannot_pay_for_exploring_does_not():
     n_items, k, rounds = 200, 10, 40_000
     people = Coverage(np.eye(n_items)[np.random.default_rng(5).integers(n_items, size=rounds)])
     learner = BanditSelector(n_items, k, rounds, PURE, seed=1)
-    assert learner.settings["block"] == 32 * k * learner.settings["repeats"]
+    assert learner.settings.block == 32 * k * learner.settings.repeats
     assert learner.run(people).total >= stats.binom.ppf(NEVER, rounds, 31 / 32 * k / n_items)
     enough = BanditSelector(20, 2, rounds, PURE)
-    assert enough.settings["block"] * 20 * 4 <= rounds
-    assert BanditSelector(n_items, k, rounds, PURE, block=60, repeats=3).settings["block"] == 60
+    assert enough.settings.block * 20 * 4 <= rounds
+    assert BanditSelector(n_items, k, rounds, PURE, block=60, repeats=3).settings.block == 60
 
 
 def test_the_bound_on_sets_that_are_drawn_late():
@@ -1063,11 +1074,11 @@ def test_the_bound_on_sets_that_are_drawn_late():
 def test_certified_regret_is_the_formula():
     learner = BanditSelector(10, 2, 10**6, PURE, rate="certified", seed=0)
     found = learner.settings
-    rate, block, noise = found["rate"], found["block"], 1.0 / found["repeats"]
+    rate, block, noise = found.rate, found.block, 1.0 / found.repeats
     h = rate / 2
     second = (math.exp(h) - 1 - h) / rate + math.exp(h) * rate * noise**2 / (1 - (rate * noise) ** 2)
     whole = 10**6 // block
-    regret = 2 * block * (10 * math.log(10) / rate + whole * second) + 2 * found["repeats"] * whole
+    regret = 2 * block * (10 * math.log(10) / rate + whole * second) + 2 * found.repeats * whole
     regret += (1 - 1 / math.e) * (10**6 - whole * block)
     assert learner.certified_regret == pytest.approx(regret, rel=1e-9)
     assert learner.certified_regret < 0.5 * limits.trivial(10**6)
@@ -1099,3 +1110,21 @@ def test_what_the_bound_rests_on():
             )
             growth /= 1.0 - (rate * noise) ** 2
             assert growth - 1.0 <= rate * (mean + cost) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "options", [{"block": 4}, {"feedback": "slots", "block": 4}, *list(DRAWN.values())[:4]]
+)
+def test_two_learners_keep_to_one_budget(options, tmp_path):
+    def make(spending, **more):
+        return BanditSelector(5, 2, 20, spending, **options, **more)
+
+    people = Coverage(np.eye(5)[np.arange(20) % 5])
+    for budget in (sharing.APPROXIMATE, sharing.PURE):
+        sharing.check_one_budget_for_two(make, people, budget, tmp_path)
+
+
+def test_published_constants_are_for_a_whole_budget():
+    half = sharing.APPROXIMATE.split(2)[0]
+    with pytest.raises(ValueError, match="for a whole budget"):
+        BanditSelector(5, 2, 20, half, exploration="online", calibration="published")

@@ -12,8 +12,9 @@ from discreet.objectives import Coverage
 from discreet.online import MetaFrankWolfe, RunningSumSelector, contribution
 from discreet.online.frank_wolfe import sets
 from discreet.online.select import running_sums
+from discreet.privacy import Coins
 
-WORDS, CAP, ITEMS, ROUNDS = [1, 2, 3, 4], 2, 4, 5
+COINS, CAP, ITEMS, ROUNDS = Coins([1, 2, 3, 4]), 2, 4, 5
 ANYBODY = [np.array(row, dtype=float) for row in product((0, 1), repeat=ITEMS)]  # the first has no items
 CROWD = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1], [0, 1, 1, 1]], dtype=float)
 BUDGET = dc.Budget(1.0, 1e-6, "add_remove")
@@ -27,7 +28,7 @@ def _stream(cut, rows, sizes) -> list[list[float]]:
     """The rounds as they are counted when they come in batches of these sizes."""
     kept, first = [], 0
     for size in sizes:
-        kept += _rows(cut(Coverage(rows[first : first + size]), CAP, WORDS, first))
+        kept += _rows(cut(Coverage(rows[first : first + size]), CAP, COINS, first))
         first += size
     return kept
 
@@ -50,17 +51,17 @@ def test_one_person_changes_their_own_round_only():
     _goes_by_the_round(contribution.capped)
 
 
-def _only_where_needed(people, cap, words, first):
+def _only_where_needed(people, cap, coins, first):
     """A fault: coins are used up by those who have something to cut."""
     long = np.diff(people.indptr) > cap
-    coins = np.zeros(len(people), dtype=np.uint64)
-    coins[long] = np.random.PCG64([*words, first]).random_raw(int(long.sum()))
-    return people.cap_items_by(cap, coins)
+    words = np.zeros(len(people), dtype=np.uint64)
+    words[long] = coins.of_rounds(first, int(long.sum()))
+    return people.cap_items_by(cap, words)
 
 
-def _each_batch_anew(people, cap, words, _first):
+def _each_batch_anew(people, cap, coins, _first):
     """A fault: coins by the place in the batch."""
-    return people.cap_items_by(cap, np.random.PCG64(words).random_raw(len(people)))
+    return people.cap_items_by(cap, coins.of_rounds(0, len(people)))
 
 
 @pytest.mark.parametrize("fault", [_only_where_needed, _each_batch_anew])
@@ -75,7 +76,7 @@ def test_faults_are_seen(fault):
         (running_sums, lambda: RunningSumSelector(ITEMS, 2, ROUNDS, BUDGET, items_per_person=CAP, seed=4)),
         (
             sets,
-            lambda: MetaFrankWolfe(dc.constraints.Cardinality(2), ROUNDS, BUDGET, n_items=ITEMS,
+            lambda: MetaFrankWolfe(dc.constraints.Cardinality(2, n_items=ITEMS), ROUNDS, BUDGET,
                                    items_per_person=CAP, seed=4),
         ),
     ],
@@ -85,8 +86,8 @@ def test_learners_count_every_other_round_alike(module, make, monkeypatch):
     """With the same coins: one by one, at once, and with somebody absent or exchanged in any round."""
     kept = {}
 
-    def heard(people, cap, words, first):
-        found = contribution.capped(people, cap, words, first)
+    def heard(people, cap, coins, first):
+        found = contribution.capped(people, cap, coins, first)
         kept.update(enumerate(_rows(found), first))
         return found
 

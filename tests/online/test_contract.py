@@ -6,9 +6,11 @@ import contextlib
 import math
 import os
 import pickle
+import pkgutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,8 @@ from discreet import online
 from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction
 from discreet.objectives.losses import Distance, Linear
 from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector
+from discreet.online.registry import REGISTRY
+from discreet.privacy import Account, MemoryLedger
 from tests.online.learners import (
     EVERYBODY,
     FRANK_WOLFE_POINTS,
@@ -59,14 +63,24 @@ def _one_by_one(setting, learner, stream, count=None, ids=None, start=0):
     return np.array(rows), np.array(worths)
 
 
-def test_every_public_learner_is_here():
-    learners = {
-        name
-        for name in online.__all__
-        if issubclass(getattr(online, name), OnlineLearner) and not getattr(online, name).__abstractmethods__
-    }
-    assert learners == {type(setting.make()).__name__ for setting in EVERYBODY.values()}
-    assert len(learners) >= 10
+def _learners(kind=OnlineLearner):
+    """Every class of the library that is a learner, wherever it is defined."""
+    for sub in kind.__subclasses__():
+        if not sub.__abstractmethods__ and sub.__module__.startswith("discreet."):
+            yield sub
+        yield from _learners(sub)
+
+
+def test_every_learner_is_registered():
+    for module in pkgutil.walk_packages(online.__path__, "discreet.online."):
+        import_module(module.name)
+    found = {kind.__name__ for kind in _learners()}
+    assert found == REGISTRY.keys() - {"ToySelector"}
+    assert len(found) >= 10
+    assert found <= set(online.__all__)
+    for name, entry in REGISTRY.items():
+        assert entry.examples(), name
+        assert entry.audits(), name
 
 
 # --- any order of calls -----------------------------------------------------------------------------
@@ -304,6 +318,49 @@ def test_whole_guarantee_is_known_before_and_never_exceeded(setting):
     assert "not private" in str(learner.privacy)
 
 
+def test_learners_at_one_gate_spend_one_budget(setting, tmp_path):
+    """Two learners about the same people, each with a share: one account for both, and never more."""
+    alone = setting.make()
+    budget, stream = alone.budget, setting.people(ROUNDS)
+    gate = dc.Gate(budget, 3)
+    shares = gate.split([1, 2])
+    if alone.calibration == "published":
+        with pytest.raises(ValueError, match="a budget of its own"):
+            setting.make(seed=None, budget=shares[0])
+        return
+    learners = [setting.make(seed=None, budget=share) for share in shares]
+    for learner in learners:
+        learner.run(stream)
+        assert learner.privacy.spent.epsilon() <= gate.spent.epsilon() <= budget.epsilon
+        assert learner.privacy.epsilon() == gate.spent.epsilon()
+    learners[0].save(tmp_path / "state")
+    with pytest.raises(ValueError, match="give gate="):
+        dc.load(tmp_path / "state")
+    again = dc.load(tmp_path / "state", gate=dc.Gate.from_state(gate.state()))
+    assert again.privacy.to_json() == learners[0].privacy.to_json()
+    assert shown(again.choose()) == shown(learners[0].choose())
+    with contextlib.suppress(dc.BudgetExceeded):  # where a little is left, it is all that a third one gets
+        setting.make(seed=None, budget=gate)
+    assert gate.spent.epsilon() <= budget.epsilon
+
+
+def test_learners_with_shares_of_a_budget_keep_to_it_together(setting):
+    alone = setting.make()
+    budget, stream = alone.budget, setting.people(ROUNDS)
+    shares = budget.split([1, 2])
+    if alone.calibration == "published":
+        with pytest.raises(ValueError, match="a budget of its own"):
+            setting.make(budget=shares[0])
+        return
+    both = MemoryLedger()
+    for share in shares:
+        learner = setting.make(budget=share)
+        learner.run(stream)
+        for _, entry, count in learner.privacy.ledger.entries():
+            both.add(entry, count)
+    assert Account(budget, both, notion="zcdp" if budget.delta else "pure").epsilon() <= budget.epsilon
+
+
 def test_further_rounds_of_a_person_are_served_but_not_learned(setting):
     learner, once = setting.make(), setting.make()
     limit, stream = learner.budget.max_rounds_per_person, setting.people(ROUNDS)
@@ -322,13 +379,13 @@ def test_equal_identities_are_one_person(setting):
     """Numbers and texts that are equal count together, whatever type carries them."""
     limit = setting.make().budget.max_rounds_per_person
     for ids in ([5, np.int64(5), 5.0, np.uint8(5), 5], ["ann", np.str_("ann")] * 3):
-        visits = setting.make()._visits
-        assert [visits.admit(i) for i in ids].count(True) == limit
+        limited = setting.make()._contribution
+        assert [limited.admit(i) for i in ids].count(True) == limit
     with pytest.raises(TypeError, match="person_id must be text, a number"):
-        setting.make()._visits.admit(object())
+        setting.make()._contribution.admit(object())
     for nobody in (math.nan, np.float32("inf")):
         with pytest.raises(ValueError, match="names nobody; use None"):
-            setting.make()._visits.admit(nobody)
+            setting.make()._contribution.admit(nobody)
 
 
 def test_an_interruption_never_counts_anybody_twice(setting, monkeypatch):
@@ -573,7 +630,7 @@ def test_a_failing_run_leaves_the_visits_of_those_behind_it(selector):
     assert learner.round == 5
     limit = learner.budget.max_rounds_per_person
     for who, left in (("d", limit), ("g", limit), ("c", limit - 1), ("y", limit - 1)):
-        assert [learner._visits.admit(who) for _ in range(limit + 1)].count(True) == left, who
+        assert [learner._contribution.admit(who) for _ in range(limit + 1)].count(True) == left, who
 
 
 def test_labels_come_back(selector):

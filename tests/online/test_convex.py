@@ -17,9 +17,11 @@ from discreet.bounds import convex as bounds
 from discreet.constraints.domains import Ball, Box, CappedSimplex, Domain, Simplex
 from discreet.objectives.losses import Distance, Linear, Logistic, Squared
 from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader
-from discreet.online.minimize import lovasz_sums
+from discreet.online.convex.approximate import ApproximateLeaderSettings
+from discreet.online.convex.bandit_settings import BanditLeaderSettings
 from discreet.privacy import VectorBounds, samplers, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.sums import compiled
 from tests.online.learners import BANDIT_LEADERS, LEADERS
 from tests.privacy.audit import exact_sum_loss
 
@@ -204,7 +206,7 @@ def test_an_interrupted_batch_is_released_once(monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 learner.choose()
         learner.choose()
-        assert learner._batches == 1, name
+        assert learner._taken == 1, name
         _one_by_one(learner, people, start=learner.batch)
         assert learner.over
 
@@ -254,7 +256,7 @@ def test_compiled_rounds_are_the_rounds(who, where, budget, monkeypatch):
 
     And nearly the same ones without any compiled step: costs as functions, over a set that is not known.
     """
-    monkeypatch.setattr(lovasz_sums, "_ROWS_AHEAD", 64)
+    monkeypatch.setattr(compiled, "_ROWS_AHEAD", 64)
     people, domain = COMPILED[who], SETS[where]
     ids = [t % 150 if t % 3 else None for t in range(700)]
     options = {"lipschitz": 0.4, "clip": True, "strong_convexity": 1.0 if who == "distance" else 0.0}
@@ -362,20 +364,21 @@ def test_the_closed_form_is_the_minimiser(domain, curved, pull):
         assert objective(points[t], t) <= objective(domain.project(found), t) + 1e-7
 
 
-@pytest.mark.parametrize("sums", ["laplace tree", "spherical tree", "tree"])
-def test_noise_of_linear_leaders_never_shrinks(sums):
+@pytest.mark.parametrize("noise", ["laplace", "spherical", "gaussian"])
+def test_noise_of_linear_leaders_never_shrinks(noise):
     """Pure trees: every sum carries as much noise as any other; Gaussian ones: never less than before."""
     rounds, runs = 9, 500
-    budget = APPROXIMATE if sums == "tree" else PURE
+    budget = APPROXIMATE if noise == "gaussian" else PURE
+    options = {"lipschitz": 1.0, "rate": 1.0, "sums": "tree", "noise": noise}
     points = []
     for seed in range(runs):
-        learner = LinearLeader(WIDE, rounds, budget, lipschitz=1.0, rate=1.0, sums=sums, seed=seed)
+        learner = LinearLeader(WIDE, rounds, budget, seed=seed, **options)
         points.append(learner.run(np.zeros((rounds, 2))).decisions[1:])
     found = (np.array(points) ** 2).mean(axis=(0, 2))
-    unit = learner._sum.noise_std(1) ** 2
+    unit = learner._total.sum.noise_std(1) ** 2
     wanted = np.full(rounds - 1, 3.0 * unit)
-    if sums == "tree":
-        stds = [learner._sum.noise_std(t) for t in range(1, rounds)]
+    if noise == "gaussian":
+        stds = [learner._total.sum.noise_std(t) for t in range(1, rounds)]
         wanted = np.maximum.accumulate(np.array(stds) ** 2)
     # fourth moments are at most 6 times squared second ones: a mean of 500 is within 6 sqrt(5/500)
     assert (np.abs(found / wanted - 1.0) <= 0.6).all()
@@ -388,11 +391,11 @@ def test_published_regulariser_grows_by_the_round():
     learner.choose()
     learner.learn((lambda _: 0.0, lambda _: [1.0, 0.0]))
     seen = []
-    original = learner._sum.add
-    vars(learner._sum)["add"] = lambda vector: seen.append(original(vector)) or seen[-1]
-    assert np.allclose(learner.choose(), Ball(2, 1.0).project(-seen[0] / learner._growing))
+    original = learner._total.sum.add
+    vars(learner._total.sum)["add"] = lambda vector: seen.append(original(vector)) or seen[-1]
+    assert np.allclose(learner.choose(), Ball(2, 1.0).project(-seen[0] / learner.settings.growing))
     unit = 2.0 / 2.0 * 2 * math.log(ROUNDS) ** 2.5 / math.sqrt(ROUNDS)
-    assert learner._growing == pytest.approx(unit)
+    assert learner.settings.growing == pytest.approx(unit)
 
 
 def test_clipping_shortens_and_counts():
@@ -400,7 +403,7 @@ def test_clipping_shortens_and_counts():
     for length in (0.4, 3.0, 0.5, 1e200):
         learner.choose()
         learner.learn((lambda _: 0.0, lambda _, length=length: [0.0, length, 0.0]))
-        assert np.linalg.norm(learner._pending) <= 0.5 * (1 + 1e-12)
+        assert np.linalg.norm(learner._total.gathered) <= 0.5 * (1 + 1e-12)
     assert learner.insecure_clipped == 2
     public = (
         str(learner.privacy) + repr(learner.privacy) + repr(learner) + json.dumps(learner.privacy.to_json())
@@ -444,7 +447,7 @@ def test_batches_play_one_point_and_release_one_number():
     for start in range(0, ROUNDS, 4):
         assert (points[start : start + 4] == points[start]).all()
     assert len({point.tobytes() for point in points}) == 8
-    assert learner._batches == 7
+    assert learner._taken == 7
 
 
 # --- privacy ------------------------------------------------------------------------------------
@@ -486,7 +489,7 @@ def _audited(sums="auto", budget=APPROXIMATE, **options):
 @pytest.fixture
 def row_by_row(monkeypatch):
     """Audits move one noise vector at a time, so each has to be a draw of its own."""
-    monkeypatch.setattr(lovasz_sums, "_ROWS_AHEAD", 1)
+    monkeypatch.setattr(compiled, "_ROWS_AHEAD", 1)
 
 
 @pytest.mark.usefixtures("row_by_row")
@@ -504,7 +507,7 @@ def test_points_are_as_private_as_the_budget(sums):
 
 
 def test_laplace_tree_points_are_pure():
-    make = _audited("laplace tree", PURE)
+    make = _audited("tree", PURE, noise="laplace")
     diagonal = np.array([1.0, 1.0]) * math.sqrt(2.0)
     here, there = ([sign * diagonal, *STREAM[1:]] for sign in (1.0, -1.0))
     assert 0.9 <= exact_sum_loss(make, here, there, norm=1) <= 1.0 + 1e-6
@@ -527,7 +530,7 @@ def _compiled_loss(here, there, *, rows_ahead, budget=APPROXIMATE, **options):
 
         with (
             mock.patch.object(samplers, "noise_steps", scripted),
-            mock.patch.object(lovasz_sums, "_ROWS_AHEAD", rows_ahead),
+            mock.patch.object(compiled, "_ROWS_AHEAD", rows_ahead),
         ):
             learner = ApproximateLeader(
                 WIDE,
@@ -565,7 +568,7 @@ def test_compiled_streams_are_as_private_as_the_budget(sums, rows_ahead):
 
 
 def test_the_audit_catches_compiled_gradients_that_are_not_clipped(monkeypatch):
-    monkeypatch.setattr(ApproximateLeader, "_longest", property(lambda _: 100.0))
+    monkeypatch.setattr(ApproximateLeaderSettings, "longest", property(lambda _: 100.0))
     long = ([STREAM[0], sign * 4.0 * LONG, *STREAM[2:]] for sign in (1.0, -1.0))
     assert 3.0 * APPROXIMATE.mu <= _compiled_loss(*long, rows_ahead=256, clip=True) < math.inf
 
@@ -609,7 +612,7 @@ def test_published_constants_are_twice_what_they_claim():
                 Ball(2), rounds, dc.Budget(0.7), lipschitz=2.0, calibration="published", seed=0
             )
         levels = tree_levels(rounds)
-        scale = float(learner._sum._event.scale)
+        scale = float(learner.settings.event.scale)
         assert scale == pytest.approx(2.0 * levels / 0.7)
         # log density ratio at y = -c u, c > L, of exp(-|y - z| / scale), for each of the levels
         u, far = np.array([1.0, 0.0]), 7.0
@@ -633,18 +636,18 @@ def test_published_noise_is_the_papers_whatever_the_delta(neighbours, delta):
     leader = _quiet(
         lambda: ApproximateLeader(Ball(2), rounds, budget, lipschitz=2.0, calibration="published", seed=0)
     )()
-    assert float(leader._sum._event.scale) == pytest.approx(2.0 * 20 / 0.7, rel=1e-9)
+    assert float(leader.settings.event.scale) == pytest.approx(2.0 * 20 / 0.7, rel=1e-9)
     linear = _quiet(
         lambda: LinearLeader(Simplex(3), rounds, budget, box=(-1.0, 1.0), calibration="published", seed=0)
     )()
-    assert float(linear._sum._event.scale) == pytest.approx(3.0 * 20 / 0.7, rel=1e-9)
+    assert float(linear.settings.event.scale) == pytest.approx(3.0 * 20 / 0.7, rel=1e-9)
     bandit = _quiet(
         lambda: BanditApproximateLeader(
             Ball(1, 10.0), rounds, budget, lipschitz=1.0, bound=1.0, calibration="published", seed=0
         )
     )()
     norm = 1.0 / bandit.exploration_radius
-    assert float(bandit._sum._event.scale) == pytest.approx(norm * 20 / 0.7, rel=1e-9)
+    assert float(bandit.settings.event.scale) == pytest.approx(norm * 20 / 0.7, rel=1e-9)
     for learner in (leader, linear, bandit):
         assert learner.privacy.epsilon() == pytest.approx(0.7 * twice)
 
@@ -675,7 +678,7 @@ def test_published_linear_leader_holds_for_unsigned_costs_only():
     with pytest.warns(PublishedCalibrationWarning, match="claim epsilon 1 and give epsilon 2"):
         signed = LinearLeader(Simplex(3), 30, PURE, box=(-1.0, 1.0), calibration="published", seed=0)
     assert signed.privacy.epsilon() == pytest.approx(2.0)
-    assert float(signed._sum._event.scale) == pytest.approx(3 * tree_levels(30))
+    assert float(signed.settings.event.scale) == pytest.approx(3 * tree_levels(30))
 
 
 def _bandit_shift(make, here, there):
@@ -700,12 +703,12 @@ def _bandit_shift(make, here, there):
     for cost in here[: learner.batch]:
         learner.choose()
         learner.learn(cost)
-    first = learner._seen
+    first = learner._costs.gathered
     learner = make()
     for cost in there[: learner.batch]:
         learner.choose()
         learner.learn(cost)
-    shift = int(first) - int(learner._seen)
+    shift = int(first) - int(learner._costs.gathered)
     same = np.array_equal(points(here)[0], points(there, shift)[0])
     return abs(shift) / 2.0**samplers.STEPS_BITS if same else math.inf
 
@@ -722,10 +725,7 @@ def test_bandit_points_are_pure(neighbours, worst):
 def test_the_audit_catches_bandit_noise_for_half_the_range(monkeypatch):
     make = _bandit(dc.Budget(0.8), batch=4)
     here, there = [2.0] * 12, [0.0] + [2.0] * 11
-    honest = dc.privacy.LaplaceNoise.within
-    monkeypatch.setattr(
-        dc.privacy.LaplaceNoise, "within", staticmethod(lambda share, moves: honest(share, moves / 2.0))
-    )
+    monkeypatch.setattr(BanditLeaderSettings, "moves", property(lambda settings: settings.half))
     assert 1.5 < _bandit_shift(make, here, there) < math.inf
 
 
@@ -738,7 +738,7 @@ def test_bandit_account_has_no_composition():
             Ball(1, 10.0), 1000, PURE, lipschitz=1.0, bound=1.0, calibration="published", seed=0
         )
     assert published.exploration_radius == pytest.approx(0.1)
-    assert float(published._sum._event.scale) == pytest.approx(10.0 * 10, rel=1e-9)
+    assert float(published.settings.event.scale) == pytest.approx(10.0 * 10, rel=1e-9)
 
 
 # --- certificates -------------------------------------------------------------------------------
@@ -914,7 +914,7 @@ def test_gradient_estimates_are_as_large_as_the_certificate_says():
             learner.learn(2.0)
         learner.choose()
         squares.append(float(((learner._estimates - before) ** 2).sum()))
-    scale = float(learner._event.scale)
+    scale = float(learner.settings.event.scale)
     square = 4.0**2 + 2.0 * scale**2
     fourth = 4.0**4 + 6.0 * 4.0**2 * 2.0 * scale**2 + 24.0 * scale**4
     # six deviations of a mean of 4,000
@@ -970,9 +970,11 @@ def test_sums_of_the_certificate(top, start, slope, most):
 def test_worst_noise_is_the_noisiest_sum():
     for rounds in (2, 3, 8, 9, 23, 32, 33):
         for sums in ("sqrt", "tree"):
-            total = _leader(sums=sums)(rounds=rounds)._sum
+            learner = _leader(sums=sums)(rounds=rounds)
+            total = learner._total.sum
             wanted = max(total.noise_std(t) for t in range(1, rounds)) * math.sqrt(SIZE)
-            assert bounds.worst_noise(total) == pytest.approx(wanted)
+            assert learner.settings.noise_length == pytest.approx(wanted, rel=1e-12)
+            assert bounds.worst_noise(total.spec, total.event) == learner.settings.noise_length
 
 
 def test_one_point_settings_are_the_best_ones():

@@ -1,4 +1,4 @@
-"""MetaFrankWolfe: the protocol, exact loss of what it releases, feasibility, certificates, settings."""
+"""Meta-Frank-Wolfe: the protocol, exact loss of what is released, feasibility, certificates, settings."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from discreet.objectives import (
     ProbabilisticCoverage,
     SetFunction,
 )
-from discreet.online import MetaFrankWolfe
-from discreet.online.frank_wolfe.experts import ExpertTree, Leader
-from discreet.privacy import Gate, TreeSum, VectorBounds, samplers
+from discreet.online import MetaFrankWolfe, MetaFrankWolfePoints
+from discreet.online.frank_wolfe.leader import Leader
+from discreet.privacy import Gate, SumSpec, TreeSum, VectorBounds, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.online.learners import people
 from tests.privacy.audit import exact_sum_loss
@@ -46,13 +46,13 @@ def _sets(constraint=BLOCKS, budget=BUDGET, **options):
     return lambda seed=1, **more: MetaFrankWolfe(constraint, ROUNDS, budget, seed=seed, **settings, **more)
 
 
-def _points(constraint=BOX, budget=BUDGET, **options):
-    settings = {"experts": "pftal", "steps": 3, "gradient_bound": 1.0} | options
-    return lambda seed=1, **more: MetaFrankWolfe(constraint, ROUNDS, budget, seed=seed, **settings, **more)
+def _points(domain=BOX, budget=BUDGET, **options):
+    settings = {"steps": 3, "gradient_bound": 1.0} | options
+    return lambda seed=1, **more: MetaFrankWolfePoints(domain, ROUNDS, budget, seed=seed, **settings, **more)
 
 
 def _stream(learner, kind="coverage", count=ROUNDS):
-    if learner.experts == "ftrl":
+    if isinstance(learner, MetaFrankWolfe):
         return people(kind, count)
     rng = np.random.default_rng(5)
     weights = rng.random((count, N_ITEMS)) * np.linspace(0.2, 1.0, N_ITEMS)
@@ -64,7 +64,7 @@ def _one_by_one(learner, stream, count=None, ids=None):
     for t in range(len(stream) if count is None else count):
         decision = learner.choose()
         shown.append(learner._row(decision))
-        value = decision if learner.experts == "pftal" else decision.items
+        value = decision.items if isinstance(learner, MetaFrankWolfe) else decision
         rewards.append(stream[t].value(value))
         learner.learn(stream[t], person_id=None if ids is None else ids[t])
     return np.array(shown), np.array(rewards)
@@ -95,6 +95,45 @@ def test_labels_come_back(tmp_path):
     assert choice.labels == tuple(names[i] for i in choice.items)
     learner.save(tmp_path / "s")
     assert MetaFrankWolfe.load(tmp_path / "s").choose() == choice
+
+
+# --- one account for several --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [BUDGET, PURE, dc.Budget(2.0, 1e-5, "add_remove", 2)])
+def test_learners_at_one_gate_keep_to_the_budget(budget, tmp_path):
+    gate = Gate(budget, 0)
+    first, second = gate.split([1, 2])
+    sets = MetaFrankWolfe(BLOCKS, ROUNDS, first, steps=3)
+    points = MetaFrankWolfePoints(BOX, ROUNDS, second, gradient_bound=1.0, steps=2)
+    for learner in (sets, points):
+        assert learner.privacy.spent.epsilon(budget.delta) == 0.0
+        learner.run(_stream(learner))
+        assert 0.0 < learner.privacy.spent.epsilon(budget.delta) < 0.95 * budget.epsilon
+    whole = gate.spent.epsilon(budget.delta)
+    assert 0.9 * budget.epsilon <= whole <= budget.epsilon
+    with pytest.raises(dc.BudgetExceeded):
+        MetaFrankWolfe(BLOCKS, ROUNDS, gate, steps=3)
+    points.save(tmp_path / "s")
+    again = dc.load(tmp_path / "s", gate=Gate.from_state(gate.state()))
+    assert (again.choose() == points.choose()).all()
+    assert again.privacy.spent.to_json() == points.privacy.spent.to_json()
+
+
+def test_what_is_left_at_a_gate_is_spent():
+    gate = Gate(BUDGET, 0, notion="zcdp")
+    gate.reserve(dc.privacy.GaussianNoise(1.0, 10.0))
+    learner = MetaFrankWolfe(BLOCKS, ROUNDS, gate, steps=3)
+    assert learner.privacy.epsilon() == pytest.approx(1.0, rel=1e-3)
+
+
+def test_noise_follows_from_what_is_spent():
+    shares = {"gaussian": BUDGET.split(2)[0], "laplace": BUDGET.split(2, notion="pure")[0]}
+    for noise, share in shares.items():
+        assert MetaFrankWolfe(BLOCKS, ROUNDS, share, steps=3, seed=0).noise == noise
+    pure = MetaFrankWolfePoints(BOX, ROUNDS, shares["laplace"], gradient_bound=1.0, steps=3, seed=0)
+    assert pure.noise == "spherical"
+    assert 2 * pure.privacy.epsilon(0.0) == pytest.approx(1.0)
 
 
 # --- feasible, always ---------------------------------------------------------------------------
@@ -310,8 +349,8 @@ def test_gaussian_release_under_both_relations(neighbours, cap, sums):
 
 def test_bounds_other_than_one_scale_the_noise():
     made = [_five(bound=bound)() for bound in (0.3, 1.0, 70.0)]
-    assert [learner._sum.noise_std(1) / learner.bound for learner in made] == pytest.approx(
-        [made[1]._sum.noise_std(1)] * 3
+    assert [learner._total.sum.noise_std(1) / learner.bound for learner in made] == pytest.approx(
+        [made[1]._total.sum.noise_std(1)] * 3
     )
 
 
@@ -331,10 +370,11 @@ def test_spherical_release_loses_at_most_epsilon(neighbours, steps):
     budget = dc.Budget(1.0, 0.0, neighbours)
     learner = _points(Box([0.0, 0.0], [1.0, 1.0]), budget, steps=steps)()
     learner.choose()
-    east = learner._prepared((lambda x: 0.5 * x[0], lambda _: np.array([1.0, 0.0])))[0] / learner._scale
-    north = learner._prepared((lambda x: 0.5 * x[1], lambda _: np.array([0.0, 1.0])))[0] / learner._scale
+    units = learner._experts.units
+    east = learner._prepared((lambda x: 0.5 * x[0], lambda _: np.array([1.0, 0.0])))[0] / units
+    north = learner._prepared((lambda x: 0.5 * x[1], lambda _: np.array([0.0, 1.0])))[0] / units
     other = north if neighbours == "replace" else np.zeros_like(north)
-    total = learner._sum
+    total = learner._total.sum
     drawn = []
 
     def noise(_, size):
@@ -355,10 +395,10 @@ def test_sums_of_the_longest_batches_are_exact():
     """Whole units stay whole as floats, so that nobody's share in a sum depends on the others'."""
     for batch in (1, 1000, 2**22, 2**30):
         learner = MetaFrankWolfe(BLOCKS, 2 * batch, BUDGET, steps=1, bound=0.7, resample_every=batch, seed=0)
-        for total in (learner._most * batch, learner._most * batch - 1):
-            assert int(np.int64(total) / learner._scale * learner._scale) == total
-        assert learner._most / learner._scale <= 0.7
-        assert learner._most / learner._scale == pytest.approx(0.7, rel=1e-6)
+        for total in (learner._experts.most * batch, learner._experts.most * batch - 1):
+            assert int(np.int64(total) / learner._experts.units * learner._experts.units) == total
+        assert learner._experts.most / learner._experts.units <= 0.7
+        assert learner._experts.most / learner._experts.units == pytest.approx(0.7, rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e100])
@@ -368,12 +408,12 @@ def test_bounds_far_from_one(size):
     learner = MetaFrankWolfe(BLOCKS, 6, BUDGET, steps=2, bound=size, seed=0)
     assert len(learner.run(stream)) == 6
     box = Box(np.zeros(4), np.ones(4))
-    options = {"experts": "pftal", "steps": 2, "gradient_bound": size, "bound": 1.0, "seed": 0}
-    points = MetaFrankWolfe(box, 6, BUDGET, resample_every=2, clip=True, **options)
+    options = {"steps": 2, "gradient_bound": size, "bound": 1.0, "seed": 0}
+    points = MetaFrankWolfePoints(box, 6, BUDGET, resample_every=2, clip=True, **options)
     points.choose()
     points.learn((lambda _: 0.5, lambda _: np.full(4, 1e5 * size)))
     assert points.clipped == 1
-    lengths = np.linalg.norm(points._gathered / points._scale / size, axis=1)
+    lengths = np.linalg.norm(points._total.gathered / points._experts.units / size, axis=1)
     assert lengths == pytest.approx([1.0, 1.0])
     assert lengths.max() <= 1.0
 
@@ -382,7 +422,7 @@ def test_planted_bugs_are_caught():
     """The audits above are able to fail."""
     # a cap that is promised and not kept: the sum itself refuses the vector
     with (
-        mock.patch.object(MetaFrankWolfe, "_capped", lambda _, someone: someone),
+        mock.patch.object(MetaFrankWolfe, "_counted", lambda _, someone: someone),
         pytest.raises(ValueError, match="nonzeros=4 were promised"),
     ):
         _worst_loss(_five(items_per_person=2))
@@ -391,23 +431,19 @@ def test_planted_bugs_are_caught():
     with mock.patch.object(VectorBounds, "difference", lambda self, how: honest(self, how) / math.sqrt(2.0)):
         assert _worst_loss(_five()) > 1.3 * BUDGET.mu
     # the same with Laplace noise, and levels counted by the natural logarithm
-    calibrated = ExpertTree._calibrated
+    counted = SumSpec.count.fget
     for factor in (2.0, math.log2(6) / math.log(6)):
-
-        def too_little(self, part, factor=factor):
-            event, count = calibrated(self, part)
-            return type(event)(event.sensitivity, float(event.scale) / factor), math.floor(count / factor)
-
-        with mock.patch.object(ExpertTree, "_calibrated", too_little):
+        too_few = property(lambda self, factor=factor: math.floor(counted(self) / factor))
+        with mock.patch.object(SumSpec, "count", too_few):
             assert _worst_loss(_five(PURE), norm=1) > 1.3
 
 
 def test_expert_tree_loses_what_it_says():
     """Exact loss of the sum, found from its own noise."""
-    one = VectorBounds(2, 1, None, (0.0, 1.0))
+    spec = SumSpec(VectorBounds(2, 1, None, (0.0, 1.0)), 3, "tree", "laplace", stacked=2)
 
     def make():
-        return ExpertTree(2, one, 3, Gate(PURE, 0), noise="laplace")
+        return spec.make(Gate(PURE, 0))
 
     zero, full = np.zeros(4), np.ones(4)
     loss = exact_sum_loss(make, [full, zero, zero], [zero, zero, zero], norm=1)
@@ -415,8 +451,8 @@ def test_expert_tree_loses_what_it_says():
 
 
 def test_spherical_noise_is_one_vector_per_node_and_expert():
-    one = VectorBounds(3, 2, 1.0, (0.0, 1.0))
-    total = ExpertTree(4000, one, 2, Gate(PURE, 0), noise="spherical")
+    spec = SumSpec(VectorBounds(3, 2, 1.0, (0.0, 1.0)), 2, "tree", "spherical", stacked=4000)
+    total = spec.make(Gate(PURE, 0))
     noise = total.add(np.zeros(12_000)).reshape(4000, 3)
     scale = math.sqrt(2.0) * 4000 * total.levels
     lengths = np.linalg.norm(noise, axis=1) / scale
@@ -432,8 +468,8 @@ def test_points_move_no_further_than_declared():
     learner.choose()
     east, _ = learner._prepared((lambda x: 0.5 * x[0], lambda _: np.array([1.0, 0.0])))
     north, _ = learner._prepared((lambda x: 0.5 * x[1], lambda _: np.array([0.0, 1.0])))
-    moved = np.linalg.norm((east - north) / learner._scale)
-    declared = learner._sum.inputs.difference("replace")
+    moved = np.linalg.norm((east - north) / learner._experts.units)
+    declared = learner._total.sum.bounds.difference("replace")
     assert moved == pytest.approx(2.0)
     assert moved <= declared <= 2.0 * (1 + 1e-9)
 
@@ -441,16 +477,14 @@ def test_points_move_no_further_than_declared():
 def test_sampled_sets_do_not_depend_on_anybody():
     """A person without a closed form takes coins of the round only: later rounds' sets stay the same."""
     long = ConcaveOverModular(np.full((1, 20), 0.01), bound=1.0)
-    learner = [
-        MetaFrankWolfe(c.Cardinality(2), 9, FREE, n_items=20, steps=2, samples=5, seed=4) for _ in "ab"
-    ]
+    learner = [MetaFrankWolfe(c.Cardinality(2, 20), 9, FREE, steps=2, samples=5, seed=4) for _ in "ab"]
     found = []
     for one, first in zip(learner, (long, Coverage(np.zeros((1, 20)))), strict=True):
         one.choose()
         one.learn(first)
         one.choose()
-        one._points[:] = 0.5
-        found.append(one._prepared(long)[0])
+        one._experts.points[:] = 0.5
+        found.append(one._prepared(long))
     assert (found[0] == found[1]).all()
 
 
@@ -465,10 +499,10 @@ def test_sampled_sets_are_the_same_for_everybody_and_grow_with_the_point():
         )
 
     for weight in (0.1, 1.0):
-        learner = MetaFrankWolfe(c.Cardinality(4), 9, FREE, n_items=12, steps=3, samples=4, seed=4)
+        learner = MetaFrankWolfe(c.Cardinality(4, 12), 9, FREE, steps=3, samples=4, seed=4)
         for _ in range(2):
             learner.choose()
-            learner._points[1:] = np.array([0.2, 0.5, 0.5])[:, None]
+            learner._experts.points[1:] = np.array([0.2, 0.5, 0.5])[:, None]
             learner.learn(watched(weight))
     first, second, other, later = asked
     assert first == other
@@ -482,8 +516,8 @@ def test_what_rounding_adds_is_not_counted():
     learner = _sets()()
     learner.choose()
     with mock.patch.object(SetFunction, "multilinear_gradient", return_value=hair):
-        units, _ = learner._prepared(people("functions")[0])
-    assert units.max() == learner._most
+        units = learner._prepared(people("functions")[0])
+    assert units.max() == learner._experts.most
     assert units.min() == 0
     totals = np.zeros((1, 2), dtype=np.int64)
     row = (np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([1.0 + 5e-10, 1.0]))
@@ -496,9 +530,9 @@ def test_what_rounding_adds_is_not_counted():
 def test_an_honest_person_passes_the_spot_check_of_sampled_gradients():
     weights = np.random.default_rng(0).uniform(0.0, 1.0 / 20.0, 20)
     person = SetFunction(lambda s: math.sqrt(sum(weights[i] for i in s)), 20, 1.0, monotone=True)
-    options = {"n_items": 20, "steps": 4, "samples": 20, "spot_check": True}
+    options = {"steps": 4, "samples": 20, "spot_check": True}
     for seed in range(6):
-        learner = MetaFrankWolfe(c.Cardinality(5), 9, FREE, seed=seed, **options)
+        learner = MetaFrankWolfe(c.Cardinality(5, 20), 9, FREE, seed=seed, **options)
         learner.choose()
         learner.learn(person)
         assert learner.round == 1
@@ -522,7 +556,7 @@ def test_expert_is_fed_the_gradient_at_its_partial_point():
         return np.zeros(N_ITEMS)
 
     learner.learn((lambda x: 0.0 * x[0], gradient))
-    assert np.allclose(asked, learner._points[:-1])
+    assert np.allclose(asked, learner._experts.points[:-1])
     assert (asked[0] == 0.0).all()
     assert not np.allclose(asked[-1], learner.point)
 
@@ -531,11 +565,11 @@ def test_distorted_payoffs_are_a_convex_combination():
     learner = _sets(budget=FREE, curvature=True, steps=3)()
     person = ProbabilisticCoverage([[0.5, 0.2, 0.9, 0.0, 0.3, 0.0, 0.6]])
     learner.choose()
-    points = learner._points[:-1].copy()
+    points = learner._experts.points[:-1].copy()
     learner.learn(person)
     weights = np.array([(2 / 3) ** 2, 2 / 3, 1.0])
     expected = _payoffs(person, points, weights)
-    assert np.abs(learner._gathered / learner._scale - expected).max() < 1e-8
+    assert np.abs(learner._total.gathered / learner._experts.units - expected).max() < 1e-8
 
 
 def test_curvature_form_is_exact_on_modular_people():
@@ -552,7 +586,7 @@ def test_curvature_form_is_exact_on_modular_people():
 @pytest.mark.parametrize("blocks", [[[0, 1, 2], [3, 4], [5, 6]], [[6, 2, 4], [], [0], [1, 3, 5]]])
 def test_one_of_each_is_the_projection(blocks):
     constraint = c.PartitionMatroid(blocks, 1, n_items=N_ITEMS)
-    entropic, euclidean = (Leader(constraint, N_ITEMS, kind) for kind in ("entropy", "euclidean"))
+    entropic, euclidean = (Leader(constraint, kind) for kind in ("entropy", "euclidean"))
     assert entropic._blocks is not None
     rng = np.random.default_rng(13)
     for size in (0.0, 0.1, 1.0, 30.0, 1e6):
@@ -566,7 +600,7 @@ def test_one_of_each_is_the_projection(blocks):
         c.PartitionMatroid(blocks, 2, n_items=N_ITEMS),
         c.PartitionMatroid([[0, 1], [2]], 1, n_items=7),
     ):
-        assert Leader(other, N_ITEMS, "entropy")._blocks is None
+        assert Leader(other, "entropy")._blocks is None
 
 
 # --- learning and certificates ------------------------------------------------------------------
@@ -625,7 +659,7 @@ def test_payoffs_together_are_at_most_what_the_rate_is_set_for():
 def test_experts_regret_is_at_most_certified(name, batch, regularizer):
     """Linear payoffs that go to what the leader likes least, to what it likes most, and at random."""
     constraint, rounds = MATROIDS[name], 60
-    leader = Leader(constraint, N_ITEMS, regularizer)
+    leader = Leader(constraint, regularizer)
     for style in range(3):
         rng = np.random.default_rng(style)
         for rate in (0.05, 0.3):
@@ -655,7 +689,7 @@ def test_experts_regret_is_at_most_certified(name, batch, regularizer):
 def test_leaders_know_the_range_of_their_regularizers(name):
     constraint, rng = MATROIDS[name], np.random.default_rng(2)
     for kind in ("entropy", "euclidean"):
-        leader = Leader(constraint, N_ITEMS, kind)
+        leader = Leader(constraint, kind)
         points = [
             leader.at(rng.normal(0.0, size, N_ITEMS), 1.0) for size in (0.0, 0.3, 1.0, 50.0, 50.0, 50.0)
         ]
@@ -680,18 +714,17 @@ def test_noise_never_falls(noise):
     size = 4000
     if noise == "spherical":
         box = Box(np.zeros(2), np.ones(2))
-        options = {"experts": "pftal", "steps": size // 2, "gradient_bound": 1.0}
-        learner = MetaFrankWolfe(box, 5, PURE, seed=0, **options)
+        options = {"steps": size // 2, "gradient_bound": 1.0}
+        learner = MetaFrankWolfePoints(box, 5, PURE, seed=0, **options)
     else:
-        options = {"n_items": size, "steps": 1, "sums": "tree", "noise": noise}
-        learner = MetaFrankWolfe(c.Cardinality(1), 5, BUDGET, seed=0, **options)
-    total = learner._sum
+        budget = BUDGET if noise == "gaussian" else PURE
+        learner = MetaFrankWolfe(c.Cardinality(1, size), 5, budget, steps=1, sums="tree", seed=0)
+    assert learner.noise == noise
+    total = learner._total.sum
     spread, expected = [], []
     for _ in range(4):
         expected.append(total.noise_std(total.taken + 1))
-        learner._known = total.add(np.zeros(size)).reshape(learner.steps, -1)
-        learner._known = learner._known + learner._top_up(total)
-        spread.append(learner._known.std())
+        spread.append(learner._total.release().std())
     if noise == "gaussian":
         limits = np.maximum.accumulate(expected)
     else:
@@ -704,7 +737,7 @@ def test_noise_never_falls(noise):
 def test_regret_grows_with_the_batch_as_certified(regularizer):
     """Two items that are paid in turn, a batch each: the leader always likes the one just paid."""
     batch, batches, rate = 16, 200, 0.03
-    leader = Leader(c.Cardinality(1, n_items=2), 2, regularizer)
+    leader = Leader(c.Cardinality(1, n_items=2), regularizer)
     total, got = np.zeros(2), 0.0
     for t in range(batches):
         paid = batch * np.eye(2)[t % 2]
@@ -726,11 +759,11 @@ def test_noise_pulls_no_more_than_certified():
     draws = 20_000
     for name in ("partition", "cardinality"):
         for deviation, noise, limit in (
-            (2.0, rng.normal(0.0, 2.0, (draws, N_ITEMS)), bounds.set_pull(N_ITEMS, 3.0, 2.0)),
+            (2.0, rng.normal(0.0, 2.0, (draws, N_ITEMS)), bounds.set_maximum(N_ITEMS, 3.0, 2.0)),
             (
                 0.0,
                 rng.laplace(0.0, 2.0, (3, draws, N_ITEMS)).sum(axis=0),
-                bounds.laplace_set_pull(N_ITEMS, 3.0, 2.0, 3),
+                bounds.laplace_set_maximum(N_ITEMS, 3.0, 2.0, 3),
             ),
         ):
             if name == "partition":
@@ -743,23 +776,21 @@ def test_noise_pulls_no_more_than_certified():
     noise = rng.normal(0.0, 2.0, (draws, 3))
     widths = np.array([1.0, 0.5, 2.0])
     best = (np.maximum(noise, 0.0) * widths).sum(axis=1)
-    assert bounds.box_pull(widths.tolist(), 2.0, gaussian=True) == pytest.approx(best.mean(), rel=0.03)
+    assert bounds.box_maximum(widths.tolist(), 2.0, gaussian=True) == pytest.approx(best.mean(), rel=0.03)
 
 
 def test_regularizer_is_the_one_that_certifies_less():
-    shape = {"n_items": 200, "steps": 4, "seed": 0}
-    few = MetaFrankWolfe(c.Cardinality(4), 10_000, BUDGET, items_per_person=2, **shape)
-    many = MetaFrankWolfe(c.Cardinality(4), 10_000, BUDGET, **shape)
+    four, shape = c.Cardinality(4, 200), {"steps": 4, "seed": 0}
+    few = MetaFrankWolfe(four, 10_000, BUDGET, items_per_person=2, **shape)
+    many = MetaFrankWolfe(four, 10_000, BUDGET, **shape)
     assert (few.regularizer, many.regularizer) == ("euclidean", "entropy")
     for cap, chosen in ((2, few), (None, many)):
         for kind in ("entropy", "euclidean"):
-            other = MetaFrankWolfe(
-                c.Cardinality(4), 10_000, BUDGET, items_per_person=cap, regularizer=kind, **shape
-            )
-            mine, theirs = (one._promise.least(4, 1) for one in (chosen, other))
+            other = MetaFrankWolfe(four, 10_000, BUDGET, items_per_person=cap, regularizer=kind, **shape)
+            mine, theirs = (one.settings.least_regret for one in (chosen, other))
             assert mine <= theirs
     with pytest.warns(PublishedCalibrationWarning):
-        published = MetaFrankWolfe(c.Cardinality(4), 1000, BUDGET, calibration="published", **shape)
+        published = MetaFrankWolfe(four, 1000, BUDGET, calibration="published", **shape)
     assert published.regularizer == "entropy"
 
 
@@ -800,10 +831,10 @@ def test_certificates_hold_on_small_streams():
 
 def test_certificate_matches_its_formula():
     rounds, n = 100_000, 20
-    learner = MetaFrankWolfe(c.Cardinality(2), rounds, BUDGET, n_items=n, steps=64, seed=0)
+    learner = MetaFrankWolfe(c.Cardinality(2, n), rounds, BUDGET, steps=64, seed=0)
     paid = 1.0 + 4.0 / 128.0
     experts = 2.0 * math.sqrt(2.0 * math.log(10.0) * paid * rounds)
-    sigma = learner._sum.noise_std(rounds - 1)
+    sigma = learner._total.sum.noise_std(rounds - 1)
     assert sigma == pytest.approx(
         math.sqrt(64 * n) * (1.0663 + math.log(rounds) / math.pi) / BUDGET.mu, rel=1e-3
     )
@@ -840,11 +871,11 @@ def test_steps_lose_no_more_than_certified(steps, rank):
 
 
 def test_automatic_settings_are_the_best_certified_ones():
-    question = {"n_items": 6, "rounds": 200_000, "budget": dc.Budget(4.0, 1e-4)}
-    auto = MetaFrankWolfe(c.Cardinality(2), **question, resample_every="auto", seed=0)
+    question = {"constraint": c.Cardinality(2, 6), "rounds": 200_000, "budget": dc.Budget(4.0, 1e-4)}
+    auto = MetaFrankWolfe(**question, resample_every="auto", seed=0)
     assert auto.certified_regret < ALPHA * 200_000
     for steps, batch in ((2, 1), (16, 1), (64, 2), (256, 4)):
-        other = MetaFrankWolfe(c.Cardinality(2), **question, steps=steps, resample_every=batch, seed=0)
+        other = MetaFrankWolfe(**question, steps=steps, resample_every=batch, seed=0)
         assert auto.certified_regret <= other.certified_regret * (1 + 1e-9)
     # where nothing can be certified, few steps
     assert MetaFrankWolfe(BLOCKS, 50, dc.Budget(0.1, 1e-6), seed=0).steps == 4
@@ -857,11 +888,10 @@ def test_points_learn_a_box_and_certify_it():
     stream = ConcaveOfLinear(weights)
     budget_plane = c.Knapsack([0.5, 0.5, 0.5, 0.5], 1.0)  # half of everything may be chosen
     for budget, least in ((BUDGET, 0.9), (PURE, 0.6), (FREE, 0.95)):
-        learner = MetaFrankWolfe(
+        learner = MetaFrankWolfePoints(
             budget_plane,
             rounds,
             budget,
-            experts="pftal",
             steps=3,
             gradient_bound=1.0,
             smoothness=1.0,
@@ -888,9 +918,11 @@ def test_published_tree_levels_cost_about_half_as_much_again(rounds):
     assert 1.4 < ratio < 1.55
     # all experts together: zCDP is that much better than the theorem that was used
     assert learner.privacy.epsilon(1e-6) <= 1.0
-    tight = MetaFrankWolfe(BLOCKS, rounds, BUDGET, steps=4, noise="laplace", sums="tree", seed=0)
-    assert tight.privacy.epsilon(1e-6) <= 1.0
-    assert tight._sum.noise_std(1) < 0.8 * learner._sum.noise_std(1)
+    # and so less of the same noise is enough
+    spec, gate = learner.settings.spec, Gate(BUDGET, 0)
+    tight = spec.make(gate)
+    assert gate.spent.epsilon(1e-6) <= 1.0
+    assert tight.noise_std(1) < 0.8 * learner._total.sum.noise_std(1)
 
 
 def test_an_experts_epsilon_is_for_all_rounds_of_a_person():
@@ -907,9 +939,9 @@ def test_an_experts_epsilon_is_for_all_rounds_of_a_person():
 def test_published_leader_reports_what_it_needs():
     """Paper 000's Algorithm 4: noise for the length of a gradient, where neighbours differ by more."""
     box = Box([0.0, 0.0], [1.0, 1.0])
-    question = {"experts": "pftal", "gradient_bound": 1.0, "smoothness": 1.0, "seed": 0}
+    question = {"gradient_bound": 1.0, "smoothness": 1.0, "seed": 0}
     with pytest.warns(PublishedCalibrationWarning, match="the published constants claim epsilon 1"):
-        learner = MetaFrankWolfe(box, 4_000_000, PURE, calibration="published", **question)
+        learner = MetaFrankWolfePoints(box, 4_000_000, PURE, calibration="published", **question)
     assert 1.1 < learner.privacy.epsilon(0.0) < math.sqrt(2.0)
     assert learner.budget.epsilon >= learner.privacy.epsilon(0.0)
     assert learner.expert_epsilon * learner.steps == pytest.approx(learner.privacy.epsilon(0.0))
@@ -917,11 +949,11 @@ def test_published_leader_reports_what_it_needs():
     rounds, each = 4_000_000, 1.0 / learner.steps
     added = math.sqrt(2.0 * math.log(rounds) ** 2.5 / (each * rounds))
     node = (1.0 + added * 2.0 * math.sqrt(2.0)) * (math.ceil(math.log2(rounds)) + 1) / each
-    assert learner._sum.noise_std(1) == pytest.approx(math.sqrt(3.0) * node)
-    tight = MetaFrankWolfe(box, 4_000_000, PURE, **question)
+    assert learner._total.sum.noise_std(1) == pytest.approx(math.sqrt(3.0) * node)
+    tight = MetaFrankWolfePoints(box, 4_000_000, PURE, **question)
     assert tight.certified_regret < 0.1 * learner.certified_regret
     with pytest.warns(PublishedCalibrationWarning):
-        short = MetaFrankWolfe(box, 40, dc.Budget(1000.0), calibration="published", steps=2, **question)
+        short = MetaFrankWolfePoints(box, 40, dc.Budget(1000.0), calibration="published", steps=2, **question)
     stream = ConcaveOfLinear(np.tile([0.9, 0.1], (40, 1)))
     trace = short.run(stream)
     assert (trace.selections >= 0.0).all()
@@ -990,7 +1022,7 @@ def test_bad_functions_are_refused_or_shortened():
     clipping.choose()
     clipping.learn(pair(0.5, np.ones(N_ITEMS)))
     assert clipping.clipped == 1
-    assert np.linalg.norm(clipping._gathered, axis=1).max() <= clipping._scale
+    assert np.linalg.norm(clipping._total.gathered, axis=1).max() <= clipping._experts.units
     for steps in (1, 3):
         careful = _points(spot_check=True, steps=steps)()
         careful.choose()
@@ -1012,15 +1044,12 @@ def test_populations_of_sets_are_points_too():
     [
         ({"constraint": "all"}, "constraint must be a constraint"),
         ({"constraint": c.Cardinality(3)}, "does not say over how many items"),
-        ({"n_items": 9}, "over 7 items, not n_items=9"),
-        ({"constraint": BOX}, "a box has no sets to choose"),
-        ({"experts": "crowd"}, "experts='crowd' is not one of"),
+        ({"constraint": BOX}, "for points of a box there is MetaFrankWolfePoints"),
         ({"steps": 0}, "steps=0 is too small"),
         ({"steps": "many"}, "steps must be a whole number"),
         ({"sums": "magic"}, "sums='magic' is not one of"),
-        ({"noise": "laplace", "sums": "sqrt"}, 'noise="laplace" needs sums="tree"'),
-        ({"noise": "spherical"}, "noise='spherical' is not one of"),
-        ({"noise": "gaussian", "budget": PURE}, "Gaussian noise needs delta > 0"),
+        ({"sums": "sqrt", "budget": PURE}, "Gaussian noise needs delta > 0"),
+        ({"regularizer": "love"}, "regularizer='love' is not one of"),
         ({"items_per_person": 9}, "items_per_person=9 is too large"),
         ({"resample_every": 0}, "resample_every=0 is too small"),
         ({"rate": -1.0}, "rate=-1.0 must be greater than 0"),
@@ -1028,38 +1057,47 @@ def test_populations_of_sets_are_points_too():
         ({"bound": math.nan}, "bound is NaN"),
         ({"bound": 1e-101}, "bound=1e-101 must be at least 1e-100"),
         ({"bound": 1e300}, "must be at most 1e"),
-        ({"experts": "pftal", "gradient_bound": 1e-170}, "gradient_bound=1e-170 must be at least"),
-        ({"clip": True}, "clip and smoothness are about points"),
-        ({"smoothness": 1.0}, "clip and smoothness are about points"),
         ({"budget": 1.0}, "budget must be a Budget"),
-        ({"gradient_bound": 1.0}, "gradient_bound is about points"),
-        ({"experts": "pftal", "steps": 2}, "needs gradient_bound="),
-        ({"experts": "pftal", "gradient_bound": 1.0}, 'steps="auto" weighs steps against smoothness'),
-        ({"experts": "pftal", "gradient_bound": 1.0, "regularizer": "entropy"}, "are Euclidean"),
-        ({"experts": "pftal", "gradient_bound": 1.0, "curvature": True}, "about set functions"),
-        ({"experts": "pftal", "gradient_bound": 1.0, "items_per_person": 2}, "about set functions"),
-        (
-            {"experts": "pftal", "gradient_bound": 1.0, "steps": 2, "budget": PURE, "resample_every": 2},
-            "sums one person at a time",
-        ),
-        (
-            {"constraint": Box([-1.0], [1.0]), "experts": "pftal", "gradient_bound": 1.0, "steps": 2},
-            "give a box with low >= 0",
-        ),
+        ({"samples": 1}, "samples=1 is too small"),
         ({"calibration": "published", "resample_every": 2}, "feeds every round whole"),
+        ({"calibration": "published", "curvature": True}, "feeds every round whole"),
         ({"calibration": "published", "budget": FREE}, "needs a finite epsilon"),
         ({"calibration": "published", "budget": PURE}, "needs delta > 0"),
-        ({"calibration": "published", "noise": "gaussian"}, "is a tree with laplace noise"),
+        ({"calibration": "published", "sums": "sqrt"}, "is a tree with Laplace noise"),
+        ({"calibration": "published", "budget": BUDGET.split(2)[0]}, "a budget of its own"),
     ],
 )
 def test_bad_settings(options, message):
     asked = {"constraint": BLOCKS, "rounds": 10, "budget": BUDGET} | options
     with pytest.raises((ValueError, TypeError), match=message):
-        MetaFrankWolfe(asked.pop("constraint"), asked.pop("rounds"), asked.pop("budget"), **asked)
+        MetaFrankWolfe(**asked)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"domain": "all"}, "domain must be a domains.Box or a constraint"),
+        ({"domain": c.Cardinality(3)}, "does not say over how many items"),
+        ({"domain": Box([-1.0], [1.0])}, "give a box with low >= 0"),
+        ({"steps": "auto"}, 'steps="auto" weighs steps against smoothness'),
+        ({"gradient_bound": 1e-170}, "gradient_bound=1e-170 must be at least"),
+        ({"smoothness": -1.0}, "smoothness=-1.0 must be at least 0"),
+        ({"sums": "blt", "budget": PURE}, "Gaussian noise needs delta > 0"),
+        ({"budget": PURE, "resample_every": 2}, "sums one person at a time"),
+        ({"calibration": "published", "rate": 1.0}, "leave resample_every and rate out"),
+        ({"calibration": "published", "sums": "blt"}, "is a tree with spherical noise"),
+        ({"calibration": "published", "budget": FREE}, "needs a finite epsilon"),
+        ({"calibration": "published", "budget": Gate(PURE, 0)}, "a budget of its own"),
+    ],
+)
+def test_bad_settings_of_points(options, message):
+    asked = {"domain": BOX, "rounds": 10, "budget": BUDGET, "gradient_bound": 1.0, "steps": 2} | options
+    with pytest.raises((ValueError, TypeError), match=message):
+        MetaFrankWolfePoints(**asked)
 
 
 def test_leaders_know_the_widths_of_their_box():
-    leader = Leader(Box([0.25, 0.5], [1.0, 2.0]), 2, "euclidean")
+    leader = Leader(Box([0.25, 0.5], [1.0, 2.0]), "euclidean")
     assert leader.widths == pytest.approx([0.75, 1.5])
     assert leader.reach == pytest.approx(math.hypot(0.75, 1.5) / 2.0)
     assert leader.at(np.array([10.0, -10.0]), 1.0) == pytest.approx([1.0, 0.5])

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
 
@@ -27,11 +26,13 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.online import OnlineSelector
+from discreet.online.rounds import Rounds
 from discreet.online.select import hedge
-from discreet.online.select import hedge as hedge_module
-from discreet.online.select.hedge import HedgeSelector
+from discreet.online.select.hedge import HedgeSelector, HedgeSettings
+from discreet.online.select.selector import score_range
 from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness, ordered
 from discreet.privacy.conversions import exact
+from tests.online.sharing import APPROXIMATE, PURE, check_one_budget_for_two
 
 BUDGET = dc.Budget(1.0, 1e-6)
 FREE = dc.Budget(math.inf)
@@ -116,7 +117,7 @@ def test_kernel_and_twin_agree(name, n_items, k, every, rate):
     assert (trace.selections == selections).all()
     assert np.allclose(trace.rewards, rewards, rtol=0, atol=1e-12)
     # log1p is not the same function everywhere; all other gains are the same to the last bit.
-    assert np.abs(learner._gains - gains).max() <= (120 if name == "log" else 0)
+    assert np.abs(learner._experts.scores - gains).max() <= (120 if name == "log" else 0)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -142,7 +143,7 @@ def test_run_equals_one_by_one_and_resumes(name, every, tmp_path):
         learner.learn(person)
     rest = learner.run(people[41:])
     assert (rest.selections == trace.selections[41:]).all()
-    assert (learner._gains == whole._gains).all()
+    assert (learner._experts.scores == whole._experts.scores).all()
 
 
 @pytest.mark.parametrize("name", ["coverage", "chances", "facility", "sqrt"])
@@ -155,7 +156,7 @@ def test_compiled_and_plain_paths_agree(name):
         b = plain.run(people)
     assert (a.selections == b.selections).all()
     assert np.allclose(a.rewards, b.rewards)
-    assert (compiled._gains == plain._gains).all()
+    assert (compiled._experts.scores == plain._experts.scores).all()
 
 
 def test_run_in_chunks_and_with_words_in_blocks():
@@ -172,7 +173,7 @@ def test_the_tree_is_a_function_of_the_gains():
     learner = HedgeSelector(200, 3, 500, FREE, rate=0.9, seed=1)
     learner.run(people)
     learner.choose()
-    gains, refs, tree, starts, touched, _, *rest = learner._compiled().tree_arguments
+    gains, refs, tree, starts, touched, _, *rest = learner._experts.tree_arguments
     again = np.zeros_like(tree)
     kernels.settle(gains, refs.copy(), again, starts, touched, np.array([0, 0, 1]), *rest)
     assert (again == tree).all()
@@ -182,7 +183,7 @@ def test_references_move_when_weights_grow_too_large():
     people = Coverage(np.tile([1, 1, 0, 0, 0, 0, 0, 0, 0, 0], (3000, 1)))
     learner = HedgeSelector(10, 2, 3000, FREE, rate=0.5, seed=0)
     trace = learner.run(people)
-    assert learner._compiled().tree_arguments[1].max() > 0  # at rate * G = 1500 there was no other way
+    assert learner._experts.tree_arguments[1].max() > 0  # at rate * G = 1500 there was no other way
     assert trace.rewards[200:].mean() == 1.0
     selections, _, _ = twin(people[:900], 2, 1, 0.5, 0)
     assert (trace.selections[:900] == selections).all()
@@ -215,7 +216,7 @@ def test_draws_follow_the_exact_weights(spread, dominant):
     if dominant:  # all experts want the same item first, by far: the others are drawn without it
         scores[0] += 700.0 + 3 * spread
     learner = HedgeSelector(5, 3, 10, FREE, rate=1.0, seed=17)
-    learner._gains[:] = (scores * 2**32).astype(np.int64)
+    learner._experts.scores[:] = (scores * 2**32).astype(np.int64)
     count = 20_000
     seen = Counter(tuple(learner._draw().tolist()) for _ in range(count))
     assert all(len(set(items)) == 3 for items in seen)
@@ -236,7 +237,7 @@ def test_draws_follow_the_exact_weights(spread, dominant):
 
 def test_a_wrong_rate_would_show():
     learner = HedgeSelector(4, 1, 10, FREE, rate=1.1, seed=17)
-    learner._gains[:, 0] = np.arange(4) << 32
+    learner._experts.scores[:, 0] = np.arange(4) << 32
     seen = Counter(int(learner._draw()[0]) for _ in range(20_000))
     chances = sequential(np.arange(4.0)[:, None], 1.0)
     assert (
@@ -246,10 +247,9 @@ def test_a_wrong_rate_would_show():
 
 def settled(gains, rate):
     learner = HedgeSelector(*gains.shape, 10, FREE, rate=rate, seed=0)
-    learner._gains[:] = gains
-    machine = learner._compiled()
-    kernels.settle(*machine.tree_arguments)
-    return machine.tree_arguments
+    learner._experts.scores[:] = gains
+    kernels.settle(*learner._experts.tree_arguments)
+    return learner._experts.tree_arguments
 
 
 def exact_borders(gains, ref, rate):
@@ -413,7 +413,7 @@ def test_fixed_point_weights_are_as_good_as_they_say():
     drops = np.random.default_rng(1).integers(0, 2**62, 200) >> np.arange(200) % 62
     unit = Fraction("0.0123") / 2**32
     for precision in (130, 200):
-        found = hedge._fixed_point_weights(drops, unit, precision)
+        found = ordered._fixed_point_weights(drops, unit, precision)
         with mpmath.workprec(precision + 100):
             for drop, weight in zip(drops.tolist(), found, strict=True):
                 true = mpmath.exp(-mpmath.mpf(unit.numerator) / unit.denominator * drop) * 2**precision
@@ -447,8 +447,8 @@ def transcripts(learner, stream):
                 shown[i] = allowed[index]
             return kernels.DONE
 
-        learner._gains[:] = 0
-        learner._round, learner._open, learner._shown = 0, False, None
+        learner._experts.scores[:] = 0
+        learner._rounds = Rounds(learner.rounds)
         with mock.patch.object(kernels, "draw_set", scripted):
             for person in stream:
                 learner.choose()
@@ -526,7 +526,9 @@ def test_no_transcript_tells_more_than_claimed(n_items, k, rounds, every, neighb
 
 def _largest(learner):
     sets = -(-learner.rounds // learner.resample_every)
-    return ExponentialChoice.within(learner.budget.share(), learner._range, learner.k * (sets - 1)).rate
+    return ExponentialChoice.within(
+        learner.budget.share(), learner._release.event.range, learner.k * (sets - 1)
+    ).rate
 
 
 @pytest.mark.parametrize(("n_items", "k", "rounds"), [(3, 1, 4), (4, 1, 3), (3, 2, 3), (4, 3, 2)])
@@ -550,26 +552,20 @@ def test_the_audit_sees_a_rate_doubled_after_reserving():
     for neighbours in ("replace", "add_remove"):
         learner = HedgeSelector(4, 1, 3, dc.Budget(3.0, 0.05, neighbours), rate=0.3, seed=0)
         assert worst_excess(learner) <= 1e-12
-        learner._event, learner._machine = replace(learner._event, rate=0.6), None
+        learner._experts.at_rate(0.6)
         assert worst_excess(learner) > 1e-3
 
 
 @pytest.mark.parametrize(("k", "rounds", "rate"), [(1, 3, 0.3), (2, 2, 3.0)])
 def test_the_audit_sees_a_forgotten_release(k, rounds, rate):
-    with mock.patch.object(HedgeSelector, "_draws", lambda self, sets: (self.k - 1) * (sets - 1)):
+    with mock.patch.object(HedgeSettings, "draws", lambda self, sets: (self.k - 1) * (sets - 1)):
         learner = HedgeSelector(4, k, rounds, dc.Budget(300.0), rate=rate, seed=0)
     assert worst_excess(learner, epsilons=[learner.privacy.pure]) > 1e-6
 
 
 def test_the_audit_sees_half_a_range():
-    honest = HedgeSelector._settle_on
-
-    def halved(self, batch, rate):
-        honest(self, batch, rate)
-        self._event = ExponentialChoice(rate, self._range / 2)
-
     for neighbours in ("replace", "add_remove"):
-        with mock.patch.object(HedgeSelector, "_settle_on", halved):
+        with mock.patch.object(hedge, "score_range", lambda *given: score_range(*given) / 2):
             learner = HedgeSelector(4, 1, 3, dc.Budget(3.0, 0.05, neighbours), rate=0.3, seed=0)
         assert worst_excess(learner) > 1e-3
 
@@ -581,12 +577,12 @@ def test_one_person_moves_a_score_by_no_more_than_the_bound(bound, neighbours):
     people = FacilityLocation(np.array([[1, 0.5, 0.25, 0, 1, 0.7]]) * bound, bound=bound)
     learner.choose()
     learner.learn(people)
-    width = Fraction(int(learner._gains.max())) / learner._scale
-    per_side = exact(learner._event.range) / (2 if neighbours == "replace" else 1)
+    width = Fraction(int(learner._experts.scores.max())) / learner._experts.scale
+    per_side = exact(learner._release.event.range) / (2 if neighbours == "replace" else 1)
     assert width <= exact(bound)
     assert width <= per_side
     assert width >= exact(bound) * (1 - Fraction(1, 2**30))
-    assert learner._event.range == (2 * bound if neighbours == "replace" else bound)
+    assert learner._release.event.range == (2 * bound if neighbours == "replace" else bound)
 
 
 # --- rates, budgets, horizon ------------------------------------------------------------------------
@@ -608,7 +604,7 @@ def test_one_expert_is_algorithm_1():
     learner = HedgeSelector(5, 1, 21, BUDGET, calibration="published", seed=0)
     learner.run(people)
     values = np.array([[person.value([j]) for j in range(5)] for person in people])
-    assert np.abs(learner._gains[:, 0] / 2**32 - values.sum(axis=0)).max() < 20 / 2**32
+    assert np.abs(learner._experts.scores[:, 0] / 2**32 - values.sum(axis=0)).max() < 20 / 2**32
 
 
 def test_tight_rates_use_the_budget_or_are_the_best():
@@ -725,7 +721,12 @@ def test_an_interrupted_run_is_paid_for():
 
 
 def snapshot(learner):
-    return learner.round, learner._open, learner._gains.copy().tolist(), learner.privacy.spent.to_json()
+    return (
+        learner.round,
+        learner._rounds.is_open,
+        learner._experts.scores.copy().tolist(),
+        learner.privacy.spent.to_json(),
+    )
 
 
 def test_bad_people_change_nothing():
@@ -812,7 +813,7 @@ def test_an_interrupt_before_the_first_block_ends_draws_nothing_unpaid(monkeypat
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(hedge_module, "_row_arguments", interrupt)
+    monkeypatch.setattr(hedge, "_row_arguments", interrupt)
     with pytest.raises(KeyboardInterrupt):
         learner.run(people)
     assert learner.over
@@ -823,3 +824,13 @@ def test_an_interrupt_before_the_first_block_ends_draws_nothing_unpaid(monkeypat
 def test_published_constants_need_a_finite_epsilon():
     with pytest.raises(ValueError, match="needs a finite epsilon"):
         HedgeSelector(5, 2, 50, dc.Budget(math.inf, 1e-6), calibration="published")
+
+
+@pytest.mark.parametrize("budget", [APPROXIMATE, PURE], ids=str)
+def test_two_learners_keep_to_one_budget(budget, tmp_path):
+    def make(spending, **options):
+        return HedgeSelector(6, 2, 20, spending, resample_every=2, **options)
+
+    check_one_budget_for_two(make, family("coverage", np.random.default_rng(0), 20, 6), budget, tmp_path)
+    with pytest.raises(ValueError, match="for a whole budget"):
+        HedgeSelector(6, 2, 20, APPROXIMATE.split(2)[0], calibration="published")

@@ -18,12 +18,15 @@ from discreet.backends.numba import minimization as kernels
 from discreet.bounds import minimization as bounds
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import GraphCut, SetFunction
-from discreet.online.minimize import bandit
-from discreet.online.minimize.bandit import BanditSubmodularMinimizer, HorizonTooShort
-from discreet.online.minimize.lovasz_sums import ROUNDING, GradientSum, GradientTree
-from discreet.online.minimize.minimizer import SubmodularMinimizer
-from discreet.privacy import samplers
+from discreet.online.minimize import bandit_settings
+from discreet.online.minimize.bandit import BanditSubmodularMinimizer
+from discreet.online.minimize.bandit_settings import BanditMinimizerSettings, HorizonTooShort, value_noise
+from discreet.online.minimize.lovasz_sums import ROUNDING
+from discreet.online.minimize.minimizer import MinimizerSettings, SubmodularMinimizer
+from discreet.online.total import CostTotal
+from discreet.privacy import SumSpec, TreeSum, VectorBounds, samplers, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.sums.compiled import CompiledSum
 
 BUDGET = dc.Budget(1.0, 1e-6)
 PURE = dc.Budget(1.0)
@@ -157,7 +160,7 @@ def _released(make, people, known):
     """What a learner releases, in units of noise and without it, when its sums are as scripted."""
     seen = []
     script = iter(known)
-    add, node, truncate = GradientSum._add, GradientTree._released, samplers.Grid.truncate
+    add, node, truncate = CompiledSum._add, TreeSum._released, samplers.Grid.truncate
 
     def factorised(total, vector):
         def watched(grid, values):
@@ -180,12 +183,12 @@ def _released(make, people, known):
     def quiet(_source, count, *, gaussian):  # noqa: ARG001
         return np.zeros(count, dtype=np.int64)
 
-    original = GradientTree._add
+    original = TreeSum._add
     with (
         mock.patch.object(samplers, "noise_steps", quiet),
-        mock.patch.object(GradientSum, "_add", factorised),
-        mock.patch.object(GradientTree, "_released", tree_node),
-        mock.patch.object(GradientTree, "_add", tree_add),
+        mock.patch.object(CompiledSum, "_add", factorised),
+        mock.patch.object(TreeSum, "_released", tree_node),
+        mock.patch.object(TreeSum, "_add", tree_add),
     ):
         learner = make()
         for person in people:
@@ -269,7 +272,7 @@ def test_published_full_information_costs_more_than_it_claims_and_says_so():
 
 def test_promising_that_the_empty_set_is_free_saves_noise_and_is_checked():
     plain, free = (SubmodularMinimizer(4, 50, BUDGET, empty_is_free=f, seed=0) for f in (False, True))
-    ratio = free._sum.noise_std(49) / plain._sum.noise_std(49)
+    ratio = free._total.sum.noise_std(49) / plain._total.sum.noise_std(49)
     assert ratio == pytest.approx(math.sqrt(14.0 / 24.0), rel=1e-6)
     free.choose()
     with pytest.raises(ValueError, match="empty set costs"):
@@ -318,7 +321,7 @@ def test_a_batch_of_values_loses_exactly_epsilon(neighbours):
     budget = dc.Budget(0.7, neighbours=neighbours)
 
     def make():
-        return BanditSubmodularMinimizer(3, 15, budget, bound=2.0, batch=4, exploration=0.5, seed=1)
+        return BanditSubmodularMinimizer(3, 15, budget, bound=2.0, batch=4, exploration_rate=0.5, seed=1)
 
     values = [0.3, -1.0, 2.0, 0.0] * 3 + [1.0] * 3
     for t in range(15):
@@ -331,29 +334,28 @@ def test_a_batch_of_values_loses_exactly_epsilon(neighbours):
 
 def test_planted_bugs_in_the_values_are_caught():
     def make():
-        return BanditSubmodularMinimizer(3, 13, PURE, batch=4, exploration=0.5, seed=1)
+        return BanditSubmodularMinimizer(3, 13, PURE, batch=4, exploration_rate=0.5, seed=1)
 
     here, there = [1.0] * 13, [-1.0] + [1.0] * 12
-    original = BanditSubmodularMinimizer._know_more
+    original = CostTotal.take
 
-    def kept(learner):  # a person in two batches: the sum is not started afresh
-        before = learner._gathered
-        original(learner)
-        learner._gathered = before
+    def kept(total):  # a person in two batches: the sum is not started afresh
+        total.gathered = original(total)
+        return total.gathered
 
     assert _values_loss(make, here, there) <= 1.0
-    with mock.patch.object(BanditSubmodularMinimizer, "_know_more", kept):
+    with mock.patch.object(CostTotal, "take", kept):
         assert _values_loss(make, here, there) > 1.9
     with mock.patch.object(BanditSubmodularMinimizer, "_noisy", lambda _, total: total):  # no noise
         assert _values_loss(make, here, there) == math.inf
-    with mock.patch.object(bandit, "value_event", lambda b, m: dc.privacy.LaplaceNoise(m, m / b.epsilon)):
+    with mock.patch.object(bandit_settings, "_value_moves", lambda bound, _: bound):
         assert _values_loss(make, here, there) > 1.9  # calibrated to a size instead of a difference
 
 
 def test_the_sum_of_a_very_long_batch_is_exact():
     """Floats hold it only to 32 units; two neighbours would be rounded to different sides."""
-    learner = BanditSubmodularMinimizer(3, 1 << 40, PURE, batch=1 << 27, exploration=0.5, seed=1)
-    step, unit = learner._grid.step, Fraction(1, 1 << 31)
+    learner = BanditSubmodularMinimizer(3, 1 << 40, PURE, batch=1 << 27, exploration_rate=0.5, seed=1)
+    step, unit = learner._costs.grid.step, Fraction(1, 1 << 31)
     far = (1 << 57) + 16
     less = np.array([-int(far * unit / step)])  # so that what is left is small, and exact as a float
     with mock.patch.object(samplers, "noise_steps", return_value=less):
@@ -363,27 +365,36 @@ def test_the_sum_of_a_very_long_batch_is_exact():
 
 
 def test_noise_of_a_batch_is_laplace():
-    learner = BanditSubmodularMinimizer(2, 10, PURE, batch=2, exploration=0.5, seed=4)
+    learner = BanditSubmodularMinimizer(2, 10, PURE, batch=2, exploration_rate=0.5, seed=4)
     quarter = learner._units(0.25)
     draws = np.array([learner._noisy(quarter) for _ in range(4000)]) - 0.25
     assert stats.kstest(draws, stats.laplace(scale=2.0).cdf).pvalue > 1e-6
+
+
+def _know(learner, known):
+    """Let a learner know such a sum of estimates, in units of its regularization, and its chain of sets."""
+    summed = np.array(known) * learner.regularization
+    if learner.form == "tree":
+        learner._tree.known = summed
+    else:
+        learner._summed = summed
+    kernels.put_in_order(summed, learner._order)
 
 
 def _estimates(learner):
     """Each place of the chain with its chance, for every side of the coin: (probability, place, side)."""
     heights = learner.point[learner._order]
     weights = -np.diff(heights, prepend=1.0, append=0.0)
-    chances = (1 - learner.exploration) * weights + learner.exploration / (learner.n_items + 1)
+    chances = (1 - learner.exploration_rate) * weights + learner.exploration_rate / (learner.n_items + 1)
     return [(chances[i] / 2, chances[i], i, side) for i in range(chances.size) for side in (0.2, 0.8)]
 
 
 @pytest.mark.parametrize("calibration", ["tight", "published"])
 def test_estimates_are_gradients_on_average_and_no_larger_than_certified(calibration):
     person = cuts_and_prices(1, 5, np.random.default_rng(8))
-    options = {"exploration": 0.3, "calibration": calibration, "seed": 0}
+    options = {"exploration_rate": 0.3, "calibration": calibration, "seed": 0}
     learner = BanditSubmodularMinimizer(5, 4000, FREE, **options)
-    learner._known = np.array([0.2, -0.4, 0.1, 0.0, 0.35]) * learner.regularization
-    kernels.put_in_order(learner._known, learner._order)
+    _know(learner, [0.2, -0.4, 0.1, 0.0, 0.35])
     mean, square = np.zeros(5), 0.0
     for probability, chance, place, side in _estimates(learner):
         learner._place, learner._chance, learner._side = place, chance, side
@@ -391,25 +402,28 @@ def test_estimates_are_gradients_on_average_and_no_larger_than_certified(calibra
         mean += probability * estimate
         square += probability * estimate @ estimate
     assert mean == pytest.approx(person.lovasz_gradient(-learner._known), abs=1e-12)
-    price = bounds.estimate_price(5, 0.0, one_sided=calibration == "published")
-    assert square / 2 <= price / learner.exploration
+    price = bounds.estimate_second_moment(5, 0.0, one_sided=calibration == "published")
+    assert square / 2 <= price / learner.exploration_rate
 
 
 def test_noisy_estimates_are_as_large_as_certified_where_nothing_but_exploring_is_left():
-    learner = BanditSubmodularMinimizer(4, 100, PURE, batch=3, exploration=1.0, seed=0)
-    kernels.put_in_order(learner._known, learner._order)
-    square, variance = 0.0, 2.0 * (float(learner._event.scale) / 3) ** 2  # of the noise on a batch's average
+    learner = BanditSubmodularMinimizer(4, 100, PURE, batch=3, exploration_rate=1.0, seed=0)
+    _know(learner, np.zeros(4))
+    scale = float(learner.settings.event.scale)
+    square, variance = 0.0, 2.0 * (scale / 3) ** 2  # of the noise on a batch's average
     for probability, chance, place, side in _estimates(learner):
         learner._place, learner._chance, learner._side = place, chance, side
         estimate = learner._estimate(1.0)  # costs of 1 whatever is served: the estimate is linear in them
         square += probability * (1.0 + variance) * estimate @ estimate
     ends = 2 * 4 / (2 * 5)  # the empty and the full set move one coordinate instead of two
-    assert square / 2 == pytest.approx(ends * bounds.value_price(4, 3, float(learner._event.scale)))
+    assert square / 2 == pytest.approx(
+        ends * bounds.value_second_moment(4, 3, float(learner.settings.event.scale))
+    )
 
 
 def test_sets_are_drawn_with_the_chain_s_chances():
-    learner = BanditSubmodularMinimizer(3, 10**5, FREE, exploration=0.4, seed=6)
-    learner._known = np.array([0.3, -0.2, 0.1]) * learner.regularization
+    learner = BanditSubmodularMinimizer(3, 10**5, FREE, exploration_rate=0.4, seed=6)
+    _know(learner, [0.3, -0.2, 0.1])
     counts = np.zeros(4)
     for _ in range(20_000):
         shown = learner._draw()
@@ -428,26 +442,26 @@ def test_published_bandit_form_is_3_6_times_what_it_claims():
     assert learner.privacy.epsilon() == pytest.approx(
         bounds.published_bandit_excess(5, 10**6) * 20 / 21, rel=1e-6
     )
-    assert learner.exploration == pytest.approx(5**1.5 / 100.0)
+    assert learner.exploration_rate == pytest.approx(5**1.5 / 100.0)
 
 
 def _estimate_losses(make, here, there, norm):
     """Loss of each released node between two streams of costs, at the rarest place of the chain."""
     seen = []
-    node = GradientTree._released
+    node = TreeSum._released
 
     def watched(total, sums):
-        seen.append(total._grid.values(sums) / total.scale)
+        seen.append(total._grid.values(sums) / float(total.event.scale))
         return node(total, sums)
 
     def run(values):
         seen.clear()
         learner = make()
-        with mock.patch.object(GradientTree, "_released", watched):
+        with mock.patch.object(TreeSum, "_released", watched):
             for value in values:
                 learner.choose()
                 learner._order, learner._place, learner._side = np.arange(2), 1, 0.2
-                learner._chance = learner.exploration / 3
+                learner._chance = learner.exploration_rate / 3
                 learner.learn(value)
         return list(seen)
 
@@ -458,7 +472,7 @@ def test_trees_of_estimates_lose_what_their_account_says():
     here, there = [1.0] * 100, [-1.0] + [1.0] * 99
 
     def tight():
-        return BanditSubmodularMinimizer(2, 100, PURE, form="tree", exploration=0.3, seed=0)
+        return BanditSubmodularMinimizer(2, 100, PURE, form="tree", exploration_rate=0.3, seed=0)
 
     def published():
         with warnings.catch_warnings():
@@ -504,7 +518,7 @@ def test_cut_kernels_match_the_objective(directed):
 
 def test_threshold_draws_each_item_with_its_coordinate():
     learner = SubmodularMinimizer(3, 10, FREE, seed=0)
-    learner._known = np.array([-0.2, 0.0, 5.0]) * learner.regularization
+    learner._total.known = np.array([-0.2, 0.0, 5.0]) * learner.regularization
     assert learner.point == pytest.approx([0.7, 0.5, 0.0])
     counts = sum(learner._draw() for _ in range(20_000))
     assert counts[2] == 0
@@ -513,6 +527,20 @@ def test_threshold_draws_each_item_with_its_coordinate():
 
 
 # --- what is certified --------------------------------------------------------------------------
+
+
+def _certified(n_items, rounds, budget, **options):
+    """What a learner with these settings would certify, without making one."""
+    return MinimizerSettings.tight(n_items, rounds, budget.share(), **options).certified_regret
+
+
+def _bandit_certified(n_items, rounds, budget, **options):
+    return BanditMinimizerSettings.tight(n_items, rounds, budget.share(), **options).certified_regret
+
+
+def _settled(n_items, rounds, budget, **options):
+    found = BanditMinimizerSettings.tight(n_items, rounds, budget.share(), **options)
+    return found.batch, found.exploration_rate
 
 
 def _best(people):
@@ -528,7 +556,7 @@ def test_measured_regret_is_within_the_certified_one_and_learning_happens(budget
     average = learner.run(people).average
     assert (average - best) * 20_000 <= learner.certified_regret < bounds.trivial_cost(20_000)
     assert random - average > 0.6 * (random - best)
-    assert learner.certified_regret == pytest.approx(SubmodularMinimizer.certify(5, 20_000, budget))
+    assert learner.certified_regret == _certified(5, 20_000, budget)
 
 
 def _spiteful(kind, learner, t):
@@ -573,9 +601,7 @@ def test_bandit_regret_is_within_the_certified_one(form):
     average = learner.run(people).average
     assert (average - best) * rounds <= learner.certified_regret <= bounds.trivial_cost(rounds)
     assert random - average > 0.4 * (random - best)
-    assert learner.certified_regret == pytest.approx(
-        BanditSubmodularMinimizer.certify(3, rounds, dc.Budget(20.0), form=form)
-    )
+    assert learner.certified_regret == _bandit_certified(3, rounds, dc.Budget(20.0), form=form)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "spherical"])
@@ -591,7 +617,7 @@ def test_noise_costs_no_more_than_the_certificate_says(noise, free, n):
     }[noise]()
     corners = np.array(_corners(n, free))
     costs = np.maximum(-draws[:, None, :] * corners, 0.0).sum(axis=2).max(axis=1)
-    certified = bounds.moved_by(n, noise, 1.0, 1.0 if noise == "gaussian" else 3.0, empty_is_free=free)
+    certified = bounds.noise_cost(n, noise, 1.0, 1.0 if noise == "gaussian" else 3.0, empty_is_free=free)
     # the mean over 2000 draws is off by more than five deviations with a chance below 1e-6
     assert costs.mean() - 5.0 * costs.std() / math.sqrt(2000) <= certified <= 4.0 * costs.mean()
 
@@ -604,15 +630,13 @@ def _spheres(rng, n):
 
 
 def test_defaults_are_a_quarter_from_the_smallest_certificate():
-    best = min(
-        SubmodularMinimizer.certify(20, 10**5, BUDGET, regularization=h) for h in np.geomspace(100, 1e5, 400)
-    )
-    assert SubmodularMinimizer.certify(20, 10**5, BUDGET) == pytest.approx(1.25 * best, rel=1e-3)
+    best = min(_certified(20, 10**5, BUDGET, regularization=h) for h in np.geomspace(100, 1e5, 400))
+    assert _certified(20, 10**5, BUDGET) == pytest.approx(1.25 * best, rel=1e-3)
     grid = [(b, g) for b in range(1, 20) for g in np.geomspace(0.02, 0.9, 60)]
     least = min(_bandit_bound(b, g) for b, g in grid)
-    gamma = bounds.best_exploration(6, 10**6, 3, bounds.value_price(6, 3, 2.0))
+    gamma = bounds.best_exploration_rate(6, 10**6, 3, bounds.value_second_moment(6, 3, 2.0))
     assert least == pytest.approx(_bandit_bound(3, gamma), rel=5e-3)
-    batch, share = bandit.settled(6, 10**6, PURE, 1.0, "values", None, None)
+    batch, share = _settled(6, 10**6, PURE)
     assert batch > 3
     assert 1.1 * least < _bandit_bound(batch, share) <= 1.25 * least * 1.005
 
@@ -620,52 +644,49 @@ def test_defaults_are_a_quarter_from_the_smallest_certificate():
 @pytest.mark.parametrize("budget", [PURE, dc.Budget(0.07, neighbours="add_remove"), dc.Budget(9.0), FREE])
 @pytest.mark.parametrize("rounds", [2, 30, 5000])
 def test_batches_are_those_of_a_search_through_all(budget, rounds):
-    scale = float(bandit.value_event(budget, 1.0).scale)
+    scale = float(value_noise(budget.share(), 1.0).scale)
     shares = [
-        bounds.best_exploration(3, rounds, b, bounds.value_price(3, b, scale)) for b in range(1, rounds + 1)
+        bounds.best_exploration_rate(3, rounds, b, bounds.value_second_moment(3, b, scale))
+        for b in range(1, rounds + 1)
     ]
     least = min(shares)
     allowed = min(1.25 * least, max(1.0, least))
     longest = max(b for b, share in enumerate(shares, start=1) if share <= allowed)
-    assert bandit.settled(3, rounds, budget, 1.0, "values", None, 0.3) == (longest, 0.3)
+    assert _settled(3, rounds, budget, exploration_rate=0.3) == (longest, 0.3)
 
 
 def test_batches_are_found_at_once_for_the_smallest_epsilons():
-    batch, _ = bandit.settled(3, 1 << 40, dc.Budget(1e-9), 1.0, "values", None, 0.3)
+    batch, _ = _settled(3, 1 << 40, dc.Budget(1e-9), exploration_rate=0.3)
     assert 1e10 < batch < 2e10  # none of which is looked at
 
 
 def _bandit_bound(batch, gamma):
-    price = bounds.value_price(6, batch, 2.0)
+    price = bounds.value_second_moment(6, batch, 2.0)
     strength = math.sqrt(8.0 * 10**6 * price / (gamma * 6 * batch))
     return bounds.explored(6, 10**6, batch, gamma, strength, price)
 
 
 def test_certificates_beat_the_published_theorems():
-    assert SubmodularMinimizer.certify(20, 10**6, PURE) < bounds.published_minimizer(20, 10**6, 1.0) / 10
-    certified = BanditSubmodularMinimizer.certify(5, 10**7, PURE)
+    assert _certified(20, 10**6, PURE) < bounds.published_minimizer(20, 10**6, 1.0) / 10
+    certified = _bandit_certified(5, 10**7, PURE)
     assert certified < bounds.published_bandit_minimizer(5, 10**7, 1.0) / 10
     # M n T^(2/3) eps^(-1/3), with a constant below 4
     assert certified / 1.5625 < 4.0 * 5 * (10**7) ** (2 / 3)
 
 
 def test_the_averages_behind_the_certificate_are_not_understated():
-    from discreet.online.minimize import lovasz_sums
-    from discreet.privacy.sums.factorizations import square_root
-
-    factorization = square_root(3000)
-    exact = factorization.row_norm(np.arange(1, 3001)).mean() * factorization.column_norm
-    assert exact <= lovasz_sums._mean_error(factorization) <= 1.05 * exact
+    vectors, share = VectorBounds(2, 2, norm_bound=1.0, apart=1.0), BUDGET.share()
+    factorised = SumSpec(vectors, 3000, "sqrt")
+    event = factorised.event(share)
+    exact = np.mean([factorised.noise_std(event, t) for t in range(1, 3001)])
+    assert exact <= factorised.mean_deviation(event) * (1 + 1e-6) <= 1.05 * exact
     for rounds in (2, 9, 64, 65, 1000):
-        nodes = [0] + [
-            2 if t == 1 << lovasz_sums.tree_levels(rounds - 1) else t.bit_count() for t in range(1, rounds)
-        ]
-        assert np.mean(nodes) <= lovasz_sums.mean_nodes(rounds)
-        total = GradientTree(
-            2, rounds - 1, dc.Gate(BUDGET, 0), moves=1.0, event=None, noise="gaussian", norm_bound=1.0
-        )
-        deviations = [0.0] + [total.noise_std(t) for t in range(1, rounds)]
-        assert np.mean(deviations) <= lovasz_sums._honaker_error(rounds) / BUDGET.mu * (1 + 1e-6)
+        nodes = [0] + [2 if t == 1 << tree_levels(rounds - 1) else t.bit_count() for t in range(1, rounds)]
+        assert np.mean(nodes) <= TreeSum.mean_draws(rounds)
+        tree = SumSpec(vectors, rounds - 1, "tree", variance_reduction=True)
+        event = tree.event(share)
+        deviations = [0.0] + [tree.noise_std(event, t) for t in range(1, rounds)]
+        assert np.mean(deviations) <= tree.mean_deviation(event) * (1 + 1e-6)
 
 
 # --- the protocol -------------------------------------------------------------------------------
@@ -679,8 +700,8 @@ LEARNERS = {
     "laplace tree": lambda b, **o: SubmodularMinimizer(4, 650, b, sums="tree", noise="laplace", **o),
     "spherical tree": lambda b, **o: SubmodularMinimizer(4, 650, b, sums="tree", noise="spherical", **o),
     "published": lambda b, **o: _quiet(SubmodularMinimizer, 4, 650, b, calibration="published", **o),
-    "values": lambda b, **o: BanditSubmodularMinimizer(4, 650, b, exploration=0.5, **o),
-    "estimates": lambda b, **o: BanditSubmodularMinimizer(4, 650, b, form="tree", exploration=0.5, **o),
+    "values": lambda b, **o: BanditSubmodularMinimizer(4, 650, b, exploration_rate=0.5, **o),
+    "estimates": lambda b, **o: BanditSubmodularMinimizer(4, 650, b, form="tree", exploration_rate=0.5, **o),
     "published bandit": lambda b, **o: _quiet(
         BanditSubmodularMinimizer, 4, 650, b, calibration="published", **o
     ),
@@ -770,8 +791,8 @@ def test_a_draw_that_was_interrupted_is_repeated_and_nobody_is_added_twice(name)
     batch = getattr(learner, "batch", 1)
     last = 649 // batch * batch
     added = []
-    add, noisy = GradientTree._add, BanditSubmodularMinimizer._noisy
-    add_factorised = GradientSum._add
+    add, noisy = TreeSum._add, BanditSubmodularMinimizer._noisy
+    add_factorised = CompiledSum._add
 
     def watched(method):
         def inner(total, vector):
@@ -782,8 +803,8 @@ def test_a_draw_that_was_interrupted_is_repeated_and_nobody_is_added_twice(name)
 
     which = "draw_from_chain" if isinstance(learner, BanditSubmodularMinimizer) else "threshold"
     with (
-        mock.patch.object(GradientTree, "_add", watched(add)),
-        mock.patch.object(GradientSum, "_add", watched(add_factorised)),
+        mock.patch.object(TreeSum, "_add", watched(add)),
+        mock.patch.object(CompiledSum, "_add", watched(add_factorised)),
         mock.patch.object(BanditSubmodularMinimizer, "_noisy", watched(noisy)),
     ):
         for t in range(650):
@@ -802,9 +823,9 @@ def test_a_draw_that_was_interrupted_is_repeated_and_nobody_is_added_twice(name)
 def test_several_rounds_of_a_person_are_paid_for():
     budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=3)
     once, thrice = (SubmodularMinimizer(4, 100, b, seed=0) for b in (BUDGET, budget))
-    assert thrice._sum.noise_std(50) == pytest.approx(3.0 * once._sum.noise_std(50), rel=1e-6)
-    values = BanditSubmodularMinimizer(4, 100, dc.Budget(1.0, max_rounds_per_person=3), exploration=0.5)
-    assert float(values._event.scale) == pytest.approx(6.0)
+    assert thrice._total.sum.noise_std(50) == pytest.approx(3.0 * once._total.sum.noise_std(50), rel=1e-6)
+    values = BanditSubmodularMinimizer(4, 100, dc.Budget(1.0, max_rounds_per_person=3), exploration_rate=0.5)
+    assert float(values.settings.event.scale) == pytest.approx(6.0)
     assert values.privacy.epsilon() == pytest.approx(1.0)
 
 
@@ -813,24 +834,24 @@ def test_clipping_shortens_and_counts():
     learner = SubmodularMinimizer(3, 10, FREE, clip=True, seed=0)
     learner.choose()
     learner.learn(wide)
-    assert learner.clipped == 1
+    assert learner.insecure_clipped == 1
     learner.choose()
     assert learner._known == pytest.approx([2.0, -2.0, 0.0])
     crowd = GraphCut([[[0, 3, 0], [0, 0, 0], [0, 0, 0]]] * 5, directed=True, bound=3)
     ran, served = (SubmodularMinimizer(3, 10, BUDGET, clip=True, seed=0) for _ in range(2))
     assert _items(ran.run(crowd)) == _served(served, crowd)
-    assert ran.clipped == served.clipped
-    assert ran.clipped >= 1  # whenever the arc is met tail first
-    values = BanditSubmodularMinimizer(3, 10, FREE, batch=2, exploration=0.5, clip=True, seed=0)
+    assert ran.insecure_clipped == served.insecure_clipped
+    assert ran.insecure_clipped >= 1  # whenever the arc is met tail first
+    values = BanditSubmodularMinimizer(3, 10, FREE, batch=2, exploration_rate=0.5, clip=True, seed=0)
     values.choose()
     values.learn(-7.0)
-    assert values.clipped == 1
-    assert values._gathered == -(2**31)  # of these make the bound of 1
-    estimates = BanditSubmodularMinimizer(3, 10, FREE, form="tree", exploration=0.5, clip=True, seed=0)
+    assert values.insecure_clipped == 1
+    assert values._costs.gathered == -(2**31)  # of these make the bound of 1
+    estimates = BanditSubmodularMinimizer(3, 10, FREE, form="tree", exploration_rate=0.5, clip=True, seed=0)
     estimates.choose()
     estimates.learn(-7.0)
-    assert estimates.clipped == 1
-    assert estimates._pending == pytest.approx(estimates._estimate(-1.0))
+    assert estimates.insecure_clipped == 1
+    assert estimates._tree.gathered == pytest.approx(estimates._estimate(-1.0))
 
 
 def test_where_the_empty_set_is_free_gradients_are_held_to_the_smaller_set():
@@ -851,8 +872,8 @@ def test_where_the_empty_set_is_free_gradients_are_held_to_the_smaller_set():
     for learner, people in zip(learners[1:], (arc, plain), strict=True):
         _served(learner, people[:1])
     for learner in learners:
-        assert learner._pending == pytest.approx([1.0, -1.0, 0.0])
-        assert learner.clipped == 1
+        assert learner._total.gathered == pytest.approx([1.0, -1.0, 0.0])
+        assert learner.insecure_clipped == 1
 
 
 def test_a_cost_that_is_not_submodular_is_found_out_when_asked():
@@ -873,28 +894,28 @@ def test_short_horizons_say_what_is_needed():
     with pytest.raises(HorizonTooShort, match="at least 1562 rounds") as error:
         BanditSubmodularMinimizer(20, 1000, PURE)
     assert isinstance(error.value, ValueError)
-    assert BanditSubmodularMinimizer(20, 1562, PURE).exploration == pytest.approx(1.0, abs=1e-3)
-    assert BanditSubmodularMinimizer.certify(20, 1000, PURE) == 2000.0
+    assert BanditSubmodularMinimizer(20, 1562, PURE).exploration_rate == pytest.approx(1.0, abs=1e-3)
+    plan = dc.plan_minimization(20, 1000, PURE, feedback="bandit")
+    assert all(one.certified == 2000.0 for one in plan.candidates)
     with pytest.warns(UserWarning, match=r"n\^4.5 = 1398 rounds"):
         learner = _quiet(BanditSubmodularMinimizer, 5, 1000, PURE, calibration="published")
-    assert learner.exploration == 1.0
+    assert learner.exploration_rate == 1.0
 
 
 def test_certificates_are_refused_where_a_learner_would_be():
     for wrong in ({"n_items": 0}, {"rounds": 0}, {"bound": -1.0}, {"bound": 1e200}, {"regularization": -1.0}):
         asked = {"n_items": 3, "rounds": 10_000} | wrong
-        for certify in (SubmodularMinimizer.certify, BanditSubmodularMinimizer.certify):
+        for kind in (MinimizerSettings, BanditMinimizerSettings):
             with pytest.raises(ValueError, match=next(iter(wrong))):
-                certify(budget=dc.Budget(1.0, 1e-6), **asked)
-    for wrong in ({"form": "x"}, {"batch": 0}, {"exploration": 2.0}, {"form": "tree", "batch": 2}):
+                kind.tight(share=BUDGET.share(), **asked)
+    for wrong in ({"form": "x"}, {"batch": 0}, {"exploration_rate": 2.0}, {"form": "tree", "batch": 2}):
         with pytest.raises(ValueError):
-            BanditSubmodularMinimizer.certify(3, 10_000, PURE, **wrong)
+            _bandit_certified(3, 10_000, PURE, **wrong)
     with pytest.raises(ValueError, match="sums"):
-        SubmodularMinimizer.certify(3, 10_000, PURE, sums="x")
+        _certified(3, 10_000, PURE, sums="x")
     for kind in (SubmodularMinimizer, BanditSubmodularMinimizer):
-        for make in (kind, kind.certify):
-            with pytest.raises(TypeError, match="Budget"):
-                make(3, 100, 1.0)
+        with pytest.raises(TypeError, match="Budget"):
+            kind(3, 100, 1.0)
         with pytest.raises(ValueError, match="bound"):
             kind(3, 100_000, PURE, bound=1e-200)
         assert kind(3, 100_000, PURE, bound=1e-90, seed=0).choose() is not None
@@ -912,7 +933,13 @@ def test_settings_that_do_not_go_together_are_refused():
     for wrong in ({"bound": 0.0}, {"regularization": -1.0}, {"check": -1}, {"sums": "x"}, {"noise": "x"}):
         with pytest.raises(ValueError):
             SubmodularMinimizer(3, 10, BUDGET, **wrong)
-    for wrong in ({"exploration": 0.0}, {"exploration": 1.5}, {"batch": 0}, {"batch": 11}, {"form": "x"}):
+    for wrong in (
+        {"exploration_rate": 0.0},
+        {"exploration_rate": 1.5},
+        {"batch": 0},
+        {"batch": 11},
+        {"form": "x"},
+    ):
         with pytest.raises(ValueError):
             BanditSubmodularMinimizer(3, 10, PURE, **wrong)
     labelled = SubmodularMinimizer(3, 10, BUDGET, labels=["a", "b", "c"], seed=0)

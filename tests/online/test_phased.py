@@ -22,9 +22,11 @@ from discreet.objectives import (
 )
 from discreet.objectives.greedy import greedy
 from discreet.objectives.rows.fixed_point import step
-from discreet.online.select.phased import PhasedSelector, first_window_for
+from discreet.online.select.phased import PhasedSelector
+from discreet.online.select.phased_settings import PhasedSettings
 from discreet.online.select.window import Window
 from discreet.privacy import samplers
+from tests.online.sharing import APPROXIMATE, PURE, check_one_budget_for_two
 from tests.privacy.audit import hockey_stick, transcripts
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -106,10 +108,10 @@ class _Twice(PhasedSelector):
     """The planted error: the people of a window are kept for the next one as well."""
 
     def _draw(self):
-        before = self._window
+        before = self._phases._window
         chosen = super()._draw()
         if before is not None and before._stores:
-            self._window.keep_rows(before._stores[0].rows(self.n_items))
+            self._phases.window.keep_rows(before._stores[0].rows(self.n_items))
         return chosen
 
 
@@ -118,7 +120,7 @@ def test_a_person_in_two_windows_is_caught():
     excess, widest = _worst(budget, 2, 1, 3, 6, _replaced, 20, make=_Twice)
     assert excess > 1e-3
     assert widest > 1.5
-    del dc.online.selector.OnlineSelector._kinds["_Twice"]
+    del dc.online.OnlineSelector._kinds["_Twice"]
 
 
 def test_a_larger_rate_is_caught(monkeypatch):
@@ -297,8 +299,8 @@ def test_windows_double_and_need_no_horizon():
     opened = []
     for t in range(1_000):
         learner.choose()
-        if not opened or opened[-1] != learner._opens:
-            opened.append(learner._opens)
+        if not opened or opened[-1] != learner._phases.opens:
+            opened.append(learner._phases.opens)
         learner.learn(people[t])
     assert opened == [0, 10, 30, 70, 150, 310, 630]
     assert learner.rounds is None
@@ -328,7 +330,7 @@ def test_a_large_budget_finds_the_greedy_set():
     people = _stream(2_000, seed=8)
     learner = PhasedSelector(8, 3, dc.Budget(500.0), seed=1)
     learner.run(people)
-    opens = learner._opens  # windows w, 2w, 4w, ...: the one before began at half of opens - w
+    opens = learner._phases.opens  # windows w, 2w, 4w, ...: the one before began at half of opens - w
     before = people[(opens - learner.first_window) // 2 : opens]
     assert len(before) > 300
     assert set(learner.choose().items) == set(greedy(before, 3)[0])
@@ -353,12 +355,12 @@ def test_a_change_that_shows_in_the_sets_starts_small_windows_again():
     steady = PhasedSelector(6, 2, budget, first_window=50, seed=0)
     watchful = PhasedSelector(6, 2, budget, first_window=50, restart_on_drift=True, seed=0)
     _ = steady.run(people), watchful.run(people)
-    assert steady._window.length == 50 * 2**7
-    assert watchful._window.length < steady._window.length
+    assert steady._phases.window.length == 50 * 2**7
+    assert watchful._phases.window.length < steady._phases.window.length
     assert watchful.privacy.epsilon() == steady.privacy.epsilon()
     calm = PhasedSelector(6, 2, budget, first_window=50, restart_on_drift=True, seed=0)
     calm.run(_two_regimes(12_000, 12_000))
-    assert calm._window.length == 50 * 2**7
+    assert calm._phases.window.length == 50 * 2**7
 
 
 # --- the protocol --------------------------------------------------------------------------------
@@ -373,8 +375,10 @@ def test_further_rounds_of_a_person_pass_without_being_learned_from(limit):
     single = PhasedSelector(8, 2, budget, window=200, seed=4)
     trace = whole.run(people, person_ids=ids)
     np.testing.assert_array_equal(trace.selections, _one_by_one(single, people, ids))
-    assert len(whole._window) == len(single._window) == 40 * limit
-    np.testing.assert_array_equal(whole._window.start().scores(), people[: 40 * limit].gains([]) * 40 * limit)
+    assert len(whole._phases.window) == len(single._phases.window) == 40 * limit
+    np.testing.assert_array_equal(
+        whole._phases.window.start().scores(), people[: 40 * limit].gains([]) * 40 * limit
+    )
     assert whole.round == 120
 
 
@@ -398,12 +402,12 @@ def test_bad_people_leave_the_round_open_and_nothing_learned():
         with pytest.raises(ValueError, match=said):
             learner.learn(wrong)
         assert learner.round == 0
-        assert len(learner._window) == 0
+        assert len(learner._phases.window) == 0
     with pytest.raises(TypeError, match="expected a person's function"):
         learner.learn([1, 0, 0, 1])
     assert learner.choose() == shown
     learner.learn(person)
-    assert (learner.round, len(learner._window)) == (1, 1)
+    assert (learner.round, len(learner._phases.window)) == (1, 1)
 
 
 def test_bad_settings_are_named():
@@ -422,9 +426,12 @@ def test_bad_settings_are_named():
 
 
 def test_the_first_window_is_public():
-    assert first_window_for(100, 5, dc.Budget(1.0)) == math.ceil(4 * math.log(100) / 0.1)
-    assert first_window_for(100, 5, dc.Budget(1.0), bound=7.0) == first_window_for(100, 5, dc.Budget(1.0))
-    assert first_window_for(1, 1, dc.Budget(100.0)) >= 1
+    def first(*shape, epsilon=1.0, **options):
+        return PhasedSettings.tight(*shape, dc.Budget(epsilon).share(), **options).first_window
+
+    assert first(100, 5) == math.ceil(4 * math.log(100) / 0.1)
+    assert first(100, 5, bound=7.0) == first(100, 5)
+    assert first(1, 1, epsilon=100.0) >= 1
 
 
 # --- how well ------------------------------------------------------------------------------------
@@ -491,27 +498,42 @@ def test_measured_regret_stays_below_the_certified_one(seed, order):
         people = Coverage(likes)
         learner = PhasedSelector(n_items, k, budget, seed=run)
         totals.append(learner.run(people).regret(people).total)
-    certified = learner.certified_regret(rounds)
+    certified = learner.certified_regret_after(rounds)
     assert certified < bounds.trivial(rounds)
     assert np.mean(totals) < certified
 
 
 def test_certified_regret_falls_per_round_and_knows_its_limits():
     learner = PhasedSelector(100, 5, BUDGET, seed=0)
-    averages = [learner.certified_regret(rounds) / rounds for rounds in (10**3, 10**4, 10**5, 10**6, 10**7)]
+    averages = [
+        learner.certified_regret_after(rounds) / rounds for rounds in (10**3, 10**4, 10**5, 10**6, 10**7)
+    ]
     assert averages == sorted(averages, reverse=True)
     assert averages[0] <= ALPHA
     assert averages[-1] < 0.01
     exponent = math.log(averages[-1] * 10**7 / (averages[-2] * 10**6), 10)
     assert exponent < 0.55
     drifting = PhasedSelector(100, 5, BUDGET, restart_on_drift=True, seed=0)
-    assert drifting.certified_regret(1000) == bounds.trivial(1000)
+    assert drifting.certified_regret_after(1000) == bounds.trivial(1000)
     fixed = PhasedSelector(100, 5, BUDGET, window=2_000, seed=0)
-    assert fixed.certified_regret(10**6) > learner.certified_regret(10**6)
+    assert fixed.certified_regret_after(10**6) > learner.certified_regret_after(10**6)
     scaled = PhasedSelector(100, 5, BUDGET, bound=4.0, seed=0)
-    assert scaled.certified_regret(10**5) == pytest.approx(4.0 * learner.certified_regret(10**5))
+    assert scaled.certified_regret_after(10**5) == pytest.approx(4.0 * learner.certified_regret_after(10**5))
     free = PhasedSelector(100, 5, dc.Budget(math.inf), seed=0)
-    assert free.certified_regret(10**6) < learner.certified_regret(10**6)
+    assert free.certified_regret_after(10**6) < learner.certified_regret_after(10**6)
+
+
+def test_declared_rounds_are_what_is_certified_and_where_learning_ends():
+    learner, endless = (
+        PhasedSelector(8, 2, BUDGET, rounds=rounds, window=30, seed=0) for rounds in (100, None)
+    )
+    assert learner.certified_regret == learner.certified_regret_after(100)
+    assert endless.certified_regret == math.inf
+    people = _stream(120)
+    served, further = learner.run(people).selections, endless.run(people).selections
+    np.testing.assert_array_equal(served[:100], further[:100])
+    assert learner.over
+    assert (served[100:] == served[99]).all()
 
 
 def test_a_popular_item_is_found_within_few_windows():
@@ -549,3 +571,11 @@ def test_an_interruption_when_a_window_closes_loses_its_people_and_never_asks_th
     learner.learn(_stream(1, 4)[0])
     assert learner.choose().round == 3
     assert learner.privacy.spent.epsilon() <= 1.0
+
+
+@pytest.mark.parametrize("budget", [APPROXIMATE, PURE], ids=str)
+def test_two_learners_keep_to_one_budget(budget, tmp_path):
+    def make(spending, **options):
+        return PhasedSelector(8, 2, spending, window=5, **options)
+
+    check_one_budget_for_two(make, _stream(20), budget, tmp_path)

@@ -14,9 +14,9 @@ import discreet as dc
 from discreet import bounds
 from discreet.backends.numba import selectors
 from discreet.objectives import Coverage, ProbabilisticCoverage
-from discreet.online.select.running_sums import RunningSumSelector
-from discreet.privacy import TreeSum, samplers
-from discreet.privacy.sums.base import FactorizedSum
+from discreet.online.select.running_sums import RunningSumSelector, RunningSumSettings
+from discreet.privacy import FactorizedSum, TreeSum, samplers
+from tests.online import sharing
 
 BUDGET = dc.Budget(1.0, 1e-6)
 PURE = dc.Budget(1.0)
@@ -106,7 +106,7 @@ def test_cap_bounds_what_a_person_moves_and_a_missing_cap_is_caught():
     assert 0.5 * BUDGET.mu <= _worst_loss(make, 8, 2, 5, 2) <= BUDGET.mu
     assert _worst_loss(make, 8, 2, 5, 2, rows=singles) <= BUDGET.mu
     with (
-        mock.patch.object(RunningSumSelector, "_capped", lambda _, people: people),
+        mock.patch.object(RunningSumSelector, "_counted", lambda _, people: people),
         pytest.raises(ValueError),
     ):
         # planted bug: without the cap the running sum itself refuses the vector
@@ -118,9 +118,9 @@ def test_gains_are_those_on_top_of_the_items_before():
     shown = learner.choose().items
     person = ProbabilisticCoverage([[0.5, 0.25, 0.0, 1.0]])
     learner.learn(person)
-    unit = 1.0 / learner._scale
+    unit = 1.0 / learner._units
     expected = np.array([person.gains([]), person.gains([shown[0]])])
-    assert np.abs(learner._gathered * unit - expected).max() <= unit
+    assert np.abs(learner._total.gathered * unit - expected).max() <= unit
 
 
 def test_row_values_match_the_objective():
@@ -185,18 +185,18 @@ def test_top_up_keeps_a_trees_noise_from_falling():
     spread = []
     for _ in range(rounds):
         learner.choose()
-        spread.append(learner._known.std())
+        spread.append(learner._total.known.std())
         learner.learn(nobody)
     spread = np.array(spread[1:])
-    running = np.maximum.accumulate([learner._sum.noise_std(t) for t in range(1, rounds)])
+    running = np.maximum.accumulate([learner._total.sum.noise_std(t) for t in range(1, rounds)])
     # 3,000 coordinates: the spread is known to 6 / sqrt(2 * 3000) = 8 %
     assert np.abs(spread / running - 1).max() < 0.08
     laplace = RunningSumSelector(3000, 1, rounds, PURE, sums="tree", noise="laplace", seed=5)
     for _ in range(rounds):
         laplace.choose()
         laplace.learn(nobody)
-    expected = math.sqrt(laplace._sum.levels) * laplace._sum.noise_std(1)
-    assert laplace._known.std() == pytest.approx(expected, rel=0.12)
+    expected = math.sqrt(laplace._total.sum.levels) * laplace._total.sum.noise_std(1)
+    assert laplace._total.known.std() == pytest.approx(expected, rel=0.12)
 
 
 def test_certificate_matches_its_formula():
@@ -206,13 +206,13 @@ def test_certificate_matches_its_formula():
     expected = 2 * math.sqrt(k * rounds * math.log(n)) + k * sigma * math.sqrt(2 * math.log(n))
     assert learner.certified_regret == pytest.approx(expected, rel=1e-3)
     # and the noise that is certified is the noise that is drawn
-    pull = RunningSumSelector.noise_pull(n, k, rounds, BUDGET)
-    assert pull == pytest.approx(bounds.gaussian_pull(n, learner._sum.noise_std(rounds - 1)), rel=1e-6)
-    tree = RunningSumSelector(n, k, 512, BUDGET, sums="tree", seed=0)
-    worst = max(tree._sum.noise_std(t) for t in range(1, 512))
-    assert RunningSumSelector.noise_pull(n, k, 512, BUDGET, "tree") == pytest.approx(
-        bounds.gaussian_pull(n, worst), rel=1e-6
+    largest = learner.settings.noise_maximum
+    assert largest == pytest.approx(
+        bounds.gaussian_maximum(n, learner._total.sum.noise_std(rounds - 1)), rel=1e-6
     )
+    tree = RunningSumSelector(n, k, 512, BUDGET, sums="tree", seed=0)
+    worst = max(tree._total.sum.noise_std(t) for t in range(1, 512))
+    assert tree.settings.noise_maximum == pytest.approx(bounds.gaussian_maximum(n, worst), rel=1e-6)
 
 
 def test_automatic_batch_is_the_best_certified_one():
@@ -224,10 +224,10 @@ def test_automatic_batch_is_the_best_certified_one():
         assert auto.certified_regret <= other.certified_regret * (1 + 1e-9)
 
 
-def test_laplace_pull_is_a_bound():
+def test_laplace_maximum_is_a_bound():
     rng = np.random.default_rng(6)
     draws = rng.laplace(size=(4000, 50, 6)).sum(axis=2).max(axis=1)
-    bound = bounds.laplace_pull(50, 1.0, 6)
+    bound = bounds.laplace_maximum(50, 1.0, 6)
     assert draws.mean() <= bound <= 1.5 * draws.mean()
 
 
@@ -257,9 +257,10 @@ def test_bad_settings(options, message):
 def test_what_the_noise_of_a_tree_costs_by_hand(rounds, blocks):
     """Levels times the variance of the noisiest sum: two halves of a full tree, or a block of each level."""
     budget = dc.Budget(1.0, 1e-6)
-    pull = RunningSumSelector.noise_pull(4, 1, rounds, budget, "tree")
+    settings = RunningSumSettings.tight(4, 1, rounds, budget.share(), sums="tree")
     moves = 2.0  # four gains in [0, 1] that all change
-    assert pull == pytest.approx(bounds.gaussian_pull(4, moves * math.sqrt(blocks) / budget.mu), rel=1e-9)
+    expected = bounds.gaussian_maximum(4, moves * math.sqrt(blocks) / budget.mu)
+    assert settings.noise_maximum == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("batch", [1, 1 << 20, 1 << 22, 1 << 25])
@@ -276,10 +277,20 @@ def test_the_gains_of_a_long_batch_are_added_up_exactly(batch, bound):
         for fewer in range(3):
             learner = RunningSumSelector(2, 1, 2 * batch, BUDGET, resample_every=batch, bound=bound, seed=0)
             learner.choose()
-            most = math.floor(bound * learner._scale)
-            learner._gathered[:] = batch * most - fewer
-            learner._round, learner._open = batch, False
+            most = math.floor(bound * learner._units)
+            learner._total.gathered[:] = batch * most - fewer
+            learner._rounds.close(batch)
             learner.choose()
-    first, second, third = (vector * learner._scale for vector in taken)
+    first, second, third = (vector * learner._units for vector in taken)
     np.testing.assert_array_equal(first - second, 1.0)
     np.testing.assert_array_equal(second - third, 1.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"sums": "tree", "noise": "laplace"}], ids=["Gaussian", "Laplace"])
+def test_two_learners_keep_to_one_budget(options, tmp_path):
+    def make(spending, **more):
+        return RunningSumSelector(6, 2, 20, spending, **options, **more)
+
+    people = Coverage((np.random.default_rng(0).random((20, 6)) < 0.4).astype(float))
+    for budget in [sharing.APPROXIMATE, *([sharing.PURE] if options else [])]:
+        sharing.check_one_budget_for_two(make, people, budget, tmp_path)

@@ -13,7 +13,9 @@ from tests.states import Meanwhile, as_bytes
 
 IDS = ["ann" if t % 4 == 0 else f"person {t}" for t in range(ROUNDS)]
 # One setting of each kind of learner, and of each kind of thing it keeps.
-KINDS = {(type(one.make()), *sorted(one.make()._arrays())): name for name, one in EVERYBODY.items()}.values()
+KINDS = {
+    (type(one.make()), *sorted(one.make()._saved()[1])): name for name, one in EVERYBODY.items()
+}.values()
 
 
 @pytest.fixture(params=EVERYBODY, ids=EVERYBODY.keys())
@@ -73,7 +75,7 @@ def test_nobody_is_learned_from_while_a_file_is_written(kind, tmp_path, monkeypa
     twin.choose()
     twin.save(tmp_path / "twin")
     with monkeypatch.context() as patched:
-        learning = _meanwhile(type(learner), "_arrays", lambda: learner.learn(told), patched)
+        learning = _meanwhile(type(learner), "_parts", lambda: learner.learn(told), patched)
         learner.save(tmp_path / "file")
     learning.finish()
     assert learner.round == 6
@@ -117,7 +119,7 @@ def test_a_person_who_cannot_be_saved_is_not_left_out_of_a_file(tmp_path, monkey
     learner.choose()
     function = SetFunction(lambda items: float(bool(items)), N_ITEMS, 1.0, monotone=True)
     with monkeypatch.context() as patched:
-        learning = _meanwhile(type(learner), "_settings", lambda: learner.learn(function), patched)
+        learning = _meanwhile(type(learner), "_parts", lambda: learner.learn(function), patched)
         learner.save(tmp_path / "file")
     learning.finish()
     assert dc.load(tmp_path / "file").round == 1

@@ -25,6 +25,7 @@ from discreet.online import (
     HedgeSelector,
     LinearLeader,
     MetaFrankWolfe,
+    MetaFrankWolfePoints,
     PhasedSelector,
     RunningSumSelector,
     SubmodularMinimizer,
@@ -82,19 +83,19 @@ LARGE = {
         Ball(3), 10**6, b(PURE), lipschitz=1.0, bound=2.0, strong_convexity=1.0, adversary="adaptive", seed=0
     ),
     "frank-wolfe": lambda b: MetaFrankWolfe(
-        CHOICE, 10**5, b(LOOSE), n_items=12, steps="auto", resample_every="auto", bound=2.0, seed=0
+        CHOICE.over(12), 10**5, b(LOOSE), steps="auto", resample_every="auto", bound=2.0, seed=0
     ),
     "frank-wolfe, curvature": lambda b: MetaFrankWolfe(
-        CHOICE, 10**4, b(LOOSE), n_items=12, curvature=True, sums="tree", seed=0
+        CHOICE.over(12), 10**4, b(LOOSE), curvature=True, sums="tree", seed=0
     ),
     "frank-wolfe, pure": lambda b: MetaFrankWolfe(
-        CHOICE, 10**4, b(dc.Budget(99.0)), n_items=12, regularizer="euclidean", seed=0
+        CHOICE.over(12), 10**4, b(dc.Budget(99.0)), regularizer="euclidean", seed=0
     ),
-    "frank-wolfe, box": lambda b: MetaFrankWolfe(
-        BOX, 10**4, b(LOOSE), experts="pftal", gradient_bound=2.0, smoothness=1.0, steps="auto", seed=0
+    "frank-wolfe, box": lambda b: MetaFrankWolfePoints(
+        BOX, 10**4, b(LOOSE), gradient_bound=2.0, smoothness=1.0, steps="auto", seed=0
     ),
-    "frank-wolfe, box, pure": lambda b: MetaFrankWolfe(
-        BOX, 10**4, b(PURE), experts="pftal", gradient_bound=2.0, smoothness=1.0, seed=0
+    "frank-wolfe, box, pure": lambda b: MetaFrankWolfePoints(
+        BOX, 10**4, b(PURE), gradient_bound=2.0, smoothness=1.0, seed=0
     ),
     "published hedge": lambda b: HedgeSelector(20, 2, 10**5, b(RICH), calibration="published", seed=0),
     "published bandit": lambda b: BanditSelector(
@@ -127,7 +128,7 @@ LARGE = {
         Ball(3, 2.0), 10**6, b(dc.Budget(999.0)), lipschitz=1.0, bound=2.0, calibration="published", seed=0
     ),
     "published frank-wolfe": lambda b: MetaFrankWolfe(
-        CHOICE, 10**4, b(dc.Budget(99.0, 1e-6)), n_items=5, calibration="published", seed=0
+        CHOICE.over(5), 10**4, b(dc.Budget(99.0, 1e-6)), calibration="published", seed=0
     ),
 }  # fmt: skip
 
@@ -153,11 +154,11 @@ def _plain(value):
 
 def _known(learner):
     """What a learner has settled on, and says of itself."""
-    certified = learner.certified_regret
-    total = getattr(learner, "_sum", None)
+    endless = learner.rounds is None
+    total = getattr(getattr(learner, "_total", None), "sum", None)
     found = {
         "settings": _told(learner),
-        "certified": certified(10_000) if callable(certified) else certified,
+        "certified": learner.certified_regret_after(10_000) if endless else learner.certified_regret,
         "account": learner.privacy.to_json(),
         "noise": []
         if total is None

@@ -1,4 +1,4 @@
-"""Who has been here how often survives a restart, for everybody."""
+"""The contribution limit per person: whatever form somebody comes in, and after a restart."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import discreet as dc
 from discreet.core.state import Saved
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import HedgeSelector
-from discreet.online.contribution import Visits
+from discreet.online.contribution import ContributionLimit
 
 
 def test_everybody_is_known_again_after_a_restart():
-    visits = Visits(2, bytes(32))
+    limit = ContributionLimit(2, bytes(32))
     names = ["ann", "bob", 7, ("eve", 3)]
     for name in names:
-        assert visits.admit(name)
-    assert visits.admit("bob")
-    again = Visits.restored(2, Saved({}, visits.arrays()))
+        assert limit.admit(name)
+    assert limit.admit("bob")
+    again = ContributionLimit(2, bytes(32))
+    again.resume(Saved(*limit.state()))
     assert [again.admit(name) for name in names] == [True, False, True, True]
     assert not any(again.admit(name) for name in names)
     assert again.admit("somebody new")
@@ -77,9 +78,9 @@ class Raw(bytes):
 def test_who_is_equal_is_the_same_person_in_whatever_form_they_come(same):
     """Else they would be learned from once for each form, at the price of one."""
     assert len(set(same)) == 1
-    visits = Visits(1, bytes(32))
-    assert [visits.admit(form) for form in same] == [True] + [False] * (len(same) - 1)
-    assert visits.admit("somebody else")
+    limit = ContributionLimit(1, bytes(32))
+    assert [limit.admit(form) for form in same] == [True] + [False] * (len(same) - 1)
+    assert limit.admit("somebody else")
 
 
 def test_somebody_in_several_forms_is_learned_from_once():
@@ -87,11 +88,11 @@ def test_somebody_in_several_forms_is_learned_from_once():
     learner.run(Coverage([[1, 0]] * 4), person_ids=["ann", Name.ANN, Changing("ann"), np.str_("ann")])
     once = HedgeSelector(2, 1, 4, dc.Budget(1.0), seed=0)
     once.run(Coverage([[1, 0], [0, 0], [0, 0], [0, 0]]))
-    np.testing.assert_array_equal(learner._gains, once._gains)
+    np.testing.assert_array_equal(learner._experts.scores, once._experts.scores)
 
 
 def _counts(learner):
-    return {name: array.tolist() for name, array in learner._visits.arrays().items()}
+    return {name: array.tolist() for name, array in learner._contribution.state()[1].items()}
 
 
 def test_a_refused_identity_counts_nobody():
@@ -115,5 +116,5 @@ def test_those_behind_a_failure_were_not_here_whether_known_or_not():
     stream = SetFunction(rows, 3, 1.0, monotone=True)
     with pytest.raises(ZeroDivisionError):
         learner.run(stream, person_ids=["ann", None, None, "bob", "eve"])
-    assert len(_counts(learner)["visit_counts"]) == 1
-    assert [learner._visits.admit(who) for who in ("ann", "bob", "eve")] == [False, True, True]
+    assert len(_counts(learner)["counts"]) == 1
+    assert [learner._contribution.admit(who) for who in ("ann", "bob", "eve")] == [False, True, True]

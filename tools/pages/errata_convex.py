@@ -119,8 +119,8 @@ def norm_of_prefix_noise() -> str:
     )
     return (
         f"50 coordinates, 10 levels, L = epsilon = 1: root mean square length of the noise"
-        f" {worst_noise(tree):,.0f} (`TreeSum`); p m^1.5 = {50 * 10**1.5:,.0f}, sqrt(p) m^2 ="
-        f" {math.sqrt(50) * 100:,.0f}."
+        f" {worst_noise(tree.spec, tree.event):,.0f} (`TreeSum`); p m^1.5 = {50 * 10**1.5:,.0f}, sqrt(p)"
+        f" m^2 = {math.sqrt(50) * 100:,.0f}."
     )
 
 
@@ -158,8 +158,9 @@ def exponent_of_n() -> str:
     )
     return (
         f"The last line of the proof grows as n^{slope:.2f} (`published_bandit_minimizer`, 10^60 rounds), not"
-        f" n. And gamma = n^(3/2) / T^(1/3) is {minimization.published_exploration(50, 10**6):.2f} for 50"
-        f" items and 10^6 rounds, no probability before T = n^4.5 = {big(50**4.5)}; the theorem says any T."
+        f" n. And gamma = n^(3/2) / T^(1/3) is {minimization.published_exploration_rate(50, 10**6):.2f} for"
+        f" 50 items and 10^6 rounds, no probability before T = n^4.5 = {big(50**4.5)}; the theorem says any"
+        " T."
     )
 
 

@@ -179,10 +179,9 @@ def steps_and_free_privacy() -> str:
     lost = rank**2 * rounds / (2.0 * frank_wolfe.published_steps(rounds))
     displayed = rank * math.sqrt(rounds * math.log(n))
     learner = MetaFrankWolfe(
-        dc.constraints.Cardinality(rank),
+        dc.constraints.Cardinality(rank, n),
         rounds,
         APPROXIMATE,
-        n_items=n,
         steps=1000,
         calibration="published",
         seed=0,
@@ -257,7 +256,7 @@ def confirmed_privacy() -> str:
     )
     advanced.select(people)
     joint = MetaFrankWolfe(
-        dc.constraints.Cardinality(3), 10_000, APPROXIMATE, n_items=10, calibration="published", seed=0
+        dc.constraints.Cardinality(3, 10), 10_000, APPROXIMATE, calibration="published", seed=0
     )
     added = ApproximateLeader(
         Ball(3),

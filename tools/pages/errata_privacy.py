@@ -16,6 +16,7 @@ from discreet.online import (
     BanditApproximateLeader,
     BanditSubmodularMinimizer,
     MetaFrankWolfe,
+    MetaFrankWolfePoints,
     SubmodularMinimizer,
 )
 from discreet.privacy import GaussianNoise, LaplaceNoise, SphericalLaplaceNoise, tree_levels
@@ -178,7 +179,7 @@ def depth_of_a_tree() -> str:
     rows = []
     for rounds in (100, 1024, 65_536):
         learner = MetaFrankWolfe(
-            dc.constraints.Cardinality(3), rounds, budget, n_items=10, calibration="published", seed=0
+            dc.constraints.Cardinality(3, 10), rounds, budget, calibration="published", seed=0
         )
         assert learner.claimed_expert_epsilon is not None
         over = learner.expert_epsilon / learner.claimed_expert_epsilon
@@ -210,11 +211,10 @@ def gaussian_leaders() -> str:
         pure.append(gate.spent.pure)
     rows = []
     for rounds in (1000, 10**6, 10**9):
-        learner = MetaFrankWolfe(
+        learner = MetaFrankWolfePoints(
             Box([0.0, 0.0], [1.0, 1.0]),
             rounds,
             ONE,
-            experts="pftal",
             gradient_bound=1.0,
             smoothness=1.0,
             calibration="published",
@@ -224,7 +224,7 @@ def gaussian_leaders() -> str:
     return (
         f"Pure epsilon of Gaussian noise ten times the sensitivity: {pure[0]:g}; of spherical Laplace noise:"
         f" {pure[1]:g}. With the noise that paper 004 does use, Algorithm 4"
-        f' (`MetaFrankWolfe(experts="pftal", calibration="published")`, 2 coordinates, claimed epsilon 1)'
+        f' (`MetaFrankWolfePoints(calibration="published")`, 2 coordinates, claimed epsilon 1)'
         f" accounts for {', '.join(rows)}; the limit is sqrt 2, as gradients of monotone functions are never"
         " opposite."
     )

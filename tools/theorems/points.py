@@ -145,17 +145,21 @@ def point_checks(epsilon: float) -> list[Check]:
         ),
         straight("004, Table 1, BLT sums", "Lipschitz, blt", sums="blt"),
         straight("004, Table 1, tree sums", "Lipschitz, Gaussian tree", sums="tree"),
-        straight("004, Table 1, pure epsilon", "Lipschitz, Laplace tree", pure, sums="laplace tree"),
-        straight("004, Table 1, pure epsilon", "Lipschitz, spherical tree", pure, sums="spherical tree"),
+        straight("004, Table 1, pure epsilon", "Lipschitz, Laplace tree", pure, sums="tree", noise="laplace"),
+        straight(
+            "004, Table 1, pure epsilon", "Lipschitz, spherical tree", pure, sums="tree", noise="spherical"
+        ),
         straight("optimistic regularisation", "Lipschitz, optimistic", regularization="optimistic"),
         experts("004, Table 1: experts", ""),
         experts("004, Table 1: experts", ", published", pure, calibration="published"),
         experts("004, Table 1, BLT sums", ", blt", sums="blt"),
         experts("004, Table 1, tree sums", ", Gaussian tree", sums="tree"),
-        experts("004, Table 1, pure epsilon", ", Laplace tree", pure, sums="laplace tree"),
+        experts("004, Table 1, pure epsilon", ", Laplace tree", pure, sums="tree", noise="laplace"),
         experts("without privacy", ", epsilon inf", free),
         ball("linear losses in a ball", ""),
-        ball("linear losses in a ball, pure epsilon", ", spherical tree", pure, sums="spherical tree"),
+        ball(
+            "linear losses in a ball, pure epsilon", ", spherical tree", pure, sums="tree", noise="spherical"
+        ),
         ball("linear losses in a ball, published", ", published", pure, calibration="published"),
         seen("004, Theorem 6, oblivious", "strongly convex"),
         seen("004, Table 2: Lipschitz", "Lipschitz", curvature=0.0),

@@ -10,7 +10,14 @@ import discreet as dc
 from discreet.bounds import ALPHA, bandit, frank_wolfe, published_hedge, published_private_experts
 from discreet.constraints import Cardinality, Constraint, Knapsack, PartitionMatroid
 from discreet.constraints.domains import Box
-from discreet.online import BanditSelector, HedgeSelector, MetaFrankWolfe, PhasedSelector, RunningSumSelector
+from discreet.online import (
+    BanditSelector,
+    HedgeSelector,
+    MetaFrankWolfe,
+    MetaFrankWolfePoints,
+    PhasedSelector,
+    RunningSumSelector,
+)
 
 from .check import BANDIT, DELTA, POINTS, SETS, Check
 from .regret import allocation_regret, fractional_regret, set_regret
@@ -69,7 +76,7 @@ def set_checks(epsilon: float) -> list[Check]:
             set_regret(ALPHA),
             power="T^1/2",
             most=most,
-            certified=lambda learner, t: learner.certified_regret(t),
+            certified=lambda learner, t: learner.certified_regret_after(t),
         )
 
     return [
@@ -99,7 +106,7 @@ def frank_wolfe_checks(epsilon: float) -> list[Check]:
     blocks = PartitionMatroid([[0, 1, 2, 3], [4, 5, 6, 7]], 1)
     sack = Knapsack([0.5, 0.5, 0.4, 0.6, 0.5, 0.5, 0.4, 0.6], 1.0)
 
-    def ftrl(
+    def frank_wolfe_sets(
         theorem: str,
         name: str,
         constraint: Constraint = PAIR,
@@ -112,11 +119,9 @@ def frank_wolfe_checks(epsilon: float) -> list[Check]:
         curved = bool(options.get("curvature"))
         return Check(
             theorem,
-            f"MetaFrankWolfe, ftrl{name}",
+            f"MetaFrankWolfe{name}",
             SETS,
-            lambda t, s: MetaFrankWolfe(
-                constraint, t, budget, n_items=ITEMS, seed=s, **{"steps": 8} | options
-            ),
+            lambda t, s: MetaFrankWolfe(constraint.over(ITEMS), t, budget, seed=s, **{"steps": 8} | options),
             found,
             regret or set_regret(1.0 if curved else ALPHA, constraint),
             lambda t: frank_wolfe.published_meta(ITEMS, reach, t, epsilon, DELTA),
@@ -126,16 +131,15 @@ def frank_wolfe_checks(epsilon: float) -> list[Check]:
             cost=6,
         )
 
-    def pftal(theorem: str, name: str, budget: dc.Budget = loose, **options: Any) -> Check:
+    def frank_wolfe_points(theorem: str, name: str, budget: dc.Budget = loose, **options: Any) -> Check:
         return Check(
             theorem,
-            f"MetaFrankWolfe, pftal{name}",
+            f"MetaFrankWolfePoints{name}",
             POINTS,
-            lambda t, s: MetaFrankWolfe(
+            lambda t, s: MetaFrankWolfePoints(
                 Box([0.0] * 3, [1.0] * 3),
                 t,
                 budget,
-                experts="pftal",
                 gradient_bound=1.0,
                 smoothness=0.5,
                 seed=s,
@@ -150,22 +154,28 @@ def frank_wolfe_checks(epsilon: float) -> list[Check]:
         )
 
     return [
-        ftrl("003, Theorem 4", "", found=SET_STREAMS),
-        ftrl("003, Theorem 4, published", ", published", calibration="published"),
-        ftrl("003, Theorem 4, partition matroid", ", matroid", blocks),
-        ftrl(
+        frank_wolfe_sets("003, Theorem 4", "", found=SET_STREAMS),
+        frank_wolfe_sets("003, Theorem 4, published", ", published", calibration="published"),
+        frank_wolfe_sets("003, Theorem 4, partition matroid", ", matroid", blocks),
+        frank_wolfe_sets(
             "003, Theorem 4, knapsack (fractional)",
             ", knapsack",
             sack,
             regret=fractional_regret(sack),
             reach=2.5,
         ),
-        ftrl("003, Theorem 4, entropic leaders", ", entropy", regularizer="entropy"),
-        ftrl("003, Theorem 4, Euclidean leaders", ", euclidean", regularizer="euclidean"),
-        ftrl("003, Theorem 4, BLT sums", ", blt", sums="blt"),
-        ftrl("003, Theorem 4, tree sums", ", Gaussian tree", sums="tree"),
-        ftrl("003, Theorem 4, pure epsilon", ", Laplace tree", budget=pure, noise="laplace", steps=2),
-        ftrl(
+        frank_wolfe_sets("003, Theorem 4, entropic leaders", ", entropy", regularizer="entropy"),
+        frank_wolfe_sets("003, Theorem 4, Euclidean leaders", ", euclidean", regularizer="euclidean"),
+        frank_wolfe_sets(
+            "003, Theorem 4, Euclidean leaders",
+            ", euclidean, published",
+            regularizer="euclidean",
+            calibration="published",
+        ),
+        frank_wolfe_sets("003, Theorem 4, BLT sums", ", blt", sums="blt"),
+        frank_wolfe_sets("003, Theorem 4, tree sums", ", Gaussian tree", sums="tree"),
+        frank_wolfe_sets("003, Theorem 4, pure epsilon", ", Laplace tree", budget=pure, steps=2),
+        frank_wolfe_sets(
             "003, Theorem 4, with curvature",
             ", curvature 0",
             Cardinality(1),
@@ -173,9 +183,10 @@ def frank_wolfe_checks(epsilon: float) -> list[Check]:
             reach=1.0,
             curvature=True,
         ),
-        pftal("000, Theorem 9", "", steps=8),
-        pftal("000, Theorem 9, published", ", published", calibration="published"),
-        pftal("000, Theorem 9, pure epsilon", ", spherical tree", pure, steps=4),
+        frank_wolfe_points("000, Theorem 9", "", steps=8),
+        frank_wolfe_points("000, Theorem 9, BLT sums", ", blt", steps=8, sums="blt"),
+        frank_wolfe_points("000, Theorem 9, published", ", published", calibration="published"),
+        frank_wolfe_points("000, Theorem 9, pure epsilon", ", spherical tree", pure, steps=4),
     ]
 
 

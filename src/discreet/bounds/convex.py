@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..privacy import RunningSum
+from ..privacy import Event, SumSpec
 
 
-def worst_noise(total: RunningSum | None) -> float:
-    """Root mean square length of the noise in the noisiest sum that ``total`` will release."""
-    if total is None:
-        return 0.0
-    last = total.rounds
+def worst_noise(spec: SumSpec, event: Event) -> float:
+    """Root mean square length of the noise in the noisiest sum, with the noise of ``event``."""
+    last = spec.rounds
     # A tree is noisiest where most blocks meet: a set bit of the last step cleared, all lower bits set.
     steps = {last} | {(last >> bit << bit) - 1 for bit in range(last.bit_length() + 1) if last >> bit & 1}
-    return math.sqrt(total.dimension) * max(total.noise_std(step) for step in steps if step >= 1)
+    worst = max(spec.noise_std(event, step) for step in steps if step >= 1)
+    return math.sqrt(spec.added.dimension) * worst
 
 
 def approximate_leader(
@@ -47,9 +46,9 @@ def approximate_leader(
     No step uses that gradients are independent of the noise (they are not).
     """
     # In units of the longest gradient, so that no square of it leaves the range of floats.
-    noise, pull, growth = noise / lipschitz, regularization / lipschitz, growing / lipschitz
-    extra = (pull + growth * rounds) * radius**2 / 2.0
-    start = pull - growth  # a growing pull enters a round late
+    noise, held, growth = noise / lipschitz, regularization / lipschitz, growing / lipschitz
+    extra = (held + growth * rounds) * radius**2 / 2.0
+    start = held - growth  # what grows enters a round late
     slope = strong_convexity / lipschitz + growth
     linear = _harmonic(rounds, 1.0 + noise, start, slope, diameter)
     square = _harmonic(rounds, (1.0 + noise) ** 2 / 2.0, start, slope, math.inf)
@@ -104,13 +103,13 @@ def linear_leader(
     return min(lipschitz * diameter * rounds, regret + radius * noise)
 
 
-def linear_experts(n_experts: int, rounds: int, width: float, pull: float, rate: float) -> float:
-    """Linear costs over the simplex, entropic regularisation: ln n / rate + rate T width^2 / 8 + pull.
+def linear_experts(n_experts: int, rounds: int, width: float, noise_maximum: float, rate: float) -> float:
+    """Linear costs over the simplex, entropic regularisation: ln n / rate + rate T width^2 / 8 + maximum.
 
-    ``width`` is the range of costs within a round, ``pull`` the expected largest coordinate of the noise
-    (`gaussian_pull`, `laplace_pull`); the argument is that of `linear_leader`, with Hoeffding's lemma.
+    ``width`` is the range of costs within a round, ``noise_maximum`` the expected maximum of the noise
+    (`gaussian_maximum`, `laplace_maximum`); the argument is that of `linear_leader`, with Hoeffding's lemma.
     """
-    regret = math.log(n_experts) / rate + rate * rounds * width**2 / 8.0 + pull
+    regret = math.log(n_experts) / rate + rate * rounds * width**2 / 8.0 + noise_maximum
     return min(width * rounds, regret)
 
 
@@ -119,7 +118,7 @@ class OnePoint:
     """Settings of a learner that sees only costs of played points, and what they certify.
 
     ``batch`` rounds share one point, ``beta`` away from the learner's own; ``regularization`` and the
-    curvature H pull as in `approximate_leader`.
+    curvature H hold points back as in `approximate_leader`.
     """
 
     batch: int
@@ -145,12 +144,12 @@ def one_point(
 ) -> OnePoint:
     """One-point gradients with Laplace noise of ``scale`` on the sum of each batch's costs.
 
-    Write p for ``affine_dimension``, W for ``width`` (the range of costs), b for ``batch``. A batch's
-    estimate is (p / beta) (sum of (y - mid-range) + noise) u, unbiased for the gradient of the sum of the
-    costs smoothed over a ball of radius beta, because u is uniform on the sphere and independent of the costs
-    and the noise. Its mean square is at most (p/beta)^2 (b^2 W^2 / 4 + 2 scale^2) = (p/beta)^2 b q, with
-    q = b W^2 / 4 + 2 scale^2 / b: least for b = sqrt(8) scale / W. The learner is the exact leader for these
-    estimates, so be-the-leader gives
+    Write p for ``affine_dimension``, W for ``width`` (the range of costs), b for ``batch``. The gradient
+    estimate of a batch is (p / beta) (sum of (y - mid-range) + noise) u, unbiased for the gradient of the sum
+    of the costs smoothed over a ball of radius beta, because u is uniform on the sphere and independent of
+    the costs and the noise. Its mean square is at most (p/beta)^2 (b^2 W^2 / 4 + 2 scale^2) = (p/beta)^2 b q,
+    with q = b W^2 / 4 + 2 scale^2 / b: least for b = sqrt(8) scale / W. The learner is the exact leader for
+    these estimates, so be-the-leader gives
 
         A R^2 / 2 + sum_k (p/beta)^2 b q / (2 (k b H + A))
 
@@ -169,27 +168,27 @@ def one_point(
     spread = batch * width**2 / 4.0 + 2.0 * scale**2 / batch
     batches = -(-rounds // batch)
 
-    def certified(near: float, pull: float) -> float:
+    def certified(near: float, held: float) -> float:
         energy = (affine_dimension / near) ** 2 * spread
-        regret = _harmonic(batches, energy / 2.0 * batch, pull, batch * strong_convexity, math.inf)
-        regret += pull * radius**2 / 2.0 + rounds * drift * near
+        regret = _harmonic(batches, energy / 2.0 * batch, held, batch * strong_convexity, math.inf)
+        regret += held * radius**2 / 2.0 + rounds * drift * near
         return regret + (radius * math.sqrt(energy * rounds) if adaptive else 0.0)
 
-    def tuned_pull(near: float) -> float:
+    def best_held(near: float) -> float:
         return affine_dimension / near * math.sqrt(spread * batches * batch) / radius
 
     def tuned(near: float) -> tuple[float, float]:
-        pulls = [regularization] if regularization is not None else [tuned_pull(near)]
+        tried = [regularization] if regularization is not None else [best_held(near)]
         if regularization is None and strong_convexity > 0.0:
-            pulls.append(0.0)
-        return min((certified(near, pull), pull) for pull in pulls)
+            tried.append(0.0)
+        return min((certified(near, held), held) for held in tried)
 
     if beta is None:
         # With energy falling as 1/beta^2 the total is unimodal in ln(beta): look around the two balances.
         first = math.sqrt(radius * affine_dimension * math.sqrt(spread / rounds) / drift)
         beta = min((first * 2.0 ** (i / 8.0) for i in range(-160, 161)), key=lambda near: tuned(near)[0])
-    regret, pull = tuned(beta)
-    return OnePoint(batch, beta, pull, min(regret, width * rounds, 2.0 * lipschitz * radius * rounds))
+    regret, held = tuned(beta)
+    return OnePoint(batch, beta, held, min(regret, width * rounds, 2.0 * lipschitz * radius * rounds))
 
 
 # --- as printed in papers 004 and 000 -------------------------------------------------------------

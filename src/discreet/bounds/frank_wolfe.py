@@ -4,8 +4,8 @@ With x^1 = 0, x^(k+1) = x^k + v^k / K and expert k paid by the gradient at x^k, 
 times the best fixed point is at most the average regret of the experts plus what the finite number of steps
 loses (`discretization`, `smooth_discretization`). Streams are fixed in advance; the functions are monotone
 and DR-submodular. An expert's payoffs depend on the noise of the experts before it only, so its own noise
-may be replaced by one growing perturbation, which costs what it can move the leader's value (`set_pull`,
-`box_pull`): Agarwal and Singh 2017, paper 003 (Theorem 4) and paper 000 (Lemma 5), with the constants that
+may be replaced by one growing perturbation, which costs what it can move the leader's value (`set_maximum`,
+`box_maximum`): Agarwal and Singh 2017, paper 003 (Theorem 4) and paper 000 (Lemma 5), with the constants that
 the tree's levels, the difference of neighbours and the gradients' bound really need.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .selection import gaussian_pull, laplace_pull
+from .selection import gaussian_maximum, laplace_maximum
 
 
 def discretization(steps: int, rank: float, rounds: int, bound: float = 1.0) -> float:
@@ -101,22 +101,22 @@ def approximate_leader(radius: float, length: float, rounds: int, curvature: flo
     )
 
 
-def set_pull(n_items: int, rank: float, deviation: float) -> float:
+def set_maximum(n_items: int, rank: float, deviation: float) -> float:
     """Bound on E max <N, x> over points of sum at most ``rank`` in [0, 1]^n, for Gaussian noise.
 
     From the n coordinates one by one, or from all (e n / r)^r sets of r items at once.
     """
-    each = gaussian_pull(n_items, deviation)
+    each = gaussian_maximum(n_items, deviation)
     together = deviation * math.sqrt(2.0 * math.log(math.e * n_items / min(rank, n_items)))
     return rank * min(each, together)
 
 
-def laplace_set_pull(n_items: int, rank: float, scale: float, draws: int) -> float:
-    """`set_pull` for sums of ``draws`` Laplace variables in each coordinate."""
-    return rank * laplace_pull(n_items, scale, draws)
+def laplace_set_maximum(n_items: int, rank: float, scale: float, draws: int) -> float:
+    """`set_maximum` for sums of ``draws`` Laplace variables in each coordinate."""
+    return rank * laplace_maximum(n_items, scale, draws)
 
 
-def box_pull(widths: Sequence[float], deviation: float, *, gaussian: bool) -> float:
+def box_maximum(widths: Sequence[float], deviation: float, *, gaussian: bool) -> float:
     """Bound on E max <N, x> - <N, centre> over a box: half its widths times E |N_i|."""
     mean = deviation * (math.sqrt(2.0 / math.pi) if gaussian else 1.0)
     return sum(widths) / 2.0 * mean

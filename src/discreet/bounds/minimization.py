@@ -9,7 +9,7 @@ One argument throughout. The Lovasz extension is convex and equals the expected 
 threshold, so a round costs at most g . (x_t - x) more than the best point x, with g the gradient at x_t. Let
 y_t follow the same regularised leader on the same gradients without noise. Then sum g . (y_t - x) is at most
 the regularizer's range plus sum |g|^2 / (2 H), and g . (x_t - y_t) is at most what the noise of the sum can
-move a point by, paired with a gradient: see `moved_by`. (Paper 001 compares with a leader that takes its
+move a point by, paired with a gradient: see `noise_cost`. (Paper 001 compares with a leader that takes its
 gradients elsewhere, and spends |g|^2 / H twice.)
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 
-from .selection import laplace_pull
+from .selection import laplace_maximum
 
 
 def trivial_cost(rounds: int, bound: float = 1.0) -> float:
@@ -64,7 +64,7 @@ def gradient_difference(
     return bound * (math.sqrt(squares) if norm == 2 else total)
 
 
-def moved_by(
+def noise_cost(
     n_items: int,
     noise: str,
     scale: float,
@@ -87,13 +87,13 @@ def moved_by(
     if noise == "spherical":
         return length * scale * math.sqrt(draws * n_items * (n_items + 1.0))
     if noise == "laplace":
-        largest = laplace_pull(n_items + 1, scale, math.ceil(draws))
+        largest = laplace_maximum(n_items + 1, scale, math.ceil(draws))
         return min(spread * largest, length * scale * math.sqrt(2.0 * n_items * draws))
     largest = scale * math.sqrt(2.0 * math.log(n_items + 1.0))
     return min(spread * largest, length * scale * math.sqrt(n_items))
 
 
-def chain_leader(
+def lovasz_leader(
     n_items: int,
     rounds: int,
     regularization: float,
@@ -105,8 +105,8 @@ def chain_leader(
 ) -> float:
     """The regularised leader on (noisy) sums of gradients: T (|g|^2 / 2 + noise) / H + H n r^2 / 2.
 
-    ``noise`` is `moved_by` on average over the rounds, r the largest distance from the centre (1/2, or 1 for
-    paper 001's centre 0).
+    ``noise`` is `noise_cost` on average over the rounds, r the largest distance from the centre (1/2, or 1
+    for paper 001's centre 0).
     """
     if regularization <= 0.0:
         return trivial_cost(rounds, bound)
@@ -119,7 +119,7 @@ def chain_leader(
 def best_regularization(
     n_items: int, rounds: int, noise: float = 0.0, bound: float = 1.0, *, empty_is_free: bool = False
 ) -> float:
-    """The regularization that `chain_leader` is smallest at."""
+    """The regularization that `lovasz_leader` is smallest at."""
     length = gradient_length(n_items, bound, empty_is_free=empty_is_free)
     return math.sqrt(8.0 * rounds * (length**2 / 2.0 + noise) / n_items)
 
@@ -128,28 +128,29 @@ def explored(
     n_items: int,
     rounds: int,
     batch: int,
-    exploration: float,
+    exploration_rate: float,
     regularization: float,
-    price: float,
+    second_moment: float,
     bound: float = 1.0,
     *,
     centre: float = 0.5,
 ) -> float:
-    """Costs learned from single values: 2 gamma M T + T price / (gamma H) + B H n r^2 / 2.
+    """Costs learned from single values: 2 gamma M T + T V / (gamma H) + B H n r^2 / 2.
 
-    gamma is the share of rounds that explore, B how many rounds share one set. ``price`` is
-    `value_price` for noise on the values and `estimate_price` for noise in the sum of estimates.
+    gamma is the share of rounds that explore, B how many rounds share one set. V, the ``second_moment`` of
+    the estimates, is `value_second_moment` for noise on the values and `estimate_second_moment` for noise in
+    the sum of estimates.
     """
     reach = max(centre, 1.0 - centre)
     total = (
-        2.0 * exploration * bound * rounds
-        + rounds * price / (exploration * regularization)
+        2.0 * exploration_rate * bound * rounds
+        + rounds * second_moment / (exploration_rate * regularization)
         + batch * regularization * n_items * reach**2 / 2.0
     )
     return min(trivial_cost(rounds, bound), total)
 
 
-def value_price(n_items: int, batch: int, scale: float, bound: float = 1.0) -> float:
+def value_second_moment(n_items: int, batch: int, scale: float, bound: float = 1.0) -> float:
     """Half the mean squared length of an estimate, times gamma; Laplace noise of ``scale`` on a batch's sum.
 
     The estimate y (e_i - e_{i+1}) / rho_i is unbiased (e_0 = e_{n+1} = 0), and its squared length is at most
@@ -158,30 +159,34 @@ def value_price(n_items: int, batch: int, scale: float, bound: float = 1.0) -> f
     return (bound**2 + 2.0 * (scale / batch) ** 2) * (n_items + 1.0) ** 2
 
 
-def estimate_price(n_items: int, noise: float, bound: float = 1.0, *, one_sided: bool = False) -> float:
-    """As `value_price` for exact values, plus what noise in the sum of the estimates costs, times gamma.
+def estimate_second_moment(
+    n_items: int, noise: float, bound: float = 1.0, *, one_sided: bool = False
+) -> float:
+    """As `value_second_moment` for exact values, plus gamma times what noise in the estimates' sum costs.
 
     The estimates are unbiased given both leaders' points, so the noise costs what it would cost a true
-    gradient: ``noise`` is gamma times `moved_by`. ``one_sided`` is paper 001's estimate, twice the size on
+    gradient: ``noise`` is gamma times `noise_cost`. ``one_sided`` is paper 001's estimate, twice the size on
     one of the two coordinates by a fair coin.
     """
     return bound**2 * (2.0 if one_sided else 1.0) * (n_items + 1.0) ** 2 + noise
 
 
-def best_exploration(n_items: int, rounds: int, batch: int, price: float, bound: float = 1.0) -> float:
-    """The share of exploring rounds with the smallest bound, if learning costs ``price`` / (gamma H) a round.
+def best_exploration_rate(
+    n_items: int, rounds: int, batch: int, second_moment: float, bound: float = 1.0
+) -> float:
+    """The share of exploring rounds with the smallest bound, if learning costs V / (gamma H) a round.
 
     Above 1 when the horizon is too short for it: see `rounds_needed`.
     """
-    return float((n_items * batch * price / (32.0 * bound**2 * rounds)) ** (1.0 / 3.0))
+    return float((n_items * batch * second_moment / (32.0 * bound**2 * rounds)) ** (1.0 / 3.0))
 
 
-def rounds_needed(n_items: int, batch: int, price: float, bound: float = 1.0) -> int:
-    """The shortest horizon for which `best_exploration` is at most 1."""
-    return math.ceil(n_items * batch * price / (32.0 * bound**2))
+def rounds_needed(n_items: int, batch: int, second_moment: float, bound: float = 1.0) -> int:
+    """The shortest horizon for which `best_exploration_rate` is at most 1."""
+    return math.ceil(n_items * batch * second_moment / (32.0 * bound**2))
 
 
-def published_exploration(n_items: int, rounds: int) -> float:
+def published_exploration_rate(n_items: int, rounds: int) -> float:
     """Paper 001's gamma = n^(3/2) / T^(1/3), Theorem 9; above 1 for T below n^(9/2)."""
     return math.exp(1.5 * math.log(n_items) - math.log(rounds) / 3.0)
 
@@ -195,7 +200,7 @@ def published_bandit_excess(n_items: int, rounds: int) -> float:
     >>> round(published_bandit_excess(5, 10**6), 2)
     3.59
     """
-    gamma = min(1.0, published_exploration(n_items, rounds))
+    gamma = min(1.0, published_exploration_rate(n_items, rounds))
     ends = 1.0 if n_items > 1 else 0.5
     return ends * (n_items + 1.0) / (n_items * math.sqrt(gamma))
 
@@ -209,7 +214,7 @@ def published_minimizer(n_items: int, rounds: int, epsilon: float, bound: float 
 
 def published_bandit_minimizer(n_items: int, rounds: int, epsilon: float, bound: float = 1.0) -> float:
     """Theorem 9 of paper 001 before its constants are hidden, at its gamma (at most 1) and H = M T^(2/3)."""
-    gamma = min(1.0, published_exploration(n_items, rounds))
+    gamma = min(1.0, published_exploration_rate(n_items, rounds))
     strength, n = bound * math.exp(math.log(rounds) * 2.0 / 3.0), float(n_items)
     learning = 32.0 * bound**2 * n**2 * rounds / (strength * gamma) + n * strength
     sampling = 2.0 * gamma * bound * rounds + 8.0 * bound * n * math.sqrt(rounds / gamma)

@@ -74,8 +74,8 @@ def noisy_leader(
 ) -> float:
     """k experts that follow the regularised leader on noisy sums: `hedge` plus k times the noise's pull.
 
-    ``noise`` is the expected largest of n_items coordinates of the noise in the last sum (`gaussian_pull`,
-    `laplace_pull`). The noise of an expert is independent of its gains, and its size never falls from one
+    ``noise`` is the expected largest of n_items coordinates of the noise in the last sum (`gaussian_maximum`,
+    `laplace_maximum`). The noise of an expert is independent of its gains, and its size never falls from one
     sum to the next, so it can be replaced by a single growing perturbation (Agarwal and Singh 2017; for
     growing noise, be-the-leader on losses and increments in turn). The comparator is fixed, so its own noise
     averages out.
@@ -85,12 +85,12 @@ def noisy_leader(
     return min(trivial(rounds, bound), hedge(n_items, k, rounds, rate, batch, bound) + k * noise)
 
 
-def gaussian_pull(n_items: int, deviation: float) -> float:
+def gaussian_maximum(n_items: int, deviation: float) -> float:
     """Bound on the expected largest of ``n_items`` centred Gaussians: deviation sqrt(2 ln n)."""
     return deviation * math.sqrt(2.0 * math.log(max(n_items, 1)))
 
 
-def laplace_pull(n_items: int, scale: float, draws: int) -> float:
+def laplace_maximum(n_items: int, scale: float, draws: int) -> float:
     """Bound on the expected largest of ``n_items`` sums of ``draws`` Laplace variables of ``scale``.
 
     The moment generating function bounds it by (ln n - draws ln(1 - s^2)) scale / s for every s in (0, 1).

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..constraints import Constraint
-    from ._people import People
+    from ..data import Events
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Limits:
         """The columns that the constraints are about."""
         return list(dict.fromkeys(rule.column for rule in self.rules))
 
-    def constraint(self, people: People, *, at_most_all: bool = False) -> Constraint:
+    def constraint(self, events: Events, *, at_most_all: bool = False) -> Constraint:
         """The constraint over the items that there are; a k beyond them is refused, or means all of them."""
         from ..constraints import Cardinality
         from ..constraints.intersection import Intersection
 
-        n_items = people.population.n_items
+        n_items = len(events.items)
         k = self.k
         if k is not None and k > n_items:
             if not at_most_all:
@@ -52,7 +52,7 @@ class Limits:
         # Limits on kinds within a limit on everything are one matroid: k goes with the first partition.
         first = min(self.rules, key=lambda rule: rule.kind != "partition")
         parts = [
-            rule.constraint(people, n_items, k if rule is first else None)
+            rule.constraint(events, n_items, k if rule is first else None)
             for rule in (first, *(rule for rule in self.rules if rule is not first))
         ]
         return parts[0] if len(parts) == 1 else Intersection(*parts)
@@ -86,16 +86,16 @@ class Rule:
             f"--constraint {spec}: write partition:COL, partition:COL:HOW_MANY or knapsack:COL:LIMIT"
         )
 
-    def constraint(self, people: People, n_items: int, k: int | None) -> Constraint:
+    def constraint(self, events: Events, n_items: int, k: int | None) -> Constraint:
         """The constraint over the items that there are, and at most k of them."""
         from ..constraints import Cardinality, Knapsack, LaminarMatroid, PartitionMatroid
         from ..constraints.intersection import Intersection
 
         if self.kind == "knapsack":
-            bag = Knapsack(self._costs(people), self.amount)
+            bag = Knapsack(self._costs(events), self.amount)
             return bag if k is None else Intersection(Cardinality(k), bag)
         kinds: dict[str, list[int]] = {}
-        for item, kind in enumerate(people.facts[self.column]):
+        for item, kind in enumerate(events.facts[self.column]):
             kinds.setdefault(kind, []).append(item)
         blocks, each = list(kinds.values()), int(self.amount)
         if k is None:
@@ -104,9 +104,11 @@ class Rule:
             return Cardinality(min(k, each))
         return LaminarMatroid([*blocks, list(range(n_items))], [each] * len(blocks) + [k])
 
-    def _costs(self, people: People) -> list[float]:
+    def _costs(self, events: Events) -> list[float]:
+        from ..data import as_text
+
         costs = []
-        for item, text in zip(people.labels, people.facts[self.column], strict=True):
+        for item, text in zip(map(as_text, events.items), events.facts[self.column], strict=True):
             try:
                 cost = float(text)
             except ValueError:

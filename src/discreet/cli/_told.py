@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, Context, Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 
 if TYPE_CHECKING:
+    from ..objectives import Coverage, ProbabilisticCoverage
     from ..offline import PrivateGreedy
     from ..privacy import Budget
     from ..results import Selection
-    from ._people import People
+
+    People = Coverage | ProbabilisticCoverage
 
 _CONDITIONAL = (
     "CONDITIONAL on the list of items, which was taken from the file: which items occur there is not"
@@ -30,11 +34,13 @@ def result(
     people: People,
     greedy: PrivateGreedy | None,
     selection: Selection,
+    max_people: int | None,
     notes: list[str],
 ) -> dict[str, Any]:
     """All there is to tell, as plain values: what --json prints and --out holds.
 
-    ``greedy`` is None where no item was listed, so that there was nothing to pick from.
+    ``greedy`` is None where no item was listed, so that there was nothing to pick from. ``max_people`` is the
+    public bound on their number; None where the number itself is public.
     """
     account = selection.privacy
     assert account is not None
@@ -43,7 +49,7 @@ def result(
     result: dict[str, Any] = {
         "discreet": __version__,
         "command": "select",
-        "items": list(selection.labels or ()),
+        "items": _texts(selection.labels),
     }
     if selection.gains is not None:
         result["noisy_gains"] = list(selection.gains)
@@ -62,12 +68,12 @@ def result(
         "method": None if greedy is None else greedy.method_used,
         "why_this_method": None if greedy is None else greedy.reason,
         "settings": _settings(options),
-        "treated_as_public": _public(options, people),
+        "treated_as_public": _public(options, people, max_people),
         "reading": _reading(options, people, budget, greedy),
         "notes": notes,
     }
     if options.items_private is not None:
-        result["catalogue"] = [] if greedy is None else list(people.labels)
+        result["catalogue"] = [] if greedy is None else _texts(people.labels)
     if options.insecure_diagnostics:
         result["diagnostics"] = _diagnostics(people, greedy, selection)
     return result
@@ -87,21 +93,24 @@ def _not_private(options: argparse.Namespace) -> list[str]:
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """The options that decide the result; files by name, since a path can say more than it should."""
-    from ._files import Source
-
     left_out = ("out", "json", "insecure_diagnostics")
     settings = {name: value for name, value in vars(options).items() if name not in left_out}
     for name in ("file", "items"):
         if settings[name] is not None:
-            settings[name] = Source(settings[name]).name
+            settings[name] = "standard input" if settings[name] == "-" else Path(settings[name]).name
     return settings
 
 
-def _public(options: argparse.Namespace, people: People) -> list[str]:
-    """What the guarantee takes for granted, in words."""
-    from .select import most_people
+def _texts(labels: Iterable[Any] | None) -> list[str]:
+    """Items as a file has them."""
+    from ..data import as_text
 
-    n_items = people.population.n_items
+    return [as_text(label) for label in labels or ()]
+
+
+def _public(options: argparse.Namespace, people: People, max_people: int | None) -> list[str]:
+    """What the guarantee takes for granted, in words."""
+    n_items = people.n_items
     said = []
     if options.items_from_data:
         said.append(
@@ -114,11 +123,11 @@ def _public(options: argparse.Namespace, people: People) -> list[str]:
         agree = ", and that all rows agree about it" if options.items is None else ""
         whose = "constraint's column says" if len(options.constraint) == 1 else "constraints' columns say"
         said.append(f"what the {whose} about each item{agree}")
-    if options.neighbours == "replace":
+    if max_people is None:
         counted = ", those with a row that can be read" if options.skip_bad else ""
-        said.append(f"the number of people, {len(people.population):,}{counted}")
+        said.append(f"the number of people, {len(people):,}{counted}")
     else:
-        said.append(f"that there are at most {most_people(options):,} people")
+        said.append(f"that there are at most {max_people:,} people")
     if options.skip_bad:
         said.append(
             "that the file can be read to its end (UTF-8 text, quotes that are closed, no endless line or"
@@ -205,16 +214,16 @@ def _listed(
     if greedy is None:
         more = "More people, or a larger --epsilon or --items-private, list more."
         return [f"No item was listed by the private choice: {votes} {more}"]
-    n_items = people.population.n_items
+    n_items = people.n_items
     return [f"The {n_items:,} items to choose from were listed by a private choice: {votes}"]
 
 
 def _certificate(options: argparse.Namespace, people: People, greedy: PrivateGreedy) -> str | None:
     """How far from the best the list can be on average, from public facts; None where none is known."""
-    count = len(people.population)
+    count = len(people)
     if greedy.budget.neighbours != "replace" or greedy.ratio is None or greedy.method_used is None:
         return None
-    loss = greedy.certified_loss(count, people.population.n_items)
+    loss = greedy.certified_loss(count, people.n_items)
     among = "" if options.items_private is None else " of these items"
     if loss >= greedy.ratio * count:
         return (
@@ -232,25 +241,25 @@ def _diagnostics(people: People, greedy: PrivateGreedy | None, selection: Select
     from ..offline import PrivateGreedy
     from ..privacy import Budget
 
-    population, labels = people.population, people.labels
-    count = len(population)
-    single = population.gains([])
+    labels, count = _texts(people.labels), len(people)
+    single = people.gains([])
     best: tuple[int, ...] = ()
     if greedy is not None:
-        best = PrivateGreedy(greedy.constraint, Budget(math.inf)).select(population).items
+        best = PrivateGreedy(greedy.constraint, Budget(math.inf)).select(people).items
     return {
         "people": count,
-        "pairs": int(population.indices.size),
-        "share_served": population.value(list(selection.items)),
+        "pairs": int(people.indices.size),
+        "share_served": people.value(list(selection.items)),
         "served_alone_by": {labels[item]: float(single[item]) * count for item in selection.items},
         "without_privacy": {
             "items": [labels[item] for item in best],
-            "share_served": population.value(list(best)),
+            "share_served": people.value(list(best)),
         },
     }
 
 
 def text(options: argparse.Namespace, result: dict[str, Any], selection: Selection) -> str:
+    """The same for a reader."""
     from ._frame import printable
     from ._output import fitted, wrapped
 

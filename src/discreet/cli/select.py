@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import time
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..data import Batch, Events
+    from ..objectives import Coverage, ProbabilisticCoverage
     from ..offline import PrivateGreedy
     from ..privacy import Gate
     from ..results import Selection
     from ._limit import Limits
-    from ._people import People
 
 NAME = "select"
 HELP = "choose a few items for the people of a file, with a guarantee for each of them"
@@ -108,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " default), or their presence as well (add_remove)",
     )
     budget.add_argument(
-        "--most-people", type=int, metavar="N", help="add_remove: a public bound on the number of people"
+        "--max-people", type=int, metavar="N", help="add_remove: a public bound on the number of people"
     )
     budget.add_argument(
         "--method",
@@ -156,13 +160,19 @@ def run(options: argparse.Namespace) -> int:
     target = None
     if options.out is not None:
         target = check_writable(options.out, options.file, *([options.items] if options.items else []))
-    people = _people(options, limits)
+    max_people = _max_people(options)
+    events = _events(options, limits)
+    if max_people is not None and len(events.people) > max_people:
+        raise ValueError(  # without their number, which is private here
+            f"there are more people than --max-people {max_people}; give a bound that is certain without"
+            " looking"
+        )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        people, greedy, selection = _selected(options, people, limits, gate)
+        people, greedy, selection = _selected(options, events, limits, gate)
     # Only what the library says by itself, from public facts: arithmetic may complain about the data.
     notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
-    result = _told.result(options, people, greedy, selection, notes)
+    result = _told.result(options, people, greedy, selection, max_people, notes)
     if target is not None:
         write_whole(target, as_json(result) + "\n")
     for note in notes:
@@ -208,64 +218,81 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
         )
 
 
-def _people(options: argparse.Namespace, limits: Limits) -> People:
-    from ._files import Source
-    from ._people import Catalogue, fact, read_people
+def _max_people(options: argparse.Namespace) -> int | None:
+    """The public bound on the number of people; None where the number itself is public."""
+    from ..core import checks
+    from ..offline.scores import MOST_PEOPLE
+
+    if options.max_people is not None:
+        checks.whole("--max-people", options.max_people, at_least=1)
+    return None if options.neighbours == "replace" else int(options.max_people or MOST_PEOPLE)
+
+
+def _events(options: argparse.Namespace, limits: Limits) -> Events:
+    """Everybody in the file, over the items that are listed, or that occur."""
+    from ..data import EventReader, Facts, Source, Wording, constraint_role, read_items
 
     separator = "\t" if options.separator in ("tab", "\\t") else options.separator
     if len(separator) != 1:
         raise ValueError(f"--separator {options.separator}: must be one character, or the word tab")
-    columns = {"person": options.person, "item": options.item}
+    wording = Wording(
+        argument="--{role} {column}",
+        items="--items",
+        drop_items="",
+        separator="; if its columns are separated by {mark}, say --separator {mark}",
+        leave_out="; mend the row, or leave such rows out with --skip-bad",
+        details=" (--insecure-diagnostics names {what})",
+    )
+    asked = {"person": options.person, "item": options.item}
     if options.weight is not None:
-        columns["weight"] = options.weight
-    facts = {fact(column): column for column in limits.columns}
-    catalogue = None
-    if options.items is None:
-        columns |= facts
-    else:
+        asked["weight"] = options.weight
+    items, facts = None, None
+    about: dict[str, list[str]] = {}
+    if options.items is not None:
         if options.items == "-" == options.file:
             raise ValueError("FILE and --items cannot both be standard input; give one of them as a file")
-        catalogue = Catalogue.read(
-            Source(options.items, separator, public=True), {"item": options.item} | facts
-        )
-    found = read_people(
-        Source(options.file, separator, options.skip_bad),
-        columns,
-        catalogue,
-        skip_bad=options.skip_bad,
-        # Where presence is private, a file that holds nobody must look like one that holds somebody.
-        nobody=options.neighbours == "add_remove" and not options.items_from_data,
-        nothing=options.items_private is not None,
-    )
-    most = most_people(options)
-    if most is not None and len(found.population) > most:
-        raise ValueError(  # without their number, which is private here
-            f"there are more people than --most-people {most}; give a bound that is certain without looking"
-        )
-    return found
+        listed = Source(options.items, separator, public=True, stdin=options.items == "-", wording=wording)
+        items, about = read_items(listed, options.item, limits.columns)
+    elif limits.columns:
+        asked |= {constraint_role(column): column for column in limits.columns}
+        facts = Facts(limits.columns)
+    reader = EventReader(items=items, highest=1.0, facts=facts)
+    source = Source(options.file, separator, options.skip_bad, stdin=options.file == "-", wording=wording)
+    for batch in _watched(source.batches(asked)):
+        reader.take(batch)
+    # Where presence is private, a file that holds nobody must look like one that holds somebody.
+    nobody = options.neighbours == "add_remove" and not options.items_from_data
+    found = reader.events(nobody=nobody, nothing=options.items_private is not None)
+    return found if facts is not None else replace(found, facts=about)
 
 
-def most_people(options: argparse.Namespace) -> int | None:
-    """The public bound on the number of people; None where the number itself is public."""
-    from ..core import checks
-    from ..offline.greedy import MOST_PEOPLE
-
-    if options.most_people is not None:
-        checks.whole("--most-people", options.most_people, at_least=1)
-    if options.neighbours == "replace":
-        return None
-    return int(options.most_people or MOST_PEOPLE)
+def _watched(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches; on a terminal, how much of the file has been read (a share: counts are private)."""
+    shown, last = False, time.monotonic()
+    try:
+        for batch in batches:
+            now = time.monotonic()
+            if batch.done is not None and now - last > 0.5 and sys.stderr.isatty():
+                print(f"\rreading: {batch.done:.0%} ", end="", file=sys.stderr, flush=True)
+                shown, last = True, now
+            yield batch
+    finally:
+        if shown:
+            print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)
 
 
 def _selected(
-    options: argparse.Namespace, people: People, limits: Limits, gate: Gate
-) -> tuple[People, PrivateGreedy | None, Selection]:
+    options: argparse.Namespace, events: Events, limits: Limits, gate: Gate
+) -> tuple[Coverage | ProbabilisticCoverage, PrivateGreedy | None, Selection]:
     """The people with the items to choose from, who chose, and what; nobody where no item may be named."""
     from ..core import checks
+    from ..data import choose_items
+    from ..objectives import Coverage, ProbabilisticCoverage
     from ..offline import PrivateGreedy
-    from ..privacy import Budget, select_partitions
+    from ..privacy import Budget
     from ..results import Selection
 
+    family = Coverage if options.weight is None else ProbabilisticCoverage
     private = options.items_private is not None
     cap = None if options.cap is None else checks.whole("--cap", options.cap, at_least=1)
     if private:
@@ -273,23 +300,18 @@ def _selected(
         left = Budget(options.epsilon * (1.0 - options.items_private), 0.0, options.neighbours)
         rehearsal = PrivateGreedy(limits.k or 1, left, options.method, release_gains=options.release_gains)
         rehearsal.plan(n_items=(limits.k or 1) + 1)
-        rows = people.population._rows.sparse
-        listed = select_partitions(
-            rows.row_of,
-            rows.indices.astype("int64"),
-            rows.n_columns,
-            gate,
-            share=options.items_private,
-            label="catalogue: items by noisy counts, one of each person",
-        )
-        if not listed.any():
-            return people, None, Selection((), labels=(), privacy=gate.spent)
-        people = people.only(listed)
-    constraint = limits.constraint(people, at_most_all=private)
-    population = people.population
-    if cap is not None:
-        population = population.cap_items(cap, gate.coins(2))
+        listed = choose_items(events, gate, share=options.items_private)
+        if not listed.items:
+            return family.of_events(events), None, Selection((), labels=(), privacy=gate.spent)
+        events = listed
+    constraint = limits.constraint(events, at_most_all=private)
     greedy = PrivateGreedy(
-        constraint, gate, options.method, release_gains=options.release_gains, max_people=options.most_people
+        constraint,
+        gate,
+        options.method,
+        release_gains=options.release_gains,
+        max_people=options.max_people,
     )
-    return people, greedy, greedy.select(population)
+    people = family.of_events(events)
+    counted = people if cap is None else people.cap_items(cap, gate.coins(2))
+    return people, greedy, greedy.select(counted)

@@ -198,7 +198,7 @@ class Domain(Fixed, ABC):
         values = dict(record)
         kind = values.pop("kind")
         if kind == "_Projected":
-            return _Missing(values)
+            return Missing(values)
         if kind == "_Shrunk":
             return Domain.from_json(values["whole"]).shrunk(values["share"])
         return Domain._kinds[kind](**values)
@@ -408,7 +408,7 @@ class _Projected(Domain):
         }
 
 
-class _Missing(Domain):
+class Missing(Domain):
     """Stands for a set given by a function, which a file cannot hold, until it is given again."""
 
     def __init__(self, plain: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,11 @@ from numpy.typing import NDArray
 from . import checks
 
 _MAGIC = "discreet-state"
-_VERSION = 1
+VERSION = 2
+State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+# From each version that can still be read to the next one. A file of an older version passes through all of
+# them; one without a way here is refused.
+MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, NDArray[Any]]], State]] = {}
 
 
 def snapshot(
@@ -42,7 +46,7 @@ def write_state(path: str | os.PathLike[str], header: Mapping[str, Any], arrays:
     target = Path(path)
     payload = io.BytesIO()
     np.savez(payload, **arrays)
-    known = {"format": _MAGIC, "version": _VERSION, **header}
+    known = {"format": _MAGIC, "version": VERSION, **header}
     line = json.dumps(known | {"digest": _digest(known, payload.getvalue())}) + "\n"
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
@@ -72,9 +76,11 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         header = None
     if not isinstance(header, dict) or header.get("format") != _MAGIC:
         raise ValueError(f"{path} is not a state file of discreet")
-    if header.get("version") != _VERSION:
+    version = header.get("version")
+    if version != VERSION and version not in MIGRATIONS:
         raise ValueError(
-            f"{path} has format version {header.get('version')}; this release of discreet reads {_VERSION}"
+            f"{path} has format version {version}; this release of discreet reads"
+            f" {', '.join(str(known) for known in (*sorted(MIGRATIONS), VERSION))}"
         )
     if header.pop("digest", None) != _digest(header, payload):
         raise ValueError(f"{path} is damaged: it is not what was written")
@@ -83,9 +89,21 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
             if sum(member.file_size for member in members.infolist()) > len(payload):
                 raise ValueError("they are larger than the file")
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-            return header, {name: arrays[name] for name in arrays.files}
+            state = header, {name: arrays[name] for name in arrays.files}
     except (ValueError, OSError, zipfile.BadZipFile, EOFError, MemoryError, NotImplementedError) as error:
         raise ValueError(f"{path} is damaged: its arrays cannot be read ({error})") from error
+    return _migrated(path, *state)
+
+
+def _migrated(path: object, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> State:
+    """The state as this version writes it."""
+    while header.get("version") != VERSION:
+        before = header.get("version")
+        with refusing(path):
+            header, arrays = MIGRATIONS[before](header, arrays)  # type: ignore[index]
+            if header.get("version") == before:
+                raise ValueError(f"its migration from version {before} leads nowhere")
+    return header, arrays
 
 
 def _digest(header: Mapping[str, Any], payload: bytes) -> str:
@@ -181,6 +199,15 @@ class Saved:
         size = len(prefix)
         arrays = {key[size:]: array for key, array in self._arrays.items() if key.startswith(prefix)}
         return Saved(self.plain(name), arrays)
+
+    def part(self, name: str) -> Saved:
+        """The state of a named part of an object: its values, and its arrays by their own names."""
+        return self.inner("parts").inner(name, f"{name}.")
+
+    @property
+    def entries(self) -> int:
+        """How many numbers the arrays hold together."""
+        return sum(int(np.asarray(array).size) for array in self._arrays.values())
 
     @property
     def names(self) -> tuple[str, ...]:

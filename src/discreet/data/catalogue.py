@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.checks import whole
 from ..privacy import Budget, Gate, Seed, select_partitions
-from .events import PrivateCatalogue, _alike, _distinct, _none_missing, _plain, _weights
-from .tables import Column, read_columns
+from .events import EventReader, Events, Pairs, PrivateCatalogue
+from .labels import alike, in_order, typed
+from .source import Source
 
 
 def private_catalogue(
@@ -30,7 +30,8 @@ def private_catalogue(
     ``items_per_person`` of their items, drawn at random (events of weight 0 do not count); an item is listed
     where its noisy number of votes passes a threshold; `privacy.partitions.PartitionSelection` has the proof.
     One vote each is best unless the same people like nearly everything. Items are sorted: neither their order
-    nor how a label is written (whole numbers as numbers) depends on anything but which are listed.
+    nor how a label is written (whole numbers as numbers, all else as text) depends on anything but which are
+    listed.
 
     It costs ``share`` of the budget's epsilon, and all of its delta, which must be above 0. With a `Budget`
     that is a gate of its own, and what is chosen from the catalogue afterwards costs its budget beside it.
@@ -62,55 +63,45 @@ def private_catalogue(
             f"budget must be a Budget or a Gate, got a {type(budget).__name__}; e.g. Budget(1.0, 1e-6)"
         )
     whole("items_per_person", items_per_person, at_least=1)
-    names = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
-    columns = read_columns(events, names)
-    for argument in ("person", "item"):
-        _none_missing(argument, names[argument], columns[argument])
-    counts = _weights(columns.get("weight"), weight, columns["person"].size) > 0.0
-    _, who = _distinct(columns["person"])
-    labels, what = _spelled(columns["item"])
-    mask = select_partitions(
-        who[counts],
-        what[counts],
-        len(labels),
+    reader = EventReader()
+    asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
+    for batch in Source(events).batches(asked):
+        reader.take(batch)
+    found = reader.events(nobody=True, nothing=True)
+    chosen = choose_items(found, gate, share=share, items_per_person=items_per_person)
+    return PrivateCatalogue(chosen.items, gate.spent)
+
+
+def choose_items(events: Events, gate: Gate, *, share: float = 1.0, items_per_person: int = 1) -> Events:
+    """The same people with the items that `private_catalogue` lists, which may be none."""
+    spelled = _spelled(events)
+    listed = select_partitions(
+        spelled.who,
+        spelled.indices.astype(np.int64),
+        len(spelled.items),
         gate,
         share=share,
         keys_per_person=items_per_person,
         label=f"catalogue: items by noisy counts, at most {items_per_person} of each person",
     )
-    return PrivateCatalogue(_in_order([labels[place] for place in np.flatnonzero(mask)]), gate.spent)
+    return spelled.only(listed)
 
 
-def _spelled(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
-    """The distinct entries as they are written in a catalogue, and which of them each row holds.
+def _spelled(events: Events) -> Events:
+    """The same events with items as a catalogue writes them, in order.
 
     1, True, 1.0 and "1" are one item, 1. A column is numbers or text by what stands in all of its rows, and
     the first of equal entries would stand for all: nobody's row may change how somebody else's is written.
     """
-    if column.dtype != object:
-        values, codes = _distinct(column)
-    else:
-        values, codes = list(column), np.arange(column.size)
-    written = np.empty(len(values), dtype=object)
-    labels: dict[str, Any] = {}
-    for place, value in enumerate(values):
-        label = _number(_alike(_plain(value)))
-        written[place] = f"{type(label).__qualname__} {label!r}"
-        labels.setdefault(written[place], label)
-    found, places = _distinct(written)
-    return [labels[text] for text in found], places[codes]
+    numbers: dict[Any, int] = {}
+    codes = [numbers.setdefault(_canonical(item), len(numbers)) for item in events.items]
+    labels = list(numbers)
+    pairs = Pairs()
+    pairs.add(events.who << 32 | np.array(codes, dtype=np.int64)[events.indices], events.weights)
+    return Events.of(*pairs.merged(), labels, events.people, in_order(labels))
 
 
-def _number(label: Any) -> Any:
-    """A whole number in place of its text."""
-    if not isinstance(label, str) or len(label) > 40 or not label.lstrip("-").isdecimal():
-        return label
-    return int(label) if str(int(label)) == label else label
-
-
-def _in_order(labels: list[Any]) -> list[Any]:
-    """Sorted by type and value; by how they are written where they do not compare."""
-    try:
-        return sorted(labels, key=lambda label: (type(label).__name__, label))
-    except TypeError:
-        return sorted(labels, key=lambda label: (type(label).__name__, repr(label)))
+def _canonical(item: Any) -> Any:
+    """Whole numbers as numbers, all else that a file can hold as text."""
+    text = alike(item)
+    return typed([text])[0]

@@ -1,24 +1,36 @@
-"""Events, (person, item) or (person, item, weight), to one sparse people x items matrix."""
+"""Events, (person, item) or (person, item, weight), to one sparse people x items matrix.
+
+One reader for tables, files and streams, in Python, on the command line and in simulations. Of a person's
+events with one item the largest weight counts: unlike a sum or a product it does not depend on the order of
+rows, not even in its last digit.
+
+Memory grows with the number of people, of items and of different (person, item) pairs, never with the number
+of rows: a file in which one person stands a billion times is one person.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
-from numbers import Number
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.checks import DataError, one_of, real
-from ..objectives.rows.matrices import SparseMatrix
-from .tables import Column, read_columns
+from ..core.checks import one_of, real
+from .labels import MISSING, UNLISTED, Listed, Names, absent, in_order, label, typed
+from .source import Batch, Column, Source
 
 if TYPE_CHECKING:
     from ..privacy import Account
+    from .facts import Facts
 
-_REPEATS = ("max", "sum", "noisy_or")
+# Pairs that wait to be merged into those known so far.
+_WAITING = 1 << 20
+_MOST_ITEMS = 10_000_000
+_ITEM = 0xFFFFFFFF  # the part of a pair that is the item
 
 
 class PrivateCatalogue(tuple[Any, ...]):
@@ -39,20 +51,76 @@ class PrivateCatalogue(tuple[Any, ...]):
         return tuple(self), self.privacy
 
 
-def origin(items: Iterable[Any] | None) -> str:
-    """What ``Population.catalogue`` says of people who were read with this ``items=``."""
-    if items is None:
-        return "from data"
-    return "private" if isinstance(items, PrivateCatalogue) else "public"
-
-
 @dataclass(frozen=True)
 class Events:
-    """What was read: the matrix, and what its columns and rows stand for."""
+    """What was read: for each person their items with their weights, in compressed sparse rows.
 
-    matrix: SparseMatrix
+    ``catalogue`` says where the list of items came from: "public", "private" or "from data". ``facts`` has
+    the columns that constraints are about, by item, where they were asked for.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float64]
     items: tuple[Any, ...]
     people: tuple[Any, ...]
+    catalogue: str = "public"
+    facts: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for array in (self.indptr, self.indices, self.weights):
+            array.setflags(write=False)
+
+    @classmethod
+    def of(
+        cls,
+        pairs: NDArray[np.int64],
+        weights: NDArray[np.float64] | None,
+        labels: Sequence[Any],
+        people: Sequence[Any],
+        order: Sequence[int],
+    ) -> Events:
+        """From different pairs, ``person << 32 | item``, with the items put in this order."""
+        place = np.empty(len(labels), dtype=np.int64)
+        place[order] = np.arange(len(labels))
+        pairs = pairs >> 32 << 32 | place[pairs & _ITEM]
+        if weights is None:
+            pairs.sort()
+            weights = np.ones(pairs.size)
+        else:
+            within = np.argsort(pairs)
+            pairs, weights = pairs[within], weights[within]
+            pairs, weights = pairs[weights > 0.0], weights[weights > 0.0]
+        items = tuple(labels[item] for item in order)
+        return cls(
+            _starts(pairs >> 32, len(people)), (pairs & _ITEM).astype(np.int32), weights, items, tuple(people)
+        )
+
+    @property
+    def matrix(self) -> Any:
+        """People x items, as a SciPy sparse array."""
+        import scipy.sparse as sp
+
+        return sp.csr_array((self.weights, self.indices, self.indptr), (len(self.people), len(self.items)))
+
+    @cached_property
+    def who(self) -> NDArray[np.int64]:
+        """The person of each entry."""
+        return np.repeat(np.arange(len(self.people)), np.diff(self.indptr))
+
+    def only(self, listed: NDArray[np.bool_]) -> Events:
+        """The same people with the marked items, which were chosen privately."""
+        kept = listed[self.indices]
+        place = np.cumsum(listed, dtype=np.int32) - 1
+        return replace(
+            self,
+            indptr=_starts(self.who[kept], len(self.people)),
+            indices=place[self.indices[kept]],
+            weights=self.weights[kept],
+            items=tuple(self.items[item] for item in np.flatnonzero(listed)),
+            catalogue="private",
+            facts={},
+        )
 
 
 def read_events(
@@ -64,28 +132,19 @@ def read_events(
     items: Iterable[Any] | None = None,
     people: Iterable[Any] | None = None,
     unknown_items: str = "error",
-    repeats: str = "max",
+    highest: float = math.inf,
 ) -> Events:
-    """A table of events as a matrix; the arguments are those of ``from_events``.
-
-    ``repeats`` says what several events of one person with one item amount to: their ``"max"``, their
-    ``"sum"``, or 1 - product(1 - weight), ``"noisy_or"``.
-    """
-    one_of("unknown_items", unknown_items, ("error", "drop"))
-    drop = unknown_items == "drop" or origin(items) == "private"
-    names = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
-    columns = read_columns(events, names)
-    for argument in ("person", "item"):
-        _none_missing(argument, names[argument], columns[argument])
-    weights = _weights(columns.get("weight"), weight, columns["person"].size)
-    who, everybody = _encode("person", columns["person"], people, ordered="first seen")
-    what, catalogue = _encode("item", columns["item"], items, ordered="sorted", drop=drop)
-    known = what >= 0
-    return _events(who[known], what[known], weights[known], everybody, catalogue, repeats)
+    """Events as a matrix; the arguments are those of ``from_events``, and ``highest`` bounds the weights."""
+    reader = EventReader(items=items, people=people, unknown_items=unknown_items, highest=highest)
+    asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
+    source = events if isinstance(events, Source) else Source(events)
+    for batch in source.batches(asked):
+        reader.take(batch)
+    return reader.events()
 
 
 class EventReader:
-    """Events one at a time, for streams that are not a table.
+    """Events one at a time, or a batch of rows at a time.
 
     >>> reader = EventReader()
     >>> for person, item in [("ann", "tea"), ("bob", "milk"), ("ann", "milk")]:
@@ -97,240 +156,237 @@ class EventReader:
     (3, ('milk', 'tea'))
     """
 
-    def __init__(self, *, items: Iterable[Any] | None = None) -> None:
-        self._catalogue = None if items is None else _listed("items", items)
-        self._origin = origin(items)
-        self._items: dict[Any, int] = {} if self._catalogue is None else dict(self._catalogue)
-        self._people: dict[Any, int] = {}
-        self._who: list[int] = []
-        self._what: list[int] = []
-        self._weights: list[float] = []
+    def __init__(
+        self,
+        *,
+        items: Iterable[Any] | None = None,
+        people: Iterable[Any] | None = None,
+        unknown_items: str = "error",
+        highest: float = math.inf,
+        facts: Facts | None = None,
+    ) -> None:
+        one_of("unknown_items", unknown_items, ("error", "drop"))
+        self._catalogue = "public"
+        if items is None or isinstance(items, PrivateCatalogue):
+            self._catalogue = "from data" if items is None else "private"
+        self._drop = unknown_items == "drop" or self._catalogue == "private"
+        self._items = Names() if items is None else Listed("items", items)
+        self._people = Names() if people is None else Listed("people", people)
+        self._highest, self._facts = highest, facts
+        self._pairs = Pairs()
+        self._count, self._written = 0, False
 
     def __len__(self) -> int:
         """How many events have been added."""
-        return len(self._who)
+        return self._count
 
     def add_person(self, person: Hashable) -> None:
         """Count a person in, with or without events."""
-        self._people.setdefault(_present("person", person), len(self._people))
+        if self._people[_present("person", person)] == UNLISTED:
+            raise ValueError("the person is not among people=; add them")
 
     def add(self, person: Hashable, item: Hashable, weight: float = 1.0) -> None:
         """One event; nothing is changed when it is refused."""
         person, item = _present("person", person), _present("item", item)
         amount = real("weight", weight, at_least=0)
-        if self._origin == "private" and item not in self._items:
-            self.add_person(person)
-            return
-        if self._catalogue is not None and item not in self._catalogue:
+        listed = not isinstance(self._items, Listed) or self._items[item] != UNLISTED
+        if not listed and not self._drop:
             raise ValueError(f"item {item!r} is not in the catalogue items=")
         self.add_person(person)
-        self._who.append(self._people[person])
-        self._what.append(self._items.setdefault(item, len(self._items)))
-        self._weights.append(amount)
+        if listed:
+            self._pairs.add_one(self._people[person] << 32 | self._items[item], amount)
+            self._count += 1
+
+    def take(self, batch: Batch) -> None:
+        """A batch of rows; those that are bad are refused, or left out where the source says so.
+
+        Whoever has a row that is left out still counts as somebody.
+        """
+        rows = _Rows(batch)
+        self._written |= batch.written
+        who = self._people.of(batch.columns["person"])
+        rows.need("person", who)
+        if (who == UNLISTED).any():
+            raise _unlisted(batch, "person", int(np.argmax(who == UNLISTED)))
+        weights = None
+        if "weight" in batch.columns:
+            weights = _numbers(batch.columns["weight"])
+            right = (weights >= 0.0) & (weights <= self._highest) & (weights < np.inf)
+            rows.keep(right, lambda row: self._bad_weight(batch, row))
+        facts = {} if self._facts is None else self._facts.of(batch)
+        for role, found in facts.items():
+            rows.need(role, found)
+        # Only what stands in rows that are kept gets into a list that is taken from data.
+        what = rows.numbers(self._items, batch.columns["item"])
+        rows.need("item", what)
+        if not self._drop:
+            rows.keep(what != UNLISTED, lambda row: _unlisted(batch, "item", row))
+        kept = rows.good & (what >= 0)
+        if self._facts is not None:
+            self._facts.note(batch, self._items.labels, what, facts, kept)
+        if len(self._items.labels) > _MOST_ITEMS:
+            raise ValueError(f"there are more than {_MOST_ITEMS:,} different items; give a list of fewer")
+        self._pairs.add((who << 32 | what)[kept], None if weights is None else weights[kept])
+        self._count += int(kept.sum())
+
+    def events(self, *, nobody: bool = False, nothing: bool = False) -> Events:
+        """Everybody so far.
+
+        With ``nobody`` there may be no people: there is one then, without items. With ``nothing`` there may
+        be no items: there is one then, without a name, that nobody has.
+        """
+        labels, people = self._items.labels, self._people.labels
+        if not labels and not nothing:
+            raise ValueError("there are no items: the ground set is empty; give events, or a catalogue")
+        if not people and not nobody:
+            raise ValueError("there are no people; give at least one event")
+        if self._written:
+            labels = labels if isinstance(self._items, Listed) else typed(labels)
+            people = people if isinstance(self._people, Listed) else typed(people)
+        pairs, weights = self._pairs.merged()
+        order = list(range(len(labels))) if isinstance(self._items, Listed) else in_order(labels)
+        facts = {} if self._facts is None else self._facts.by_item(order)
+        made = Events.of(pairs, weights, labels or [""], people or [""], order or [0])
+        return replace(made, catalogue=self._catalogue, facts=facts)
 
     def population(self, family: Any, **options: Any) -> Any:
         """A population of the given family, such as ``Coverage``, of everybody so far."""
-        if not hasattr(family, "_repeats"):
+        if not hasattr(family, "of_events"):
             raise TypeError(
                 f"family={getattr(family, '__name__', family)!r} has no row of items per person; "
                 "use one that has from_events, such as Coverage"
             )
-        what = np.array(self._what, dtype=np.int64)
-        labels = list(self._items)
-        if self._catalogue is None:
-            order = _sorted_order(labels)
-            place = np.empty(len(labels), dtype=np.int64)
-            place[order] = np.arange(len(labels))
-            what, labels = place[what] if what.size else what, [labels[i] for i in order]
-        who = np.array(self._who, dtype=np.int64)
-        weights = np.array(self._weights)
-        found = _events(who, what, weights, tuple(self._people), tuple(labels), family._repeats)
-        made = family(found.matrix, labels=found.items, **options).with_identities(found.people)
-        return made._like(catalogue=self._origin)
+        return family.of_events(self.events(), **options)
 
-
-def _events(
-    who: NDArray[np.int64],
-    what: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    people: tuple[Any, ...],
-    items: tuple[Any, ...],
-    repeats: str,
-) -> Events:
-    one_of("repeats", repeats, _REPEATS)
-    if not items:
-        raise ValueError(
-            "there are no items: the ground set is empty; give events, or the catalogue as items="
+    def _bad_weight(self, batch: Batch, row: int) -> ValueError:
+        within = "be finite and at least 0"
+        if self._highest < math.inf:
+            within = f"lie in [0, {self._highest:g}]"
+        cell = batch.columns["weight"][row]
+        return batch.refused(
+            row,
+            f"column {batch.asked['weight']!r} has a weight that is not allowed; weights must {within}",
+            f"{cell:g}" if isinstance(cell, float) else repr(cell),
         )
-    if not people:
-        raise ValueError("there are no people; give events, or list everybody as people=")
-    order = np.lexsort((what, who))
-    cell = who[order] * len(items) + what[order]
-    amounts = weights[order]
-    if cell.size:
-        first = np.flatnonzero(np.diff(cell, prepend=cell[0] - 1))
-        if repeats == "max":
-            amounts = np.maximum.reduceat(amounts, first)
-        elif repeats == "sum":
-            amounts = np.add.reduceat(amounts, first)
-        elif first.size < cell.size:
-            if amounts.max() > 1:
-                raise DataError(
-                    "a weight is not a probability; weights must lie in [0, 1]", f"{amounts.max():g}"
-                )
-            # A weight that stands alone stays as it was written: 1 - (1 - 0.1) is not 0.1.
-            alone = np.diff(first, append=cell.size) == 1
-            amounts = np.where(alone, amounts[first], 1.0 - np.multiply.reduceat(1.0 - amounts, first))
-        cell = cell[first]
-    person, item = np.divmod(cell, len(items))
-    counted = amounts != 0
-    indptr = np.concatenate(([0], np.cumsum(np.bincount(person[counted], minlength=len(people)))))
-    matrix = SparseMatrix(indptr, item[counted].astype(np.int32), amounts[counted], len(items))
-    return Events(matrix, items, people)
 
 
-def _weights(column: Column | None, name: str | None, count: int) -> NDArray[np.float64]:
-    if column is None:
-        return np.ones(count)
-    if column.dtype.kind in "mMc":
-        raise TypeError(f"weight={name!r} must be a column of numbers, got {column.dtype.name}")
+class _Rows:
+    """The rows of a batch that are good so far."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.good = np.ones(len(batch), dtype=np.bool_)
+        self._batch = batch
+
+    def keep(self, right: NDArray[np.bool_], refusal: Callable[[int], ValueError]) -> None:
+        """Those that are right; the first that is not is refused unless bad rows are left out."""
+        left = self.good & right
+        if not self._batch.source.skip_bad and left.sum() < self.good.sum():
+            raise refusal(int(np.argmax(self.good & ~right)))
+        self.good = left
+
+    def need(self, role: str, numbers: NDArray[np.int64]) -> None:
+        """Those that have this cell."""
+        self.keep(numbers != MISSING, lambda row: self._batch.missing(role, row))
+
+    def numbers(self, names: Names, column: Column) -> NDArray[np.int64]:
+        """The numbers of good rows' labels; no other row's label gets one."""
+        if self.good.all():
+            return names.of(column)
+        found = np.full(self.good.size, MISSING)
+        found[self.good] = names.of(column.where(self.good))
+        return found
+
+
+class Pairs:
+    """Different (person, item) pairs, each with the largest of its weights, merged as they come."""
+
+    def __init__(self) -> None:
+        self._pairs = [np.zeros(0, dtype=np.int64)]
+        self._weights: list[NDArray[np.float64]] | None = None  # None: each of them is 1
+        self._single: list[int] = []
+        self._amounts: list[float] = []
+        self._waiting = 0
+
+    def add_one(self, pair: int, weight: float) -> None:
+        self._single.append(pair)
+        self._amounts.append(weight)
+        if len(self._single) > _WAITING:
+            self._gather()
+
+    def _gather(self) -> None:
+        pairs, weights = np.array(self._single, dtype=np.int64), np.array(self._amounts, dtype=np.float64)
+        self._single, self._amounts = [], []
+        self.add(pairs, weights)
+
+    def add(self, pairs: NDArray[np.int64], weights: NDArray[np.float64] | None) -> None:
+        if weights is not None and self._weights is None:
+            self._weights = [np.ones(part.size) for part in self._pairs]
+        self._pairs.append(pairs)
+        if self._weights is not None:
+            self._weights.append(np.ones(pairs.size) if weights is None else weights)
+        self._waiting += pairs.size
+        # Merging costs as much as what is known already: wait until as much again has come.
+        if self._waiting > max(_WAITING, self._pairs[0].size):
+            self._merge()
+
+    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+        """The pairs in order, and their weights; None where each is 1."""
+        if self._single:
+            self._gather()
+        self._merge()
+        return self._pairs[0], None if self._weights is None else self._weights[0]
+
+    def _merge(self) -> None:
+        pairs = np.concatenate(self._pairs)
+        self._waiting = 0
+        if not pairs.size:
+            return
+        if self._weights is None:
+            pairs.sort()
+        else:
+            order = np.argsort(pairs)
+            pairs, weights = pairs[order], np.concatenate(self._weights)[order]
+        first = np.flatnonzero(np.diff(pairs, prepend=pairs[0] - 1))
+        if self._weights is not None:
+            self._weights = [np.maximum.reduceat(weights, first)]
+        self._pairs = [pairs[first]]
+
+
+def _starts(who: NDArray[np.int64], people: int) -> NDArray[np.int64]:
+    """Where each person's entries begin, and the last one's end."""
+    return np.concatenate(([0], np.cumsum(np.bincount(who, minlength=people)))).astype(np.int64)
+
+
+def _numbers(column: Column) -> NDArray[np.float64]:
+    """Weights as numbers; NaN for a cell that is none."""
+    values = column.values
+    if isinstance(values, np.ndarray):
+        return values
     try:
-        weights = np.array(
-            [np.nan if v is None else v for v in column] if column.dtype == object else column, float
-        )
+        found = np.fromiter(map(float, values), np.float64, len(values))
     except (TypeError, ValueError):
-        raise TypeError(
-            f"weight={name!r} must be a column of numbers, and has something else in it"
-        ) from None
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"column {name!r} has a weight that is not allowed; weights must be finite and at least 0",
-            f"row {row} is {weights[row]:g}",
-        )
-    return weights
+        found = np.fromiter(map(_number, values), np.float64, len(values))
+    return found if column.codes is None else found[column.codes]
 
 
-def _encode(
-    argument: str, column: Column, listed: Iterable[Any] | None, *, ordered: str, drop: bool = False
-) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
-    """Codes of the entries, and what each code stands for; -1 where a dropped entry is not listed."""
-    distinct, codes = _distinct(column)
-    if listed is None:
-        order = _sorted_order(distinct) if ordered == "sorted" else np.arange(len(distinct))
-        place = np.empty(len(distinct), dtype=np.int64)
-        place[order] = np.arange(len(distinct))
-        return (place[codes] if codes.size else codes), tuple(distinct[i] for i in order)
-    plural = "items" if argument == "item" else "people"
-    places = _listed(plural, listed)
-    alike = {_alike(value): place for value, place in places.items()}
-    wanted = np.array([alike.get(_alike(value), -1) for value in distinct], dtype=np.int64)
-    found = wanted[codes] if codes.size else codes
-    if not drop and (found < 0).any():
-        row = int(np.argmax(found < 0))
-        hint = '; add it, or unknown_items="drop"' if argument == "item" else "; add them"
-        raise DataError(
-            f"{plural}= does not list the {argument} of every event{hint}",
-            f"row {row} has the {argument} {_plain(column[row])!r}",
-        )
-    return found, tuple(places)
-
-
-def _distinct(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
-    """The distinct entries in the order of their first row, and which of them each row holds."""
-    if column.dtype == object or column.size == 0:
-        seen: dict[Any, int] = {}
-        codes = np.array([seen.setdefault(_label(value), len(seen)) for value in column], dtype=np.int64)
-        return list(seen), codes
-    values, first, inverse = np.unique(column, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(order.size, dtype=np.int64)
-    rank[order] = np.arange(order.size)
-    return values[order].tolist(), rank[inverse]
-
-
-def _sorted_order(labels: list[Any]) -> list[int]:
-    """By value; labels of several types by type first, since they do not compare with each other."""
+def _number(cell: Any) -> float:
     try:
-        return sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, labels[i]))
-    except TypeError as error:
-        raise TypeError(f"these items have no order ({error}); give them in one, as items=") from error
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
-def _listed(argument: str, values: Iterable[Any]) -> dict[Any, int]:
-    places: dict[Any, int] = {}
-    known: dict[Any, Any] = {}
-    for value in values:
-        plain = _label(value)
-        if plain in places:
-            what = "an entry" if argument == "people" else repr(plain)
-            raise DataError(f"{argument} lists {what} twice", repr(plain))
-        other = known.setdefault(_alike(plain), plain)
-        if other is not plain:
-            what = "two entries" if argument == "people" else f"{other!r} and {plain!r}"
-            raise DataError(
-                f"{argument} lists {what}, which files do not tell apart", f"{other!r} and {plain!r}"
-            )
-        places[plain] = len(places)
-    return places
-
-
-def _alike(label: Any) -> Any:
-    """One form for a whole number and its text, in which labels are looked up in a list.
-
-    A column is numbers or text by what stands in all of its rows: one person's entry may turn everybody's 7
-    into "7", and must not take their events out of the list by it.
-    """
-    if isinstance(label, int):
-        return str(int(label))
-    number: Any = label if isinstance(label, Number) else None
-    if number is None:
-        return label
-    try:
-        whole = int(number.real)
-    except (ValueError, OverflowError):
-        return label
-    return str(whole) if whole == number else label  # of 1 and Decimal(1), the first to come stands for both
-
-
-def _none_missing(argument: str, name: str, column: Column) -> None:
-    if column.dtype == object:
-        missing = np.array([_absent(value) for value in column], dtype=np.bool_)
-    elif column.dtype.kind in "fmM":
-        missing = np.isnan(column) if column.dtype.kind == "f" else np.isnat(column)
-    else:
-        return
-    if missing.any():
-        row = int(np.argmax(missing))
-        raise DataError(
-            f"an entry of column {name!r} is missing; every event needs its {argument}", f"row {row}"
-        )
-
-
-def _absent(value: Any) -> bool:
-    value = _plain(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return True
-    return type(value).__name__ in ("NAType", "NaTType")  # pandas' own, without importing pandas
+def _unlisted(batch: Batch, role: str, row: int) -> ValueError:
+    """A refusal of a label that a list does not hold."""
+    wording = batch.source.wording
+    listed, remedy = (wording.items, wording.drop_items) if role == "item" else ("people=", "; add them")
+    cell = label(batch.columns[role][row])
+    words = f"{listed} does not list the {role} of every event{remedy}"
+    return batch.refused(row, words, f"the {role} {cell!r}")
 
 
 def _present(argument: str, value: Any) -> Any:
-    if _absent(value):
+    found = label(value)
+    if absent(found):
         raise ValueError(f"{argument} is missing; every event needs one")
-    return _label(value)
-
-
-def _label(value: Any) -> Any:
-    plain = _plain(value)
-    try:
-        hash(plain)
-    except TypeError:
-        kind = type(plain).__name__
-        raise TypeError(f"a {kind} cannot name a person or an item; use text or numbers") from None
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    """A Python value in place of a NumPy scalar, so that labels from any source compare and print alike."""
-    return value.item() if isinstance(value, np.generic) else value
+    return found

@@ -67,6 +67,8 @@ class Population(Fixed, ABC):
     items_per_person: int | None = None
     # Whether everybody has a function of their own, ``people[i]``: not in a mixture of unlike populations.
     one_by_one: bool = True
+    # Whether nothing but the library's own arithmetic is asked: no function of unknown origin.
+    built_in: bool = False
     catalogue: str = "public"
     _declared: float | None = None
     # NumPy numbers leave ``2 * people`` to the population instead of making an array of it.
@@ -134,6 +136,15 @@ class Population(Fixed, ABC):
             values[corner] = self._value(np.flatnonzero(corner))
         return values
 
+    @property
+    def sums_over_people(self) -> bool:
+        """Whether the objective is a sum of functions that each depend on one person alone."""
+        return self.one_by_one
+
+    def check_picks(self, picks: int) -> None:
+        """An error where picking so many items may need more than can be computed."""
+        del picks
+
     def _additions(self) -> int:
         """At most how many additions in a row lead to one number of ``value`` or ``gains``."""
         return len(self) + 2 * self.n_items + 64
@@ -171,6 +182,10 @@ class Population(Fixed, ABC):
         """An empty set that can grow: exact gains of all items after every addition."""
         return State(self)
 
+    def least_gains(self) -> Floats:
+        """What each item adds once everything else is chosen: the least that it ever adds."""
+        return self._contributions(np.arange(self.n_items))
+
     def total_curvature(self) -> float:
         """1 - min_j (f(V) - f(V without j)) / f({j}), over the items that add anything alone.
 
@@ -180,9 +195,7 @@ class Population(Fixed, ABC):
         """
         if not self.monotone:
             raise ValueError("total curvature is defined for monotone functions only")
-        everything = np.arange(self.n_items)
-        alone = self._gains(everything[:0])
-        last = self._contributions(everything)
+        alone, last = self._gains(np.arange(0)), self.least_gains()
         useful = alone > 0
         if not useful.any():
             return 0.0
@@ -309,8 +322,8 @@ class Population(Fixed, ABC):
         """
         one_of("neighbours", neighbours, ("replace", "add_remove"))
         one_of("norm", norm, NORMS)
-        touched = self._cap(items_per_person)
-        low, high, up, down = self._ranges()
+        touched = self.touched_items(items_per_person)
+        low, high, up, down = self.ranges()
         replace = neighbours == "replace"
         if norm == "value":
             moved = high - low if replace else max(high, -low)
@@ -331,7 +344,7 @@ class Population(Fixed, ABC):
         sizes = 1.0 if self.monotone else 6.0
         return 1.0 + ROUNDING + 4.0 * sizes * len(self) * roundings / (1.0 - roundings)
 
-    def _ranges(self) -> tuple[float, float, float, float]:
+    def ranges(self) -> tuple[float, float, float, float]:
         """One person's lowest and highest value, the most an item can add, and all can take away."""
         bound = self.bound
         if self.monotone:
@@ -339,10 +352,11 @@ class Population(Fixed, ABC):
         # f(empty set) = 0, so by submodularity no item ever adds more than it adds alone: at most the bound.
         return -bound, bound, bound, 2.0 * bound
 
-    def _cap(self, items_per_person: int | None) -> int:
+    def touched_items(self, items_per_person: int | None = None) -> int:
+        """At most how many items a person touches: the declared cap, which people are held to."""
         if items_per_person is None:
             return self.n_items if self.items_per_person is None else self.items_per_person
-        cap = whole("items_per_person", items_per_person, at_least=1)
+        cap = min(whole("items_per_person", items_per_person, at_least=1), self.n_items)
         if self.items_per_person is not None and self.items_per_person <= cap:
             return cap
         most = self._most_items()

@@ -34,7 +34,6 @@ class ConcaveOverModular(RowPopulation):
     (2.0, 3.0)
     """
 
-    _repeats = "sum"
     _argument = "weights"
 
     def __init__(
@@ -90,8 +89,6 @@ class SaturatedCoverage(RowPopulation):
     >>> people.value([0]), people.value([0, 1])
     (0.5, 0.6)
     """
-
-    _repeats = "sum"
 
     def __init__(
         self,

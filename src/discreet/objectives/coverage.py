@@ -44,7 +44,7 @@ class ProbabilisticCoverage(RowPopulation):
     """f(S) = 1 - product over S of (1 - p_j): the chance that the person takes any of the items shown.
 
     ``matrix``: people x items with probabilities in [0, 1]; this is the product display that opens paper 000.
-    Several events of one person with one item count as independent chances.
+    Of several events of one person with one item the largest probability counts.
 
     >>> people = ProbabilisticCoverage([[0.5, 0.5, 0.0]])
     >>> people.value([0, 1])
@@ -54,7 +54,6 @@ class ProbabilisticCoverage(RowPopulation):
     """
 
     _highest = 1.0
-    _repeats = "noisy_or"
 
     def __init__(self, matrix: Any, *, labels: Iterable[Any] | None = None) -> None:
         super().__init__(matrix, bound=FAMILY_BOUND, labels=labels)

@@ -51,6 +51,7 @@ class GraphCut(Population):
     """
 
     monotone = False
+    built_in = True
 
     def __init__(
         self,

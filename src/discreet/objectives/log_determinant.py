@@ -33,6 +33,8 @@ class LogDeterminant(Population):
     True
     """
 
+    built_in = True
+
     def __init__(
         self,
         kernel: Any,

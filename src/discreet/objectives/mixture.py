@@ -59,6 +59,7 @@ class Mixture(Population):
         self.one_by_one = all(part.one_by_one and len(part) == len(first) for _, part in flat)
         self.n_items = first.n_items
         self.monotone = all(part.monotone for _, part in flat)
+        self.built_in = all(part.built_in for _, part in flat)
         self.labels = named[0] if named else None
         self.catalogue = max((part.catalogue for _, part in flat), key=list(CATALOGUES).index)
 
@@ -72,6 +73,19 @@ class Mixture(Population):
     ) -> float:
         """The combination of the parts' sensitivities: norms of a sum are at most the sum of norms."""
         return sum(f * part.sensitivity(neighbours, norm, items_per_person) for f, part in self._parts)
+
+    @property
+    def sums_over_people(self) -> bool:
+        return self.one_by_one and all(part.sums_over_people for _, part in self._parts)
+
+    def check_picks(self, picks: int) -> None:
+        for _, part in self._parts:
+            part.check_picks(picks)
+
+    @property
+    def parts(self) -> tuple[tuple[float, Population], ...]:
+        """The (factor, population) pairs; mixtures of mixtures are laid flat."""
+        return tuple(self._parts)
 
     def __len__(self) -> int:
         """The number of people, or the largest number that a part has."""

@@ -14,7 +14,7 @@ from ..core.checks import DataError, one_of, whole
 from .base import NORMS, Floats, Items, Population, State
 
 # Classes x values of the chosen features: the table that an exact value needs.
-_CELLS = 1 << 22
+LARGEST_TABLE = 1 << 22
 
 
 class MutualInformation(Population):
@@ -61,6 +61,18 @@ class MutualInformation(Population):
 
     def __len__(self) -> int:
         return int(self._kinds.size)
+
+    @property
+    def sums_over_people(self) -> bool:
+        return False
+
+    def check_picks(self, picks: int) -> None:
+        sizes = sorted((within.shape[1] for within in self._model[1]), reverse=True)
+        if self._n_classes * math.prod(sizes[:picks]) > LARGEST_TABLE:
+            raise ValueError(
+                f"the joint table of {picks} features may have more than {LARGEST_TABLE} cells; choose fewer"
+                " features or merge their values"
+            )
 
     def start(self) -> State:
         return _TableState(self)
@@ -175,10 +187,10 @@ def _next_gains(people: MutualInformation, joint: Floats, items: Items) -> Float
 
 def _extended(joint: Floats, within: Floats) -> Floats:
     cells = joint.size * within.shape[1]
-    if cells > _CELLS:
+    if cells > LARGEST_TABLE:
         raise ValueError(
-            f"the joint table of these features has more than {_CELLS} cells; choose fewer features or merge"
-            " their values"
+            f"the joint table of these features has more than {LARGEST_TABLE} cells; choose fewer features or"
+            " merge their values"
         )
     return (joint[:, :, None] * within[:, None, :]).reshape(joint.shape[0], -1)
 

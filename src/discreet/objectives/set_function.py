@@ -112,8 +112,8 @@ class SetFunction(Population):
     def _largest(self) -> Floats:
         return np.full(len(self), self.bound)
 
-    def _ranges(self) -> tuple[float, float, float, float]:
+    def ranges(self) -> tuple[float, float, float, float]:
         if self.monotone:
-            return super()._ranges()
+            return super().ranges()
         # f(empty set) need not be 0 here, so an item may take f from the lowest value to the highest.
         return -self.bound, self.bound, 2.0 * self.bound, 2.0 * self.bound

@@ -29,6 +29,8 @@ class WeightedTopics(Population):
     (0.375, 0.375, 0.75)
     """
 
+    built_in = True
+
     def __init__(
         self, weights: Any, covers: Any, *, bound: float | None = None, labels: Iterable[Any] | None = None
     ) -> None:

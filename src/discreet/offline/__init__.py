@@ -6,20 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .continuous_greedy import ContinuousGreedy
+    from .continuous import ContinuousGreedy
     from .curvature import CurvatureGreedy
     from .estimators import PrivateFeatureSelector, PrivateItemSelector
-    from .estimators import RepeatedFitWarning as RepeatedFitWarning
+    from .fits import RepeatedFitWarning as RepeatedFitWarning
     from .greedy import PrivateGreedy
 
 # Where each public name lives; the module is imported when the name is first asked for.
 _HOMES = {
-    "ContinuousGreedy": "continuous_greedy",
+    "ContinuousGreedy": "continuous",
     "CurvatureGreedy": "curvature",
     "PrivateFeatureSelector": "estimators",
     "PrivateGreedy": "greedy",
     "PrivateItemSelector": "estimators",
-    "RepeatedFitWarning": "estimators",
+    "RepeatedFitWarning": "fits",
 }
 
 __all__ = [

@@ -12,24 +12,26 @@ from ..constraints import Constraint
 from ..core import checks
 from ..core.progress import track
 from ..objectives import Population
-from ..privacy import Budget, Event, GaussianNoise, LaplaceNoise, Seed
-from ..results import Selection
-from .continuous_greedy import Climb, ContinuousGreedy, Setting
-from .gradients import SummedSlopes
+from ..privacy import Coins, Event, GaussianNoise, Seed
+from ..privacy.spending import Spending
+from .chooser import Allowance
+from .continuous import Climb, ContinuousGreedy
+from .continuous_settings import Setting
+from .gradients import SummedGradient
 
 Floats = NDArray[np.float64]
 
-# Doublings of a price after which no vertex changes any more, and halvings that pin it down.
-_PRICE_SEARCH = 200
+# Doublings of a multiplier after which no vertex changes any more, and halvings that pin it down.
+_SEARCH = 200
 
 
 class CurvatureGreedy(ContinuousGreedy):
     """Private continuous greedy with the guarantee 1 - kappa/e, kappa the objective's total curvature.
 
-    What an item adds to all others, its last slope ell, is certain; only what is above that can be lost to
-    other choices. So step k climbs by w_k x slopes + (1 - w_k) x ell, with w_k growing from about 1/e to 1:
-    (1 + 1/K)^(k-K-1) when slopes are looked at after every pick, (1 - 1/K)^(K-k) when once a step (distorted
-    greedy: Feldman 2021; Harshaw et al. 2019).
+    What an item adds to all others, its entry of the last gradient ell, is certain; only what is above that
+    can be lost to other choices. So step k climbs by w_k x gradient + (1 - w_k) x ell, with w_k growing from
+    about 1/e to 1: (1 + 1/K)^(k-K-1) when the gradient is looked at after every pick, (1 - 1/K)^(K-k) when
+    once a step (distorted greedy: Feldman 2021; Harshaw et al. 2019).
 
     Formal guarantee. Exactly that of `ContinuousGreedy`, at exactly its noise: a weighted mean of two vectors
     moves by no more than they do, both are summed person by person in whole steps, and ell is used nowhere
@@ -39,10 +41,10 @@ class CurvatureGreedy(ContinuousGreedy):
     With g = F - ell, step k lifts w_k g(x) + ell x by at least [w_k (g(S*) - g(x')) + ell(S*)] / K, which
     telescopes to F(x) >= F(S*) - (1 + 1/K)^-K g(S*); and g(S*) <= kappa F(S*).
 
-    ``calibration="published"`` is paper 003's Algorithm 2: it climbs by the slopes of F - ell over the points
-    with <ell, x> >= lambda, for every guess of lambda on a grid of width ``gamma`` (or for one ``guess``),
-    and keeps the best. Its constraint is made of private data, so that it is not private, whatever the noise:
-    ``privacy`` reports an infinite epsilon, with a warning. For comparison only.
+    ``calibration="published"`` is paper 003's Algorithm 2: it climbs by the gradient of F - ell over the
+    points with <ell, x> >= lambda, for every guess of lambda on a grid of width ``gamma`` (or for one
+    ``guess``), and keeps the best. Its constraint is made of private data, so that it is not private,
+    whatever the noise: ``privacy`` reports an infinite epsilon, with a warning. For comparison only.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0, 1], [0, 1, 0, 0], [0, 1, 1, 0]] * 400)
@@ -51,10 +53,12 @@ class CurvatureGreedy(ContinuousGreedy):
     (2, True)
     """
 
+    _greedy_suffices = False  # greedy has 1 - 1/e, not 1 - kappa/e
+
     def __init__(
         self,
         constraint: Constraint | int,
-        budget: Budget,
+        budget: Spending | Allowance,
         steps: int | str = "auto",
         noise: str = "exponential",
         composition: str = "auto",
@@ -113,68 +117,50 @@ class CurvatureGreedy(ContinuousGreedy):
         missed = self.gamma if self.guess is None else math.inf
         return min(loss + missed * people * self.bound, self.guarantee(curvature) * people * self.bound)
 
-    def select(self, people: Population, *, progress: bool = False) -> Selection:
-        """A feasible set: the point of `fractional`, rounded with public coins."""
-        if self.calibration == "tight":
-            return super().select(people, progress=progress)
-        with self._turns.take("select()"):
-            point = self._published(people, progress)
-            self._gate.mark(*people.marks)
-            coins = self._gate.coins()
-        rounded = self.constraint.over(people.n_items).round(point, coins.generator)
-        items = tuple(int(item) for item in rounded)
-        labels = None if people.labels is None else tuple(people.labels[item] for item in items)
-        return Selection(items, None, labels, self.privacy)
-
-    def fractional(self, people: Population, *, progress: bool = False) -> Floats:
-        """The point of the polytope before rounding. It spends the budget, as `select` does."""
-        if self.calibration == "tight":
-            return super().fractional(people, progress=progress)
-        with self._turns.take("fractional()"):
-            point = self._published(people, progress)
-            self._gate.mark(*people.marks)
-            return point
-
-    def _greedy_suffices_under(self, constraint: Constraint) -> bool:
-        del constraint  # greedy has 1 - 1/e, not 1 - kappa/e
-        return False
-
     def _check_curvature(self, curvature: float) -> None:
         checks.real("curvature", curvature, at_least=0.0, at_most=1.0)
 
-    def _slopes(self, climb: Climb, k: int) -> NDArray[Any]:
+    def _direction(self, climb: Climb, k: int) -> NDArray[Any]:
         if climb.last is None:
-            climb.last = climb.slopes.at(np.ones(climb.setting.n_items))
+            climb.last = climb.gradient.at(np.ones(climb.setting.n_items))
         within = self.noise == "exponential" and self.update_within_steps
         weight = step_weight(k, climb.steps, within=within)
-        return climb.slopes.mix(super()._slopes(climb, k), climb.last, weight)
+        return climb.gradient.mix(super()._direction(climb, k), climb.last, weight)
 
     # --- as printed ------------------------------------------------------------------------------
 
-    def _published(self, people: Population, progress: bool) -> Floats:
+    def _climb(self, people: Population, progress: bool) -> Climb:
+        if self.calibration == "tight":
+            return super()._climb(people, progress)
         setting = self._checked_setting(people)
         if not setting.sums:
             kind = type(people).__name__
             raise ValueError(f'calibration="published" takes sums over people only, which {kind} is not')
-        steps = self._steps(setting)
+        steps = setting.steps()
         event = self._event(setting, steps)
         bare = GaussianNoise(setting.change.l2, 0.0)
         what = "CurvatureGreedy (the vector ell is a constraint in the clear)"
-        self._gate = gate = self._published_gate([(bare, 1)], what)
-        gate.reserve(bare, label="last slopes, as a constraint, without noise")
-        slopes = SummedSlopes(people, self.bound, self.samples, gate.coins())
-        last = slopes.scores(slopes.at(np.ones(people.n_items)))
+        self._take_true_budget([(bare, 1)], what)
+        self._gate.reserve(bare, label="last gradient, as a constraint, without noise")
+        gradient = SummedGradient(people, self.bound, self.samples, self._gate.coins())
+        last = gradient.scores(gradient.at(np.ones(people.n_items)))
         guesses = [self.guess] if self.guess is not None else self._guesses(people)
         best, best_value = np.zeros(people.n_items), -math.inf
         for index in track(range(len(guesses)), "guesses", progress):
-            found = self._one_guess(setting, slopes, last, steps, event, guesses[index])
+            found = self._one_guess(setting, gradient, last, steps, event, guesses[index])
             if found is None:
                 continue
-            value = people.multilinear(found, rng=np.random.default_rng(0), samples=self.samples)
+            value = people.multilinear(found, rng=Coins.seeded(0).generator, samples=self.samples)
             if value > best_value:
                 best, best_value = found, value
         self._climbed = best, steps
-        return best
+        return Climb(setting, gradient, 1, event, best, [])
+
+    def _rounded(self, climb: Climb) -> tuple[int, ...]:
+        if self.calibration == "tight":
+            return super()._rounded(climb)
+        chosen = climb.setting.constraint.round(climb.point, self._gate.coins().generator)
+        return tuple(int(item) for item in chosen)
 
     def _guesses(self, people: Population) -> list[float]:
         """Guesses of lambda: steps of gamma m up to m = max F({j}), then factors 1 + gamma/n up to n m."""
@@ -187,7 +173,7 @@ class CurvatureGreedy(ContinuousGreedy):
     def _one_guess(
         self,
         setting: Setting,
-        slopes: SummedSlopes,
+        gradient: SummedGradient,
         last: Floats,
         steps: int,
         event: Event,
@@ -199,22 +185,14 @@ class CurvatureGreedy(ContinuousGreedy):
             return None
         total = np.zeros(setting.n_items)
         for _ in range(steps):
-            above = slopes.scores(slopes.at(np.minimum(total / steps, 1.0))) - last
-            if isinstance(event, GaussianNoise):
-                noisy = self._gate.gaussian(
-                    above, event.sigma, event.sensitivity, label="slopes above the last"
-                )
-            else:
-                assert isinstance(event, LaplaceNoise)
-                noisy = self._gate.laplace(
-                    above, event.scale, event.sensitivity, label="slopes above the last"
-                )
+            above = gradient.scores(gradient.at(np.minimum(total / steps, 1.0))) - last
+            noisy = self._noisy(above, event, "gradient above the last")
             total += best_above(constraint, noisy, last, guess)
         return np.minimum(total / steps, 1.0)
 
 
 def step_weight(k: int, steps: int, *, within: bool) -> float:
-    """The weight of the slopes against the last ones in step k = 0..K-1.
+    """The weight of the gradient against the last one in step k = 0..K-1.
 
     >>> [round(step_weight(k, 3, within=True), 2) for k in range(3)]
     [0.42, 0.56, 0.75]
@@ -229,8 +207,8 @@ def step_weight(k: int, steps: int, *, within: bool) -> float:
 def best_above(constraint: Constraint, weights: Floats, last: Floats, least: float) -> Floats:
     """A point of the polytope with the largest <weights, x> among those with <last, x> >= least.
 
-    By its dual: a price p on <last, x> makes weights + p last the objective, and a mixture of the best points
-    just below and just above the right price meets the constraint exactly.
+    By its dual: a multiplier p on <last, x> makes weights + p last the objective, and a mixture of the best
+    points just below and just above the right multiplier meets the constraint exactly.
 
     >>> from discreet.constraints import Cardinality
     >>> best_above(Cardinality(1), np.array([3.0, 1.0]), np.array([0.0, 1.0]), 0.5).tolist()
@@ -241,23 +219,23 @@ def best_above(constraint: Constraint, weights: Floats, last: Floats, least: flo
     if float(last @ low) >= enough:
         return low
     high = constraint.maximize(last)
-    cheap, dear = 0.0, 1.0
+    below, above = 0.0, 1.0
     scale = max(float(np.abs(weights).max()), 1.0) / max(float(last.max()), 1e-300)
-    for _ in range(_PRICE_SEARCH):
-        found = constraint.maximize(weights + dear * scale * last)
+    for _ in range(_SEARCH):
+        found = constraint.maximize(weights + above * scale * last)
         if float(last @ found) >= enough:
             high = found
             break
-        cheap, dear, low = dear, 2.0 * dear, found
-    for _ in range(_PRICE_SEARCH):
-        middle = 0.5 * (cheap + dear)
-        if not cheap < middle < dear:
+        below, above, low = above, 2.0 * above, found
+    for _ in range(_SEARCH):
+        middle = 0.5 * (below + above)
+        if not below < middle < above:
             break
         found = constraint.maximize(weights + middle * scale * last)
         if float(last @ found) >= enough:
-            dear, high = middle, found
+            above, high = middle, found
         else:
-            cheap, low = middle, found
-    below, above = float(last @ low), float(last @ high)
-    share = 1.0 if above <= least else (least - below) / (above - below)
+            below, low = middle, found
+    least_low, least_high = float(last @ low), float(last @ high)
+    share = 1.0 if least_high <= least else (least - least_low) / (least_high - least_low)
     return share * high + (1.0 - share) * low

@@ -1,7 +1,7 @@
-"""Slopes of what everybody together wants, such that it is known exactly how far one person moves them.
+"""The multilinear gradient of what everybody together wants, and exactly how far one person moves it.
 
-At a point x of [0, 1]^n the slope of item j is E[F(R + j) - F(R without j)], R holding each item i with
-probability x[i]. The last slope of an item, at x = (1, ..., 1), is what it adds to all the others.
+At a point x of [0, 1]^n its entry for item j is E[F(R + j) - F(R without j)], R holding each item i with
+probability x[i]. The last gradient, at x = (1, ..., 1), is what each item adds to all the others.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import backends
-from ..core import checks
 from ..objectives import Population, answers
 from ..objectives.rows.fixed_point import row_parts
-from ..objectives.rows.table import BEST, COVER, SURVIVE, Rows
+from ..objectives.rows.table import BEST, Rows
 from ..objectives.sampling import random_sets
 from ..privacy import Coins, ScoreChange
-from .scores import sums_over_people
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
-# One person's slope is kept to 2^-30 of the power of two that is not below the bound. The sum of this many
+# One person's entry is kept to 2^-30 of the power of two that is not below the bound. The sum of this many
 # people is then below 2^53 steps, where floats are exact; none of this depends on how many there are.
 _PLACES = 30
 MOST_PEOPLE = 1 << 22
@@ -40,7 +38,7 @@ SAMPLES = 300
 
 @dataclass(frozen=True)
 class Change:
-    """How far one person can move the slopes: one entry, two against each other, all in L1 and in L2.
+    """How far one person can move the gradient: one entry, two against each other, all in L1 and in L2.
 
     ``changed`` is how many entries can move at all.
     """
@@ -53,7 +51,7 @@ class Change:
 
     @classmethod
     def of_sum(cls, bound: float, neighbours: str, n_items: int, touched: int) -> Change:
-        """For a sum over people whose slopes lie in [0, bound], at most ``touched`` of them not 0.
+        """For a sum over people whose gradients lie in [0, bound], at most ``touched`` of them not 0.
 
         One who comes or goes moves every entry the same way; one who is replaced, up to twice as many.
 
@@ -71,9 +69,10 @@ class Change:
     def stated(cls, sensitivity: float, bound: float, n_items: int, *, corners_only: bool) -> Change:
         """For any F of which one person moves each value by at most ``sensitivity``.
 
-        A slope is a mean of differences of two values: twice that, and four times for two slopes against
-        each other. At a corner of the cube all slopes start from the same value (and all last slopes lead to
-        the same one), which cancels. For the rounding of means of floats 2^-40 of the bound is added.
+        An entry is a mean of differences of two values: twice that, and four times for two entries against
+        each other. At a corner of the cube all entries start from the same value (and those of the last
+        gradient lead to the same one), which cancels. For the rounding of means of floats 2^-40 of the bound
+        is added.
         """
         value = sensitivity + bound * 2.0**-40
         entry = 2.0 * value
@@ -86,8 +85,8 @@ class Change:
         )
 
 
-class Slopes(Protocol):
-    """Slopes at a point, and what may be done to them without one person moving them further."""
+class Gradient(Protocol):
+    """The gradient at a point, and what may be done to them without one person moving it further."""
 
     queries: int
 
@@ -100,12 +99,12 @@ class Slopes(Protocol):
     def scores(self, values: NDArray[Any]) -> Floats: ...
 
 
-class SummedSlopes:
-    """The sum over people of their slopes, in whole steps.
+class SummedGradient:
+    """The sum over people of their gradients, in whole steps.
 
     Each person's part of each entry is worked out on its own, clipped to [0, bound] and rounded down to a
     public step before it is added up in integers, so that one person moves an entry by at most ``bound``,
-    not by a rounding error more. Slopes without a closed form are means over random sets that are the same
+    not by a rounding error more. Gradients without a closed form are means over random sets that are the same
     for everybody and drawn without looking at anybody.
     """
 
@@ -123,7 +122,7 @@ class SummedSlopes:
         self.queries = 0
 
     def at(self, x: Floats) -> Steps:
-        """The slopes at ``x``, in steps."""
+        """The gradient at ``x``, in steps."""
         seed = int(self._coins.generator.integers(1 << 62))
         self.queries += self.n_items
         if self._rows is None:
@@ -153,11 +152,10 @@ class SummedSlopes:
         return np.asarray(values * self.step, dtype=np.float64)
 
     def _compiled(self, rows: Rows, x: Floats, most: int, seed: int) -> Steps:
-
         kind, cap, per_unit = rows.kind, rows.cap, 1.0 / self.step
         matrix = rows.sparse.falling if kind is BEST else rows.sparse
         arrays = (matrix.indptr.view(np.uint64), matrix.indices.view(np.uint32), matrix.data, rows.share)
-        if kind in (COVER, SURVIVE, BEST):
+        if not kind.of_sums:
             loop: Any = backends.continuous.best_steps if kind is BEST else backends.continuous.survive_steps
             before: tuple[Any, ...] = (*arrays, x)
         else:
@@ -192,25 +190,26 @@ class SummedSlopes:
             coins = Coins.seeded(seed).generator  # the same sets for everybody
             try:
                 asked = person.multilinear_gradient(x.copy(), rng=coins, samples=self._samples)
-                slopes = answers.vector("slopes", asked, self.n_items)
+                gradient = answers.vector("multilinear_gradient", asked, self.n_items)
             except Exception:  # somebody's own code: what it raises may hold their data
                 continue
-            total += np.clip(slopes / self.step, 0, self._most).astype(np.int64)
+            total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)
         return total
 
 
-class StatedSlopes:
-    """The slopes of any set function whose values one person moves by a stated amount at most."""
+class StatedGradient:
+    """The gradient of any set function whose values one person moves by a stated amount at most."""
 
     def __init__(self, people: Population, samples: int, coins: Coins) -> None:
         self._people, self._samples, self._coins = people, samples, coins
         self.queries = 0
 
     def at(self, x: Floats) -> Floats:
-        """The slopes at ``x``."""
+        """The gradient at ``x``."""
         self.queries += self._people.n_items
-        slopes = self._people.multilinear_gradient(x.copy(), rng=self._coins.generator, samples=self._samples)
-        return answers.vector("slopes", slopes, self._people.n_items)
+        coins = self._coins.generator
+        asked = self._people.multilinear_gradient(x.copy(), rng=coins, samples=self._samples)
+        return answers.vector("multilinear_gradient", asked, self._people.n_items)
 
     def mix(self, here: Floats, last: Floats, weight: float) -> Floats:
         """weight x here + (1 - weight) x last."""
@@ -236,7 +235,7 @@ def check_people(people: Any, bound: float, stated: bool) -> None:
             "continuous greedy needs functions that never fall when an item is added (monotone);"
             f" {type(people).__name__} makes no such promise"
         )
-    if not stated and not sums_over_people(people):
+    if not stated and not people.sums_over_people:
         raise ValueError(
             f"{type(people).__name__} is not a sum over people, so bound={bound:g} says nothing about one of"
             " them; state sensitivity=, how far one person can move the value of a set"
@@ -261,11 +260,3 @@ def _fraction(values: Steps, factors: Floats) -> Steps:
     parts = np.floor(factors * 2.0**_FACTOR_BITS).astype(np.int64)
     product = values.astype(object) * parts.astype(object)
     return np.asarray(product >> _FACTOR_BITS).astype(np.int64)
-
-
-def touched_items(people: Population, items_per_person: int | None) -> int:
-    """At most how many items a person touches: the cap if one is declared, and people are held to it."""
-    if items_per_person is None:
-        return people.n_items if people.items_per_person is None else people.items_per_person
-    cap = checks.whole("items_per_person", items_per_person, at_least=1)
-    return min(people._cap(cap), people.n_items)

@@ -1,20 +1,37 @@
-"""Four accounts of the same picks: how large a rate a budget allows, and what is charged for it.
+"""Four accounts of the same picks, and the plan that takes the best of them: all from public facts.
 
 A pick draws item j with probability proportional to exp(rate x score of j). Scores are sums over people of
-what j adds to the set so far, and a person's part of each lies in [0, bound]. Each function here answers for
-all picks together; it raises ValueError, with the reason, where its account does not apply.
+what j adds to the set so far, and a person's part of each lies in [0, bound]. An account says how large a
+rate a share of a budget allows for all picks together, and what is charged for it; it raises ValueError, with
+the reason, where it does not apply. A share with a privacy notion is never exceeded in that notion.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..privacy import ApproximateRelease, Event, ExponentialChoice, PureRelease, Share
+from ..bounds import greedy
+from ..bounds.charged_costs import ChargedCosts
+from ..constraints import Cardinality, Constraint, Matroid
+from ..privacy import (
+    ApproximateRelease,
+    Event,
+    ExponentialChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    PureRelease,
+    Share,
+)
 from ..privacy.conversions import exact, exponential_above, rounded_down
+from ..privacy.ledger import event_loss
+from .scores import Question
 
 METHODS = ("basic", "zcdp", "decomposable", "subsampled")
+# What is left of a share when cost-benefit picks have an account of their own, for the best single item and
+# for the choice between the two.
+_ENDS = Fraction(1, 2)
 # Logarithms and exponentials of floats are good to a few units in the last place; this is far beyond those.
 _SAFE = 1.0 - 2.0**-44
 _ALMOST = 1 - Fraction(1, 10**9)
@@ -59,7 +76,7 @@ def zcdp(share: Share, width: float, count: int) -> Picks:
     For a few picks plain epsilon allows more, and is then what they are charged in.
     """
     if not share.rho:
-        raise ValueError("it needs delta > 0")
+        raise ValueError(_no_delta(share))
     event = ExponentialChoice.within(share, width, count)
     return Picks("zcdp", event.rate, event, count)
 
@@ -70,8 +87,10 @@ def decomposable(share: Share, bound: float) -> Picks:
     For people whose parts are never negative and add up, over the chosen items, to at most ``bound``.
     """
     budget = share.budget
-    if not budget.delta:
-        raise ValueError("it needs delta > 0")
+    if not share.delta:
+        raise ValueError(_no_delta(share))
+    if share.notion is not None:
+        raise ValueError("its delta is that of a whole budget, which a share or a used gate has not")
     assert isinstance(share.epsilon, Fraction)
     assert isinstance(budget.epsilon_per_round, Fraction)
     rounds = budget.max_rounds_per_person
@@ -79,11 +98,16 @@ def decomposable(share: Share, bound: float) -> Picks:
     exponent = (rounds - 1) * budget.epsilon_per_round
     if exponent > 700:
         raise ValueError("a person's rows together would need a delta too small for a float")
-    growth = rounds * exponential_above(exponent)
-    delta = budget.delta if rounds == 1 else rounded_down(exact(budget.delta) / growth * _ALMOST)
+    all_rows = rounds * exponential_above(exponent)
+    delta = budget.delta if rounds == 1 else rounded_down(exact(budget.delta) / all_rows * _ALMOST)
     epsilon = rounded_down(share.epsilon)
     rate = rounded_down(exact(decomposable_rate(epsilon, delta, budget.neighbours)) / exact(bound))
     return Picks("decomposable", rate, ApproximateRelease(share.epsilon, delta), 1)
+
+
+def _no_delta(share: Share) -> str:
+    also = ", and a gate that keeps to another notion than pure epsilon" if share.budget.delta else ""
+    return f"it needs delta > 0{also}"
 
 
 def decomposable_delta(rate: float, epsilon: float, neighbours: str) -> float:
@@ -154,3 +178,164 @@ def subsampled(share: Share, bound: float) -> Picks:
     keep = int(-math.expm1(-a) * _SAFE * 2.0**64)
     rate = (a + math.log1p(math.exp(-a))) * _SAFE
     return Picks("subsampled", rounded_down(exact(rate) / exact(bound)), PureRelease(share.epsilon), 1, keep)
+
+
+# --- which account to take ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Picks at one rate, what else is chosen, what is paid, and why this method."""
+
+    picks: Picks
+    ends: Picks | None
+    gains: Event | None
+    loss: float
+    reason: str = ""
+
+    @property
+    def method(self) -> str:
+        return self.picks.method
+
+
+def make(question: Question, share: Share, method: str, for_gains: Fraction) -> Plan:
+    """The plan by one method; ValueError, with the reason, where its account does not apply.
+
+    ``for_gains`` of the share is for releasing the picks' gains.
+    """
+    count = max(1, question.picks + question.ends)
+    if not share.private:
+        picks = Picks("none", math.inf, LaplaceNoise(question.width, 0.0), count)
+        bare = LaplaceNoise(question.moved[0], 0.0) if for_gains else None
+        return Plan(picks, picks if question.ends else None, bare, 0.0)
+    for_picks = share.part(1 - for_gains)
+    ends: Picks | None
+    if method in ("basic", "zcdp"):
+        account = basic if method == "basic" else zcdp
+        picks = account(for_picks, question.width, count)
+        ends = picks if question.ends else None
+    else:
+        if question.apart is not None:
+            raise ValueError(question.apart)
+        part = for_picks.part(1 - _ENDS) if question.ends else for_picks
+        account_of_sums = decomposable if method == "decomposable" else subsampled
+        picks = account_of_sums(part, question.bound)
+        ends = basic(for_picks.part(_ENDS), question.width, 2) if question.ends else None
+    noise = _gains_noise(question, share, picks, for_gains) if for_gains else None
+    return Plan(picks, ends, noise, loss(question, picks, ends))
+
+
+def choose(question: Question, share: Share, method: str, for_gains: Fraction) -> Plan:
+    """The plan by ``method``; for ``"auto"`` the one whose draws lose least: see `draws_loss`.
+
+    For one kind of draws that is the largest rate that people's gains enter with. What a sample itself can
+    lose is left out of the comparison: its certificate allows for the worst set of all those that were never
+    in question, and on real data it is small beside what a larger rate brings.
+    """
+    if method != "auto" or not share.private:
+        plan = make(question, share, "basic" if method == "auto" else method, for_gains)
+        return replace(plan, reason="asked for" if share.private else "no privacy was asked for")
+    plans: list[Plan] = []
+    notes = []
+    for name in METHODS:
+        try:
+            plan = make(question, share, name, for_gains)
+        except ValueError as error:
+            notes.append(f"{name}: {error}")
+            continue
+        plans.append(plan)
+        sample = "" if plan.picks.keep is None else f" (a sample of {plan.picks.chance:.3g} of the people)"
+        notes.append(f"{name}: {plan.picks.temperature:.4g}{sample}")
+    best = min(plans, key=lambda plan: draws_loss(question, plan.picks, plan.ends))
+    reason = "least lost by the draws; average rates: " + "; ".join(notes)
+    return replace(best, reason=reason)
+
+
+def ratio(constraint: Constraint, costs: ChargedCosts | None) -> float | None:
+    """The share of the best set's value that greedy is worth under ``constraint``; None if not known."""
+    if costs is not None:
+        return costs.ratio
+    if isinstance(constraint, Cardinality):
+        return greedy.ALPHA
+    p = _extendible(constraint)
+    return None if p is None else 1.0 / (p + 1)
+
+
+def loss(question: Question, picks: Picks, ends: Picks | None) -> float:
+    """What the picks lose beside `ratio` of the best set's sum over people, on average; see `bounds.greedy`.
+
+    Infinite where it depends on a number of people that is not public.
+    """
+    people = question.people
+    total = draws_loss(question, picks, ends)
+    if picks.keep is not None:
+        if people is None:
+            return math.inf
+        total += greedy.sampling_loss(question.n_items, question.picks, people, picks.chance, question.bound)
+    # Under a knapsack what is lost in a score counts as often as the item's cost holds the smallest one.
+    times = question.picks if question.costs is None else max(question.picks, math.ceil(question.costs.most))
+    return total + greedy.rounding(times, people or 1, question.unit)
+
+
+def draws_loss(question: Question, picks: Picks, ends: Picks | None) -> float:
+    """The part of `loss` that comes from drawing instead of taking the best.
+
+    Constraints without a known ratio are compared as if they were matroids.
+    """
+    n, k, temperature, people = question.n_items, question.picks, picks.temperature, question.people or 1
+    if k == 0:
+        return 0.0
+    if question.costs is not None:
+        last = temperature if ends is None else ends.rate
+        return greedy.knapsack_loss(question.costs, n, k, temperature, last, people, question.bound)
+    if isinstance(question.constraint, Cardinality):
+        return greedy.cardinality_loss(n, k, temperature)
+    return greedy.extendible_loss(n, k, temperature, _extendible(question.constraint) or 1)
+
+
+def chance_of_a_favourite(question: Question, plan: Plan) -> float | None:
+    """How likely the first pick takes an item that everybody values fully over others that nobody does."""
+    if question.gap is None or question.n_items < 2:
+        return None
+    odds = math.exp(-min(700.0, plan.picks.temperature * question.gap))
+    return 1.0 / (1.0 + (question.n_items - 1) * odds)
+
+
+def epsilon_that_would_do(question: Question, share: Share, method: str, for_gains: Fraction) -> float:
+    """The least epsilon, to three digits, with which everybody's favourite is picked as often as not."""
+
+    def enough(epsilon: float) -> bool:
+        larger = replace(share, budget=replace(share.budget, epsilon=epsilon))
+        chance = chance_of_a_favourite(question, make(question, larger, method, for_gains))
+        return chance is not None and chance >= 0.5
+
+    low = high = share.budget.epsilon
+    while not enough(high):
+        low, high = high, 2.0 * high
+        if high > 1e9:
+            return math.inf
+    while high - low > 1e-3 * low:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return float(f"{high:.3g}") if float(f"{high:.3g}") >= high else float(f"{high * 1.005:.3g}")
+
+
+def _extendible(constraint: Constraint) -> int | None:
+    found = 1 if isinstance(constraint, Matroid) else getattr(constraint, "extendible", None)
+    return found if isinstance(found, int) else None
+
+
+def _gains_noise(question: Question, share: Share, picks: Picks, for_gains: Fraction) -> Event:
+    """Noise for the gains of the picks, in the privacy notion that the picks are paid in."""
+    part, (l1, l2) = share.part(for_gains), question.moved
+    if share.notion is None:
+        spent = event_loss(picks.event) * picks.count
+        assert spent.pure is not None
+        # More than plain epsilon allows has to be paid in zCDP, and so has the noise.
+        concentrated = spent.pure > share.part(1 - for_gains).epsilon
+        return (
+            GaussianNoise.within(part, l2, notion="zcdp")
+            if concentrated
+            else LaplaceNoise.within(part, l1, notion="pure")
+        )
+    return LaplaceNoise.within(part, l1) if share.notion == "pure" else GaussianNoise.within(part, l2)

@@ -17,6 +17,7 @@ import hashlib
 import math
 import uuid
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +29,11 @@ from ..privacy import Coins
 _KEY_WORDS = 4
 
 
-class Visits:
+class ContributionLimit:
     """Counts rounds per person up to a limit; holds only hashes under a key of its own.
 
-    >>> visits = Visits(2, bytes(32))
-    >>> [visits.admit("ann"), visits.admit("ann"), visits.admit("ann"), visits.admit("bob")]
+    >>> limit = ContributionLimit(2, bytes(32))
+    >>> [limit.admit(who) for who in ("ann", "ann", "ann", "bob")]
     [True, True, False, True]
     """
 
@@ -45,23 +46,23 @@ class Visits:
         """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known."""
         if person is None:
             return True
-        mark = self._mark(person)
-        seen = self._counts.get(mark, 0)
+        hashed = self._hash(person)
+        seen = self._counts.get(hashed, 0)
         if seen >= self._limit:
             return False
-        self._counts[mark] = seen + 1
+        self._counts[hashed] = seen + 1
         return True
 
     def forget(self, person: Hashable | None) -> None:
         """Take back one round of ``person`` that was counted and did not happen; None was not counted."""
         if person is None:
             return
-        mark = self._mark(person)
-        self._counts[mark] -= 1
-        if not self._counts[mark]:
-            del self._counts[mark]
+        hashed = self._hash(person)
+        self._counts[hashed] -= 1
+        if not self._counts[hashed]:
+            del self._counts[hashed]
 
-    def _mark(self, person: Hashable) -> bytes:
+    def _hash(self, person: Hashable) -> bytes:
         return hashlib.blake2b(repr(_plain(person)).encode(), key=self._key, digest_size=16).digest()
 
     def admit_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
@@ -79,24 +80,22 @@ class Visits:
             raise
         return admitted
 
-    def arrays(self) -> dict[str, NDArray[np.uint8] | NDArray[np.int64]]:
-        """For saving."""
-        return {
-            "visit_key": np.frombuffer(self._key, dtype=np.uint8),
-            "visit_marks": np.frombuffer(b"".join(self._counts), dtype=np.uint8),
-            "visit_counts": np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts)),
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The key, and how often each hash was counted, for `resume`."""
+        return {}, {
+            "key": np.frombuffer(self._key, dtype=np.uint8),
+            "hashes": np.frombuffer(b"".join(self._counts), dtype=np.uint8),
+            "counts": np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts)),
         }
 
-    @classmethod
-    def restored(cls, limit: int, saved: Saved) -> Visits:
-        visits = object.__new__(cls)
-        visits._limit, visits._key = limit, saved.array("visit_key", (8 * _KEY_WORDS,), np.uint8).tobytes()
-        counts = saved.array("visit_counts", (None,), np.int64, at_least=0, at_most=limit)
-        marks = saved.array("visit_marks", (16 * counts.size,), np.uint8).tobytes()
-        visits._counts = {marks[16 * i : 16 * i + 16]: int(count) for i, count in enumerate(counts)}
-        if len(visits._counts) != counts.size:
-            raise ValueError("the array visit_marks names somebody twice")
-        return visits
+    def resume(self, saved: Saved) -> None:
+        """Go on with what was counted before."""
+        self._key = saved.array("key", (8 * _KEY_WORDS,), np.uint8).tobytes()
+        counts = saved.array("counts", (None,), np.int64, at_least=0, at_most=self._limit)
+        hashes = saved.array("hashes", (16 * counts.size,), np.uint8).tobytes()
+        self._counts = {hashes[16 * i : 16 * i + 16]: int(count) for i, count in enumerate(counts)}
+        if len(self._counts) != counts.size:
+            raise ValueError("the array hashes names somebody twice")
 
 
 def _plain(person: Hashable) -> Hashable:

@@ -3,29 +3,61 @@
 A round is `choose`, then `learn`. Choosing again before learning gives the same decision. A failing `learn`
 leaves everything as it was, and the round open. After the declared horizon the last decision is served on,
 which costs nothing, and learning is refused. Threads may share a learner: its calls take turns (`Turns`).
+
+A learner is made of parts: frozen `LearnerSettings`, `Rounds`, a `ContributionLimit`, public `Coins`, and
+whatever holds what people told (`PrivateTotal`, `BatchTotal`, scores). A new one and one that comes back from
+a file are put together by the same `_begin`.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import checks
 from ..core.fixed import Fixed
 from ..core.progress import track
+from ..core.settings import Setting, Settings, one_of, whole
 from ..core.state import Saved, read_state, refusing, snapshot, write_state
 from ..core.turns import Turns
-from ..privacy import Account, Budget, Entry, Event, Gate, MemoryLedger, RunningSum, Seed
-from .contribution import Visits
+from ..privacy import Account, Budget, Entry, Gate, MemoryLedger, Release, Share
+from .contribution import ContributionLimit
+from .registry import REGISTRY
+from .rounds import Rounds
 
 CALIBRATIONS = ("tight", "published")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerSettings(Settings):
+    """Everything that a learner's decisions, its account and its certificate follow from.
+
+    ``tight`` and ``published`` of a subclass compute one from what a user asks for; the learner, the
+    certificate and the planner read it.
+    """
+
+    rounds: int | None = whole(at_least=1, optional=True)
+    calibration: str = one_of(CALIBRATIONS)
+
+    @property
+    def horizon(self) -> int:
+        """The declared number of rounds, where there is one."""
+        assert self.rounds is not None
+        return self.rounds
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a learner of these settings holds, at the least.
+
+        A file that says otherwise is refused before anything so large is made.
+        """
+        return 0
 
 
 @dataclass(frozen=True)
@@ -49,35 +81,63 @@ class Stream:
     progress: bool
 
 
+def whole_budget(share: Share) -> Budget:
+    """The budget that published constants are computed from: all of one, at a gate of the learner's own."""
+    if not (share.whole and share.own_gate):
+        raise ValueError(
+            'calibration="published" is for a whole budget; at a gate that others use, and for a share of a'
+            ' budget, there is calibration="tight"'
+        )
+    return share.budget
+
+
+class Part(Protocol):
+    """A part of a learner that has a state of its own."""
+
+    def state(self) -> tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]:
+        """Plain values and arrays; copies are made by whoever keeps them."""
+        ...
+
+
+class Kept:
+    """A part that is values and arrays of a learner's own."""
+
+    def __init__(
+        self, plain: Mapping[str, Any] | None = None, arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> None:
+        self._state = plain or {}, arrays or {}
+
+    def state(self) -> tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]:
+        """What was given."""
+        return self._state
+
+
 class OnlineLearner(Fixed, ABC):
     """Decide every round, then learn from the person of that round.
 
     Subclasses say what a decision is, when a new one is drawn and how, and what is kept of a person.
+    ``budget`` is a `Budget`, a share of one, or a `Gate` to spend from: `spend_from` makes a `Share` of each.
     """
 
-    _kinds: ClassVar[dict[str, type[OnlineLearner]]] = {}
+    _settings_type: ClassVar[type[LearnerSettings]]
     _played_type: ClassVar[type[np.generic]] = np.float64
+    _guarantee_type: ClassVar[type[Guarantee]] = Guarantee
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        OnlineLearner._kinds[cls.__name__] = cls
+    calibration = Setting('Whose constants are used: "tight" or "published".')
+    rounds = Setting("How many rounds were declared; None for any number.")
 
-    def __init__(
-        self,
-        rounds: int | None,
-        budget: Budget,
-        *,
-        calibration: str = "tight",
-        seed: Seed = None,
-    ) -> None:
-        self.rounds = None if rounds is None else checks.whole("rounds", rounds, at_least=1)
-        self.calibration = checks.one_of("calibration", calibration, CALIBRATIONS)
-        self._gate = Gate(budget, seed)
-        self._visits = Visits(budget.max_rounds_per_person, self._gate.key())
-        self._round = 0
-        self._shown: NDArray[Any] | None = None
-        self._open = False
+    def __init__(self, settings: LearnerSettings, share: Share) -> None:
+        assert share.gate is not None
+        self._assemble(settings, share.gate, own_gate=share.own_gate)
+
+    def _assemble(self, settings: LearnerSettings, gate: Gate, *, own_gate: bool) -> None:
+        """Put the parts together, for a new learner or for one that comes back from a file."""
+        self.settings = settings
+        self._gate, self._own_gate = gate, own_gate
         self._turns = Turns("learner")
+        self._rounds = Rounds(settings.rounds)
+        self._contribution = ContributionLimit(gate.budget.max_rounds_per_person, gate.key())
+        self._begin()
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -88,21 +148,28 @@ class OnlineLearner(Fixed, ABC):
     @property
     def round(self) -> int:
         """How many rounds have been learned from or passed."""
-        return self._round
+        return self._rounds.number
 
     @property
     def over(self) -> bool:
         """Whether the declared horizon has been reached."""
-        return self.rounds is not None and self._round >= self.rounds
+        return self._rounds.over
 
     @property
     def privacy(self) -> Guarantee:
-        """The guarantee of the whole declared run; ``privacy.spent`` is the account so far."""
+        """The guarantee of the whole declared run; ``privacy.spent`` is the account so far.
+
+        At a gate that others release through as well it is the account of all of them.
+        """
         with self._turns.look():
             whole = self._gate.spent
             # Everything was declared before the first round, so every privacy notion holds: none is picked.
-            so_far = replace(self._spent(), notion=None)
-            return Guarantee(whole.budget, whole.ledger, whole.reproducible, marks=whole.marks, spent=so_far)
+            # At a shared gate others may look at these answers first, and the gate's own notion counts.
+            notion = None if self._own_gate else whole.notion
+            so_far = replace(self._spent(), notion=notion)
+            return self._guarantee_type(
+                whole.budget, whole.ledger, whole.reproducible, whole.marks, notion, spent=so_far
+            )
 
     def choose(self) -> Any:
         """The decision for this round."""
@@ -134,22 +201,22 @@ class OnlineLearner(Fixed, ABC):
         count = len(people)
         if person_ids is not None and len(person_ids) != count:
             raise ValueError("person_ids must have as many entries as there are people")
-        left = count if self.rounds is None else min(count, self.rounds - self._round)
+        left = count if self._rounds.left is None else min(count, self._rounds.left)
         admitted = np.ones(left, dtype=np.bool_)
         if person_ids is not None:
-            admitted = self._visits.admit_all((person_ids[i] for i in range(left)), left)
+            admitted = self._contribution.admit_all((person_ids[i] for i in range(left)), left)
         rewards = np.empty(count)
         selections = np.empty((count, self._width), dtype=self._played_type)
-        start = self._round
+        start = self._rounds.number
         try:
             if left:
                 self._gate.mark(*getattr(people, "marks", ()))
                 self._run(Stream(people, admitted, rewards[:left], selections[:left], progress))
         finally:
             if person_ids is not None:  # after a failure, people who were not reached have not been here
-                for i in range(self._round - start, left):
+                for i in range(self._rounds.number - start, left):
                     if admitted[i]:
-                        self._visits.forget(person_ids[i])
+                        self._contribution.forget(person_ids[i])
         if left < count:
             decision = self._next()
             selections[left:] = self._row(decision)
@@ -161,84 +228,62 @@ class OnlineLearner(Fixed, ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
 
-        The file holds true sums of private data; only its owner may read it.
+        The file holds true sums of private data; only its owner may read it. A gate that others release
+        through as well is not in it: save its ``state()`` too, and give the restored gate to `discreet.load`.
         """
         with self._turn("save()"):
             write_state(path, *self._saved())
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds: a snapshot, which no later round changes."""
+        parts: dict[str, Part] = {"rounds": self._rounds, "contribution": self._contribution}
+        parts |= self._parts()
+        states = {name: part.state() for name, part in parts.items()}
         header = {
             "class": type(self).__name__,
-            "settings": self._settings(),
-            "round": self._round,
-            "open": self._open,
-            "shown": None if self._shown is None else self._shown.tolist(),
-            "gate": self._gate.state(),
+            "settings": self.settings.plain(),
+            "gate": self._gate.state() if self._own_gate else None,
+            "parts": {name: plain for name, (plain, _) in states.items()},
         }
-        return snapshot(header, self._visits.arrays() | self._arrays())
+        arrays = {f"{name}.{key}": array for name, (_, own) in states.items() for key, array in own.items()}
+        return snapshot(header, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | os.PathLike[str], *, gate: Gate | None = None) -> Self:
         """Go on from a saved file; what was spent stays spent.
 
         A file is a snapshot: going on from the same one twice draws the same rounds twice, and each account
-        knows of one of them.
+        knows of one of them. ``gate`` is for learners that spend from one which others use as well: restored
+        from its own state, in which the learner's releases are charged already.
         """
         header, arrays = read_state(path)
-        kind = OnlineLearner._kinds.get(str(header.get("class")))
-        if kind is None or not issubclass(kind, cls):
-            raise ValueError(f"{path} holds a {header.get('class')}, not a {cls.__name__}")
+        name = str(header.get("class"))
+        if name not in REGISTRY or not issubclass(kind := REGISTRY[name].kind(name), cls):
+            raise ValueError(f"{path} holds a {name}, not a {cls.__name__}")
+        shared = header.get("gate") is None
+        if shared and gate is None:
+            raise ValueError(f"{path} spends from a gate that others use too; give gate=, restored as well")
+        if gate is not None and not shared:
+            raise ValueError(f"{path} has a gate of its own; leave gate= out")
         learner = object.__new__(kind)
         with refusing(path):
-            learner._resume(Saved(header, arrays))
+            learner._resume(Saved(header, arrays), gate)
         assert isinstance(learner, cls)
         return learner._fix()
 
-    def _resume(self, header: Saved) -> None:
+    def _resume(self, header: Saved, gate: Gate | None) -> None:
         """Everything that a file says, each field within its range, and every release paid for."""
-        saved = header.inner("settings")
-        self.rounds = None if self._endless else saved.whole("rounds", at_least=1)
-        self.calibration = saved.one_of("calibration", CALIBRATIONS)
-        self._gate, self._turns = Gate.from_state(header.plain("gate")), Turns("learner")
-        self._visits = Visits.restored(self.budget.max_rounds_per_person, saved)
-        self._round = header.whole("round", at_least=0, at_most=self.rounds)
-        self._open = header.flag("open")
-        self._shown = None
-        if header.given("shown"):
-            self._shown = np.array(header.rows("shown"), dtype=self._played_type)
-        with self._gate.resumed():
-            self._restore(saved)
-        if self._shown is None:
-            good = self._round == 0 and not self._open
-        else:
-            good = self._could_show(self._shown) and not (self._open and self.over)
-        if not good:
-            raise ValueError(f"shown={header.plain('shown')} was never decided in round {self._round}")
-
-    def _drawn(self, every: int) -> int:
-        """How many decisions were drawn so far, at the least, if a new one is due every so many rounds."""
-        return -(-(self._round + self._open) // every)
-
-    def _gathering(self, every: int, total: RunningSum | None) -> int:
-        """Of how many rounds people can be waiting to be summed, where a sum takes them every so many."""
-        full = total is not None and total.taken >= total.rounds
-        return self._round if full else self._round - max(0, self._drawn(every) - 1) * every
-
-    def _resumed_sum(
-        self, saved: Saved, releases: int, make: Callable[[Event], RunningSum], least: int
-    ) -> RunningSum | None:
-        """The saved sum, made anew with the noise that was paid for; it has taken at least so many."""
-        if saved.given("sum") != bool(releases):
-            raise ValueError(f"there are {releases} sums to release, and the file does not say so")
-        if not releases:
-            return None
-        part = saved.inner("sum", "sum_")
-        total = make(Event.from_json(part.plain("event")))
-        total.resume(part)
-        if total.taken < min(least, total.rounds):
-            raise ValueError(f"taken={total.taken}, but {least} sums have been asked for")
-        return total
+        settings = self._settings_type.read(header.inner("settings"))
+        if settings.entries > header.entries:
+            raise ValueError("its arrays are smaller than its settings say")
+        own = Gate.from_state(header.plain("gate")) if gate is None else gate
+        with own.resumed():
+            self._assemble(settings, own, own_gate=gate is None)
+            saved = header.inner("parts")
+            self._rounds.resume(saved.inner("rounds"), self._played_type, self._could_show)
+            self._contribution.resume(header.part("contribution"))
+            self._restore(header)
+        self._rounds.check()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a learner is not copied or pickled (its budget could be spent twice); use save()")
@@ -246,12 +291,27 @@ class OnlineLearner(Fixed, ABC):
     # --- for subclasses --------------------------------------------------------------------------
 
     _noun: ClassVar[str] = "decision"
-    _endless: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def _width(self) -> int:
         """How many numbers say what was played in a round."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Make the parts that ``settings`` ask for, and reserve what will be released.
+
+        While a file is read the gate's coins are blank and its reservations take up what was charged before;
+        `_restore` then fills in what the parts held.
+        """
+
+    @abstractmethod
+    def _parts(self) -> Mapping[str, Part]:
+        """The parts that hold something worth saving, by name."""
+
+    @abstractmethod
+    def _restore(self, saved: Saved) -> None:
+        """Take up what the parts held: ``saved.part(name)`` is the state of one."""
 
     @abstractmethod
     def _due(self) -> bool:
@@ -289,19 +349,9 @@ class OnlineLearner(Fixed, ABC):
     def _spent(self) -> Account:
         """The account of what has been released so far."""
 
-    @abstractmethod
-    def _arrays(self) -> dict[str, NDArray[Any]]: ...
-
-    @abstractmethod
-    def _restore(self, saved: Saved) -> None:
-        """Take up what `_settings` and `_arrays` wrote, and reserve what will be released."""
-
     def _could_show(self, shown: NDArray[Any]) -> bool:
         """Whether such a decision can have been drawn."""
         return shown.shape == (self._width,) and bool(np.isfinite(shown).all())
-
-    def _settings(self) -> dict[str, Any]:
-        return {"rounds": self.rounds, "calibration": self.calibration}
 
     @contextmanager
     def _turn(self, call: str) -> Iterator[None]:
@@ -310,15 +360,19 @@ class OnlineLearner(Fixed, ABC):
         with self._turns.take(call):
             yield
 
+    @property
+    def _shown(self) -> NDArray[Any]:
+        """What was decided last, where something was."""
+        assert self._rounds.shown is not None
+        return self._rounds.shown
+
     def _next(self) -> Any:
         """The decision for this round: `choose`, for those who have their turn."""
-        if not self._open and not self.over:
-            if self._due():
-                self._shown = self._draw()
-            self._open = True
-        if self._shown is None:
+        if not self._rounds.is_open and not self.over:
+            self._rounds.open(self._draw() if self._due() else None)
+        if self._rounds.shown is None:
             raise RuntimeError("no decision was ever drawn: an interruption came before the first one")
-        return self._decision(self._shown)
+        return self._decision(self._rounds.shown)
 
     def _learn(self, person: Any, person_id: Hashable | None) -> None:
         """`learn`, for those who have their turn."""
@@ -327,14 +381,18 @@ class OnlineLearner(Fixed, ABC):
                 f"the declared horizon of rounds={self.rounds} is over; choose() goes on serving the last"
                 f" {self._noun}"
             )
-        if not self._open:
+        if not self._rounds.is_open:
             raise RuntimeError(
                 f"learn() comes after choose(): this round's {self._noun} has not been asked for yet"
             )
         ready, marks = self._prepared(person), tuple(getattr(person, "marks", ()))
-        admitted = self._visits.admit(person_id)
+        admitted = self._contribution.admit(person_id)
         self._gate.mark(*marks)
         self._take(ready, admitted)
+
+    def _told(self, person: Any, decision: Any, worth: float) -> Any:  # noqa: ARG002
+        """What `learn` is told of somebody in a simulated stream: their function, or what they saw of it."""
+        return person
 
     def _prepared(self, person: Any) -> Any:
         """``person`` checked, in the form `_absorb` takes; nothing of the learner changes here."""
@@ -342,33 +400,27 @@ class OnlineLearner(Fixed, ABC):
         return person
 
     def _take(self, ready: Any, admitted: bool) -> None:
-        """Close the round, then take up its person: an interruption may lose somebody, never double them."""
-        self._round += 1
-        self._open = False
-        if admitted:
-            self._absorb(ready)
+        """Close the round, then take up its person."""
+        self._rounds.close(then=(lambda: self._absorb(ready)) if admitted else None)
 
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             decision = self._next()
             person = stream.people[t]
-            stream.rewards[t] = self._worth(person, decision)
+            stream.rewards[t] = worth = self._worth(person, decision)
             stream.selections[t] = self._row(decision)
-            self._take(self._prepared(person), bool(stream.admitted[t]))
+            self._take(self._prepared(self._told(person, decision, worth)), bool(stream.admitted[t]))
 
-    def _account(self, *releases: tuple[str, Any, int]) -> Account:
-        """An account of the given (label, event, count) releases under this learner's budget."""
+    def _account(self, *releases: tuple[str, Release, int]) -> Account:
+        """An account of the given (label, release, count) under this learner's budget."""
         ledger = MemoryLedger()
-        for label, event, count in releases:
+        for label, release, count in releases:
             if count:
-                ledger.add(Entry(label, event), count)
+                ledger.add(Entry(label, release.event, release.disjoint), count)
         return Account(self.budget, ledger, self._gate.reproducible, self._gate.marks)
 
 
-def load(path: str | os.PathLike[str]) -> OnlineLearner:
-    """Go on with a saved learner, whatever its kind; what was spent stays spent."""
-    from . import _every_kind
-
-    _every_kind()
-    return OnlineLearner.load(path)
+def load(path: str | os.PathLike[str], *, gate: Gate | None = None) -> OnlineLearner:
+    """Go on with a saved learner, whatever its kind; what was spent stays spent. See `OnlineLearner.load`."""
+    return OnlineLearner.load(path, gate=gate)

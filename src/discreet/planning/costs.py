@@ -132,7 +132,7 @@ class _Minimization(Question):
         yield from self._bandit() if self.feedback == "bandit" else self._full()
 
     def _full(self) -> Iterator[Candidate]:
-        from ..online import SubmodularMinimizer
+        from ..online.minimize.minimizer import MinimizerSettings
 
         kinds = [("tree", "laplace"), ("tree", "spherical")]
         if self.budget.delta > 0.0:
@@ -143,19 +143,23 @@ class _Minimization(Question):
             settings: dict[str, Any] = {"sums": sums, "noise": noise}
             if self.empty_is_free:
                 settings["empty_is_free"] = True
-            formula = SubmodularMinimizer.certify(
-                self.n_items, self.rounds, self.budget, bound=self.bound, **settings
+            found = MinimizerSettings.tight(
+                self.n_items, self.rounds, self.budget.share(), self.bound, **settings
             )
             note = "pure epsilon" if noise != "gaussian" else ""
-            yield self._candidate("SubmodularMinimizer", settings, formula, note=note)
+            yield self._candidate("SubmodularMinimizer", settings, found.certified_regret, note=note)
 
     def _bandit(self) -> Iterator[Candidate]:
-        from ..online import BanditSubmodularMinimizer
+        from ..online.minimize.bandit_settings import FORMS, BanditMinimizerSettings, HorizonTooShort
 
-        for form in ("values", "tree"):
-            formula = BanditSubmodularMinimizer.certify(
-                self.n_items, self.rounds, self.budget, bound=self.bound, form=form
-            )
+        for form in FORMS:
+            try:
+                found = BanditMinimizerSettings.tight(
+                    self.n_items, self.rounds, self.budget.share(), self.bound, form=form
+                )
+                formula = found.certified_regret
+            except HorizonTooShort:
+                formula = self.trivial
             yield self._candidate("BanditSubmodularMinimizer", {"form": form}, formula, note="pure epsilon")
 
     def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
@@ -201,33 +205,47 @@ class _Convex(Question):
         if self.feedback == "bandit":
             yield from self._tried("BanditApproximateLeader", {}, "pure epsilon")
             return
-        kinds = ["laplace tree", "spherical tree"]
+        kinds = [("tree", "laplace"), ("tree", "spherical")]
         if self.budget.delta > 0.0:
-            kinds = [*self.factorised, "tree", *kinds]
+            kinds = [*((sums, "gaussian") for sums in (*self.factorised, "tree")), *kinds]
         if not self.budget.private:
-            kinds = ["sqrt"]
-        for sums in kinds:
-            note = "pure epsilon" if sums in ("laplace tree", "spherical tree") else ""
-            yield from self._tried("ApproximateLeader", {"sums": sums}, note)
-            if self.linear and sums != "spherical tree" and self.adversary == "oblivious":
-                yield from self._tried("LinearLeader", {"sums": sums}, note)
+            kinds = [("sqrt", "gaussian")]
+        for sums, noise in kinds:
+            settings, note = {"sums": sums, "noise": noise}, "" if noise == "gaussian" else "pure epsilon"
+            yield from self._tried("ApproximateLeader", settings, note)
+            if self.linear and noise != "spherical" and self.adversary == "oblivious":
+                yield from self._tried("LinearLeader", settings, note)
 
     def _tried(self, name: str, settings: dict[str, Any], note: str) -> Iterator[Candidate]:
         """The candidate, if there is one: what does not fit (a horizon too short, say) is left out."""
+        from ..online.convex.approximate import ApproximateLeaderSettings
+        from ..online.convex.bandit_settings import BanditLeaderSettings
+        from ..online.convex.linear import LinearLeaderSettings
+
+        kinds: dict[str, Any] = {
+            "ApproximateLeader": ApproximateLeaderSettings,
+            "BanditApproximateLeader": BanditLeaderSettings,
+            "LinearLeader": LinearLeaderSettings,
+        }
+        asked = self._asked(name) | settings
         try:
-            formula = self._made(name, settings, 0).certified_regret
+            found = kinds[name].tight(self.domain, self.rounds, self.budget.share(), **asked)
         except ValueError:
             return
-        yield self._candidate(name, settings, formula, note=note)
+        yield self._candidate(name, settings, found.certified_regret, note=note)
 
-    def _made(self, name: str, settings: dict[str, Any], seed: Seed) -> Any:
-        options: dict[str, Any] = {"lipschitz": self.lipschitz, "seed": seed}
+    def _asked(self, name: str) -> dict[str, Any]:
+        """What a learner of this name is told of the question."""
+        asked: dict[str, Any] = {"lipschitz": self.lipschitz}
         if name != "LinearLeader":
-            options["strong_convexity"] = self.strong_convexity
+            asked["strong_convexity"] = self.strong_convexity
         if name == "BanditApproximateLeader":
-            options |= {"bound": self.bound, "adversary": self.adversary}
-        return made(name, self.domain, self.rounds, self.budget, **(options | settings))
+            asked |= {"bound": self.bound, "adversary": self.adversary}
+        return asked
 
     def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
-        learner: OnlineLearner = self._made(candidate.name, candidate.settings, seed)
+        asked = self._asked(candidate.name) | candidate.settings
+        learner: OnlineLearner = made(
+            candidate.name, self.domain, self.rounds, self.budget, seed=seed, **asked
+        )
         return learner

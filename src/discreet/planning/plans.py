@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from ..core.table import table
 from ..privacy import Budget, Seed
@@ -283,11 +283,17 @@ def batches(rounds: int, fineness: int) -> list[int]:
     return sorted({-(-rounds // count) for count in counts if count <= rounds} | {1})
 
 
-def smallest(value: Callable[[int], float], options: Sequence[int]) -> tuple[int, float]:
-    """The option of the smallest bound, and that bound."""
-    values = [value(option) for option in options]
-    best = min(range(len(values)), key=values.__getitem__)
-    return options[best], values[best]
+class _Certified(Protocol):
+    @property
+    def unclipped_regret(self) -> float: ...
+
+
+_Settings = TypeVar("_Settings", bound=_Certified)
+
+
+def smallest(settings: Callable[[int], _Settings], options: Sequence[int]) -> _Settings:
+    """The settings with the smallest certified regret."""
+    return min((settings(option) for option in options), key=lambda one: one.unclipped_regret)
 
 
 def _short(value: Any) -> str:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import bounds
 from ..constraints import Cardinality, Constraint
 from ..core import checks
 from ..online import OnlineLearner
-from ..privacy import Budget, ExponentialChoice, ScoreChange, Seed
+from ..online.frank_wolfe.set_settings import SetSettings
+from ..online.frank_wolfe.settings import REGULARIZERS
+from ..privacy import Budget, Seed
+from ..privacy.ordered import MOST_ROUNDS
 from .plans import Candidate, Plan, Question, batches, decide, made, smallest
+
+if TYPE_CHECKING:
+    from ..online.select.hedge import HedgeSettings
+    from ..online.select.running_sums import RunningSumSettings
 
 FEEDBACK = ("full", "bandit", "slots")
 STREAMS = ("adversarial", "stationary")
-# Hedge adds up gains in 63 bits.
-_MOST_HEDGE_ROUNDS = 1 << 30
 
 
 def plan(
@@ -134,7 +138,7 @@ class _FullInformation(_Selection):
         yield from self._hedges()
 
     def _hedges(self) -> Iterator[Candidate]:
-        if self.rounds > _MOST_HEDGE_ROUNDS:
+        if self.rounds > MOST_ROUNDS:
             return
         budget = self.budget
         if budget.private and budget.delta > 0.0:
@@ -144,17 +148,16 @@ class _FullInformation(_Selection):
             yield self._candidate(
                 "HedgeSelector", {"calibration": "published"}, formula, note="constants of paper 000"
             )
-        batch, formula = smallest(self._hedge, batches(self.rounds, self.fineness))
-        yield self._candidate("HedgeSelector", {"resample_every": batch}, formula)
+        found = smallest(self._hedge, batches(self.rounds, self.fineness))
+        yield self._candidate(
+            "HedgeSelector", {"resample_every": found.resample_every}, found.unclipped_regret
+        )
 
-    def _hedge(self, batch: int) -> float:
-        """The bound of `HedgeSelector` with a new set every ``batch`` rounds, at the rate it takes then."""
-        rate = bounds.best_rate(self.n_items, self.k, self.rounds, batch, self.bound)
-        draws = self.k * (-(-self.rounds // batch) - 1)
-        if self.budget.private and draws:
-            moves = ScoreChange(self.bound, self.budget.neighbours == "add_remove").range
-            rate = min(rate, ExponentialChoice.within(self.budget.share(), moves, draws).rate)
-        return bounds.unclipped_hedge(self.n_items, self.k, self.rounds, rate, batch, self.bound)
+    def _hedge(self, batch: int) -> HedgeSettings:
+        from ..online.select.hedge import HedgeSettings
+
+        shape = (self.n_items, self.k, self.rounds, self.budget.share())
+        return HedgeSettings.tight(*shape, resample_every=batch, cautious=True, bound=self.bound)
 
     def _running_sums(self) -> Iterator[Candidate]:
         if not self.budget.private:
@@ -163,43 +166,47 @@ class _FullInformation(_Selection):
         if self.budget.delta > 0.0:
             kinds = [*((sums, "gaussian") for sums in (*self.factorised, "tree")), *kinds]
         for sums, noise in kinds:
-            bound_at = partial(self._running_sum, sums=sums, noise=noise)
-            batch, formula = smallest(bound_at, batches(self.rounds, self.fineness))
-            settings: dict[str, Any] = {"sums": sums, "resample_every": batch}
-            settings["rate"] = bounds.best_rate(self.n_items, self.k, self.rounds, batch, self.bound)
+            settings_at = partial(self._running_sum, sums=sums, noise=noise)
+            found = smallest(settings_at, batches(self.rounds, self.fineness))
+            settings: dict[str, Any] = {
+                "sums": sums,
+                "resample_every": found.resample_every,
+                "rate": found.rate,
+            }
             note = ""
             if noise == "laplace":
                 settings["noise"], note = noise, "pure epsilon"
             if self.cap is not None:
                 settings["items_per_person"] = self.cap
                 note = f"of people cut to {self.cap} items" + (f"; {note}" if note else "")
-            yield self._candidate(
-                "RunningSumSelector", settings, formula, cut=self.cap is not None, note=note
-            )
+            cut = self.cap is not None
+            yield self._candidate("RunningSumSelector", settings, found.unclipped_regret, cut=cut, note=note)
 
-    def _running_sum(self, batch: int, sums: str, noise: str) -> float:
-        from ..online import RunningSumSelector
+    def _running_sum(self, batch: int, sums: str, noise: str) -> RunningSumSettings:
+        from ..online.select.running_sums import RunningSumSettings
 
-        pull = RunningSumSelector.noise_pull(
-            self.n_items, self.k, self.rounds, self.budget, sums, noise, self.cap, batch, self.bound
+        return RunningSumSettings.tight(
+            self.n_items,
+            self.k,
+            self.rounds,
+            self.budget.share(),
+            sums=sums,
+            noise=noise,
+            items_per_person=self.cap,
+            resample_every=batch,
+            rate=bounds.best_rate(self.n_items, self.k, self.rounds, batch, self.bound),
+            bound=self.bound,
         )
-        rate = bounds.best_rate(self.n_items, self.k, self.rounds, batch, self.bound)
-        hedge = bounds.unclipped_hedge(self.n_items, self.k, self.rounds, rate, batch, self.bound)
-        return hedge + self.k * pull
 
     def _phased(self) -> Candidate:
-        from ..online.select.phased import first_window_for, pick_event
+        from ..online.select.phased_settings import PhasedSettings
 
-        event = pick_event(self.budget, self.n_items, self.k, self.bound)
-        rate = event.rate if isinstance(event, ExponentialChoice) else math.inf
-        first = first_window_for(self.n_items, self.k, self.budget, self.bound)
-        question = (self.n_items, self.k, self.rounds, rate, first)
-        formula = bounds.phased(*question, bound=self.bound, clipped=False)
+        found = PhasedSettings.tight(self.n_items, self.k, self.budget.share(), bound=self.bound)
         return self._candidate(
             "PhasedSelector",
             {},
-            formula,
-            certified=bounds.phased(*question, bound=self.bound),
+            found.certified_regret_after(self.rounds, clipped=False),
+            certified=found.certified_regret_after(self.rounds),
             note="only for exchangeable streams",
         )
 
@@ -216,7 +223,7 @@ class _Bandit(_Selection):
         return f"{self.k} of {self.n_items:,} items, {self.rounds:,} rounds, {told} feedback"
 
     def candidates(self) -> Iterator[Candidate]:
-        if self.rounds > _MOST_HEDGE_ROUNDS:
+        if self.rounds > MOST_ROUNDS:
             return
         if self.slots:
             yield self._candidate(
@@ -230,30 +237,26 @@ class _Bandit(_Selection):
         if self.budget.private and self.budget.delta > 0.0:
             yield self._published()
 
-    def _exploring(self, mode: str, settings: dict[str, Any], note: str) -> Candidate:
-        from ..online.bandit.settings import tight
+    def _exploring(self, exploration: str, settings: dict[str, Any], note: str) -> Candidate:
+        from ..online.bandit.settings import BanditSettings
 
-        shape = (self.n_items, self.k, self.rounds)
-        way = tight(mode, *shape, self.budget, self.bound, **settings)
-        return self._candidate(
-            "BanditSelector",
-            {"exploration": mode, **settings},
-            way.certified(*shape, self.bound, clipped=False),
-            note=note,
-        )
+        settings = {"exploration": exploration, **settings}
+        shape = (self.n_items, self.k, self.rounds, self.budget.share())
+        found = BanditSettings.tight(*shape, bound=self.bound, **settings)
+        return self._candidate("BanditSelector", settings, found.unclipped_regret, note=note)
 
     def _published(self) -> Candidate:
-        from ..online.bandit.settings import published
+        from ..online.bandit.settings import BanditSettings
 
-        shape = (self.n_items, self.k, self.rounds)
+        shape = (self.n_items, self.k, self.rounds, self.budget.share())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the note says it
-            way = published("online", *shape, self.budget, self.bound)
-        always = "; explores in every round" if way.exploration_rate == 1.0 else ""
+            found = BanditSettings.published(*shape, exploration="online", bound=self.bound)
+        always = "; explores in every round" if found.exploration_rate == 1.0 else ""
         return self._candidate(
             "BanditSelector",
             {"exploration": "online", "calibration": "published"},
-            way.certified(*shape, self.bound, clipped=False),
+            found.unclipped_regret,
             note=f"constants of paper 000{always}",
         )
 
@@ -282,29 +285,31 @@ class _Constrained(Question):
         return "any fixed choice", self.trivial
 
     def candidates(self) -> Iterator[Candidate]:
-        kinds: list[dict[str, Any]] = [{"sums": "tree", "noise": "laplace"}]
-        if self.budget.delta > 0.0 or not self.budget.private:
-            kinds = [{"sums": "sqrt"}, *kinds] if self.budget.private else [{"sums": "sqrt"}]
-        for kind in kinds:
-            for regularizer in ("entropy", "euclidean"):
-                for cap in (None,) if self.cap is None else (None, self.cap):
-                    yield self._metafw({**kind, "regularizer": regularizer}, cap)
+        for regularizer in REGULARIZERS:
+            for cap in (None,) if self.cap is None else (None, self.cap):
+                yield self._frank_wolfe(regularizer, cap)
 
-    def _metafw(self, settings: dict[str, Any], cap: int | None) -> Candidate:
-        note = "pure epsilon" if settings.get("noise") == "laplace" else ""
+    def _frank_wolfe(self, regularizer: str, cap: int | None) -> Candidate:
+        assert self.constraint is not None
+        asked: dict[str, Any] = {"regularizer": regularizer}
         if cap is not None:
-            settings = {**settings, "items_per_person": cap}
-            note = f"of people cut to {cap} items" + (f"; {note}" if note else "")
-        learner = self._learner(settings, 0)
-        settings = {**settings, "steps": learner.steps}
+            asked["items_per_person"] = cap
+        found = SetSettings.tight(
+            self.constraint, self.rounds, self.budget.share(), bound=self.bound, **asked
+        )
+        notes = [] if cap is None else [f"of people cut to {cap} items"]
+        notes += ["pure epsilon"] if found.noise == "laplace" else []
         return self._candidate(
-            "MetaFrankWolfe", settings, learner.certified_regret, cut=cap is not None, note=note
+            "MetaFrankWolfe",
+            asked | {"steps": found.steps},
+            found.certified_regret,
+            cut=cap is not None,
+            note="; ".join(notes),
         )
 
-    def _learner(self, settings: dict[str, Any], seed: Seed) -> Any:
-        options: dict[str, Any] = {"bound": self.bound, "labels": self.labels, "seed": seed}
-        return made("MetaFrankWolfe", self.constraint, self.rounds, self.budget, **(options | settings))
-
     def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
-        learner: OnlineLearner = self._learner(candidate.settings, seed)
+        options: dict[str, Any] = {"bound": self.bound, "labels": self.labels, "seed": seed}
+        learner: OnlineLearner = made(
+            "MetaFrankWolfe", self.constraint, self.rounds, self.budget, **(options | candidate.settings)
+        )
         return learner

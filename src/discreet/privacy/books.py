@@ -46,7 +46,7 @@ class Books:
         self.lock = threading.RLock()
         self.reproducible = False
         self.marks: tuple[str, ...] = ()
-        self._seen, self._resuming = 0, False
+        self._seen, self.resuming = 0, False
         self._room = _Room()
         self._process = os.getpid()
         if store is not None:
@@ -91,7 +91,7 @@ class Books:
     def refresh(self) -> None:
         """Take up what others have written to a ledger that is shared."""
         store = self.store
-        if store is None or self._resuming or store.version == self._seen:
+        if store is None or self.resuming or store.version == self._seen:
             return
         while True:
             version, ledger = store.version, MemoryLedger()
@@ -151,7 +151,7 @@ class Books:
         if not isinstance(entry.label, str):
             raise TypeError(f"label must be text, got {checks.shown(entry.label)}")
         with self.lock:
-            if self._resuming:
+            if self.resuming:
                 self.of_group(group).claim(entry, count)
             elif self.store is None:
                 place = self.of_group(group)
@@ -193,8 +193,8 @@ class Books:
     def resumed(self, group: Group) -> Iterator[None]:
         """Within it, releases are taken up that were entered before; given back if anything fails."""
         with self.lock, self.of_group(group).claimed_or_not():
-            self._resuming = True
+            self.resuming = True
             try:
                 yield
             finally:
-                self._resuming = False
+                self.resuming = False

@@ -130,6 +130,7 @@ class Share:
     fraction: Fraction
     notion: str | None = None
     gate: Gate | None = field(default=None, repr=False, compare=False)
+    own_gate: bool = field(default=False, repr=False, compare=False)  # made for this share alone
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
@@ -201,6 +202,10 @@ class Share:
             return self.budget.mu
         square = self.mu_squared
         return float(root_below(square)) if isinstance(square, Fraction) else math.inf
+
+    def __sklearn_clone__(self) -> Share:
+        """Estimators that are cloned go on with the same share, which is spent once."""
+        return self
 
     def part(self, fraction: Fraction | int | float) -> Share:
         """A fraction of this share."""

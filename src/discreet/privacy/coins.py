@@ -75,19 +75,23 @@ class Coins:
         """A stream of its own for one round, the same whenever it is asked for."""
         return np.random.Generator(np.random.PCG64([*self._words, number]))
 
-    def state(self) -> dict[str, Any]:
-        """Plain values from which `restored` goes on."""
+    def snapshot(self) -> dict[str, Any]:
+        """Plain values from which `resume` goes on."""
         stream = None if self._generator is None else self._generator.bit_generator.state
         return {"words": list(self._words), "stream": stream}
 
-    @classmethod
-    def restored(cls, saved: Saved) -> Coins:
-        """Coins that go on where the ones that gave ``saved`` stood."""
-        coins = cls(saved.words("words", len(saved.rows("words", at_most=_WORDS))))
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The same as a part of somebody's state."""
+        return self.snapshot(), {}
+
+    def resume(self, saved: Saved) -> None:
+        """Go on where the coins that gave ``saved`` stood."""
+        self._words = tuple(saved.words("words", len(self._words)))
+        self._generator = None
         if saved.given("stream"):
             stream, most = saved.inner("stream"), (1 << 128) - 1
             inner = stream.inner("state")
-            coins.generator.bit_generator.state = {
+            self.generator.bit_generator.state = {
                 "bit_generator": stream.one_of("bit_generator", ("PCG64",)),
                 "state": {
                     "state": inner.whole("state", at_least=0, at_most=most),
@@ -96,7 +100,6 @@ class Coins:
                 "has_uint32": stream.whole("has_uint32", at_least=0, at_most=1),
                 "uinteger": stream.whole("uinteger", at_least=0, at_most=(1 << 32) - 1),
             }
-        return coins
 
     def __repr__(self) -> str:
         return "Coins()"

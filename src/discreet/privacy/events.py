@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from ..core import checks
 from . import conversions
-from .budget import Share
+from .budget import NOTIONS, Share
 from .conversions import exact, root_below, rounded_down
 
 Number = float | Fraction
@@ -199,20 +199,20 @@ def _largest_each(share: Share, count: int, notion: str | None, rho: Number, mu_
 
     ``rho`` and ``mu_squared`` are the squares that one unit of each would pay for.
     """
-    assert isinstance(share.epsilon, Fraction)
-    assert isinstance(share.rho, Fraction)
-    assert isinstance(share.mu_squared, Fraction)
-    each = {
-        "pure": share.epsilon / count,
-        "zcdp": root_below(exact(rho) * share.rho / count),
-        "gdp": root_below(exact(mu_squared) * share.mu_squared / count),
-    }
+
+    def each(notion: str) -> Fraction:
+        if notion == "pure":
+            assert isinstance(share.epsilon, Fraction)
+            return share.epsilon / count
+        square = exact(rho) * share.rho if notion == "zcdp" else exact(mu_squared) * share.mu_squared
+        assert isinstance(square, Fraction)
+        return root_below(square / count)
+
     if notion is None:
-        return max(each["pure"], each["zcdp"])
-    checks.one_of("notion", notion, each)
-    if not each[notion]:
+        return max(each("pure"), each("zcdp"))
+    if not (found := each(checks.one_of("notion", notion, NOTIONS))):
         raise ValueError(f"notion={notion!r} needs delta > 0; give the budget a delta or take pure epsilon")
-    return each[notion]
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,9 +186,11 @@ class Gate(Fixed):
     def expect(self, *releases: tuple[Event, int]) -> None:
         """Fix the privacy notion for (event, count) releases to come; nothing is charged or released.
 
-        A gate whose notion is fixed keeps it. Either way, `BudgetExceeded` tells that they do not fit.
+        A gate whose notion is fixed keeps it. Either way, `BudgetExceeded` tells that they do not fit. Within
+        `resumed` they have been charged already.
         """
-        self._books.expect(self._group, *releases)
+        if not self._books.resuming:
+            self._books.expect(self._group, *releases)
 
     def preview(self, event: Event, count: int = 1) -> Preview:
         """What ``count`` such releases would cost and whether they fit; nothing is released."""
@@ -320,11 +322,12 @@ class Gate(Fixed):
 
     def coins(self, words: int = 4) -> Coins:
         """Public coins, which depend on nobody and are not charged; they follow the gate's seed."""
-        return Coins.drawn(self._source, words)
+        return Coins([0] * words) if self._books.resuming else Coins.drawn(self._source, words)
 
     def key(self, words: int = 4) -> bytes:
         """A secret key, for hashes of identities; nothing that it is made of depends on anybody."""
-        return self._source.words(checks.whole("words", words, at_least=1, at_most=1 << 10)).tobytes()
+        number = checks.whole("words", words, at_least=1, at_most=1 << 10)
+        return bytes(8 * number) if self._books.resuming else self._source.words(number).tobytes()
 
     def enlarged(self, budget: Budget) -> Gate:
         """A gate with another budget and the same randomness, for settings that need more than they claim."""
@@ -342,7 +345,8 @@ class Gate(Fixed):
         """Within it, what is reserved must have been charged before the gate was saved, and is not again.
 
         For whoever makes a saved object again: what it will release is then what was paid for. A release that
-        was taken up is in use; the same state does not come back behind the same gate twice.
+        was taken up is in use; the same state does not come back behind the same gate twice. Coins and keys
+        are blank: those that were drawn before are in the state that is being read.
         """
         with self._books.resumed(self._group):
             yield

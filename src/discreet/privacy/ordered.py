@@ -6,16 +6,18 @@ number of items. A draw that floating point cannot decide is settled with as man
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import backends
+from ..core.state import Saved
 from .conversions import exact
 from .digits import own_digits
 from .randomness import Randomness
@@ -23,19 +25,39 @@ from .randomness import Randomness
 if TYPE_CHECKING:
     from .release import Release
 
+# So many rounds that each add up to 2^32 units to a score leave it, and differences of such, within 63 bits.
+MOST_ROUNDS = 1 << 30
+_UNITS = 32
 _TILE = 64  # items weighed together
+
+
+def units_per_one(bound: float) -> Fraction:
+    """How many units make 1 where scores are counted in them: a power of two, 2^31 to 2^32 to ``bound``."""
+    mantissa, exponent = math.frexp(bound)
+    return Fraction(2) ** (_UNITS - exponent + (mantissa == 0.5))
 
 
 class OrderedExperts:
     """Experts' scores in whole units (items x experts), and the sum trees of their weights.
 
-    Item a has the weight ``exp(rate * score / scale)``. ``most`` is the largest score that one round adds.
+    Item a has the weight ``exp(rate * score / scale)``, so ``scale`` units make 1. ``most`` is the largest
+    score that one round adds. Trees are built when a draw is due for the first time, and when the rate
+    has changed.
     """
 
     def __init__(self, scores: NDArray[np.int64], rate: float, scale: Fraction, most: int) -> None:
         self.kernels: Any = backends.hedge
-        self.scores, self.unit = scores, exact(rate) / scale
-        n_items, k = scores.shape
+        self.scores, self.scale, self.most = scores, scale, most
+        self.at_rate(rate)
+
+    def at_rate(self, rate: float) -> Self:
+        """The same experts, with weights by another rate from now on."""
+        self.rate, self.unit = rate, exact(rate) / self.scale
+        self._built = False
+        return self
+
+    def _build(self) -> None:
+        scores, (n_items, k) = self.scores, self.scores.shape
         sizes = [n_items]
         while sizes[-1] > 8:
             sizes.append(-(-sizes[-1] // 8))
@@ -44,22 +66,54 @@ class OrderedExperts:
         tree = np.zeros(int(starts[-1]))
         refs = scores.max(axis=0)
         touched = np.zeros(n_items, dtype=np.uint32)
-        self.book = np.array([0, 0, 1], dtype=np.int64)
+        self._book = np.array([0, 0, 1], dtype=np.int64)
         tile, scratch = np.zeros(_TILE, dtype=np.uint32), np.zeros((2, _TILE * k))
-        flat, experts, unit = scores.reshape(-1), np.uint64(k), float(Fraction(rate) / scale)
-        self.gain_arguments = (flat, touched, self.book, experts)
-        self.tree_arguments = (flat, refs, tree, starts, touched, self.book, experts, unit, tile, scratch)
-        self.lesson_arguments = (float(scale), most, np.zeros(k))
-        self.stream_arguments = (*self.tree_arguments, *self.lesson_arguments)
+        flat, experts, unit = scores.reshape(-1), np.uint64(k), float(Fraction(self.rate) / self.scale)
+        self._gain_arguments = (flat, touched, self._book, experts)
+        self._tree_arguments = (flat, refs, tree, starts, touched, self._book, experts, unit, tile, scratch)
+        self._counting_arguments = (float(self.scale), self.most, np.zeros(k))
+        self._built = True
+
+    @property
+    def gain_arguments(self) -> tuple[Any, ...]:
+        """For a loop that adds a person's gains: the scores, and which of them changed."""
+        if not self._built:
+            self._build()
+        return self._gain_arguments
+
+    @property
+    def tree_arguments(self) -> tuple[Any, ...]:
+        """For a loop that draws: the scores, and the trees."""
+        if not self._built:
+            self._build()
+        return self._tree_arguments
+
+    @property
+    def counting_arguments(self) -> tuple[Any, ...]:
+        """For a loop that turns gains into units."""
+        if not self._built:
+            self._build()
+        return self._counting_arguments
 
     @property
     def words_per_set(self) -> int:
         """How many secret words the draws of one set take."""
         return int(self.scores.shape[1] * self.kernels.WORDS)
 
-    def weigh_again(self) -> None:
-        """The scores were changed from outside: every weight is computed anew."""
-        self.book[self.kernels.ALL] = 1
+    def add(self, gains: NDArray[np.int64]) -> None:
+        """Add to every score; all weights are computed anew."""
+        self.scores += gains
+        if self._built:
+            self._book[self.kernels.ALL] = 1
+
+    def add_one(self, item: int, expert: int, amount: int) -> None:
+        """Add to one score; trees that are there follow at once."""
+        if not self._built:
+            self.scores[item, expert] += amount
+            return
+        flat, refs, tree, starts, _, _, k, unit, tile, scratch = self._tree_arguments
+        place = (np.uint64(expert), np.uint32(item))
+        backends.bandit.teach(flat, refs, tree, starts, k, unit, tile, scratch, *place, amount)
 
     def start(self) -> NDArray[np.int64]:
         """A place at which nothing has been done and nothing decided."""
@@ -91,6 +145,17 @@ class OrderedExperts:
             others = np.setdiff1d(np.arange(len(scores)), taken)
             item = int(others[release.index(scores[others], self.unit, second)])
         place[kernels.DECIDED] = item
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The scores, for `resume`. They are not private where draws protect people."""
+        return {}, {"scores": self.scores}
+
+    def resume(self, saved: Saved, *, at_least: int, at_most: int) -> None:
+        """Go on with saved scores, each within these limits."""
+        self.scores = saved.array("scores", self.scores.shape, np.int64, at_least=at_least, at_most=at_most)
+        self._built = False
 
 
 def exact_draw(scores: NDArray[np.int64], unit: Fraction, words: list[int], source: Randomness) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from .budget import Budget
+from .budget import Budget, Share
 from .conversions import exact, rounded_up
 from .events import Event, Loss
 from .ledger import event_loss
@@ -46,6 +46,25 @@ def true_budget(claimed: Budget, releases: Iterable[tuple[Event, int]], what: st
         stacklevel=4,
     )
     return replace(roomy, epsilon=epsilon)
+
+
+def published_share(
+    share: Share, releases: Iterable[tuple[Event, int]], what: str, claimed: Budget | None = None
+) -> Share:
+    """``share`` at a gate with the budget that published ``releases`` really need; see `true_budget`.
+
+    ``claimed`` is what the paper promises, if that is not the whole budget. A share of a budget, or a gate
+    that others spend from, cannot hold what was not claimed, and is refused.
+    """
+    if not share.whole or not share.own_gate or share.gate is None:
+        raise ValueError(
+            'calibration="published" may need more than it claims, and so a budget of its own; give a Budget,'
+            ' or take "tight"'
+        )
+    needed = true_budget(share.budget if claimed is None else claimed, releases, what)
+    if needed == share.budget:
+        return share
+    return replace(share, budget=needed, gate=share.gate.enlarged(needed))
 
 
 def _named(budget: Budget) -> str:

@@ -24,6 +24,6 @@ def spend_from(budget: Spending, seed: Seed = None) -> Share:
         return budget.left if isinstance(budget, Gate) else budget
     if isinstance(budget, Share):
         gate = Gate.of_share(budget, seed)
-        return replace(budget, notion=budget.notion if budget.whole else gate.notion, gate=gate)
-    gate = Gate(budget, seed)
-    return Share(budget, Fraction(1), None, gate)
+        notion = budget.notion if budget.whole else gate.notion
+        return replace(budget, notion=notion, gate=gate, own_gate=True)
+    return Share(budget, Fraction(1), None, Gate(budget, seed), own_gate=True)

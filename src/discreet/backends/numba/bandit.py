@@ -1,9 +1,9 @@
-"""Compiled bandit experts: the sum trees of kernels/hedge.py, fed one number at a time.
+"""Compiled bandit experts: the sum trees of `hedge`, fed one number at a time.
 
 Only one item of one expert learns from an exploring round, so a round costs a walk up one tree and, where a
 new set is due, k walks down. ``explore`` holds the expert that explores in each round, or -1; ``item`` what
-it shows, ``lesson`` which sum its value goes to. A lesson is over when ``repeats`` rounds of it have been
-seen: their sum, with the noise that was drawn for it, is what the expert learns.
+it shows, ``sample`` which sum its value goes to. An exploration sample is over when ``repeats`` rounds of it
+have been seen: their sum, with the noise that was drawn for it, is what the expert learns.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def stream(  # type: ignore[no-untyped-def]
     gains, refs, tree, starts, touched, book, k, unit, tile, scratch,
     finer, most, ratio, centre, repeats,
     indptr, indices, data, cap, kind, fresh, first, admitted,
-    explore, item, lesson, due, noise, sums, left, words, current, place, rewards, selections,
+    explore, item, sample, due, noise, sums, left, words, current, place, rewards, selections,
 ):  # fmt: skip
-    """Round after round from ``place`` on: a new set where one is due, what it is worth, the lesson."""
+    """Round after round from ``place`` on: a new set where one is due, what it is worth, what is learned."""
     for t in range(np.uint64(place[PERSON]), np.uint64(rewards.size)):
         if due[t]:
             if book[2] != 0:
@@ -109,7 +109,7 @@ def stream(  # type: ignore[no-untyped-def]
         rewards[t] = _worth(indices, data, start, stop, cap[person], kind, fresh, selections, t, count)
         if explore[t] < 0:
             continue
-        at = lesson[t]
+        at = sample[t]
         if admitted[t]:
             sums[at] += _units(rewards[t], finer, most)
         left[at] -= 1

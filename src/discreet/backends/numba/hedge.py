@@ -435,7 +435,7 @@ def stream(  # type: ignore[no-untyped-def]
     gains, refs, tree, starts, touched, book, k, unit, tile, scratch, scale, most, states,
     indptr, indices, data, cap, kind, fresh, first, admitted, due, words, shown, place, rewards, selections,
 ):  # fmt: skip
-    """Person after person from ``place`` on: a new set where one is due, the reward, the lesson."""
+    """Person after person from ``place`` on: a new set where one is due, the reward, what is learned."""
     for t in range(np.uint64(place[PERSON]), np.uint64(rewards.size)):
         if due[t]:
             settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch)

@@ -57,6 +57,16 @@ class PartitionMatroid(NestedMatroid):
         del n_items  # already checked to be ours
         return self._fixed_limits
 
+    @property
+    def one_of_each(self) -> list[Items] | None:
+        """The blocks, where they hold all items and one of each may be chosen; None otherwise."""
+        limits = self._fixed_limits
+        blocks = [group for group in limits.groups if group.size]
+        everything = sum(block.size for block in blocks) == limits.n_items
+        named = zip(limits.groups, limits.capacities, strict=True)
+        ones = all(capacity == 1 for group, capacity in named if group.size)
+        return blocks if everything and ones else None
+
     def __repr__(self) -> str:
         return f"PartitionMatroid({len(self._fixed_limits.groups)} blocks over {self._n_items} items)"
 

@@ -254,7 +254,7 @@ def run_features(budget: Budget, seed: int | None) -> Features:
     from sklearn.preprocessing import StandardScaler
 
     from ...offline import PrivateFeatureSelector
-    from ...offline.estimators import covariances
+    from ...offline.covariance import covariances
 
     data = load_breast_cancer()
     bounds = (np.zeros(data.data.shape[1]), _rounded_outwards(data.data.max(axis=0)))

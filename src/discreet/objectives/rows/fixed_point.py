@@ -48,7 +48,7 @@ class _Part:
     left: Floats
 
 
-class Growth:
+class FixedPointGains:
     """A growing set; ``scores()`` are the sums over people of every item's gain on top of it.
 
     Formal guarantee: whatever the people's functions do, a person's part of each score lies in [0, bound]
@@ -158,7 +158,7 @@ def row_parts(people: Population) -> list[tuple[Rows, float]] | None:
     if not isinstance(people, Mixture) or not people.one_by_one:
         return None
     found = []
-    for factor, part in people._parts:
+    for factor, part in people.parts:
         rows = part.as_rows()
         if rows is None:
             return None
@@ -171,7 +171,7 @@ def _limits(others: Sequence[Population], bound: float, per_unit: float) -> tupl
     low, high = 0.0, bound
     for person in others:
         if not person.monotone:
-            _, _, up, down = person._ranges()
+            _, _, up, down = person.ranges()
             low, high = -down, up
             break
     return float(math.ceil(low * per_unit)), float(math.floor(high * per_unit))

@@ -13,9 +13,10 @@ from ...privacy.coins import public_key
 from ..base import Floats, Items, Population, State
 from .identities import Words, digests, keyed, mixed
 from .matrices import SparseMatrix, checked, column_sums
-from .table import CAP, LOG, SQRT, Kind, Rows
+from .table import CAP, Kind, Rows
 
 if TYPE_CHECKING:
+    from ...data import Events
     from ...privacy import Coins, Seed
 
 # Sums that have lost this much of their size are summed afresh.
@@ -29,8 +30,6 @@ class RowPopulation(Population):
     ``indices[indptr[i]:indptr[i+1]]``, sorted, with the weights in ``data``. They cannot be written to.
     """
 
-    # How several events of one person with one item become one weight.
-    _repeats: ClassVar[str] = "max"
     # The largest entry that the family can make sense of.
     _highest: ClassVar[float] = np.inf
     _dense: ClassVar[bool] = True
@@ -53,6 +52,7 @@ class RowPopulation(Population):
             # No weight counts beyond the cap, and sums of smaller numbers keep more digits.
             matrix = clipped(matrix, caps)
         self._rows = Rows(kind, matrix, np.ones(caps.size), caps)
+        self.built_in = kind.code >= 0
         self._name_items(labels)
         self._declare(bound)
 
@@ -82,8 +82,9 @@ class RowPopulation(Population):
     ) -> Self:
         """From a table of events, one row per (person, item), with an optional weight.
 
-        ``events``: a pandas or polars frame, an Arrow table, a dict of columns, or the path of a CSV (also
-        ``.csv.gz``) or Parquet file. People stand in the order of their first event. ``labels`` holds the
+        ``events``: a pandas or polars frame, an Arrow table, a dict of columns, the path of a CSV (also
+        gzipped) or Parquet file, or rows that are mappings, one after the other. People stand in the order of
+        their first event; of a person's events with one item the largest weight counts. ``labels`` holds the
         items: the catalogue ``items`` in its own order, or else the items that occur, sorted.
 
         Give a catalogue where the result is to be private: a public list, or one that
@@ -94,7 +95,7 @@ class RowPopulation(Population):
         column may be read as either. ``people`` lists everybody, in order, so that those without events count
         as well.
         """
-        from ...data.events import origin, read_events
+        from ...data import read_events
 
         found = read_events(
             events,
@@ -104,10 +105,16 @@ class RowPopulation(Population):
             items=items,
             people=people,
             unknown_items=unknown_items,
-            repeats=cls._repeats,
+            highest=cls._highest,
         )
-        made = cls(found.matrix, labels=found.items, **options).with_identities(found.people)
-        return made._like(catalogue=origin(items))
+        return cls.of_events(found, **options)
+
+    @classmethod
+    def of_events(cls, found: Events, **options: Any) -> Self:
+        """People as `discreet.data.read_events` has found them; ``options`` as in the constructor."""
+        matrix = SparseMatrix(found.indptr, found.indices, found.weights, len(found.items))
+        made = cls(matrix, labels=found.items, **options).with_identities(found.people)
+        return made._like(catalogue=found.catalogue)
 
     @property
     def indptr(self) -> NDArray[np.int64]:
@@ -196,7 +203,7 @@ class RowPopulation(Population):
         return self._rows.chain(order, self._rows.fresh()) / len(self)
 
     def _contributions(self, items: Items) -> Floats:
-        if self._rows.kind.code in (SQRT.code, LOG.code, CAP.code, -1):
+        if self._rows.kind.of_sums:
             state = self._rows.fresh()
             self._rows.chain(items, state)
             return self._rows.contributions(items, state) / len(self)

@@ -31,14 +31,32 @@ _THREADED = 1_000_000
 _PARTS = 8
 
 
+# Every kind that has a code, by its code. A kind enters itself: whoever reads saved rows misses none.
+KINDS: dict[int, Kind] = {}
+
+
 @dataclass(frozen=True)
 class Kind:
-    """How one row values a set: where its number starts, what an item adds, where the number goes."""
+    """How one row values a set: where its number starts, what an item adds, where the number goes.
 
-    code: int  # which compiled loop; -1: none, the functions below are used
+    ``code`` names the compiled loop, and the kind in saved rows; -1 is none, so that the functions here are
+    used. ``largest`` is the largest weight that makes sense.
+    """
+
+    code: int
     fresh: float
     gain: Callable[[Any, Any, Any], Any]
     step: Callable[[Any, Any], Any]
+    largest: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.code >= 0 and KINDS.setdefault(self.code, self) is not self:
+            raise ValueError(f"there is a kind of rows with the code {self.code} already; take another one")
+
+    @property
+    def of_sums(self) -> bool:
+        """Whether the number is the sum of the chosen weights."""
+        return self.step is _add
 
 
 def _log_gain(state: Any, weight: Any, _cap: Any) -> Any:
@@ -55,8 +73,8 @@ def _add(state: Any, weight: Any) -> Any:
 
 
 # Codes are those of `backends.objectives`, which is not imported before a loop is needed.
-COVER = Kind(0, 0.0, lambda s, w, _: 1.0 - s + 0.0 * w, lambda _, w: 0.0 * w + 1.0)
-SURVIVE = Kind(1, 1.0, lambda s, w, _: s * w, lambda s, w: s * (1.0 - w))
+COVER = Kind(0, 0.0, lambda s, w, _: 1.0 - s + 0.0 * w, lambda _, w: 0.0 * w + 1.0, largest=1.0)
+SURVIVE = Kind(1, 1.0, lambda s, w, _: s * w, lambda s, w: s * (1.0 - w), largest=1.0)
 BEST = Kind(2, 0.0, lambda s, w, _: np.maximum(w - s, 0.0), np.maximum)
 SQRT = Kind(3, 0.0, _sqrt_gain, _add)
 LOG = Kind(4, 0.0, _log_gain, _add)
@@ -221,7 +239,7 @@ class Rows:
     @property
     def exact_extension(self) -> bool:
         """Whether the multilinear extension has a closed form here."""
-        if self.kind in (COVER, SURVIVE, BEST):
+        if not self.kind.of_sums:
             return True
         return self.kind.code >= 0 and int(np.diff(self.sparse.indptr).max()) <= _ENUMERABLE
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,166 +14,154 @@ from ... import backends
 from ...bounds import minimization as bounds
 from ...core import checks
 from ...core.progress import track
+from ...core.settings import Setting, flag, of, one_of, whole
 from ...core.state import Saved
 from ...objectives import GraphCut, Population, answers
-from ...privacy import Account, Budget, Coins, Event, LaplaceNoise, RunningSum, Seed, TreeSum, tree_levels
-from ...privacy.published import true_budget
-from ...privacy.sums.compiled import CompiledSum
-from ...results import CostTrace, Selection
-from ..protocol import OnlineLearner, Stream
-from ..select.selector import check_population, item_labels, saved_labels
-from .lovasz_sums import (
-    ROUNDING,
-    chosen_sums,
-    gradient_sum,
-    noise_pull,
-    published_event,
-    sum_spec,
-)
+from ...privacy import Account, Event, Seed, Share, SphericalLaplaceNoise, SumSpec, spend_from
+from ...privacy.published import published_share
+from ...privacy.spending import Spending
+from ...privacy.sums import METHODS
+from ..protocol import CALIBRATIONS, Part, Stream
+from ..sums import NOISES, chosen_sums
+from ..total import PrivateTotal
+from .lovasz_sums import ROUNDING, gradient_bounds, noise_cost
+from .sets import BOLDER, SetMinimizer, SetMinimizerSettings, asked
 
 if TYPE_CHECKING:
     from ...backends.arguments import Cuts, FactorizedState
 
-SUMS = ("auto", "sqrt", "blt", "tree")
-NOISES = ("auto", "gaussian", "spherical", "laplace")
-# What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half
-# the regularization costs (2 + 1/2) / 2 of the best bound.
-BOLDER = 0.5
-# Beyond these, squares of the bound and sums over the rounds leave the range of floats.
-_MOST_ROUNDS, _MOST_BOUND = 1 << 40, 1e100
 
+@dataclass(frozen=True, kw_only=True)
+class MinimizerSettings(SetMinimizerSettings):
+    """What a `SubmodularMinimizer` goes by."""
 
-def checked_question(
-    n_items: int, rounds: int, budget: Budget, bound: float
-) -> tuple[int, int, Budget, float]:
-    """What every learner, and every certificate, is asked for, within its range."""
-    if not isinstance(budget, Budget):
-        raise TypeError(
-            f"budget must be a Budget, got {checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
-        )
-    return (
-        checks.whole("n_items", n_items, at_least=1),
-        checks.whole("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS),
-        budget,
-        checks.real("bound", bound, at_least=1.0 / _MOST_BOUND, at_most=_MOST_BOUND),
-    )
+    sums: str = one_of(METHODS)
+    noise: str = one_of(NOISES)
+    empty_is_free: bool = flag()
+    check: int = whole(at_least=0)
+    event: Event | None = of(Event.from_json, Event.to_json, optional=True)
 
-
-class SetMinimizer(OnlineLearner):
-    """A set of any size every round, and what it costs the person of that round."""
-
-    _noun: ClassVar[str] = "set"
-
-    def __init__(
-        self,
+    @classmethod
+    def tight(
+        cls,
         n_items: int,
         rounds: int,
-        budget: Budget,
-        *,
+        share: Share,
         bound: float = 1.0,
-        calibration: str = "tight",
+        *,
+        sums: str = "auto",
+        noise: str = "auto",
+        regularization: float | None = None,
+        empty_is_free: bool = False,
+        check: int = 0,
         labels: Sequence[Any] | None = None,
         clip: bool = False,
-        seed: Seed = None,
-    ) -> None:
-        self.n_items = checks.whole("n_items", n_items, at_least=1)
-        self.bound = checks.real("bound", bound, above=0.0)
-        self.labels = item_labels(labels, self.n_items)
-        self.clip = bool(clip)
-        super().__init__(
-            checks.whole("rounds", rounds, at_least=1), budget, calibration=calibration, seed=seed
-        )
-        self._clipped = 0
-
-    # --- for users -------------------------------------------------------------------------------
-
-    @property
-    def clipped(self) -> int:
-        """How many people were clipped to the bound: a fact about private people, not for release."""
-        return self._clipped
-
-    @property
-    def horizon(self) -> int:
-        assert self.rounds is not None
-        return self.rounds
-
-    def choose(self) -> Selection:
-        """The set for this round; it may be empty."""
-        chosen: Selection = super().choose()
-        return chosen
-
-    def run(
-        self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
-    ) -> CostTrace:
-        """The whole stream at once: the same sets, for the same seed, as `choose` and `learn` one by one.
-
-        ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
-        set and not learned from.
-        """
-        trace: CostTrace = super().run(people, person_ids=person_ids, progress=progress)
-        return trace
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.n_items:,} items, round {self._round:,} of {self.rounds:,})"
-
-    # --- for the protocol ------------------------------------------------------------------------
-
-    @property
-    def _width(self) -> int:
-        return self.n_items
-
-    def _due(self) -> bool:
-        return True
-
-    def _decision(self, shown: NDArray[Any]) -> Selection:
-        items = tuple(int(item) for item in np.flatnonzero(shown))
-        labels = None if self.labels is None else tuple(self.labels[item] for item in items)
-        return Selection(items, self._round, labels)
-
-    def _row(self, decision: Selection) -> NDArray[np.float64]:
-        row = np.zeros(self.n_items)
-        row[list(decision.items)] = 1.0
-        return row
-
-    def _worth(self, person: Any, decision: Selection) -> float:
-        limit = math.inf if self.clip else self.bound
-        return answers.number("value", person.value(decision.items), -limit, limit)
-
-    def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> CostTrace:
-        return CostTrace(rewards, selections, type(self).__name__)
-
-    def _check_people(self, people: Any) -> None:
-        check_population(people, self.n_items, math.inf if self.clip else self.bound)
-
-    def _run(self, stream: Stream) -> None:
-        if isinstance(stream.people, GraphCut):
-            self._run_cuts(stream, stream.people.as_arcs())
-        else:
-            super()._run(stream)
-
-    @abstractmethod
-    def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
-        """The same as `_run`, with the same outcome, for people who are cuts with prices: compiled."""
-
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {
-            "n_items": self.n_items,
-            "bound": self.bound,
-            "labels": None if self.labels is None else list(self.labels),
-            "clip": self.clip,
-            "clipped": self._clipped,
+    ) -> MinimizerSettings:
+        """The settings for what is asked, with the least noise that fits into ``share``."""
+        common = asked(n_items, rounds, share, bound, labels, clip) | {
+            "calibration": "tight",
+            "centre": 0.5,
+            "empty_is_free": bool(empty_is_free),
+            "check": checks.whole("check", check, at_least=0),
         }
 
-    def _restore(self, saved: Saved) -> None:
-        checks.whole("rounds", self.horizon, at_least=1, at_most=_MOST_ROUNDS)
-        self.n_items = saved.whole("n_items", at_least=1)
-        self.bound = saved.real("bound", at_least=1.0 / _MOST_BOUND, at_most=_MOST_BOUND)
-        self.labels = saved_labels(saved, self.n_items)
-        self.clip = saved.flag("clip")
-        self._clipped = saved.hidden("clipped", at_least=0, at_most=self._round)
+        def calibrated(method: str, law: str) -> MinimizerSettings:
+            found = cls(**common, sums=method, noise=law, event=None)
+            spec = found.spec
+            return found if spec is None else replace(found, event=spec.event(share, share.notion))
 
-    def _could_show(self, shown: NDArray[Any]) -> bool:
-        return super()._could_show(shown) and bool(((shown == 0.0) | (shown == 1.0)).all())
+        def pure() -> str:
+            return min(("laplace", "spherical"), key=lambda law: calibrated("tree", law).noise_cost)
+
+        found = calibrated(*chosen_sums(sums, noise, share, pure))
+        wanted = BOLDER * found.best_regularization if regularization is None else regularization
+        return replace(found, regularization=checks.real("regularization", wanted, above=0.0))
+
+    @classmethod
+    def published(
+        cls,
+        n_items: int,
+        rounds: int,
+        share: Share,
+        bound: float = 1.0,
+        *,
+        regularization: float | None = None,
+        empty_is_free: bool = False,
+        check: int = 0,
+        labels: Sequence[Any] | None = None,
+        clip: bool = False,
+    ) -> MinimizerSettings:
+        """The constants of paper 001: noise for a difference of 4 bound, and one tree level too many."""
+        common = asked(n_items, rounds, share, bound, labels, clip)
+        horizon, largest = common["rounds"], common["bound"]
+        wanted = largest * math.sqrt(horizon) if regularization is None else regularization
+        common["regularization"] = checks.real("regularization", wanted, above=0.0)
+        found = cls(
+            **common,
+            calibration="published",
+            centre=0.0,
+            empty_is_free=bool(empty_is_free),
+            check=checks.whole("check", check, at_least=0),
+            sums="tree",
+            noise="spherical",
+            event=None,
+        )
+        spec = found.spec
+        if spec is None:
+            return found
+        levels = math.ceil(math.log2(horizon)) + 1
+        scale = 4.0 * largest * levels / share.budget.epsilon
+        return replace(found, event=SphericalLaplaceNoise(spec.sensitivity(share.neighbours), scale))
+
+    @property
+    def entries(self) -> int:
+        return 2 * self.n_items
+
+    @property
+    def releases(self) -> int:
+        """Sums that a draw can look at."""
+        return self.rounds - 1
+
+    @property
+    def spec(self) -> SumSpec | None:
+        """The running sum of gradients; None where nothing is released."""
+        if not self.releases:
+            return None
+        vectors = gradient_bounds(self.n_items, self.bound, self.noise, self.neighbours, self.empty_is_free)
+        reduced = self.sums == "tree" and self.noise == "gaussian"
+        return SumSpec(vectors, self.releases, self.sums, self.noise, variance_reduction=reduced)
+
+    @property
+    def limit(self) -> float:
+        """The range that a gradient may need along a chain of sets."""
+        return self.bound if self.empty_is_free else 2.0 * self.bound
+
+    @property
+    def noise_cost(self) -> float:
+        """What the noise costs a round, times the regularization, on average over the rounds."""
+        spec, event = self.spec, self.event
+        if spec is None or event is None:
+            return 0.0
+        return noise_cost(spec, event, self.rounds, self.bound, empty_is_free=self.empty_is_free)
+
+    @property
+    def best_regularization(self) -> float:
+        """The regularization with the smallest certificate."""
+        shape = (self.n_items, self.rounds, self.noise_cost, self.bound)
+        return bounds.best_regularization(*shape, empty_is_free=self.empty_is_free)
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected cost beyond the best fixed set's: `bounds.minimization.lovasz_leader`."""
+        return bounds.lovasz_leader(
+            self.n_items,
+            self.rounds,
+            self.regularization,
+            self.noise_cost,
+            self.bound,
+            empty_is_free=self.empty_is_free,
+            centre=self.centre,
+        )
 
 
 class SubmodularMinimizer(SetMinimizer):
@@ -193,7 +181,7 @@ class SubmodularMinimizer(SetMinimizer):
     twice as fast. ``empty_is_free`` promises that the empty set costs everybody 0, which saves a quarter of
     the noise. ``check=m`` asks every person m questions that a cost which is not submodular may fail; it
     is refused then, and the round stays open. ``clip=True`` shortens gradients that the bound does not allow
-    instead of refusing them; ``clipped`` counts them.
+    instead of refusing them; ``insecure_clipped`` counts them.
 
     Formal guarantee: replacing a person moves one gradient by at most 2 sqrt(6) ``bound`` in L2, 8 ``bound``
     in L1, adding or removing one by 2 sqrt(2) and 4 ``bound`` (`bounds.minimization.gradient_difference`);
@@ -211,11 +199,19 @@ class SubmodularMinimizer(SetMinimizer):
     (True, True)
     """
 
+    settings: MinimizerSettings
+    _settings_type: ClassVar[type[MinimizerSettings]] = MinimizerSettings
+
+    sums = Setting("The method of the running sums.")
+    noise = Setting("The distribution of their noise.")
+    empty_is_free = Setting("Whether everybody promises that the empty set costs nothing.")
+    check = Setting("How many questions every person is asked about their function.")
+
     def __init__(
         self,
         n_items: int,
         rounds: int,
-        budget: Budget,
+        budget: Spending,
         bound: float = 1.0,
         *,
         sums: str = "auto",
@@ -228,170 +224,113 @@ class SubmodularMinimizer(SetMinimizer):
         clip: bool = False,
         seed: Seed = None,
     ) -> None:
-        items, horizon, budget, largest = checked_question(n_items, rounds, budget, bound)
-        checks.one_of("sums", sums, SUMS)
-        checks.one_of("noise", noise, NOISES)
-        self.empty_is_free = bool(empty_is_free)
-        self.check = checks.whole("check", check, at_least=0)
-        self._centre = 0.5
-        event: Event | None = None
-        if calibration == "published":
+        share = spend_from(budget, seed)
+        common: dict[str, Any] = {
+            "regularization": regularization,
+            "empty_is_free": empty_is_free,
+            "check": check,
+            "labels": labels,
+            "clip": clip,
+        }
+        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
             if sums not in ("auto", "tree") or noise not in ("auto", "spherical"):
                 raise ValueError(
                     f"sums={sums!r} and noise={noise!r} are not what was published, a tree with spherical"
                     " noise; leave them out"
                 )
-            self.sums, self.noise, self._centre = "tree", "spherical", 0.0
-            event = published_event(items, horizon, budget, largest, self.empty_is_free)
-            default = largest * math.sqrt(horizon)
-            if horizon > 1:
-                budget = true_budget(budget, [(event, tree_levels(horizon - 1))], "SubmodularMinimizer")
+            settings = MinimizerSettings.published(n_items, rounds, share, bound, **common)
+            spec, event = settings.spec, settings.event
+            releases = [] if spec is None or event is None else [(event, spec.count)]
+            share = published_share(share, releases, "SubmodularMinimizer")
         else:
-            question = (items, horizon, budget, largest)
-            self.sums, self.noise = chosen_sums(*question, sums, noise, self.empty_is_free)
-            pull = noise_pull(*question, self.sums, self.noise, self.empty_is_free)
-            default = BOLDER * bounds.best_regularization(
-                items, horizon, pull, largest, empty_is_free=self.empty_is_free
+            settings = MinimizerSettings.tight(
+                n_items, rounds, share, bound, sums=sums, noise=noise, **common
             )
-        wanted = default if regularization is None else regularization
-        self.regularization = checks.real("regularization", wanted, above=0.0)
-        super().__init__(
-            items, horizon, budget, bound=bound, calibration=calibration, labels=labels, clip=clip, seed=seed
-        )
-        self._coins = self._gate.coins()
-        self._check_coins = self._gate.coins(1)
-        self._sum: RunningSum | None = None
-        if horizon > 1:
-            self._sum = self._made_sum(event)
-        self._known = np.zeros(items)
-        self._pending = np.zeros(items)
-
-    def _made_sum(self, event: Event | None) -> RunningSum:
-        kinds = (self.bound, self.sums, self.noise, self.empty_is_free)
-        spec = sum_spec(self.n_items, self.horizon - 1, self.budget.neighbours, *kinds)
-        return gradient_sum(spec, self._gate, event)
-
-    # --- for users -------------------------------------------------------------------------------
-
-    @property
-    def point(self) -> NDArray[np.float64]:
-        """The point of [0, 1]^n that this round's set was drawn from: each item's chance to be in it."""
-        return np.clip(self._centre - self._known / self.regularization, 0.0, 1.0)
+        super().__init__(settings, share)
 
     @property
     def certified_regret(self) -> float:
         """Bound on the expected cost beyond the best fixed set's, over the declared rounds.
 
-        `bounds.minimization.chain_leader`; rounds that are not learned from are not in it.
+        `bounds.minimization.lovasz_leader`; rounds that are not learned from are not in it.
         """
-        free = self.empty_is_free
-        if self.calibration == "published":
-            event = None if self._sum is None else self._sum.event
-            scale = float(event.scale) if isinstance(event, LaplaceNoise) else 0.0
-            nodes = TreeSum.mean_draws(self.horizon)
-            pull = bounds.moved_by(self.n_items, self.noise, scale, nodes, self.bound, empty_is_free=free)
-        else:
-            question = (self.n_items, self.horizon, self.budget, self.bound)
-            pull = noise_pull(*question, self.sums, self.noise, free)
-        return bounds.chain_leader(
-            self.n_items,
-            self.horizon,
-            self.regularization,
-            pull,
-            self.bound,
-            empty_is_free=free,
-            centre=self._centre,
-        )
-
-    @staticmethod
-    def certify(
-        n_items: int,
-        rounds: int,
-        budget: Budget,
-        *,
-        bound: float = 1.0,
-        sums: str = "auto",
-        noise: str = "auto",
-        regularization: float | None = None,
-        empty_is_free: bool = False,
-    ) -> float:
-        """`certified_regret` of a learner with these settings, without making one."""
-        question = checked_question(n_items, rounds, budget, bound)
-        checks.one_of("sums", sums, SUMS)
-        checks.one_of("noise", noise, NOISES)
-        kinds = chosen_sums(*question, sums, noise, empty_is_free)
-        pull = noise_pull(*question, *kinds, empty_is_free)
-        best = bounds.best_regularization(n_items, rounds, pull, bound, empty_is_free=empty_is_free)
-        wanted = BOLDER * best if regularization is None else regularization
-        strength = checks.real("regularization", wanted, above=0.0)
-        return bounds.chain_leader(n_items, rounds, strength, pull, bound, empty_is_free=empty_is_free)
+        return self.settings.certified_regret
 
     # --- for the protocol ------------------------------------------------------------------------
 
-    def _draw(self) -> NDArray[np.float64]:
-
-        if self._round and self._sum is not None and self._sum.taken < self._sum.rounds:
-            gradient, self._pending = self._pending, np.zeros(self.n_items)  # nobody is to be added twice
-            self._known = self._sum.add(gradient)
-        shown = np.empty(self.n_items)
-        backends.minimization.threshold(
-            self._known, self.regularization, self._centre, float(self._coins.generator.random()), shown
+    def _begin(self) -> None:
+        super()._begin()
+        settings = self.settings
+        self._coins, self._check_coins = self._gate.coins(), self._gate.coins(1)
+        self._total = PrivateTotal(
+            settings.spec, self._gate, settings.event, (settings.n_items,), label="gradients"
         )
+
+    @property
+    def _known(self) -> NDArray[np.float64]:
+        return self._total.known
+
+    def _draw(self) -> NDArray[np.float64]:
+        settings = self.settings
+        if self.round:
+            self._total.release()
+        shown, coin = np.empty(settings.n_items), float(self._coins.generator.random())
+        backends.minimization.threshold(self._known, settings.regularization, settings.centre, coin, shown)
         return shown
 
     def _order(self) -> NDArray[np.int64]:
         """The items as the chain adds them; ties of x are broken by the sums, those of the sums by number."""
-
-        order = np.arange(self.n_items)
+        order = np.arange(self.settings.n_items)
         backends.minimization.put_in_order(self._known, order)
         return order
 
     def _prepared(self, person: Any) -> tuple[NDArray[np.float64], bool]:
         """The person's gradient along this round's chain, and whether it had to be clipped."""
-
+        settings = self.settings
         self._check_people(person)
         if len(person) != 1:
             raise ValueError("learn() takes one person; use run() for a stream")
         limit = self._limit(person)
         if isinstance(person, GraphCut):
-            gradient = np.empty(self.n_items)
+            gradient = np.empty(settings.n_items)
             backends.minimization.cut_gradient(person.as_arcs(), 0, self._known, gradient)
         else:
             self._question(person)
-            gradient = answers.vector("gradient", person.lovasz_gradient(-self._known), self.n_items)
-        size = backends.minimization.gauge(gradient, self._order(), self.empty_is_free)
+            gradient = answers.vector("gradient", person.lovasz_gradient(-self._known), settings.n_items)
+        size = backends.minimization.gauge(gradient, self._order(), settings.empty_is_free)
         if size <= limit:
             return gradient, False
         outside = bool(size > limit * (1.0 + ROUNDING))
-        if outside and not self.clip:
+        if outside and not settings.clip:
             raise ValueError(
                 f"along this round's sets the person's costs need a range of {size:.6g}, above {limit:g}:"
-                f" they leave [-{self.bound:g}, {self.bound:g}], or the cost is not submodular; rescale,"
-                " declare a larger bound, or pass clip=True"
+                f" they leave [-{settings.bound:g}, {settings.bound:g}], or the cost is not submodular;"
+                " rescale, declare a larger bound, or pass clip=True"
             )
         return gradient * (limit / size), outside
 
     def _limit(self, people: Population) -> float:
-        """What `kernels.minimization.gauge` may be; infinite for cuts, which are held to their own bound."""
-        if isinstance(people, GraphCut) and people.bound <= self.bound:
+        """What `gauge` may be; infinite for cuts that are held to no more than the bound of their own."""
+        if isinstance(people, GraphCut) and people.bound <= self.settings.bound:
             return math.inf
-        return self.bound if self.empty_is_free else 2.0 * self.bound
+        return self.settings.limit
 
     def _question(self, person: Population) -> None:
         """Refuse a cost that breaks a promise on a few random sets; the sets depend on nobody."""
-        slack = ROUNDING * self.bound
+        settings = self.settings
+        slack, size = ROUNDING * settings.bound, settings.n_items
 
         def cost(items: list[int]) -> float:
             return answers.number("value", person.value(items))
 
-        if self.empty_is_free and abs(empty := cost([])) > slack:
+        if settings.empty_is_free and abs(empty := cost([])) > slack:
             raise ValueError(f"the empty set costs {empty:g}; empty_is_free=True promises 0")
-        if not self.check or self.n_items < 2:
+        if not settings.check or size < 2:
             return
-        coins = self._check_coins.of_round(self._round)
-        for _ in range(self.check):
-            i, j = (int(item) for item in coins.choice(self.n_items, size=2, replace=False))
-            inside = coins.random(self.n_items) < 0.5
+        coins = self._check_coins.of_round(self.round)
+        for _ in range(settings.check):
+            i, j = (int(item) for item in coins.choice(size, size=2, replace=False))
+            inside = coins.random(size) < 0.5
             inside[[i, j]] = False
             base = [int(item) for item in np.flatnonzero(inside)]
             alone = cost([*base, i]) - cost(base)
@@ -403,116 +342,87 @@ class SubmodularMinimizer(SetMinimizer):
                 )
 
     def _absorb(self, person: tuple[NDArray[np.float64], bool]) -> None:
-        self._pending, clipped = person
-        self._clipped += clipped
+        gradient, clipped = person
+        self._total.gather(gradient)
+        self._clipped.add(clipped)
 
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
-        if not isinstance(self._sum, CompiledSum):
+        if not self._total.compiles:
             self._run_single_cuts(stream, cuts)
             return
-
-        total, count, first = self._sum, stream.rewards.size, 0
+        settings, count, first = self.settings, stream.rewards.size, 0
         limit = self._limit(stream.people)
         while first < count:
             self._next()
-            assert self._shown is not None
-            size = min(count - first, total.rows_ahead() + 1)
-            stop = first + size
-            shown = self._shown.copy()
-            pending = np.zeros(self.n_items)
+            size = min(count - first, self._total.rows_ahead() + 1)
+            stop, shown = first + size, self._shown.copy()
             coins = self._coins.generator.random(size - 1)
-            with total.compiled(size - 1) as (inside, known):
+            with self._total.compiled(size - 1) as (inside, known, gathered):
                 clipped = backends.minimization.cut_rounds(
                     cuts,
                     first,
                     stream.admitted[first:stop],
                     limit,
-                    self.empty_is_free,
-                    self.regularization,
-                    self._centre,
+                    settings.empty_is_free,
+                    settings.regularization,
+                    settings.centre,
                     coins,
                     shown,
                     inside,
                     known,
-                    pending,
+                    gathered,
                     stream.rewards[first:stop],
                     stream.selections[first:stop],
                 )
-                self._round += size
-                self._open = False
-                self._pending, self._known, self._shown = pending, known.copy(), shown
-                self._clipped += clipped
+                self._rounds.close(size)
+                self._rounds.show(shown)
+                self._clipped.add(clipped)
             first = stop
 
     def _run_single_cuts(self, stream: Stream, cuts: Cuts) -> None:
         """Trees: the same gradients, compiled one by one, and sums as `TreeSum` takes them."""
-
-        limit = self._limit(stream.people)
-        still = np.empty((0, self.n_items), dtype=np.int64)
-        none = np.empty((0, self.n_items))
+        settings, limit = self.settings, self._limit(stream.people)
+        still = np.empty((0, settings.n_items), dtype=np.int64)
+        none = np.empty((0, settings.n_items))
         nothing: FactorizedState = (False, 1, 0, 1.0, still, none, none, np.empty(0), np.empty(0))
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             self._next()
-            assert self._shown is not None
-            pending = np.zeros(self.n_items)
-            here = slice(t, t + 1)
+            gradient, here = np.zeros(settings.n_items), slice(t, t + 1)
             clipped = backends.minimization.cut_rounds(
                 cuts,
                 t,
                 stream.admitted[here],
                 limit,
-                self.empty_is_free,
-                self.regularization,
-                self._centre,
+                settings.empty_is_free,
+                settings.regularization,
+                settings.centre,
                 np.empty(0),
                 self._shown,
                 nothing,
                 self._known,
-                pending,
+                gradient,
                 stream.rewards[here],
                 stream.selections[here],
             )
-            self._take((pending, False), True)
-            self._clipped += clipped
+            self._take((gradient, clipped), True)
 
     def _spent(self) -> Account:
-        return self._gate.spent if self._sum is not None and self._sum.taken else self._account()
+        return self._account(*self._total.released())
 
     # --- saving ----------------------------------------------------------------------------------
 
-    def _settings(self) -> dict[str, Any]:
-        settings = super()._settings() | {
-            "sums": self.sums,
-            "noise": self.noise,
-            "regularization": self.regularization,
-            "empty_is_free": self.empty_is_free,
-            "check": self.check,
-            "centre": self._centre,
-            "check_coins": self._check_coins.state(),
-            "coins": self._coins.state(),
+    def _parts(self) -> Mapping[str, Part]:
+        return {
+            "coins": self._coins,
+            "check_coins": self._check_coins,
+            "total": self._total,
+            "clipped": self._clipped,
         }
-        if self._sum is not None:
-            settings["sum"] = self._sum.state()[0]
-        return settings
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {"known": self._known, "pending": self._pending}
-        if self._sum is not None:
-            arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
-        return arrays
 
     def _restore(self, saved: Saved) -> None:
-        super()._restore(saved)
-        self.sums = saved.one_of("sums", SUMS[1:])
-        self.noise = saved.one_of("noise", NOISES[1:] if self.sums == "tree" else ("gaussian",))
-        self.regularization = saved.real("regularization", above=0.0)
-        self.empty_is_free = saved.flag("empty_is_free")
-        self.check = saved.whole("check", at_least=0)
-        self._centre = saved.real("centre", at_least=0.0, at_most=1.0)
-        self._check_coins = Coins.restored(saved.inner("check_coins"))
-        self._coins = Coins.restored(saved.inner("coins"))
-        shape = (self.n_items,)
-        self._known, self._pending = saved.array("known", shape), saved.array("pending", shape)
-        self._sum = self._resumed_sum(saved, self.horizon - 1, self._made_sum, self._drawn(1) - 1)
-        if self._sum is not None:
-            self._sum.bounds.checked(self._pending, clip=False)
+        self._coins.resume(saved.part("coins"))
+        self._check_coins.resume(saved.part("check_coins"))
+        self._total.resume(saved.part("total"), self._rounds, 1)
+        if self._total.sum is not None and not self._total.exhausted:
+            self._total.sum.bounds.checked(self._total.gathered, clip=False)
+        self._clipped.resume(saved.part("clipped"), self._rounds)

@@ -8,9 +8,10 @@ too, compiled where the numbers are clear and decided with as many digits as it 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from fractions import Fraction
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +19,145 @@ from numpy.typing import NDArray
 from ... import bounds
 from ...core import checks
 from ...core.progress import track
+from ...core.settings import Setting, real, whole
 from ...core.state import Saved
 from ...objectives import answers
 from ...objectives.rows.table import Rows
-from ...privacy import Account, Budget, ExponentialChoice, ScoreChange, Seed
+from ...privacy import Account, ExponentialChoice, Seed, Share, spend_from
 from ...privacy.conversions import exact
-from ...privacy.ordered import OrderedExperts
-from ..protocol import Stream
-from .selector import OnlineSelector
+from ...privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
+from ...privacy.spending import Spending
+from ..protocol import CALIBRATIONS, Part, Stream, whole_budget
+from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 
-_UNITS = 32  # a gain as large as the bound is between 2^31 and 2^32 units
-_MOST_ROUNDS = 1 << 30  # so that sums of gains and their differences stay within 63 bits
 _LABEL = "items drawn by Hedge experts"
 _CHUNK_WORDS = 1 << 16
-_TILE = 64  # items weighed together
+
+
+@dataclass(frozen=True, kw_only=True)
+class HedgeSettings(SelectorSettings):
+    """What a `HedgeSelector` goes by."""
+
+    rounds: int = whole(at_least=1, at_most=MOST_ROUNDS)
+    resample_every: int = whole(at_least=1)
+    rate: float = real(above=0.0)
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int,
+        share: Share,
+        *,
+        resample_every: int | str = 1,
+        rate: float | None = None,
+        cautious: bool = False,
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> HedgeSettings:
+        """The best rate for the horizon, or the largest that ``share`` allows if that is smaller.
+
+        A batch of the user's choosing is a convenience: learn as fast as without it. That is certified only
+        for batches up to 1 / (rate bound); ``cautious`` keeps to what is certified, as ``"auto"`` does.
+        """
+        horizon = checks.whole("rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
+        common = common_settings(n_items, k, horizon, bound, labels)
+        given = None if rate is None else checks.real("rate", rate, above=0.0)
+        size, chosen, largest = common["n_items"], common["k"], common["bound"]
+        width = score_range(largest, share.neighbours)
+        if isinstance(resample_every, str):
+            checks.one_of("resample_every", resample_every, ("auto",))
+            batch, cautious = _best_batch(size, chosen, horizon, share, width, given, largest), True
+        else:
+            batch = min(checks.whole("resample_every", resample_every, at_least=1), horizon)
+        if given is None:
+            best = bounds.best_rate(size, chosen, horizon, batch if cautious else 1, largest)
+            given = rate_within(share, width, _draws(chosen, -(-horizon // batch)), best)
+        return cls(**common, resample_every=batch, rate=given)
+
+    @classmethod
+    def published(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int,
+        share: Share,
+        *,
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> HedgeSettings:
+        """The rate of paper 000, Algorithm 2, and a new set every round."""
+        horizon = checks.whole("rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
+        common = common_settings(n_items, k, horizon, bound, labels, "published")
+        if not share.private:
+            raise ValueError(
+                'calibration="published" needs a finite epsilon; an infinite one has no published rate'
+            )
+        if share.delta == 0.0:
+            raise ValueError(
+                'calibration="published" needs delta > 0; give the budget a delta or take "tight"'
+            )
+        epsilon, delta = share.budget.epsilon, share.delta
+        rate = bounds.published_rate(common["k"], horizon, epsilon, delta, common["bound"])
+        return cls(**common, resample_every=1, rate=rate)
+
+    @property
+    def entries(self) -> int:
+        return self.k * self.n_items
+
+    def draws(self, sets: int) -> int:
+        """Draws that depend on anybody, once so many sets have been drawn."""
+        return _draws(self.k, sets)
+
+    @property
+    def releases(self) -> int:
+        """Draws of the whole run that depend on anybody."""
+        return self.draws(-(-self.rounds // self.resample_every))
+
+    def event(self, neighbours: str) -> ExponentialChoice:
+        """One draw."""
+        return ExponentialChoice(self.rate, score_range(self.bound, neighbours))
+
+    @property
+    def unclipped_regret(self) -> float:
+        """The certificate without the trivial bound, to compare settings by."""
+        shape = (self.n_items, self.k, self.rounds)
+        return bounds.unclipped_hedge(*shape, self.rate, self.resample_every, self.bound)
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret of the whole run (see `bounds.hedge`)."""
+        shape = (self.n_items, self.k, self.rounds)
+        return bounds.hedge(*shape, self.rate, self.resample_every, self.bound)
+
+
+def _draws(k: int, sets: int) -> int:
+    """Draws of so many sets but the first, which is drawn before anybody has been learned from."""
+    return k * max(0, sets - 1)
+
+
+def _best_batch(
+    n_items: int, k: int, rounds: int, share: Share, width: float, given: float | None, bound: float
+) -> int:
+    """The batch with the smallest certified regret, by what the share allows in floating point.
+
+    Only the shortest batch for each number of sets matters: a longer one saves no draw.
+    """
+    epsilon, rho = float(share.epsilon), float(share.rho)
+
+    def promise(batch: int) -> float:
+        rate = bounds.best_rate(n_items, k, rounds, batch, bound)
+        if count := _draws(k, -(-rounds // batch)):
+            allowed = max(epsilon / count, math.sqrt(8.0 * rho / count)) / width
+            if given is not None and allowed * (1.0 - 1e-12) < given:
+                return math.inf
+            rate = min(rate, allowed)
+        return bounds.unclipped_hedge(n_items, k, rounds, given or rate, batch, bound)
+
+    root = math.isqrt(rounds)
+    batches: set[int] = {*range(1, root + 1), *(-(-rounds // sets) for sets in range(1, root + 2))}
+    return min(sorted(batches), key=promise)
 
 
 class HedgeSelector(OnlineSelector):
@@ -65,12 +191,18 @@ class HedgeSelector(OnlineSelector):
     100
     """
 
+    settings: HedgeSettings
+    _settings_type: ClassVar[type[HedgeSettings]] = HedgeSettings
+
+    resample_every = Setting("For how many rounds a set is shown.")
+    rate = Setting("Weights of a draw are exp(rate x sum of gains).")
+
     def __init__(
         self,
         n_items: int,
         k: int,
         rounds: int,
-        budget: Budget,
+        budget: Spending,
         *,
         resample_every: int | str = 1,
         rate: float | None = None,
@@ -79,118 +211,49 @@ class HedgeSelector(OnlineSelector):
         labels: Sequence[Any] | None = None,
         seed: Seed = None,
     ) -> None:
-        horizon = checks.whole("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS)
-        super().__init__(
-            n_items, k, horizon, budget, bound=bound, calibration=calibration, labels=labels, seed=seed
-        )
-        if isinstance(resample_every, str):
-            checks.one_of("resample_every", resample_every, ("auto",))
-        else:
-            checks.whole("resample_every", resample_every, at_least=1)
-        given = None if rate is None else checks.real("rate", rate, above=0.0)
-        if calibration == "published":
-            if given is not None or resample_every != 1:
+        share = spend_from(budget, seed)
+        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
+            if rate is not None or resample_every != 1:
                 raise ValueError(
                     'calibration="published" has its own rate and draws every round; leave rate= and'
                     ' resample_every= out, or take calibration="tight"'
                 )
-            if not budget.private:
-                raise ValueError(
-                    'calibration="published" needs a finite epsilon; an infinite one has no published rate'
-                )
-            if budget.delta == 0.0:
-                raise ValueError(
-                    'calibration="published" needs delta > 0; give the budget a delta or take "tight"'
-                )
-        self._range = ScoreChange(self.bound, budget.neighbours == "add_remove").range
-        auto = isinstance(resample_every, str)
-        batch = self._best_batch(given) if isinstance(resample_every, str) else min(resample_every, horizon)
-        self._settle_on(batch, self._calibrated(batch, cautious=auto) if given is None else given)
-        self._reserve()
-        self._gains = np.zeros((self.n_items, self.k), dtype=np.int64)
-
-    def _settle_on(self, batch: int, rate: float) -> None:
-        """Batch and rate, and what follows from them."""
-        self.resample_every = batch
-        self._event = ExponentialChoice(rate, self._range)
-        # Gains are counted in units of 2^-32 times the power of two that is not below the bound.
-        scale = Fraction(2) ** (_UNITS - (math.frexp(self.bound)[1] - (math.frexp(self.bound)[0] == 0.5)))
-        width = exact(self._range) / (2 if self.budget.neighbours == "replace" else 1)
-        self._scale = scale
-        self._most = math.floor(min(exact(self.bound), width) * scale)
-        self._machine: OrderedExperts | None = None
-
-    def _reserve(self) -> None:
-        """Pay for the draws of all rounds, at the rate at which they will be drawn."""
-        count = self._draws(-(-self._horizon // self.resample_every))
-        self._release = self._gate.reserve(self._event, count, label=_LABEL)
-
-    # --- for users -------------------------------------------------------------------------------
-
-    @property
-    def rate(self) -> float:
-        """Weights of a draw are exp(rate x sum of gains)."""
-        return self._event.rate
+            whole_budget(share)
+            settings = HedgeSettings.published(n_items, k, rounds, share, bound=bound, labels=labels)
+        else:
+            settings = HedgeSettings.tight(
+                n_items,
+                k,
+                rounds,
+                share,
+                resample_every=resample_every,
+                rate=rate,
+                bound=bound,
+                labels=labels,
+            )
+        super().__init__(settings, share)
 
     @property
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret of the whole run, in units of reward."""
-        return bounds.hedge(
-            self.n_items, self.k, self._horizon, self.rate, self.resample_every, bound=self.bound
-        )
+        return self.settings.certified_regret
 
-    # --- calibration -----------------------------------------------------------------------------
+    # --- the protocol ----------------------------------------------------------------------------
 
-    @property
-    def _horizon(self) -> int:
-        assert self.rounds is not None
-        return self.rounds
-
-    def _draws(self, sets: int) -> int:
-        """Draws that depend on anybody, once ``sets`` sets have been drawn: all but those of the first."""
-        return self.k * max(0, sets - 1)
-
-    def _calibrated(self, batch: int, *, cautious: bool) -> float:
-        budget, horizon = self.budget, self._horizon
-        if self.calibration == "published":
-            return bounds.published_rate(self.k, horizon, budget.epsilon, budget.delta, self.bound)
-        # A batch of the user's choosing is a convenience: learn as fast as without it. That is certified only
-        # for batches up to 1 / (rate bound); "auto" keeps to what is certified.
-        best = bounds.best_rate(self.n_items, self.k, horizon, batch if cautious else 1, self.bound)
-        count = self._draws(-(-horizon // batch))
-        if not budget.private or count == 0:
-            return best
-        return min(best, ExponentialChoice.within(budget.share(), self._range, count).rate)
-
-    def _best_batch(self, given: float | None) -> int:
-        """The batch with the smallest certified regret.
-
-        Only the shortest batch for each number of sets matters: a longer one saves no draw.
-        """
-        share, horizon = self.budget.share(), self._horizon
-        epsilon, rho = float(share.epsilon), float(share.rho)
-
-        def promise(batch: int) -> float:
-            rate = bounds.best_rate(self.n_items, self.k, horizon, batch, self.bound)
-            if count := self._draws(-(-horizon // batch)):
-                allowed = max(epsilon / count, math.sqrt(8.0 * rho / count)) / self._range
-                if given is not None and allowed * (1.0 - 1e-12) < given:
-                    return math.inf
-                rate = min(rate, allowed)
-            rate = rate if given is None else given
-            return bounds.unclipped_hedge(self.n_items, self.k, horizon, rate, batch, self.bound)
-
-        root = math.isqrt(horizon)
-        batches: set[int] = {*range(1, root + 1), *(-(-horizon // sets) for sets in range(1, root + 2))}
-        return min(sorted(batches), key=promise)
-
-    # --- what the protocol asks for --------------------------------------------------------------
+    def _begin(self) -> None:
+        settings = self.settings
+        event = settings.event(self.budget.neighbours)
+        self._release = self._gate.reserve(event, settings.releases, label=_LABEL)
+        scale = units_per_one(settings.bound)
+        most = math.floor(exact(settings.bound) * scale)
+        scores = np.zeros((settings.n_items, settings.k), dtype=np.int64)
+        self._experts = OrderedExperts(scores, settings.rate, scale, most)
 
     def _due(self) -> bool:
-        return self._round % self.resample_every == 0
+        return self._rounds.number % self.settings.resample_every == 0
 
     def _draw(self) -> NDArray[np.int32]:
-        return self._release.ordered_set(self._compiled())
+        return self._release.ordered_set(self._experts)
 
     def _prepared(self, person: Any) -> Rows | NDArray[np.int64]:
         """Rows for the compiled loop, or the units that each item and expert gains."""
@@ -198,89 +261,75 @@ class HedgeSelector(OnlineSelector):
         rows: Rows | None = one.as_rows()
         if rows is not None:
             return rows
-        assert self._shown is not None
-        gains = answers.gains_along(one, self._shown.tolist(), self.bound)
-        units = np.clip(np.floor(gains.T * float(self._scale)), 0, self._most)
+        gains = answers.gains_along(one, self._shown.tolist(), self.settings.bound)
+        units = np.clip(np.floor(gains.T * float(self._experts.scale)), 0, self._experts.most)
         return np.ascontiguousarray(units, dtype=np.int64)
 
     def _absorb(self, person: Rows | NDArray[np.int64]) -> None:
-        machine = self._compiled()
-        if isinstance(person, Rows):
-            ends, *row = _row_arguments(person)
-            person_arguments = (
-                *row[:2],
-                ends[0],
-                ends[1],
-                person.cap[0],
-                person.kind.code,
-                person.kind.fresh,
-            )
-            machine.kernels.take_person(
-                *machine.gain_arguments, *person_arguments, self._shown, True, *machine.lesson_arguments
-            )
-        else:
-            self._gains += person
-            machine.weigh_again()
+        if not isinstance(person, Rows):
+            self._experts.add(person)
+            return
+        experts = self._experts
+        ends, indices, data, cap = _row_arguments(person)
+        kind = (person.kind.code, person.kind.fresh)
+        row = (indices, data, ends[0], ends[1], cap[0], *kind, self._shown, True)
+        experts.kernels.take_person(*experts.gain_arguments, *row, *experts.counting_arguments)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        admitted, rewards, selections = stream.admitted, stream.rewards, stream.selections
         self._next()  # the first set is drawn before anybody has been learned from, whatever happens later
-        machine = self._compiled()
-        chunk = max(1, _CHUNK_WORDS // machine.words_per_set) * self.resample_every
-        assert self._shown is not None
-        shown = self._shown.copy()
-        starts = range(0, rewards.size, min(chunk, 1 << 16))
+        every, words_per_set = self.settings.resample_every, self._experts.words_per_set
+        chunk = max(1, _CHUNK_WORDS // words_per_set) * every
+        starts = range(0, stream.rewards.size, min(chunk, 1 << 16))
         for first in track(starts, "blocks of rounds", stream.progress):
-            part = slice(first, min(first + starts.step, rewards.size))
-            rounds = self._round + np.arange(part.stop - first)
-            due = rounds % self.resample_every == 0
-            due[0] &= not self._open
-            words = self._release.words(int(due.sum()) * machine.words_per_set)
-            place = machine.start()
+            part = slice(first, min(first + starts.step, stream.rewards.size))
+            rounds = self._rounds.number + np.arange(part.stop - first)
+            due = rounds % every == 0
+            due[0] &= not self._rounds.is_open
+            words = self._release.words(int(due.sum()) * words_per_set)
             # The rounds count as passed before anything is drawn: an interruption never makes them free.
-            self._round, self._open = self._round + due.size, False
-            outputs = (words, shown, place, rewards[part], selections[part])
-            while machine.kernels.stream(
-                *machine.stream_arguments,
-                *_row_arguments(rows),
-                rows.kind.code,
-                rows.kind.fresh,
-                np.uint64(first),
-                admitted[part],
-                due,
-                *outputs,
-            ):
-                machine.settle(self._release, words, shown, place)
-            self._shown = shown.copy()
+            self._rounds.close(due.size, then=partial(self._play, stream, rows, part, due, words))
+
+    def _play(
+        self,
+        stream: Stream,
+        rows: Rows,
+        part: slice,
+        due: NDArray[np.bool_],
+        words: NDArray[np.uint64],
+    ) -> None:
+        """Draw, show and learn in a stretch of rounds, compiled."""
+        experts, shown = self._experts, self._shown.copy()
+        place = experts.start()
+        while experts.kernels.stream(
+            *experts.tree_arguments,
+            *experts.counting_arguments,
+            *_row_arguments(rows),
+            rows.kind.code,
+            rows.kind.fresh,
+            np.uint64(part.start),
+            stream.admitted[part],
+            due,
+            words,
+            shown,
+            place,
+            stream.rewards[part],
+            stream.selections[part],
+        ):
+            experts.settle(self._release, words, shown, place)
+        self._rounds.show(shown)
 
     def _spent(self) -> Account:
-        sets = -(-self._round // self.resample_every)
-        if self._open and self._due():
-            sets += 1
-        return self._account((_LABEL, self._event, self._draws(sets)))
+        sets = self._rounds.drawn(self.settings.resample_every)
+        return self._account((_LABEL, self._release, self.settings.draws(sets)))
 
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"resample_every": self.resample_every, "rate": self.rate}
+    # --- saving ----------------------------------------------------------------------------------
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"gains": self._gains}
+    def _parts(self) -> Mapping[str, Part]:
+        return {"experts": self._experts}
 
     def _restore(self, saved: Saved) -> None:
-        super()._restore(saved)
-        checks.whole("rounds", self._horizon, at_least=1, at_most=_MOST_ROUNDS)
-        self._range = ScoreChange(self.bound, self.budget.neighbours == "add_remove").range
-        batch = saved.whole("resample_every", at_least=1, at_most=self._horizon)
-        self._settle_on(batch, saved.real("rate", above=0.0))
-        self._reserve()
-        most = self._most * self._round
-        self._gains = saved.array("gains", (self.n_items, self.k), np.int64, at_least=0, at_most=most)
-
-    # --- inside ----------------------------------------------------------------------------------
-
-    def _compiled(self) -> OrderedExperts:
-        if self._machine is None:
-            self._machine = OrderedExperts(self._gains, self.rate, self._scale, self._most)
-        return self._machine
+        most = self._experts.most * self._rounds.number
+        self._experts.resume(saved.part("experts"), at_least=0, at_most=most)
 
 
 def _row_arguments(rows: Rows) -> tuple[NDArray[Any], ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +14,126 @@ from numpy.typing import NDArray
 from ... import backends, bounds
 from ...core import checks
 from ...core.progress import track
+from ...core.settings import Setting, of, one_of, real, whole
 from ...core.state import Saved
 from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
-from ...privacy import Account, Budget, Coins, Event, RunningSum, Seed, SumSpec, TreeSum, VectorBounds
+from ...privacy import Account, Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
+from ...privacy.spending import Spending
+from ...privacy.sums import METHODS
 from ..contribution import capped
-from ..protocol import Stream
-from .selector import OnlineSelector
+from ..protocol import CALIBRATIONS, Part, Stream
+from ..total import PrivateTotal
+from .selector import OnlineSelector, SelectorSettings, common_settings
 
-SUMS = ("sqrt", "blt", "tree")
+
+@dataclass(frozen=True, kw_only=True)
+class RunningSumSettings(SelectorSettings):
+    """What a `RunningSumSelector` goes by."""
+
+    sums: str = one_of(METHODS)
+    noise: str = one_of(("gaussian", "laplace"))
+    items_per_person: int | None = whole(at_least=1, optional=True)
+    resample_every: int = whole(at_least=1)
+    rate: float = real(above=0.0)
+    event: Event | None = of(Event.from_json, Event.to_json, optional=True)
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int,
+        share: Share,
+        *,
+        sums: str = "sqrt",
+        noise: str = "gaussian",
+        items_per_person: int | None = None,
+        resample_every: int | str = 1,
+        rate: float | None = None,
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> RunningSumSettings:
+        """The settings for what is asked, with the least noise that fits into ``share``."""
+        common = common_settings(n_items, k, rounds, bound, labels)
+        checks.one_of("sums", sums, METHODS)
+        checks.one_of("noise", noise, ("gaussian", "laplace"))
+        if noise == "laplace" and sums != "tree":
+            raise ValueError('noise="laplace" needs sums="tree"')
+        if items_per_person is not None:
+            checks.whole("items_per_person", items_per_person, at_least=1, at_most=common["n_items"])
+        common |= {"sums": sums, "noise": noise, "items_per_person": items_per_person}
+        size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
+
+        def of_batch(batch: int, cautious: int) -> RunningSumSettings:
+            found = cls(
+                **common,
+                resample_every=batch,
+                rate=bounds.best_rate(size, chosen, horizon, cautious, largest),
+                event=None,
+            )
+            spec = found.spec
+            return found if spec is None else replace(found, event=spec.event(share, share.notion))
+
+        if resample_every == "auto":
+            grid = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * horizon.bit_length())})
+            every = [of_batch(batch, batch) for batch in grid if batch <= horizon]
+            # Where Hedge's own part is trivial already, the batch of the least noise is taken.
+            found = min(every, key=lambda one: one._hedge_regret + chosen * one.noise_maximum)
+        else:
+            # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
+            # That is certified only for batches up to 1 / (rate bound); "auto" keeps to what is certified.
+            found = of_batch(checks.whole("resample_every", resample_every, at_least=1), 1)
+        return found if rate is None else replace(found, rate=checks.real("rate", rate, above=0.0))
+
+    @property
+    def entries(self) -> int:
+        return 2 * self.k * self.n_items
+
+    @property
+    def releases(self) -> int:
+        """Sums that a draw can look at: one per batch but the last."""
+        return -(-self.horizon // self.resample_every) - 1
+
+    @property
+    def spec(self) -> SumSpec | None:
+        """The running sum of people's gains, stacked over the experts; None where nothing is released."""
+        if not self.releases:
+            return None
+        nonzeros = None if self.items_per_person is None else self.k * self.items_per_person
+        norm = 1 if self.noise == "laplace" else 2
+        box = (0.0, self.bound)
+        vectors = VectorBounds(self.k * self.n_items, norm, None, box, nonzeros, self.resample_every)
+        reduced = self.sums == "tree" and self.noise == "gaussian"
+        return SumSpec(vectors, self.releases, self.sums, self.noise, variance_reduction=reduced)
+
+    @property
+    def noise_maximum(self) -> float:
+        """Expected maximum of one expert's noise at the end: what the noise can cost an expert."""
+        spec, event = self.spec, self.event
+        if spec is None or event is None:
+            return 0.0
+        if isinstance(event, LaplaceNoise):
+            return bounds.laplace_maximum(self.n_items, float(event.scale), spec.most_draws)
+        return bounds.gaussian_maximum(self.n_items, spec.deviation(event))
+
+    @property
+    def _hedge_regret(self) -> float:
+        shape = (self.n_items, self.k, self.horizon)
+        return bounds.hedge(*shape, self.rate, self.resample_every, self.bound)
+
+    @property
+    def unclipped_regret(self) -> float:
+        """The certificate without the trivial bound, to compare settings by."""
+        shape = (self.n_items, self.k, self.horizon)
+        hedge = bounds.unclipped_hedge(*shape, self.rate, self.resample_every, self.bound)
+        return hedge + self.k * self.noise_maximum
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`)."""
+        shape = (self.n_items, self.k, self.horizon)
+        return bounds.noisy_leader(*shape, self.rate, self.noise_maximum, self.resample_every, self.bound)
 
 
 class RunningSumSelector(OnlineSelector):
@@ -49,12 +162,21 @@ class RunningSumSelector(OnlineSelector):
     100
     """
 
+    settings: RunningSumSettings
+    _settings_type: ClassVar[type[RunningSumSettings]] = RunningSumSettings
+
+    sums = Setting("The method of the running sums.")
+    noise = Setting("The distribution of their noise.")
+    items_per_person = Setting("How many of a person's items are counted; None for all.")
+    resample_every = Setting("For how many rounds a set is shown.")
+    rate = Setting("Weights of a draw are exp(rate x private sum of gains).")
+
     def __init__(
         self,
         n_items: int,
         k: int,
         rounds: int,
-        budget: Budget,
+        budget: Spending,
         *,
         sums: str = "sqrt",
         noise: str = "gaussian",
@@ -66,42 +188,23 @@ class RunningSumSelector(OnlineSelector):
         labels: Sequence[Any] | None = None,
         seed: Seed = None,
     ) -> None:
-        super().__init__(
-            n_items, k, rounds, budget, bound=bound, calibration=calibration, labels=labels, seed=seed
-        )
-        if self.calibration == "published":
+        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
             raise ValueError('no constants were published for this learner; use calibration="tight"')
-        assert self.rounds is not None
-        self.sums = checks.one_of("sums", sums, SUMS)
-        self.noise = checks.one_of("noise", noise, ("gaussian", "laplace"))
-        if self.noise == "laplace" and self.sums != "tree":
-            raise ValueError('noise="laplace" needs sums="tree"')
-        self.items_per_person = (
-            None
-            if items_per_person is None
-            else checks.whole("items_per_person", items_per_person, at_least=1, at_most=self.n_items)
+        share = spend_from(budget, seed)
+        settings = RunningSumSettings.tight(
+            n_items,
+            k,
+            rounds,
+            share,
+            sums=sums,
+            noise=noise,
+            items_per_person=items_per_person,
+            resample_every=resample_every,
+            rate=rate,
+            bound=bound,
+            labels=labels,
         )
-        batch = resample_every
-        if batch == "auto":
-            question = (self.n_items, self.k, self.rounds, budget)
-            batch = self._best_batch(*question, self.sums, self.noise, self.items_per_person, self.bound)
-        self.resample_every = checks.whole("resample_every", batch, at_least=1)
-        if rate is None:
-            # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
-            # That is certified only for batches up to 1 / (rate bound); "auto" keeps to what is certified.
-            cautious = self.resample_every if resample_every == "auto" else 1
-            rate = bounds.best_rate(self.n_items, self.k, self.rounds, cautious, self.bound)
-        self.rate = checks.real("rate", rate, above=0.0)
-        self._coins = self._gate.coins()
-        self._cap_coins = self._gate.coins()
-        self._sum: RunningSum | None = None
-        if self._releases:
-            self._sum = self._made_sum()
-        self._gathered = np.zeros((self.k, self.n_items), dtype=np.int64)
-        self._known = np.zeros((self.k, self.n_items))
-        self._topped_up = 0.0
-
-    # --- what is certified -----------------------------------------------------------------------
+        super().__init__(settings, share)
 
     @property
     def certified_regret(self) -> float:
@@ -110,143 +213,68 @@ class RunningSumSelector(OnlineSelector):
         With ``items_per_person`` it is about the people as they are counted, cut to that many items; rounds
         that are not learned from (beyond ``max_rounds_per_person``) are not in it either.
         """
-        assert self.rounds is not None
-        pull = self.noise_pull(
-            self.n_items,
-            self.k,
-            self.rounds,
-            self.budget,
-            self.sums,
-            self.noise,
-            self.items_per_person,
-            self.resample_every,
-            self.bound,
-        )
-        return bounds.noisy_leader(
-            self.n_items, self.k, self.rounds, self.rate, pull, self.resample_every, self.bound
-        )
-
-    @staticmethod
-    def noise_pull(
-        n_items: int,
-        k: int,
-        rounds: int,
-        budget: Budget,
-        sums: str = "sqrt",
-        noise: str = "gaussian",
-        items_per_person: int | None = None,
-        batch: int = 1,
-        bound: float = 1.0,
-    ) -> float:
-        """Expected largest coordinate of one expert's noise at the end: what the noise can cost an expert."""
-        if not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got {checks.shown(budget)}")
-        releases = _releases(rounds, batch)
-        if not budget.private or releases == 0:
-            return 0.0
-        spec = sum_spec(n_items, k, releases, sums, noise, items_per_person, bound, batch)
-        if noise == "laplace":
-            moves = spec.sensitivity(budget.neighbours)
-            scale = moves * spec.count / float(budget.share().epsilon)
-            return bounds.laplace_pull(n_items, scale, spec.most_draws)
-        return bounds.gaussian_pull(n_items, spec.deviation(budget.share()))
-
-    @classmethod
-    def _best_batch(
-        cls,
-        n_items: int,
-        k: int,
-        rounds: int,
-        budget: Budget,
-        sums: str,
-        noise: str,
-        items_per_person: int | None,
-        bound: float,
-    ) -> int:
-        def certified(batch: int) -> float:
-            rate = bounds.best_rate(n_items, k, rounds, batch, bound)
-            pull = cls.noise_pull(n_items, k, rounds, budget, sums, noise, items_per_person, batch, bound)
-            return bounds.hedge(n_items, k, rounds, rate, batch, bound) + k * pull
-
-        grid = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * rounds.bit_length())})
-        return int(min((batch for batch in grid if batch <= rounds), key=certified))
+        return self.settings.certified_regret
 
     # --- the protocol ----------------------------------------------------------------------------
 
-    @property
-    def _releases(self) -> int:
-        assert self.rounds is not None
-        return _releases(self.rounds, self.resample_every)
+    def _begin(self) -> None:
+        settings = self.settings
+        if (settings.spec is None) != (settings.event is None):
+            raise ValueError(f"event={settings.event}, with {settings.releases} sums to release")
+        self._coins, self._cap_coins = self._gate.coins(), self._gate.coins()
+        self._total = PrivateTotal(
+            settings.spec,
+            self._gate,
+            settings.event,
+            (settings.k, settings.n_items),
+            units=self._units,
+            coins=self._coins,
+            label="gains",
+        )
 
-    def _made_sum(self, event: Event | None = None) -> RunningSum:
-        spec = sum_spec(
-            self.n_items, self.k, self._releases, self.sums, self.noise, self.items_per_person, self.bound,
-            self.resample_every,
-        )  # fmt: skip
-        return spec.make(self._gate, event=event, label="gains")
-
     @property
-    def _scale(self) -> float:
+    def _units(self) -> float:
         """Units in which gains are counted, per 1: a power of two, 2^31 to 2^32 of them to the bound.
 
         Fewer where a batch is so long that its sum would not be an exact float.
         """
         bits = min(32, 53 - self.resample_every.bit_length())
-        return 2.0 ** (bits - math.frexp(self.bound)[1])
+        return float(2.0 ** (bits - math.frexp(self.bound)[1]))
+
+    @property
+    def _most(self) -> int:
+        """The largest gain, in units."""
+        return math.floor(self.settings.bound * self._units)
 
     def _due(self) -> bool:
-        return self._round % self.resample_every == 0
+        return self.round % self.settings.resample_every == 0
 
     def _draw(self) -> NDArray[np.int32]:
-
-        if self._round and self._sum is not None and self._sum.taken < self._releases:
-            gains = self._gathered.ravel() / self._scale
-            self._gathered = np.zeros_like(self._gathered)  # first: nobody is to be added twice
-            self._known = self._sum.add(gains).reshape(self.k, self.n_items)
-            self._known = self._known + self._top_up(self._sum)
-        shown = np.empty(self.k, dtype=np.int32)
-        backends.selectors.draw_ordered(self._known, self.rate, self._coins.generator.random(self.k), shown)
+        known = self._total.release() if self.round else self._total.known
+        shown = np.empty(self.settings.k, dtype=np.int32)
+        coins = self._coins.generator.random(self.settings.k)
+        backends.selectors.draw_ordered(known, self.settings.rate, coins, shown)
         return shown
-
-    def _top_up(self, total: RunningSum) -> NDArray[np.float64] | float:
-        """Extra public noise that keeps a tree's noise from ever falling, as its certificate needs.
-
-        A tree's sums are less noisy right after a power of two. The factorised sums' noise only grows.
-        """
-        if not isinstance(total, TreeSum) or not self.budget.private:
-            return 0.0
-        shape = (self.k, self.n_items)
-        if self.noise == "laplace":
-            # the same number of draws in every sum
-            missing = total.spec.most_draws - total.draws(total.taken)
-            scale = total.noise_std(1) / math.sqrt(2.0)
-            extra = self._coins.generator.laplace(0.0, scale, (missing, *shape))
-            return np.asarray(extra.sum(axis=0))
-        now = total.noise_std(total.taken)
-        self._topped_up = max(self._topped_up, now)
-        return self._coins.generator.normal(0.0, math.sqrt(self._topped_up**2 - now**2), shape)
 
     def _prepared(self, person: Any) -> Population | NDArray[np.int64]:
         """Rows for the compiled loop, or what each item adds for each expert, in whole units."""
-        one = self._capped(super()._prepared(person))
+        one = self._counted(super()._prepared(person))
         if one.as_rows() is not None:
             return one
-        assert self._shown is not None
         gains = answers.gains_along(one, self._shown.tolist(), self.bound)
-        most = math.floor(self.bound * self._scale)
-        return np.clip(np.floor(gains * self._scale), 0, most).astype(np.int64)
+        return np.clip(np.floor(gains * self._units), 0, self._most).astype(np.int64)
 
-    def _capped(self, people: Population) -> Population:
-        return capped(people, self.items_per_person, self._cap_coins, self._round)
+    def _counted(self, people: Population) -> Population:
+        """The people of the rounds to come as they are counted."""
+        return capped(people, self.settings.items_per_person, self._cap_coins, self.round)
 
     def _absorb(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
             self._add_rows(person, np.ones(1, dtype=np.bool_), 0)
         else:
-            self._gathered += person
+            self._total.gather(person)
 
     def _add_rows(self, people: Population, admitted: NDArray[np.bool_], first: int) -> None:
-
         rows = people.as_rows()
         assert rows is not None
         table = rows.sparse
@@ -260,95 +288,37 @@ class RunningSumSelector(OnlineSelector):
             first,
             admitted,
             self._shown,
-            self._scale,
-            math.floor(self.bound * self._scale),
-            self._gathered,
+            self._units,
+            self._most,
+            self._total.gathered,
         )
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-
-        people, rewards, selections = stream.people, stream.rewards, stream.selections
+        people, rewards = stream.people, stream.rewards
         count = rewards.size
-        counted = self._capped(people if len(people) == count else people[:count])
+        counted = self._counted(people if len(people) == count else people[:count])
         table = rows.sparse
         values = (rows.kind.code, rows.kind.fresh, table.indptr, table.indices, table.data, rows.cap)
-        every = self.resample_every
-        starts = [0, *range(every - self._round % every, count, every)]
+        every = self.settings.resample_every
+        starts = [0, *range(every - self.round % every, count, every)]
         for batch in track(range(len(starts)), "batches", stream.progress):
             start = starts[batch]
             stop = starts[batch + 1] if batch + 1 < len(starts) else count
             self._next()
             backends.selectors.row_values(*values, start, self._shown, rewards[start:stop])
-            assert self._shown is not None
-            selections[start:stop] = self._shown
-            self._round += stop - start  # first, so that an interruption loses people and never doubles them
-            self._open = False
-            self._add_rows(counted, stream.admitted[start:stop], start)
+            stream.selections[start:stop] = self._shown
+            learned = partial(self._add_rows, counted, stream.admitted[start:stop], start)
+            self._rounds.close(stop - start, then=learned)
 
     def _spent(self) -> Account:
-        whole = self._gate.spent
-        return whole if self._sum is not None and self._sum.taken else self._account()
+        return self._account(*self._total.released())
 
     # --- saving ----------------------------------------------------------------------------------
 
-    def _settings(self) -> dict[str, Any]:
-        settings = super()._settings() | {
-            "sums": self.sums,
-            "noise": self.noise,
-            "items_per_person": self.items_per_person,
-            "resample_every": self.resample_every,
-            "rate": self.rate,
-            "topped_up": self._topped_up,
-            "coins": self._coins.state(),
-            "cap_coins": self._cap_coins.state(),
-        }
-        if self._sum is not None:
-            settings["sum"] = self._sum.state()[0]
-        return settings
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {"gathered": self._gathered, "known": self._known}
-        if self._sum is not None:
-            arrays |= {f"sum_{name}": array for name, array in self._sum.state()[1].items()}
-        return arrays
+    def _parts(self) -> Mapping[str, Part]:
+        return {"coins": self._coins, "cap_coins": self._cap_coins, "total": self._total}
 
     def _restore(self, saved: Saved) -> None:
-        super()._restore(saved)
-        self.sums = saved.one_of("sums", SUMS)
-        self.noise = saved.one_of("noise", ("gaussian", "laplace") if self.sums == "tree" else ("gaussian",))
-        self.items_per_person = None
-        if saved.given("items_per_person"):
-            self.items_per_person = saved.whole("items_per_person", at_least=1, at_most=self.n_items)
-        self.resample_every = saved.whole("resample_every", at_least=1)
-        self.rate, self._topped_up = saved.real("rate", above=0.0), saved.real("topped_up", at_least=0.0)
-        self._coins = Coins.restored(saved.inner("coins"))
-        self._cap_coins = Coins.restored(saved.inner("cap_coins"))
-        shape = (self.k, self.n_items)
-        self._known = saved.array("known", shape)
-        least = self._drawn(self.resample_every) - 1
-        self._sum = self._resumed_sum(saved, self._releases, self._made_sum, least)
-        most = math.floor(self.bound * self._scale) * self._gathering(self.resample_every, self._sum)
-        self._gathered = saved.array("gathered", shape, np.int64, at_least=0, at_most=most)
-
-
-def _releases(rounds: int, batch: int) -> int:
-    """Sums that a draw can look at: one per batch but the last."""
-    return -(-rounds // batch) - 1
-
-
-def sum_spec(
-    n_items: int,
-    k: int,
-    releases: int,
-    sums: str,
-    noise: str,
-    items_per_person: int | None,
-    bound: float,
-    batch: int,
-) -> SumSpec:
-    """The running sum of people's gains, stacked over the experts; a vector for each batch of people."""
-    nonzeros = None if items_per_person is None else k * items_per_person
-    norm = 1 if noise == "laplace" else 2
-    vectors = VectorBounds(k * n_items, norm, None, (0.0, bound), nonzeros, batch)
-    reduced = sums == "tree" and noise == "gaussian"
-    return SumSpec(vectors, releases, sums, noise, variance_reduction=reduced)
+        self._coins.resume(saved.part("coins"))
+        self._cap_coins.resume(saved.part("cap_coins"))
+        self._total.resume(saved.part("total"), self._rounds, self.settings.resample_every, most=self._most)

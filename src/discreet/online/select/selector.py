@@ -4,18 +4,70 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core import checks
-from ...core.state import Saved
+from ...core.settings import Setting, of, whole
 from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
-from ...privacy import Budget, Seed
+from ...privacy import ExponentialChoice, ScoreChange, Share
 from ...results import Selection, Trace
-from ..protocol import OnlineLearner, Stream
+from ..protocol import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectorSettings(LearnerSettings):
+    """Settings of learners that choose k of n items."""
+
+    n_items: int = whole(at_least=1, at_most=(1 << 31) - 1)
+    k: int = whole(at_least=1)
+    bound: float = of(checks.bound)
+    labels: tuple[Any, ...] | None = of(tuple, list, optional=True)
+
+    def __post_init__(self) -> None:
+        if self.k > self.n_items:
+            raise ValueError(f"k={self.k} exceeds n_items={self.n_items}; choose k <= {self.n_items}")
+        if self.labels is not None:
+            item_labels(self.labels, self.n_items)
+
+
+def common_settings(
+    n_items: int,
+    k: int,
+    rounds: int | None,
+    bound: float,
+    labels: Sequence[Any] | None,
+    calibration: str = "tight",
+) -> dict[str, Any]:
+    """What every selector is asked for, checked: the fields of `SelectorSettings`."""
+    size = checks.whole("n_items", n_items, at_least=1)
+    chosen = checks.whole("k", k, at_least=1)
+    if chosen > size:
+        raise ValueError(f"k={k} exceeds n_items={n_items}; choose k <= {n_items}")
+    return {
+        "n_items": size,
+        "k": chosen,
+        "bound": checks.bound(bound),
+        "labels": item_labels(labels, size),
+        "rounds": None if rounds is None else checks.whole("rounds", rounds, at_least=1),
+        "calibration": checks.one_of("calibration", calibration, CALIBRATIONS),
+    }
+
+
+def score_range(bound: float, neighbours: str) -> float:
+    """How far one person moves two sums of gains in [0, bound] apart."""
+    return ScoreChange(bound, one_directional=neighbours == "add_remove").range
+
+
+def rate_within(share: Share, width: float, count: int, wanted: float) -> float:
+    """The wanted rate, or the largest at which ``count`` choices of range ``width`` fit into ``share``."""
+    if not share.private or not count:
+        return wanted
+    return min(wanted, ExponentialChoice.within(share, width, count, share.notion).rate)
 
 
 class OnlineSelector(OnlineLearner):
@@ -24,28 +76,14 @@ class OnlineSelector(OnlineLearner):
     Subclasses say when a new set is drawn and how, and what is kept of a person.
     """
 
+    settings: SelectorSettings
     _played_type: ClassVar[type[np.generic]] = np.int32
     _noun: ClassVar[str] = "set"
 
-    def __init__(
-        self,
-        n_items: int,
-        k: int,
-        rounds: int | None,
-        budget: Budget,
-        *,
-        bound: float = 1.0,
-        calibration: str = "tight",
-        labels: Sequence[Any] | None = None,
-        seed: Seed = None,
-    ) -> None:
-        self.n_items = checks.whole("n_items", n_items, at_least=1)
-        self.k = checks.whole("k", k, at_least=1)
-        if self.k > self.n_items:
-            raise ValueError(f"k={k} exceeds n_items={n_items}; choose k <= {n_items}")
-        self.bound = checks.bound(bound)
-        self.labels = item_labels(labels, self.n_items)
-        super().__init__(rounds, budget, calibration=calibration, seed=seed)
+    n_items = Setting("How many items there are to choose from.")
+    k = Setting("How many of them are shown.")
+    bound = Setting("The largest value of a person's function.")
+    labels = Setting("What the items are called; None for their numbers.")
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -67,18 +105,18 @@ class OnlineSelector(OnlineLearner):
 
     def __repr__(self) -> str:
         horizon = "" if self.rounds is None else f" of {self.rounds:,}"
-        return f"{type(self).__name__}({self.k} of {self.n_items:,} items, round {self._round:,}{horizon})"
+        return f"{type(self).__name__}({self.k} of {self.n_items:,} items, round {self.round:,}{horizon})"
 
     # --- for the protocol ------------------------------------------------------------------------
 
     @property
     def _width(self) -> int:
-        return self.k
+        return self.settings.k
 
     def _decision(self, shown: NDArray[Any]) -> Selection:
         items = tuple(int(item) for item in shown)
         labels = None if self.labels is None else tuple(self.labels[item] for item in items)
-        return Selection(items, self._round, labels)
+        return Selection(items, self.round, labels)
 
     def _row(self, decision: Selection) -> tuple[int, ...]:
         return decision.items
@@ -110,20 +148,6 @@ class OnlineSelector(OnlineLearner):
         check_population(people, self.n_items, self.bound)
         if not people.monotone:
             raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
-
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {
-            "n_items": self.n_items,
-            "k": self.k,
-            "bound": self.bound,
-            "labels": None if self.labels is None else list(self.labels),
-        }
-
-    def _restore(self, saved: Saved) -> None:
-        self.n_items = saved.whole("n_items", at_least=1, at_most=(1 << 31) - 1)
-        self.k = saved.whole("k", at_least=1, at_most=self.n_items)
-        self.bound = checks.bound(saved.real("bound"))
-        self.labels = saved_labels(saved, self.n_items)
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
         inside = bool(((shown >= 0) & (shown < self.n_items)).all())
@@ -158,11 +182,6 @@ def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] |
     if len(labels) != n_items:
         raise ValueError(f"labels has {len(labels)} entries; there are {n_items} items")
     return tuple(_plain_label(label) for label in labels)
-
-
-def saved_labels(saved: Saved, n_items: int) -> tuple[Any, ...] | None:
-    """The labels that a file holds."""
-    return item_labels(saved.rows("labels"), n_items) if saved.given("labels") else None
 
 
 def _plain_label(label: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The people of an open window, kept until a set has been learned from them together."""
+"""Windows one after the other, and the people of the open one, kept until a set is learned from them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,105 @@ from numpy.typing import NDArray
 
 from ...core.state import Saved
 from ...objectives import Population
-from ...objectives.rows.fixed_point import Growth, step
+from ...objectives.rows.fixed_point import FixedPointGains, step
 from ...objectives.rows.matrices import SparseMatrix
-from ...objectives.rows.table import BEST, CAP, COVER, LOG, SQRT, SURVIVE, Kind, Rows
+from ...objectives.rows.table import KINDS, Kind, Rows
+from ..rounds import Rounds
+from .phased_settings import LONGEST, PhasedSettings
 
-_KINDS = {kind.code: kind for kind in (COVER, SURVIVE, BEST, SQRT, LOG, CAP)}
+
+class Phases:
+    """Which window is open, since which round and for how many, and how many have been learned from."""
+
+    def __init__(self, settings: PhasedSettings) -> None:
+        self._settings = settings
+        self._window: Window | None = None
+        self._opens, self._served, self._agreed = 0, 0, False
+
+    @property
+    def window(self) -> Window:
+        """The open window, where one is."""
+        assert self._window is not None
+        return self._window
+
+    @property
+    def opens(self) -> int:
+        """The first round of the open window."""
+        return self._opens
+
+    @property
+    def closes(self) -> int:
+        """The first round after the open window."""
+        return self._opens + (0 if self._window is None else self._window.length)
+
+    @property
+    def served(self) -> int:
+        """How many windows have been learned from."""
+        return self._served
+
+    def close(self) -> Window | None:
+        """The window that was open, with its people; None before the first one.
+
+        An empty one of its length takes its place at once: nobody is to be learned from twice. Where an
+        interruption comes in between, the set that is drawn instead is a random one.
+        """
+        closed = self._window
+        if closed is not None:
+            self._window = self._made(closed.length)
+        return closed
+
+    def open_first(self, number: int) -> None:
+        """The first window opens with round ``number``."""
+        self._opens, self._window = number, self._made(self._settings.first_window)
+
+    def open_next(self, number: int, chosen: NDArray[np.int32], before: NDArray[np.int32]) -> None:
+        """The next one opens; ``chosen`` was learned from the last one, during which ``before`` was shown."""
+        length = self._next_length(chosen, before)
+        self._served += 1
+        self._opens, self._window = number, self._made(length)
+
+    def _next_length(self, chosen: NDArray[np.int32], before: NDArray[np.int32]) -> int:
+        settings = self._settings
+        if isinstance(settings.window, int):
+            return settings.window
+        agrees = 2 * np.intersect1d(chosen, before).size >= settings.k
+        drifted = self._agreed and not agrees
+        self._agreed = agrees
+        return settings.first_window if settings.restart_on_drift and drifted else 2 * self.window.length
+
+    def _made(self, length: int) -> Window:
+        return Window(self._settings.n_items, self._settings.bound, length)
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """For `resume`: the people of the open window are in it, as they are."""
+        window = self._window
+        if window is not None and window.others:
+            raise TypeError(
+                "the open window holds people who are functions, which cannot be written to a file; save"
+                f" before round {self.opens} is learned from, or after round {self.closes} has been chosen"
+                " for"
+            )
+        plain = {
+            "opens": self._opens,
+            "served": self._served,
+            "agreed": self._agreed,
+            "length": None if window is None else window.length,
+        }
+        return plain, {} if window is None else window.arrays()
+
+    def resume(self, saved: Saved, rounds: Rounds) -> None:
+        """Go on with a saved window."""
+        number = rounds.number
+        self._opens = saved.whole("opens", at_least=0, at_most=number)
+        self._agreed, self._window = saved.flag("agreed"), None
+        self._served = saved.whole("served", at_least=min(1, self._opens), at_most=self._opens)
+        if rounds.shown is not None:
+            least = max(1, number - self._opens + rounds.is_open)
+            length = saved.whole("length", at_least=least, at_most=2 * max(LONGEST, number))
+            self._window = self._made(length)
+            self._window.restore(saved, number - self._opens)
 
 
 class Window:
@@ -44,10 +138,10 @@ class Window:
         """Take in people who are rows."""
         self._stores.setdefault(rows.kind.code, _Store(rows.kind)).extend(rows)
 
-    def start(self) -> Growth:
+    def start(self) -> FixedPointGains:
         """The empty set, which can grow."""
         parts = [(store.rows(self.n_items), self.bound) for store in self._stores.values()]
-        return Growth(self.n_items, parts, self.others, step(self.bound, self.length), self.bound)
+        return FixedPointGains(self.n_items, parts, self.others, step(self.bound, self.length), self.bound)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The rows, for saving."""
@@ -60,7 +154,7 @@ class Window:
     def restore(self, saved: Saved, rounds: int) -> None:
         """Take in what `arrays` gave, of so many rounds."""
         codes = {name.removesuffix("_lengths") for name in saved.names if name.endswith("_lengths")}
-        kinds = {f"kept{code}": kind for code, kind in _KINDS.items()}
+        kinds = {f"kept{code}": kind for code, kind in KINDS.items()}
         for code in codes:
             if code not in kinds:
                 raise ValueError(
@@ -71,14 +165,26 @@ class Window:
             raise ValueError("the open window holds more people than it had rounds")
 
 
+def row_range(rows: Rows, start: int, stop: int) -> Rows:
+    """Some rows in a row, as views."""
+    matrix = rows.sparse
+    first, last = int(matrix.indptr[start]), int(matrix.indptr[stop])
+    part = SparseMatrix(
+        matrix.indptr[start : stop + 1] - first,
+        matrix.indices[first:last],
+        matrix.data[first:last],
+        matrix.n_columns,
+    )
+    return Rows(rows.kind, part, rows.share[start:stop], rows.cap[start:stop])
+
+
 def _saved_rows(saved: Saved, code: str, kind: Kind, n_items: int) -> Rows:
     """Rows that a file holds: compiled loops go by their lengths and items without looking."""
     lengths = saved.array(f"{code}_lengths", (None,), np.int64, at_least=0, at_most=n_items)
     ends = np.concatenate(([0], np.cumsum(lengths)))
     size = int(ends[-1])
     indices = saved.array(f"{code}_indices", (size,), np.int32, at_least=0, at_most=n_items - 1)
-    largest = 1.0 if kind in (COVER, SURVIVE) else None
-    data = saved.array(f"{code}_data", (size,), at_least=0.0, at_most=largest)
+    data = saved.array(f"{code}_data", (size,), at_least=0.0, at_most=kind.largest)
     share = saved.array(f"{code}_share", (lengths.size,), at_least=0.0)
     cap = saved.array(f"{code}_cap", (lengths.size,), at_least=0.0, infinite=True)
     matrix = SparseMatrix(ends, indices, data, n_items)

@@ -21,6 +21,7 @@ from ..conversions import exact
 from ..events import Event, GaussianNoise, LaplaceNoise, Number
 from ..gate import Gate
 from ..randomness import Seed
+from ..release import Release
 from ..spending import Spending, spend_from
 from .bounds import VectorBounds
 from .spec import SumSpec
@@ -101,7 +102,7 @@ class RunningSum(Fixed, ABC):
         checks.instance("share", share, Share, "budget.share()")
         needed = spec.event(share, share.notion or gate.notion)
         chosen = needed if event is None else _covering(event, needed)
-        self._grid = self._grid_for(chosen)
+        self._grid = self.grid(spec, chosen, gate.budget.neighbours)
         self._release = gate.reserve(chosen, spec.count, label=f"{label} ({self._name})")
         self._taken = 0
         self._lock, self._interrupted = threading.RLock(), False
@@ -139,6 +140,11 @@ class RunningSum(Fixed, ABC):
         return self._release.event
 
     @property
+    def charged(self) -> tuple[str, Release]:
+        """Under which label the sum is in the account, and the release itself."""
+        return f"{self.label} ({self._name})", self._release
+
+    @property
     def taken(self) -> int:
         """How many vectors have been added."""
         return self._taken
@@ -164,7 +170,7 @@ class RunningSum(Fixed, ABC):
 
     def noise_std(self, step: int) -> float:
         """Standard deviation of every coordinate's error after ``step`` vectors."""
-        return self._unit_std * self.spec.error(step)
+        return self.unit_std(self.spec, self._grid) * self.spec.error(step)
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -274,6 +280,20 @@ class RunningSum(Fixed, ABC):
         """Of how many noise vectors a sum can be made."""
         return spec.rounds
 
+    @classmethod
+    @abstractmethod
+    def grid(cls, spec: SumSpec, event: Event, neighbours: str) -> samplers.Grid | None:
+        """Where the noise of ``event`` is drawn, rounding paid for; None for no noise."""
+
+    @staticmethod
+    def unit_std(spec: SumSpec, grid: samplers.Grid | None) -> float:
+        """Standard deviation of one coordinate of one noise vector."""
+        if grid is None:
+            return 0.0
+        size = spec.bounds.dimension
+        factor = {"gaussian": 1.0, "laplace": math.sqrt(2.0), "spherical": math.sqrt(size + 1.0)}
+        return factor[spec.noise] * grid.noise_scale
+
     # --- for the methods: of a sum ---------------------------------------------------------------
 
     @property
@@ -284,9 +304,6 @@ class RunningSum(Fixed, ABC):
         """What a sum holds before the first vector."""
 
     @abstractmethod
-    def _grid_for(self, event: Event) -> samplers.Grid | None: ...
-
-    @abstractmethod
     def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
     @abstractmethod
@@ -295,14 +312,6 @@ class RunningSum(Fixed, ABC):
     @abstractmethod
     def _restore(self, saved: Saved, taken: int) -> None:
         """Take up the arrays of a sum that has taken so many vectors."""
-
-    @property
-    def _unit_std(self) -> float:
-        """Standard deviation of one coordinate of one noise vector."""
-        if self._grid is None:
-            return 0.0
-        factor = {"gaussian": 1.0, "laplace": math.sqrt(2.0), "spherical": math.sqrt(self._vector + 1.0)}
-        return factor[self.noise] * self._grid.noise_scale
 
     @property
     def _vector(self) -> int:

@@ -80,16 +80,32 @@ class FactorizedSum(RunningSum):
         mean = float((lengths * found.row_norm(stops)).sum()) / rounds
         return found.column_norm * mean
 
+    @classmethod
+    def grid(cls, spec: SumSpec, event: Event, neighbours: str) -> samplers.Grid | None:
+        assert isinstance(event, GaussianNoise)
+        if not event.sigma:
+            return None
+        # A person's vector changes the filter's output in every later round, so truncation can add a step
+        # to each. The filter itself is computed in floating point: a buffer of decay r holds at most
+        # largest / (1 - r); each round adds two rounding errors in each of the two neighbouring runs,
+        # which then decay at the same rate; the weighted sum over K buffers adds K + 1 more to all terms.
+        found = factorization(spec.method, spec.rounds)
+        decays, weights, lasts = found.decays, found.weights, _lasts(spec)
+        holds = spec.added.largest * lasts
+        adding = 2.0 * (decays.size + 1)
+        error = float((weights * holds * (4.0 * lasts + adding)).sum()) + spec.added.largest * adding
+        error *= 2.0**-53
+        steps = 1.0 + error * 2.0**samplers.STEPS_BITS / float(event.sigma) * 1.01
+        touched = spec.rounds * spec.added.changed(neighbours)
+        truncation = math.sqrt(touched) * steps + float(norm_slack(event.sensitivity, event.sigma))
+        truncation *= 1.0 + 2.0**-50  # its own rounding
+        return samplers.Grid.for_noise(event.sigma, event.sensitivity, truncation)
+
     # --- adding ----------------------------------------------------------------------------------
 
     @property
     def _decays(self) -> NDArray[np.float64]:
         return self.factorization.decays
-
-    @property
-    def _lasts(self) -> NDArray[np.float64]:
-        """How many vectors each of the encoder's buffers holds at most, counted with their weights in it."""
-        return 1.0 / np.maximum(1.0 - self._decays, 1.0 / self.rounds)
 
     @property
     def _name(self) -> str:
@@ -99,25 +115,6 @@ class FactorizedSum(RunningSum):
         shape = (self._decays.size, self.dimension)
         self._encoder, self._decoder = np.zeros(shape), np.zeros(shape)
         self._prefix = np.zeros(self.dimension)
-
-    def _grid_for(self, event: Event) -> samplers.Grid | None:
-        assert isinstance(event, GaussianNoise)
-        if not event.sigma:
-            return None
-        # A person's vector changes the filter's output in every later round, so truncation can add a step
-        # to each. The filter itself is computed in floating point: a buffer of decay r holds at most
-        # largest / (1 - r); each round adds two rounding errors in each of the two neighbouring runs,
-        # which then decay at the same rate; the weighted sum over K buffers adds K + 1 more to all terms.
-        decays, weights, lasts = self._decays, self.factorization.weights, self._lasts
-        holds = self.bounds.largest * lasts
-        adding = 2.0 * (decays.size + 1)
-        error = float((weights * holds * (4.0 * lasts + adding)).sum()) + self.bounds.largest * adding
-        error *= 2.0**-53
-        steps = 1.0 + error * 2.0**samplers.STEPS_BITS / float(event.sigma) * 1.01
-        touched = self.rounds * self.bounds.changed(self._gate.budget.neighbours)
-        truncation = math.sqrt(touched) * steps + float(norm_slack(event.sensitivity, event.sigma))
-        truncation *= 1.0 + 2.0**-50  # its own rounding
-        return samplers.Grid.for_noise(event.sigma, event.sensitivity, truncation)
 
     def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._grid is None:
@@ -150,7 +147,12 @@ class FactorizedSum(RunningSum):
         shape = (size, self.dimension)
         encoder = saved.array("encoder", shape)
         # What rounding costs rests on what a buffer can hold.
-        if (np.abs(encoder) > (1.0 + 1e-9) * self.bounds.largest * self._lasts[:, None]).any():
+        if (np.abs(encoder) > (1.0 + 1e-9) * self.bounds.largest * _lasts(self.spec)[:, None]).any():
             raise ValueError("the array encoder holds more than such vectors add up to")
         self._encoder, self._decoder = encoder, saved.array("decoder", shape)
         self._prefix = saved.array("prefix", (self.dimension,))
+
+
+def _lasts(spec: SumSpec) -> NDArray[np.float64]:
+    """How many vectors each of the encoder's buffers holds at most, counted with their weights in it."""
+    return 1.0 / np.maximum(1.0 - factorization(spec.method, spec.rounds).decays, 1.0 / spec.rounds)

@@ -36,7 +36,7 @@ class SumSpec:
 
     >>> spec = SumSpec(VectorBounds(3, 2, norm_bound=1.0), rounds=1000)
     >>> round(spec.worst_error, 2), spec.count
-    (3.46, 1)
+    (3.27, 1)
     """
 
     bounds: VectorBounds
@@ -100,13 +100,25 @@ class SumSpec:
         """Of how many noise vectors a sum can be made."""
         return self.kind.most_draws(self)
 
-    def deviation(self, share: Share) -> float:
-        """Standard deviation of a coordinate of the noisiest sum, with Gaussian noise."""
-        checks.instance("share", share, Share, "budget.share()")
-        if not share.private:
-            return 0.0
-        mu = share.mu
-        return self.added.difference(share.neighbours) * self.worst_error / mu if mu else math.inf
+    def deviation(self, event: Event) -> float:
+        """Standard deviation of a coordinate of the noisiest sum, for Gaussian noise of ``event``."""
+        return self._deviation(event, self.worst_error)
+
+    def mean_deviation(self, event: Event) -> float:
+        """The same on average over the rounds, a little overstated."""
+        return self._deviation(event, self.mean_error)
+
+    def _deviation(self, event: Event, error: float) -> float:
+        if not isinstance(event, GaussianNoise):
+            raise TypeError(f"event must be a GaussianNoise, got {checks.shown(event)}")
+        return float(event.sigma) * error / (self.kind.stretch(self) * math.sqrt(self.kind.uses(self)))
+
+    def noise_std(self, event: Event, step: int) -> float:
+        """Standard deviation of a coordinate after ``step`` vectors, with the noise of ``event``.
+
+        Of the noise as it is drawn, which pays for rounding to its grid (for people who are replaced).
+        """
+        return self.kind.unit_std(self, self.kind.grid(self, event, "replace")) * self.error(step)
 
     def make(
         self,

@@ -134,6 +134,28 @@ class TreeSum(RunningSum):
         """Of how many blocks the sum after ``step`` vectors is made."""
         return 2 if step == 1 << self.levels else int(step).bit_count()
 
+    @classmethod
+    def grid(cls, spec: SumSpec, event: Event, neighbours: str) -> samplers.Grid | None:
+        assert isinstance(event, GaussianNoise | LaplaceNoise)
+        scale = event.sigma if isinstance(event, GaussianNoise) else event.scale
+        if not scale:
+            return None
+        truncation = norm_slack(event.sensitivity, scale)
+        if spec.added.people_per_vector > 1:
+            # Truncation towards zero keeps every bound of one person's vector, so it costs nothing; a
+            # sum of several is truncated as a whole, which can add a step to each coordinate that moves.
+            changed = spec.added.changed(neighbours)
+            truncation += changed if spec.added.norm == 1 else Fraction(math.isqrt(changed - 1) + 1)
+        # Where the sums are far larger than the noise (published settings), a coarser grid holds them.
+        for bits in range(samplers.STEPS_BITS, _COARSEST_BITS - 1, -1):
+            grid = samplers.Grid.for_noise(scale, event.sensitivity, truncation, bits)
+            if exact(spec.added.largest) * spec.rounds / grid.step < 1 << 61:
+                return grid
+        raise ValueError(
+            f"rounds={spec.rounds} vectors of size {spec.added.largest:g} do not fit the noise's grid"
+            f" (noise {float(scale):g}); spend a smaller share or sum fewer rounds"
+        )
+
     # --- adding ----------------------------------------------------------------------------------
 
     @property
@@ -143,27 +165,6 @@ class TreeSum(RunningSum):
 
     def _start(self) -> None:
         self._stack: list[_Node] = []
-
-    def _grid_for(self, event: Event) -> samplers.Grid | None:
-        assert isinstance(event, GaussianNoise | LaplaceNoise)
-        scale = event.sigma if isinstance(event, GaussianNoise) else event.scale
-        if not scale:
-            return None
-        truncation = norm_slack(event.sensitivity, scale)
-        if self.bounds.people_per_vector > 1:
-            # Truncation towards zero keeps every bound of one person's vector, so it costs nothing; a
-            # sum of several is truncated as a whole, which can add a step to each coordinate that moves.
-            changed = self.bounds.changed(self._gate.budget.neighbours)
-            truncation += changed if self.bounds.norm == 1 else Fraction(math.isqrt(changed - 1) + 1)
-        # Where the sums are far larger than the noise (published settings), a coarser grid holds them.
-        for bits in range(samplers.STEPS_BITS, _COARSEST_BITS - 1, -1):
-            grid = samplers.Grid.for_noise(scale, event.sensitivity, truncation, bits)
-            if exact(self.bounds.largest) * self.rounds / grid.step < 1 << 61:
-                return grid
-        raise ValueError(
-            f"rounds={self.rounds} vectors of size {self.bounds.largest:g} do not fit the noise's grid"
-            f" (noise {float(scale):g}); spend a smaller share or sum fewer rounds"
-        )
 
     def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
         grid, reduced = self._grid, self.variance_reduction

@@ -1,21 +1,17 @@
-"""Experts for linear payoffs over a polytope or a box: where they stand, and their private sums."""
+"""The regularised leader of linear payoffs over a constraint's polytope or a box."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...constraints import Constraint, Matroid, PartitionMatroid
 from ...constraints.domains import Box
-from ...privacy import LaplaceNoise, Share, SphericalLaplaceNoise, SumSpec, VectorBounds
 
 Vector = NDArray[np.float64]
-
 
 # Where scores would be larger, the rate is lowered to make them this: at a vertex but for rounding either
 # way, and projections keep all their digits.
@@ -30,7 +26,8 @@ class Leader:
     ``reach`` the square root of twice its range (Euclidean).
     """
 
-    def __init__(self, domain: Constraint | Box, n_items: int, regularizer: str) -> None:
+    def __init__(self, domain: Constraint | Box, regularizer: str) -> None:
+        n_items = size_of(domain)
         self.n_items, self.regularizer = n_items, regularizer
         self._box: tuple[Vector, Vector] | None = None
         self._constraint = domain if isinstance(domain, Constraint) else None
@@ -51,7 +48,8 @@ class Leader:
             self.rank = float(high.sum())
             self.radius = float(np.linalg.norm(high))
             self.widths = (high - low).tolist()
-        self._blocks = one_of_each(domain)
+        blocks = domain.one_of_each if isinstance(domain, PartitionMatroid) else None
+        self._blocks = None if blocks is None else Blocks(blocks)
         start = self.at(np.zeros(n_items), 1.0)
         if regularizer == "entropy":
             logs = np.log(start, out=np.zeros(n_items), where=start > 0.0)
@@ -135,35 +133,9 @@ class Blocks:
         return point
 
 
-def one_of_each(domain: Constraint | Box) -> Blocks | None:
-    """The blocks of a partition that covers all items and takes one of each; None for anything else."""
-    if not isinstance(domain, PartitionMatroid):
-        return None
-    limits = domain._fixed_limits
-    groups = [group for group in limits.groups if group.size]
-    taken = [limits.capacities[place] for place, group in enumerate(limits.groups) if group.size]
-    whole = sum(group.size for group in groups) == domain.n_items
-    return Blocks(groups) if whole and all(capacity == 1 for capacity in taken) else None
-
-
-def sum_spec(one: VectorBounds, experts: int, releases: int, sums: str, noise: str, batch: int) -> SumSpec:
-    """The running sum of all experts' payoffs, each within ``one``; a vector for each batch of people.
-
-    Gaussian noise is drawn for all experts together. Other noise is drawn and accounted for each expert
-    on its own: a person's vectors enter one release per level of the tree and expert, each with the
-    difference bound of one expert's vectors. This keeps the experts' noises independent, and lets their
-    losses compose in zCDP where there is a delta.
-    """
-    one = replace(one, people_per_vector=batch)
-    if noise == "gaussian":
-        return SumSpec(one.stacked(experts), releases, sums, variance_reduction=sums == "tree")
-    return SumSpec(one, releases, "tree", noise, stacked=experts)
-
-
-def node_noise(
-    one: VectorBounds, share: Share, releases: int, noise: str, scale: float | Fraction | None = None
-) -> LaplaceNoise:
-    """The noise of one node and expert: ``scale``, or the least with which all releases fit."""
-    kind = LaplaceNoise if noise == "laplace" else SphericalLaplaceNoise
-    moves = one.difference(share.neighbours)
-    return kind.within(share, moves, releases) if scale is None else kind(moves, scale)
+def size_of(domain: Constraint | Box) -> int:
+    """How many coordinates the points of a domain have; a constraint's are its items."""
+    if isinstance(domain, Box):
+        return domain.dimension
+    assert domain.n_items is not None
+    return domain.n_items

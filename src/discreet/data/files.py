@@ -1,0 +1,210 @@
+"""Files a batch of rows at a time, so that memory does not grow with their length.
+
+CSV (plain, gzipped, or on standard input) and Parquet, told apart by their first bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from operator import itemgetter
+from typing import Any, cast
+
+from ..core.checks import DataError
+from . import source as tables
+from .source import Batch, Column, Source
+
+# A line that goes on for longer is not a line of a table, and is not read to its end.
+_LONGEST_LINE = 1 << 20
+_BLOCK = 1 << 16
+_FEW = 256
+_OTHER_KINDS = (
+    (b"PK\x03\x04", "a zip archive or an Excel workbook; save it as CSV"),
+    (b"\xff\xfe", "UTF-16 text; save it as UTF-8"),
+    (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
+    (b"SQLi", "a database; export the table as CSV"),
+)
+_BREAK = re.compile("\r\n|\r|\n")
+
+
+def read_file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterator[Batch]:
+    """The columns that were asked for; ``only`` as in `Source.places`."""
+    try:
+        with _opened(source) as file:
+            start = file.peek(4)[:4]
+            if start == b"PAR1" or str(source.path).lower().endswith((".parquet", ".pq")):
+                yield from _parquet(source, asked, only)
+                return
+            text = file
+            if start[:2] == b"\x1f\x8b":
+                text = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=file)))
+                start = text.peek(4)[:4]
+            for magic, kind in _OTHER_KINDS:
+                if start.startswith(magic):
+                    raise ValueError(f"{source.name} is {kind}")
+            yield from _csv(source, text, file, asked, only)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{source.name} is not UTF-8 text; it must be CSV, gzipped CSV or Parquet",
+            f"byte 0x{error.object[error.start]:02x}",
+        ) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{source.name} is broken gzip ({error}); was it copied whole?") from error
+    except csv.Error as error:
+        raise ValueError(f"{source.name} is not a table in CSV: {error}") from error
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[io.BufferedReader]:
+    if source.stdin:
+        if sys.stdin is None:
+            raise ValueError("standard input is closed; name a file, or pipe one in")
+        yield cast(io.BufferedReader, sys.stdin.buffer)
+        return
+    path = str(source.path)
+    if os.path.isdir(path):
+        raise ValueError(f"{path} is a directory; name a CSV or Parquet file")
+    with open(path, "rb") as file:
+        yield file
+
+
+# --- CSV -----------------------------------------------------------------------------------------
+
+
+def _csv(
+    source: Source,
+    file: io.BufferedReader,
+    raw: io.BufferedReader,
+    asked: Mapping[str, str],
+    only: str | None,
+) -> Iterator[Batch]:
+    size = 0 if source.stdin else os.fstat(raw.fileno()).st_size
+    blocks = io.BufferedReader(_Lines(file, source), _BLOCK)
+    # Strict: a quote that one row leaves open must not swallow the rows of other people.
+    rows = csv.reader(
+        io.TextIOWrapper(blocks, encoding="utf-8-sig", newline=""), delimiter=source.separator, strict=True
+    )
+    header = next(rows, None)
+    if not header:
+        raise ValueError(f"{source.name} is empty; the first line must name the columns")
+    wanted = [(role, itemgetter(at)) for role, at in source.places(header, asked, only).items()]
+    width = len(header)
+    while True:
+        lines = _Places()
+        cells: dict[str, list[str]] = {role: [] for role, _ in wanted}
+        before = rows.line_num
+        # Few at a time: rows that are let go of at once cost half as much.
+        while len(lines) < tables.ROWS and (part := list(islice(rows, min(_FEW, tables.ROWS)))):
+            if set(map(len, part)) == {width} and rows.line_num - before == len(part):
+                lines.add(range(before + 1, rows.line_num + 1))
+            else:
+                part, ends = _whole(source, part, width, before)
+                lines.add(ends)
+            for role, cell in wanted:
+                cells[role] += map(cell, part)
+            before = rows.line_num
+        if not lines:
+            return
+        columns = {role: Column(column) for role, column in cells.items()}
+        yield Batch(source, asked, columns, lines.of, True, raw.tell() / size if size else None)
+
+
+def _whole(source: Source, rows: list[list[str]], width: int, line: int) -> tuple[list[list[str]], list[int]]:
+    """The rows with as many cells as the header, and on which line each ends; blank lines are no rows."""
+    kept, ends = [], []
+    for row in rows:
+        line += 1 + sum(len(_BREAK.findall(cell)) for cell in row)
+        if len(row) == width:
+            kept.append(row)
+            ends.append(line)
+        elif row and not source.skip_bad:
+            raise source.refused(
+                f"a row has another number of cells than the header, which has {width}",
+                f"line {line}",
+                f"{len(row)} cells",
+            )
+    return kept, ends
+
+
+class _Places:
+    """On which lines the rows of a batch end."""
+
+    def __init__(self) -> None:
+        self._parts: list[Sequence[int]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, lines: Sequence[int]) -> None:
+        self._parts.append(lines)
+        self._count += len(lines)
+
+    def of(self, row: int) -> str:
+        return f"line {next(islice(chain.from_iterable(self._parts), row, None))}"
+
+
+class _Lines(io.RawIOBase):
+    """The bytes of a file, as long as breaks of lines come; closing it leaves the file open."""
+
+    def __init__(self, file: io.BufferedReader, source: Source) -> None:
+        super().__init__()
+        self._file, self._source = file, source
+        self._line, self._length = 1, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto1(buffer)
+        block = bytes(buffer[:count])
+        last = max(block.rfind(b"\n"), block.rfind(b"\r"))
+        self._line += block.count(b"\n")
+        self._length = self._length + count if last < 0 else count - last - 1
+        if self._length > _LONGEST_LINE:
+            raise self._source.refused(
+                "a line is longer than a million bytes; it is no table in CSV",
+                f"line {self._line}",
+                skippable=False,
+            )
+        return count
+
+
+# --- Parquet -------------------------------------------------------------------------------------
+
+
+def _parquet(source: Source, asked: Mapping[str, str], only: str | None) -> Iterator[Batch]:
+    if source.stdin:
+        raise ValueError("standard input must be CSV; give a Parquet file by its name")
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ImportError("reading Parquet needs pyarrow: pip install 'discreet[tables]'") from error
+    from .frames import arrow_column, numbered_from
+
+    try:
+        with parquet.ParquetFile(source.path) as file:
+            names = file.schema_arrow.names
+            wanted = {role: names[at] for role, at in source.places(names, asked, only, public=True).items()}
+            row, rows = 0, file.metadata.num_rows
+            for part in file.iter_batches(tables.ROWS, columns=list(dict.fromkeys(wanted.values()))):
+                columns = {
+                    role: arrow_column(source.wording.asked(role, name), part.column(name))
+                    for role, name in wanted.items()
+                }
+                yield Batch(source, asked, columns, numbered_from(row), done=row / rows)
+                row += part.num_rows
+    except (arrow.ArrowException, OSError) as error:
+        if isinstance(error, MemoryError):
+            raise
+        reason = str(error).split(". ")[0]
+        raise ValueError(f"{source.name} is not a whole Parquet file: {reason}") from error

@@ -1,0 +1,185 @@
+"""Where events come from: a frame, a file or a stream of rows, as batches of columns with one way to refuse.
+
+A batch holds the columns that were asked for, each under its role: ``person``, ``item``, ``weight``, and
+``constraint:COLUMN`` for what a constraint is about.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.checks import DataError, shown
+
+# Rows that are held at a time where a file or a stream is longer.
+ROWS = 1 << 16
+
+
+def constraint_role(column: str) -> str:
+    """The role of a column that a constraint is about."""
+    return f"constraint:{column}"
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How refusals name what was asked for and how to go on; by itself, as arguments in Python."""
+
+    argument: str = "{role}={shown}"
+    items: str = "items="
+    drop_items: str = '; add it, or unknown_items="drop"'
+    separator: str = "; if its columns are separated by {mark}, read it into a frame first"
+    leave_out: str = ""
+    details: str = ""
+
+    def asked(self, role: str, column: str) -> str:
+        """The argument that asked for a column."""
+        return self.argument.format(role=role.partition(":")[0], column=column, shown=shown(column))
+
+
+@dataclass(frozen=True)
+class Column:
+    """One entry per row: those in ``values``, or, with ``codes``, which of them each row holds.
+
+    Values that rows share stand in the order of their first rows.
+    """
+
+    values: Sequence[Any] | NDArray[Any]
+    codes: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values) if self.codes is None else int(self.codes.size)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[row if self.codes is None else int(self.codes[row])]
+
+    def where(self, kept: NDArray[np.bool_]) -> Column:
+        """The kept rows, without values that none of them holds."""
+        if self.codes is None:
+            return Column(list(compress(self.values, kept)))
+        used, codes = np.unique(self.codes[kept], return_inverse=True)
+        return Column([self.values[place] for place in used], codes)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table of events, or a file or a stream of them, and what to do about rows that are bad.
+
+    ``table``: a data frame, an Arrow table, a dict of columns, rows that are mappings, or the path of a file;
+    with ``stdin`` it is standard input. ``skip_bad``: rows that cannot be read are left out instead of
+    refused. ``public``: it says nothing about people, and refusals may name its rows.
+    """
+
+    table: Any
+    separator: str = ","
+    skip_bad: bool = False
+    public: bool = False
+    stdin: bool = False
+    wording: Wording = Wording()
+
+    @property
+    def path(self) -> str | None:
+        return os.fspath(self.table) if isinstance(self.table, str | os.PathLike) else None
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        if self.path is None:
+            return "the table"
+        return "standard input" if self.stdin else Path(self.path).name or self.path
+
+    def refused(self, message: str, where: str, details: str = "", *, skippable: bool = True) -> ValueError:
+        """A refusal of what stands in a row; of people's data, which row and what is there are details.
+
+        ``skippable``: with ``skip_bad`` the row would have been left out.
+        """
+        if self.public:
+            return ValueError(f"{self.name}, {where}: {details or message}")
+        named = message if self.path is None else f"{self.name}: {message}"
+        leave_out = self.wording.leave_out if skippable else ""
+        more = self.wording.details.format(what="the row")
+        return DataError(f"{named}{leave_out}{more}", f"{where}: {details}" if details else where)
+
+    def places(
+        self,
+        header: Sequence[Any],
+        asked: Mapping[str, str],
+        only: str | None = None,
+        *,
+        public: bool = False,
+    ) -> dict[str, int]:
+        """Which column of the header each role asks for.
+
+        ``only``: the role that a single column answers, whatever it is called. ``public``: the header is no
+        row that somebody may have written.
+        """
+        if only in asked and len(header) == 1 and len(asked) == 1:
+            return {str(only): 0}
+        found = {}
+        for role, column in asked.items():
+            count = sum(name == column for name in header)
+            if count > 1:
+                raise ValueError(f"{self.name} has {count} columns named {shown(column)}; rename them")
+            if not count:
+                raise self._no_column(self.wording.asked(role, column), header, public or self.public)
+            found[role] = next(place for place, name in enumerate(header) if name == column)
+        return found
+
+    def _no_column(self, asked: str, header: Sequence[Any], public: bool) -> ValueError:
+        table = "the table" if self.path is None else f"the table in {self.name}"
+        message, hint = f"{asked} is not a column of {table}", ""
+        if self.path is not None and len(header) == 1:
+            marks = [mark for mark in (";", "\t", "|", ",") if mark in header[0] and mark != self.separator]
+            if marks:
+                mark = "tab" if marks[0] == "\t" else f"'{marks[0]}'"
+                hint = self.wording.separator.format(mark=mark)
+        listed = ", ".join(map(repr, header[:20])) + (", ..." if len(header) > 20 else "")
+        if public:
+            return ValueError(f"{message}, which has {listed}{hint}")
+        # In a file without a header these are somebody's cells.
+        more = self.wording.details.format(what="its columns")
+        return DataError(f"{message}{hint}{more}", f"it has {listed}")
+
+    def batches(self, asked: Mapping[str, str], *, only: str | None = None) -> Iterator[Batch]:
+        """The columns that were asked for, ``{role: column}``, from the first row to the last."""
+        if self.path is None:
+            from .frames import read_table
+
+            return read_table(self, asked)
+        from .files import read_file
+
+        return read_file(self, asked, only)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows: the columns by role, and where in the source a row stands.
+
+    ``written``: every cell is text, numbers as well. ``done`` is the part of a file that has been read, if
+    its length is known.
+    """
+
+    source: Source
+    asked: Mapping[str, str]
+    columns: Mapping[str, Column]
+    place: Callable[[int], str]
+    written: bool = False
+    done: float | None = None
+
+    def __len__(self) -> int:
+        return min(map(len, self.columns.values()))
+
+    def refused(self, row: int, message: str, details: str = "", *, skippable: bool = True) -> ValueError:
+        """A refusal of a row."""
+        return self.source.refused(message, self.place(row), details, skippable=skippable)
+
+    def missing(self, role: str, row: int) -> ValueError:
+        """A refusal of a row without this cell."""
+        column, what = self.asked[role], role.partition(":")[0]
+        return self.refused(row, f"an entry of column {column!r} is missing; every event needs its {what}")

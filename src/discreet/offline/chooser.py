@@ -1,0 +1,159 @@
+"""What choosers share: a constraint, what they may spend and where, and one call at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..constraints import Cardinality, Constraint
+from ..core import checks
+from ..core.fixed import Fixed
+from ..core.turns import Turns
+from ..objectives import Population
+from ..privacy import (
+    Account,
+    Budget,
+    BudgetExceeded,
+    Event,
+    Gate,
+    GaussianNoise,
+    LaplaceNoise,
+    Seed,
+    Share,
+    spend_from,
+)
+from ..privacy.events import Loss
+from ..privacy.ledger import event_loss
+from ..privacy.limits import filter_of
+from ..privacy.spending import Spending
+from ..results import Selection
+
+Floats = NDArray[np.float64]
+
+
+class Allowance:
+    """What may be spent on one choice (``share``), at which ``gate``, and what has been.
+
+    A `Budget` is spent whole, at a gate of its own. A `Share` (``budget.split``, ``gate.split``) and what is
+    left of a `Gate` are spent in the privacy notion that the gate keeps to: whoever releases something
+    calibrates it to fit ``share`` in that notion, and is refused here if it does not. Several allowances from
+    shares of one budget, or from one gate, stay within that budget together, about the same people.
+    """
+
+    def __init__(self, budget: Spending, seed: Seed = None) -> None:
+        self.share = share = spend_from(budget, seed)
+        assert share.gate is not None
+        self.gate: Gate = share.gate
+        # Nobody else releases anything at a gate that was made here, for a whole budget.
+        self.alone = share.whole and not isinstance(budget, Gate) and getattr(budget, "gate", None) is None
+        self._lost = Loss()
+
+    @property
+    def account(self) -> Account:
+        """What left through the gate: of a budget of one's own, in the best of all privacy notions.
+
+        There everything follows one plan. Elsewhere it is the gate's notion: what others release there may
+        depend on these answers.
+        """
+        return replace(self.gate.spent, notion=None) if self.alone else self.gate.spent
+
+    def expect(self, *releases: tuple[Event, int]) -> None:
+        """Refuse (event, count) releases that the share or the gate does not hold, before any is made."""
+        share, lost = self.share, self._lost
+        limit = None
+        if share.private and share.notion is not None:
+            limit = filter_of(share.budget, share.notion).part(share.fraction)
+        for event, count in releases:
+            lost += event_loss(event) * count
+            if limit is not None and not limit.fits(lost):
+                refusal = BudgetExceeded(replace(self.gate.preview(event, count), fits=False, largest=None))
+                refusal.add_note("The share that was given for this is spent; the gate's others are not.")
+                raise refusal
+        self.gate.expect(*releases)
+        self._lost = lost
+
+    def __str__(self) -> str:
+        part = self.share.fraction
+        return ("" if part == 1 else f"{float(part):.3g} of ") + f"epsilon={self.share.budget.epsilon:g}"
+
+
+class Chooser(Fixed):
+    """One selection under a constraint, paid from a `Budget`, a share of one, or a gate: an `Allowance`."""
+
+    def __init__(
+        self,
+        constraint: Constraint | int,
+        budget: Spending | Allowance,
+        seed: Seed,
+        *,
+        bound: float,
+        sensitivity: float | None,
+        max_people: int | None,
+    ) -> None:
+        if isinstance(constraint, int | np.integer):
+            constraint = Cardinality(checks.whole("constraint", constraint, at_least=1))
+        if not isinstance(constraint, Constraint):
+            raise TypeError(
+                f"constraint must be a Constraint such as Cardinality(5), got {checks.shown(constraint)}"
+            )
+        self.constraint: Constraint = constraint
+        self.bound = checks.bound(bound)
+        self.sensitivity = None if sensitivity is None else checks.real("sensitivity", sensitivity, above=0.0)
+        self.max_people = None if max_people is None else checks.whole("max_people", max_people, at_least=1)
+        self._allowance = budget if isinstance(budget, Allowance) else Allowance(budget, seed)
+        self._turns = Turns("chooser")
+
+    @property
+    def budget(self) -> Budget:
+        """The budget that ``share`` is of."""
+        return self._allowance.share.budget
+
+    @property
+    def share(self) -> Share:
+        """What the one selection may spend, and in which privacy notion."""
+        return self._allowance.share
+
+    @property
+    def privacy(self) -> Account:
+        """The account of what has been released so far; at a gate that was given, by others as well."""
+        return self._allowance.account
+
+    @property
+    def _gate(self) -> Gate:
+        return self._allowance.gate
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a chooser is not copied or pickled, or its budget could be spent twice; make a new one"
+        )
+
+    def _over(self, n_items: int | None) -> Constraint:
+        size = self.constraint.n_items if n_items is None else n_items
+        if size is None:
+            raise ValueError(f"{self.constraint!r} does not know its ground set; give n_items")
+        return self.constraint.over(checks.whole("n_items", size, at_least=1))
+
+    def _check_count(self, people: Population) -> None:
+        if self.max_people is not None and len(people) > self.max_people:
+            raise ValueError(
+                f"there are more people than max_people={self.max_people}; declare a larger public number"
+            )
+
+    def _noisy(self, values: Floats, noise: Event, label: str, changed: int | None = None) -> Floats:
+        """``values`` with the noise that was calibrated for them."""
+        gate = self._gate
+        if isinstance(noise, GaussianNoise):
+            found = gate.gaussian(values, noise.sigma, noise.sensitivity, changed=changed, label=label)
+        else:
+            assert isinstance(noise, LaplaceNoise)
+            found = gate.laplace(values, noise.scale, noise.sensitivity, changed=changed, label=label)
+        return np.asarray(found, dtype=np.float64)
+
+    def _selection(self, people: Population, items: Iterable[int], **more: Any) -> Selection:
+        chosen = tuple(int(item) for item in items)
+        labels = None if people.labels is None else tuple(people.labels[item] for item in chosen)
+        return Selection(chosen, labels=labels, privacy=self.privacy, **more)

@@ -1,0 +1,136 @@
+"""Every online learner: where it is defined, what people tell it, and small settings to try it in.
+
+Whoever needs "every learner" reads this: the package's names, the contract tests, the audit, the stored
+numbers, simulations and the documentation. A new learner is its file with its settings, its bound, and one
+entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..privacy import Budget
+    from .protocol import OnlineLearner
+
+# What `learn` is told of a person.
+TOLD = (
+    "function",  # a monotone set function
+    "reward",  # what the shown set was worth, or what each of its items added
+    "dr_function",  # a monotone DR-submodular function of points
+    "loss",  # a convex cost of points, with its gradient
+    "cost_vector",  # what each coordinate costs
+    "cost",  # what the point cost
+    "set_cost",  # a submodular cost of sets
+    "set_price",  # what the shown set cost
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A small setting of a learner: what comes before the budget, the budget, and options."""
+
+    arguments: tuple[Any, ...]
+    budget: Budget
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, kind: Callable[..., OnlineLearner], seed: Any = 1, **more: Any) -> OnlineLearner:
+        """The learner; ``more`` overrides options, ``budget`` among them."""
+        options = {"budget": self.budget} | dict(self.options) | more
+        budget = options.pop("budget")
+        return kind(*self.arguments, budget, seed=seed, **options)
+
+
+@dataclass(frozen=True)
+class AuditExample(Example):
+    """A setting so small that an audit can enumerate it.
+
+    ``mechanism`` is "choices" where draws protect people, "noise" where noisy vectors leave through running
+    sums, and "batches" where noisy sums of batches do. ``rows`` people come; each is a row of ``columns``
+    numbers out of ``values``, or of ``nobody`` for somebody who is not there. ``publishes`` is what is looked
+    at: "items" or "set" (as a vector), "point" (of decisions), "chances" (the learner's point), "both" (set
+    and chances), or "state" at the end. ``twice`` is a row in which the audited person must not also be.
+    ``public`` seeds the public coins. ``deep`` settings are left to the long audit. ``faults`` are the
+    injected faults to notice; those of the mechanism, if none are named.
+    """
+
+    words: str = ""
+    mechanism: str = "noise"
+    rows: int = 3
+    columns: int = 1
+    values: tuple[float, ...] = (0.0, 1.0)
+    nobody: float = 0.0
+    publishes: str = "items"
+    twice: int | None = None
+    public: int = 0
+    deep: bool = False
+    faults: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A learner: its module, what people tell it, and its settings, made when they are asked for."""
+
+    home: str
+    told: str
+    examples: Callable[[], Mapping[str, Example]]
+    audits: Callable[[], Sequence[AuditExample]]
+
+    def kind(self, name: str) -> type[OnlineLearner]:
+        """The class."""
+        found: type[OnlineLearner] = getattr(import_module(self.home), name)
+        return found
+
+
+def _of(home: str, told: str, examples: str) -> Registered:
+    """A learner of this package, whose settings are in `examples` under a name."""
+
+    def small() -> Mapping[str, Example]:
+        from . import examples as settings
+
+        found: Mapping[str, Example] = getattr(settings, f"{examples}_examples")()
+        return found
+
+    def audits() -> Sequence[AuditExample]:
+        from . import audit_examples as settings
+
+        found: Sequence[AuditExample] = getattr(settings, f"{examples}_audits")()
+        return found
+
+    return Registered(f"{__package__}.{home}", told, small, audits)
+
+
+REGISTRY: dict[str, Registered] = {
+    "ApproximateLeader": _of("convex.approximate", "loss", "approximate_leader"),
+    "BanditApproximateLeader": _of("convex.bandit", "cost", "bandit_leader"),
+    "BanditSelector": _of("bandit.selector", "reward", "bandit"),
+    "BanditSubmodularMinimizer": _of("minimize.bandit", "set_price", "bandit_minimizer"),
+    "HedgeSelector": _of("select.hedge", "function", "hedge"),
+    "LinearLeader": _of("convex.linear", "cost_vector", "linear_leader"),
+    "MetaFrankWolfe": _of("frank_wolfe.sets", "function", "frank_wolfe"),
+    "MetaFrankWolfePoints": _of("frank_wolfe.points", "dr_function", "frank_wolfe_points"),
+    "PhasedSelector": _of("select.phased", "function", "phased"),
+    "RunningSumSelector": _of("select.running_sums", "function", "running_sums"),
+    "SubmodularMinimizer": _of("minimize.minimizer", "set_cost", "minimizer"),
+}
+
+
+@contextmanager
+def registered(name: str, entry: Registered) -> Iterator[None]:
+    """Within it, one learner more."""
+    REGISTRY[name] = entry
+    try:
+        yield
+    finally:
+        del REGISTRY[name]
+
+
+def selectors() -> list[str]:
+    """The learners that show k of n items and learn from what people value."""
+    from .select.selector import OnlineSelector
+
+    return [name for name, one in REGISTRY.items() if issubclass(one.kind(name), OnlineSelector)]

@@ -1,0 +1,199 @@
+"""One reader: the same events give the same people and the same choice in Python, in files, on the command
+line and in simulations."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+import discreet as dc
+from discreet.cli import main
+from discreet.data import EventReader, as_text, private_catalogue
+from discreet.evaluation.simulation.simulate import Config
+from discreet.objectives import Coverage, ProbabilisticCoverage
+
+WHERE = {"person": "who", "item": "what"}
+WEIGHED = WHERE | {"weight": "much"}
+FLAGS = ["--person", "who", "--item", "what", "--items-from-data", "--epsilon", "1"]
+
+Rows = list[tuple[Any, Any, float]]
+
+# Text that means something else to a spreadsheet is a name here: 007, 1e5, a break of lines, a quote.
+TEXT = some.text(some.characters(exclude_categories=["Cs"]), min_size=1, max_size=4) | some.sampled_from(
+    ["7", "07", "10", "9", "1e5", "-0", "2.50", "a\nb", 'a"b', "a,b", "²", "True", "None", " x"]
+)
+NAMES = TEXT.filter(lambda text: bool(text.strip()) and text not in ("nan", "NaN"))
+WHOLE = some.integers(-(2**62), 2**62) | some.integers(0, 12)
+FRACTIONS = some.floats(-1e9, 1e9).map(lambda number: number + 0.0)  # no -0.0, which is two names in a file
+
+
+def events(labels: some.SearchStrategy[Any], items: some.SearchStrategy[Any]) -> some.SearchStrategy[Rows]:
+    people, things = some.lists(labels, min_size=1, max_size=5), some.lists(items, min_size=1, max_size=5)
+    return some.tuples(people, things).flatmap(
+        lambda pools: some.lists(
+            some.tuples(
+                some.sampled_from(pools[0]), some.sampled_from(pools[1]), some.floats(0.0, 1.0, width=32)
+            ),
+            min_size=1,
+            max_size=12,
+        )
+    )
+
+
+ANY = events(NAMES, NAMES) | events(WHOLE, WHOLE) | events(NAMES, WHOLE) | events(WHOLE, FRACTIONS)
+
+
+def columns(rows: Rows) -> dict[str, list[Any]]:
+    return dict(zip(("who", "what", "much"), map(list, zip(*rows, strict=True)), strict=True))
+
+
+def as_csv(rows: Rows, folder: Path) -> Path:
+    with open(folder / "events.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("who", "what", "much"), *rows])
+    return folder / "events.csv"
+
+
+def as_pandas(rows: Rows, _: Path) -> Any:
+    return pytest.importorskip("pandas").DataFrame(columns(rows))
+
+
+def as_polars(rows: Rows, _: Path) -> Any:
+    return pytest.importorskip("polars").DataFrame(columns(rows))
+
+
+def as_arrow(rows: Rows, _: Path) -> Any:
+    return pytest.importorskip("pyarrow").table(columns(rows))
+
+
+def as_parquet(rows: Rows, folder: Path) -> Path:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(as_arrow(rows, folder), folder / "events.parquet")
+    return folder / "events.parquet"
+
+
+TABLES: dict[str, Callable[[Rows, Path], Any]] = {
+    "dict": lambda rows, _: columns(rows),
+    "pandas": as_pandas,
+    "polars": as_polars,
+    "Arrow": as_arrow,
+    "Parquet": as_parquet,
+    "mappings": lambda rows, _: (dict(zip(("who", "what", "much"), row, strict=True)) for row in rows),
+}
+
+
+def held(people: Any) -> tuple[Any, ...]:
+    return people.indptr.tolist(), people.indices.tolist(), people.data.tolist(), people.catalogue
+
+
+def selected(path: Path, *more: str) -> list[str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["select", str(path), *FLAGS, "--json", *more])
+    assert code == 0, err.getvalue()
+    return json.loads(out.getvalue())["items"]
+
+
+@pytest.mark.filterwarnings("ignore:epsilon=1 is too small")
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(rows=ANY, weighed=some.booleans(), seed=some.integers(0, 9))
+def test_the_same_events_are_the_same_people_everywhere(rows: Rows, weighed: bool, seed: int) -> None:
+    family, where = (ProbabilisticCoverage, WEIGHED) if weighed else (Coverage, WHERE)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = as_csv(rows, folder)
+        expected = family.from_events(path, **where)
+        for kind, made in TABLES.items():
+            assert held(family.from_events(made(rows, folder), **where)) == held(expected), kind
+        reader = EventReader()
+        for person, item, much in rows:
+            reader.add(person, item, much if weighed else 1.0)
+        assert held(reader.population(family)) == held(expected)
+        stream = {"events": path.name, "order": "given", "objective": family.__name__} | where
+        config = Config.of(
+            {"streams": [stream], "learners": [{"learner": "random"}], "k": 1, "repeats": 1}, folder
+        )
+        assert held(config.streams[0].people(seed)) == held(expected)
+        for made in (columns(rows), path, as_parquet(rows, folder)):
+            best = dc.offline.PrivateGreedy(1, dc.Gate(dc.Budget(1.0), seed))
+            chosen = best.select(family.from_events(made, **where)).labels
+            if isinstance(made, Path):
+                flags = ["--k", "1", "--seed", str(seed), *(["--weight", "much"] if weighed else [])]
+                assert selected(made, *flags) == list(map(as_text, chosen))
+
+
+def test_weights_of_one_item_are_not_added_up_anywhere(tmp_path: Path) -> None:
+    rows: Rows = [("ann", "tea", 0.5), ("ann", "tea", 0.5), ("bob", "tea", 0.25)]
+    path = as_csv(rows, tmp_path)
+    for events in (path, *(made(rows, tmp_path) for made in TABLES.values())):
+        assert ProbabilisticCoverage.from_events(events, **WEIGHED).data.tolist() == [0.5, 0.25]
+
+
+def test_what_is_missing_is_missing_in_every_table(tmp_path: Path) -> None:
+    for nothing in ("", " ", "nan", "NaN", None):
+        rows: Rows = [("ann", "tea", 1.0), ("bob", nothing, 1.0)]
+        path = as_csv(rows, tmp_path)
+        for events in (path, *(made(rows, tmp_path) for made in TABLES.values())):
+            with pytest.raises(dc.DataError, match="an entry of column 'what' is missing"):
+                Coverage.from_events(events, **WHERE)
+
+
+@pytest.mark.parametrize("kind", ["text", "whole"])
+def test_a_private_list_of_items_is_the_same_in_python_and_on_the_command_line(
+    kind: str, tmp_path: Path
+) -> None:
+    coins = np.random.default_rng(3)
+    rows: Rows = [
+        (person, int(item) if kind == "whole" else f"p{item}", 1.0)
+        for person in range(400)
+        for item in (12 * coins.random(3) ** 2).astype(int)
+    ]
+    path = as_csv(rows, tmp_path)
+    for seed in range(5):
+        gate = dc.Gate(dc.Budget(4.0, 1e-6), seed)
+        listed = private_catalogue(columns(rows), gate, **WHERE, share=0.5)
+        people = Coverage.from_events(path, **WHERE, items=listed)
+        best = dc.offline.PrivateGreedy(2, gate).select(people)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            asked = ["--person", "who", "--item", "what", "--epsilon", "4", "--delta", "1e-6", "--json"]
+            code = main(
+                ["select", str(path), *asked, "--items-private", "0.5", "--k", "2", "--seed", str(seed)]
+            )
+        found = json.loads(out.getvalue())
+        assert code == 0
+        assert found["catalogue"] == list(map(as_text, listed))
+        assert found["items"] == list(map(as_text, best.labels or ()))
+        assert found["account"] == json.loads(json.dumps(best.privacy.to_json()))
+
+
+def test_rows_come_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of mappings is not held as a whole."""
+    monkeypatch.setattr("discreet.data.frames.ROWS", 10)
+    made = 0
+
+    def stream() -> Any:
+        nonlocal made
+        for made in range(1, 101):
+            yield {"who": made % 7, "what": made % 3}
+            if made == 50:
+                yield {"who": 1}
+
+    with pytest.raises(dc.DataError, match="an entry of column 'what' is missing") as refused:
+        Coverage.from_events(stream(), **WHERE)
+    assert refused.value.details == "row 50"
+    assert made < 60
+    with pytest.raises(TypeError, match="a row of the events is no mapping"):
+        Coverage.from_events([{"who": 1, "what": 2}, (1, 2)], **WHERE)
+    with pytest.raises(TypeError, match="events must be a data frame"):
+        Coverage.from_events([], **WHERE)
