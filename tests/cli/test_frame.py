@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from discreet import Budget, Gate
-from discreet.cli import _frame, _output
+from discreet.cli import _frame, _output, bench
 from discreet.cli._frame import available, command, parser_of
 from discreet.cli.completion import options_of
 
@@ -278,3 +278,47 @@ def test_completion_as_json(capsys):
     found = json.loads(inside(capsys, "completion", "bash", "--json").out)
     assert list(found) == available()
     assert "--epsilon" in found["select"]
+
+
+# --- bench -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "discreet"\n')
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    (folder / "quick.py").write_text(
+        '"""How quick.\n\nMore."""\nimport sys\n\ndef main():\n    print(sys.argv[1:])\n    sys.exit(7)\n\nmain()\n'
+    )
+    below = tmp_path / "some" / "where"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("checkout")
+def test_benchmarks_are_listed(capsys):
+    listed = inside(capsys, "bench")
+    assert listed.code == 0
+    assert listed.out.splitlines()[1] == "quick      How quick."
+    assert json.loads(inside(capsys, "bench", "--json").out) == {"benchmarks": {"quick": "How quick."}}
+    assert_told_off(inside(capsys, "bench", "slow"), "'slow' is not a benchmark; there are quick")
+
+
+def test_a_benchmark_gets_its_arguments_and_returns_its_code(checkout):
+    ended = subprocess.run(
+        [sys.executable, "-m", "discreet", "bench", "--json", "quick", "folder", "--fast"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 7
+    assert ended.stderr == "['folder', '--fast']\n"
+    assert json.loads(ended.stdout)["exit_code"] == 7
+
+
+def test_without_a_checkout_bench_says_where_to_go(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "_places", lambda: iter([tmp_path]))
+    assert_told_off(inside(capsys, "bench"), "no checkout", "clone of the repository")

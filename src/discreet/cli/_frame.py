@@ -15,7 +15,7 @@ from .. import __version__
 
 OK, MISTAKE, REFUSED, INTERRUPTED = 0, 2, 3, 130
 # In the order in which they are listed.
-COMMANDS = ("demo", "select", "plan", "simulate", "audit", "completion")
+COMMANDS = ("demo", "select", "plan", "simulate", "audit", "bench", "completion")
 # Set to anything, it lets errors end in a traceback: for whoever mends them.
 DEBUG = "DISCREET_DEBUG"
 
