@@ -19,7 +19,8 @@ from hypothesis import strategies as some
 
 import discreet as dc
 from discreet.cli import main
-from discreet.data import EventReader, as_text, private_catalogue
+from discreet.data import EventReader, private_catalogue
+from discreet.data.labels import as_text
 from discreet.evaluation.simulation.simulate import Config
 from discreet.objectives import Coverage, ProbabilisticCoverage
 

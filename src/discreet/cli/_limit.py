@@ -105,7 +105,7 @@ class Rule:
         return LaminarMatroid([*blocks, list(range(n_items))], [each] * len(blocks) + [k])
 
     def _costs(self, events: Events) -> list[float]:
-        from ..data import as_text
+        from ..data.labels import as_text
 
         costs = []
         for item, text in zip(map(as_text, events.items), events.facts[self.column], strict=True):

@@ -103,7 +103,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _texts(labels: Iterable[Any] | None) -> list[str]:
     """Items as a file has them."""
-    from ..data import as_text
+    from ..data.labels import as_text
 
     return [as_text(label) for label in labels or ()]
 

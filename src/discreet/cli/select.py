@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..data import Batch, Events
+    from ..data import Events
+    from ..data.source import Batch
     from ..objectives import Coverage, ProbabilisticCoverage
     from ..offline import PrivateGreedy
     from ..privacy import Gate
@@ -230,7 +231,9 @@ def _max_people(options: argparse.Namespace) -> int | None:
 
 def _events(options: argparse.Namespace, limits: Limits) -> Events:
     """Everybody in the file, over the items that are listed, or that occur."""
-    from ..data import EventReader, Facts, Source, Wording, constraint_role, read_items
+    from ..data import EventReader
+    from ..data.facts import Facts, read_items
+    from ..data.source import Source, Wording, constraint_role
 
     separator = "\t" if options.separator in ("tab", "\\t") else options.separator
     if len(separator) != 1:
@@ -286,7 +289,7 @@ def _selected(
 ) -> tuple[Coverage | ProbabilisticCoverage, PrivateGreedy | None, Selection]:
     """The people with the items to choose from, who chose, and what; nobody where no item may be named."""
     from ..core import checks
-    from ..data import choose_items
+    from ..data.catalogue import choose_items
     from ..objectives import Coverage, ProbabilisticCoverage
     from ..offline import PrivateGreedy
     from ..privacy import Budget

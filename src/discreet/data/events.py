@@ -200,7 +200,7 @@ class EventReader:
     def take(self, batch: Batch) -> None:
         """A batch of rows; those that are bad are refused, or left out where the source says so.
 
-        Whoever has a row that is left out still counts as somebody.
+        Whoever has a row that is left out still counts as somebody. After a refusal, start with a new reader.
         """
         rows = _Rows(batch)
         self._written |= batch.written
@@ -224,7 +224,7 @@ class EventReader:
         kept = rows.good & (what >= 0)
         if self._facts is not None:
             self._facts.note(batch, self._items.labels, what, facts, kept)
-        if len(self._items.labels) > _MOST_ITEMS:
+        if self._catalogue == "from data" and len(self._items.labels) > _MOST_ITEMS:
             raise ValueError(f"there are more than {_MOST_ITEMS:,} different items; give a list of fewer")
         self._pairs.add((who << 32 | what)[kept], None if weights is None else weights[kept])
         self._count += int(kept.sum())
