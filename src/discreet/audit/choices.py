@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..privacy import Coins
 from . import black_box, exact, sampled
 from . import faults as planted
 from .cases import RELATIVE, SLACK, Case, Effort, hashable
@@ -64,7 +65,7 @@ class ChoiceCase(Case):
 
     def _telling(self, pair: Pair, plant: planted.Plant) -> tuple[Floats, exact.Distribution, int]:
         """People among whom a planted error shows most, their sound probabilities, and enough runs for it."""
-        starts = self.space.starts(np.random.default_rng(1))
+        starts = self.space.starts(Coins.seeded(1).generator)
         best: tuple[float, Floats, exact.Distribution] | None = None
         for stream in (pair.here, pair.there, *(next(starts).here for _ in range(6))):
             sound = self._distribution(stream)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..privacy import Coins
 from . import hooks
 from .hooks import Floats
 
@@ -380,7 +381,7 @@ def worst_pair(
     extra: Sequence[Pair] = (),
 ) -> tuple[Pair, float]:
     """The neighbours with the largest loss that a search finds: restarts, one number changed at a time."""
-    rng = np.random.default_rng(seed)
+    rng = Coins.seeded(seed).generator
     starts = space.starts(rng)
     best: tuple[Pair, float] | None = None
     left = evaluations

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..privacy import Coins
 from . import black_box, exact, hooks, sampled
 from . import faults as planted
 from .cases import RELATIVE, SLACK, Case, Effort
@@ -36,7 +37,7 @@ class NoiseCase(Case):
     many: Callable[[Floats, int, Source], Floats] | None = None
 
     def _answers(self, number: int, size: int) -> Floats:
-        return np.random.default_rng(number).uniform(-self.spread, self.spread, size)
+        return Coins.seeded(number).generator.uniform(-self.spread, self.spread, size)
 
     def _observe(self, stream: Floats, seed: int = 0) -> exact.Observe:
         def observe(script: hooks.Script | None) -> tuple[list[Floats], hooks.Drawn]:

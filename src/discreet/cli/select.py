@@ -144,7 +144,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read, choose, write, print; in that order, so that a file that cannot be written costs no budget."""
     from ..privacy import Budget, Gate
-    from ..privacy.randomness import randomness
     from . import _told
     from ._frame import printable
     from ._limit import Limits
@@ -155,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
             "--epsilon inf is no guarantee at all; give a finite one (--insecure-diagnostics shows what would"
             " be chosen without privacy)"
         )
-    gate = Gate(Budget(options.epsilon, options.delta, options.neighbours), randomness(options.seed))
+    gate = Gate(Budget(options.epsilon, options.delta, options.neighbours), options.seed)
     limits = Limits.read(options.constraint, options.k)
     _check_items(options, limits)
     target = None

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, named_rows, one_of, real, vector, whole
 from ..core.fixed import Fixed
+from ..privacy import Coins
 from .answers import ROUNDING
 from .base import Floats, Population
 from .rows.matrices import SparseMatrix, checked
@@ -122,10 +123,12 @@ class MultilinearExtension(ContinuousPopulation):
         return self.people.marks
 
     def _value(self, x: Floats) -> float:
-        return self.people.multilinear(x, rng=np.random.default_rng(self.seed), samples=self.samples)
+        return self.people.multilinear(x, rng=Coins.seeded(self.seed).generator, samples=self.samples)
 
     def _gradient(self, x: Floats) -> Floats:
-        return self.people.multilinear_gradient(x, rng=np.random.default_rng(self.seed), samples=self.samples)
+        return self.people.multilinear_gradient(
+            x, rng=Coins.seeded(self.seed).generator, samples=self.samples
+        )
 
     def _take(self, rows: NDArray[np.int64]) -> Self:
         return self._like(people=self.people[rows])

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import whole
+from ..privacy import Coins
 
 Floats = NDArray[np.float64]
 
@@ -17,7 +18,7 @@ def random_sets(x: Floats, rng: np.random.Generator | None, samples: int) -> lis
     count = whole("samples", samples, at_least=2)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator or None, got {type(rng).__name__}")
-    coins = np.random.default_rng() if rng is None else rng
+    coins = Coins.fresh().generator if rng is None else rng
     return [np.flatnonzero(coins.random(x.size) < x) for _ in range(count)]
 
 

@@ -53,6 +53,11 @@ class Coins:
         """Coins of a number that everybody knows: for made-up data and experiments."""
         return cls([seed] if isinstance(seed, int | np.integer) else seed)
 
+    @classmethod
+    def fresh(cls) -> Coins:
+        """Coins that nobody can foresee, for whoever gives neither a seed nor a gate."""
+        return cls.drawn(randomness(None))
+
     @property
     def words(self) -> NDArray[np.uint64]:
         """The words themselves."""

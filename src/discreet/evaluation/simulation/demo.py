@@ -22,7 +22,7 @@ from ...objectives import Population, greedy
 from ...objectives.each import value_to_each
 from ...online import HedgeSelector, OnlineSelector, PhasedSelector
 from ...planning import plan
-from ...privacy import Account, Budget, FactorizedSum, RunningSum, TreeSum
+from ...privacy import Account, Budget, Coins, FactorizedSum, RunningSum, TreeSum
 from ...results import Trace
 from .. import plots
 from ..report import Report, account, plots_available
@@ -147,7 +147,7 @@ def show(
 
 def run_shop(budget: Budget, seed: int | None) -> Shop:
     """The main job: five products for every shopper, chosen before the shopper is seen."""
-    people = product_display(SHOPPERS, PRODUCTS, np.random.Generator(np.random.PCG64(1)))
+    people = product_display(SHOPPERS, PRODUCTS, Coins.seeded(1).generator)
     question: dict[str, Any] = {"n_items": PRODUCTS, "k": SLOTS, "rounds": SHOPPERS, "budget": budget}
     free = Budget(math.inf)
     shop = Shop()
@@ -187,7 +187,7 @@ def _add(shop: Shop, name: str, learner: str, trace: Trace, seconds: float = mat
 
 def _at_random(people: Population) -> Trace:
     """A new random set every so often."""
-    coins = np.random.Generator(np.random.PCG64(3))
+    coins = Coins.seeded(3).generator
     length = SHOPPERS // _RANDOM_SETS
     sets = [coins.permutation(PRODUCTS)[:SLOTS] for _ in range(_RANDOM_SETS)]
     rewards = [
@@ -276,7 +276,7 @@ def run_features(budget: Budget, seed: int | None) -> Features:
         best = np.sort(worth)[-FEATURES:].sum()
         for name, way in ways.items():
             if way is None:
-                support = np.random.default_rng(split).permutation(train.shape[1])[:FEATURES]
+                support = Coins.seeded(split).generator.permutation(train.shape[1])[:FEATURES]
             else:
                 objective, epsilon = way
                 coins = None if seed is None else seed + split
@@ -321,7 +321,7 @@ def _features_table(features: Features) -> tuple[list[str], list[list[str]]]:
 
 def _running_sum(budget: Budget, seed: int | None) -> str:
     popularity = np.array([0.52, 0.31, 0.30, 0.22, 0.12, 0.09, 0.08, 0.05])
-    coins = np.random.Generator(np.random.PCG64(2)).random((VISITORS, len(PAGES)))
+    coins = Coins.seeded(2).generator.random((VISITORS, len(PAGES)))
     visits = (coins < popularity).astype(np.float64)
     options: dict[str, Any] = {"box": (0.0, 1.0), "seed": seed}
     shape = (len(PAGES), VISITORS, budget)

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from ... import __version__
 from ...core import checks
 from ...core.progress import track
+from ...privacy import Coins
 from ..regret import Regret, best_fixed_set
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class StreamSpec:
         """The stream of this seed."""
         from .. import streams
 
-        coins = np.random.default_rng(seed)
+        coins = Coins.seeded(seed).generator
         options = dict(self.settings)
         if self.family != _EVENTS:
             return streams.STREAMS[self.family](options.pop("people"), options.pop("items"), coins, **options)
@@ -649,7 +650,7 @@ def _at_random(people: Population, cell: Cell) -> NDArray[np.float64]:
     """A new random set for every hundredth of the stream."""
     from ...objectives.each import value_to_each
 
-    coins = np.random.default_rng(int(_digest(cell.settings)[:15], 16))
+    coins = Coins.seeded(int(_digest(cell.settings)[:15], 16)).generator
     ends = np.unique(np.linspace(0, len(people), _RANDOM_SETS + 1).astype(np.int64))
     return np.concatenate(
         [
