@@ -312,7 +312,14 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         ),
         "online.BanditSubmodularMinimizer": (
             on.BanditSubmodularMinimizer,
-            {"n_items": 4, "rounds": ROUNDS, "budget": BUDGET, "exploration": 0.5, "batch": 4, "seed": 1},
+            {
+                "n_items": 4,
+                "rounds": ROUNDS,
+                "budget": BUDGET,
+                "exploration_rate": 0.5,
+                "batch": 4,
+                "seed": 1,
+            },
         ),
         "privacy.TreeSum": (p.TreeSum, sums),
         "privacy.FactorizedSum": (p.FactorizedSum, sums | {"method": "sqrt"}),

@@ -185,7 +185,7 @@ def test_costs_move_as_said():
         event, count = released(values.privacy)
         assert (float(event.sensitivity), count) == (2.0 * times, 1)
         tree = online.BanditSubmodularMinimizer(3, 10**5, budget, 2.0, form="tree", seed=0)
-        estimate = 2.0 * times * 2.0 * (3 + 1) / tree.exploration
+        estimate = 2.0 * times * 2.0 * (3 + 1) / tree.exploration_rate
         assert float(released(tree.privacy)[0].sensitivity) == pytest.approx(estimate)
 
 

@@ -56,6 +56,8 @@ class PrivateTotal:
         if (spec is None) != (event is None):
             raise ValueError("noise has to be declared where sums are released, and nowhere else")
         if spec is not None:
+            if event is None:
+                raise ValueError("event is missing: what is released has noise of its own")
             kind = CompiledSum if issubclass(CompiledSum, spec.kind) and units is None else spec.kind
             self.sum = kind.of(spec, gate, event=event, clip=clip, label=label)
         self.gathered: Values = self._nothing()
@@ -224,7 +226,8 @@ class CostTotal(BatchTotal):
         truncation: int = 0,
         label: str,
     ) -> None:
-        if type(event) is not LaplaceNoise or exact(event.sensitivity) < exact(moves):
+        needed = LaplaceNoise.within(gate.budget.share(), moves)
+        if type(event) is not LaplaceNoise or exact(event.sensitivity) < exact(needed.sensitivity):
             raise ValueError(f"event={event} is not for costs that move a sum by {moves:g}")
         super().__init__(gate, event, finest or Fraction(1), truncation=truncation, label=label)
         self._label = label

@@ -122,6 +122,9 @@ class BanditSubmodularMinimizer(SetMinimizer):
         super()._begin()
         settings = self.settings
         self._coins = self._gate.coins()
+        # Costs are counted in units of 2^-shift, of which 2^31 to 2^32 make the bound.
+        self._shift = 32 - math.frexp(settings.bound)[1]
+        self._most = math.floor(math.ldexp(settings.bound, self._shift))
         self._tree: PrivateTotal | None = None
         self._costs: CostTotal | None = None
         if settings.spec is not None:
@@ -189,11 +192,6 @@ class BanditSubmodularMinimizer(SetMinimizer):
             estimate[order[place]] -= fall * (value / self._chance)
         return estimate
 
-    @property
-    def _shift(self) -> int:
-        """Costs are counted in units of 2^-shift, of which 2^31 to 2^32 make the bound."""
-        return 32 - math.frexp(self.settings.bound)[1]
-
     def _prepared(self, person: Any) -> tuple[float, bool]:
         value, bound = checks.real("the cost", person), self.settings.bound
         outside = abs(value) > bound * (1.0 + ROUNDING)
@@ -213,8 +211,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
             self._costs.gathered += self._units(value)
 
     def _units(self, value: float) -> int:
-        most = math.floor(math.ldexp(self.settings.bound, self._shift))
-        return min(max(math.floor(math.ldexp(value, self._shift)), -most), most)
+        return min(max(math.floor(math.ldexp(value, self._shift)), -self._most), self._most)
 
     def _run_functions(self, stream: Stream) -> None:
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
