@@ -389,17 +389,9 @@ def _learner(given: Mapping[str, Any]) -> LearnerSpec:
 
 def learner_names() -> list[str]:
     """Who can be simulated: every selector of `discreet.online`, the planner and the baselines."""
-    return [*_selectors(), PLANNER, *BASELINES]
+    from ...online.registry import selectors
 
-
-def _selectors() -> list[str]:
-    from ... import online
-
-    return [
-        name
-        for name in online.__all__
-        if name.endswith("Selector") and not inspect.isabstract(getattr(online, name))
-    ]
+    return [*selectors(), PLANNER, *BASELINES]
 
 
 def _kind(given: Any) -> str:
