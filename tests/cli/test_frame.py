@@ -289,7 +289,8 @@ def checkout(tmp_path, monkeypatch):
     folder = tmp_path / "benchmarks"
     folder.mkdir()
     (folder / "quick.py").write_text(
-        '"""How quick.\n\nMore."""\nimport sys\n\ndef main():\n    print(sys.argv[1:])\n    sys.exit(7)\n\nmain()\n'
+        '"""How quick.\n\nMore."""\nimport sys\n\n'
+        "def main():\n    print(sys.argv[1:])\n    sys.exit(7)\n\n\nmain()\n"
     )
     below = tmp_path / "some" / "where"
     below.mkdir(parents=True)
