@@ -357,7 +357,7 @@ def test_output_depends_on_people_through_the_choice_alone(
     file, capsys, monkeypatch, neighbours, style, constraint
 ):
     """Two files that agree in what is public, and draws that come out alike: no byte may differ."""
-    monkeypatch.setattr(PrivateGreedy, "_draw", lambda *_: 0)
+    monkeypatch.setattr("discreet.offline.greedy._drawn", lambda *_: 0)
     monkeypatch.setattr(PrivateGreedy, "_noisy_gains", lambda *_: (1.0, 2.0, 3.0))
     items = file("page,price\n" + "".join(f"p{page:02},{1 + page % 5}\n" for page in range(20)), "items.csv")
     count = 600 if constraint == "private list" else 200  # enough for every page to occur
@@ -385,7 +385,7 @@ def test_output_depends_on_people_through_the_choice_alone(
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_a_file_that_holds_nobody_looks_like_one_that_holds_somebody(file, capsys, monkeypatch, style):
     """The first person to come is protected too where presence is private."""
-    monkeypatch.setattr(PrivateGreedy, "_draw", lambda *_: 0)
+    monkeypatch.setattr("discreet.offline.greedy._drawn", lambda *_: 0)
     items = file("page\nx\ny\nz\n", "items.csv")
     options = (*COLUMNS, "--k", 2, "--epsilon", 1, "--items", items, "--neighbours", "add_remove")
     seen = []

@@ -99,7 +99,7 @@ def test_settings_that_choose_a_mechanism_are_named():
     from discreet.offline.methods import METHODS
     from discreet.online.bandit.settings import EXPLORATIONS
 
-    for setting in (*EXPLORATIONS, *METHODS, "slots", "ftrl", "pftal", "values", "tree", "published"):
+    for setting in (*EXPLORATIONS, *METHODS, "slots", "values", "tree", "published"):
         assert f'"{setting}"' in PAGE, setting
 
 
@@ -131,7 +131,7 @@ def test_running_sums_move_as_said():
     for budget, entries in zip(_budgets(), (2 * k * c, k * c), strict=True):
         learner = online.RunningSumSelector(n, k, 64, budget, bound=bound, items_per_person=c, seed=0)
         event, _ = released(learner.privacy)
-        column = learner._sum.factorization.column_norm
+        column = learner._total.sum.factorization.column_norm
         assert float(event.sensitivity) == pytest.approx(bound * math.sqrt(entries) * column)
         pure = dc.Budget(1.0, neighbours=budget.neighbours)
         tree = online.RunningSumSelector(
@@ -156,7 +156,7 @@ def test_bandits_move_as_said():
             learner = online.BanditSelector(5, 2, 4000, budget, bound=3.0, exploration=way, seed=0)
             event, count = released(learner.privacy)
             assert event.range == 3.0
-            assert count == -(-4000 // learner.settings["block"]) - 1
+            assert count == -(-4000 // learner.settings.block) - 1
         assert count == 3999
 
 

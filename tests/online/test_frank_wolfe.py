@@ -412,7 +412,7 @@ def test_bounds_far_from_one(size):
     points = MetaFrankWolfePoints(box, 6, BUDGET, resample_every=2, clip=True, **options)
     points.choose()
     points.learn((lambda _: 0.5, lambda _: np.full(4, 1e5 * size)))
-    assert points.clipped == 1
+    assert points.insecure_clipped == 1
     lengths = np.linalg.norm(points._total.gathered / points._experts.units / size, axis=1)
     assert lengths == pytest.approx([1.0, 1.0])
     assert lengths.max() <= 1.0
@@ -1021,7 +1021,7 @@ def test_bad_functions_are_refused_or_shortened():
     clipping = _points(clip=True)()
     clipping.choose()
     clipping.learn(pair(0.5, np.ones(N_ITEMS)))
-    assert clipping.clipped == 1
+    assert clipping.insecure_clipped == 1
     assert np.linalg.norm(clipping._total.gathered, axis=1).max() <= clipping._experts.units
     for steps in (1, 3):
         careful = _points(spot_check=True, steps=steps)()

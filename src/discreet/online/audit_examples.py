@@ -255,7 +255,7 @@ def frank_wolfe_audits() -> list[AuditExample]:
         )
         for words, options, budget, deep in (
             ("square root", {"sums": "sqrt"}, APPROXIMATE, False),
-            ("Laplace tree", {"noise": "laplace"}, PURE, True),
+            ("Laplace tree", {"sums": "tree"}, PURE, True),
         )
     ]
 

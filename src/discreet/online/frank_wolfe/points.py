@@ -33,7 +33,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
     point; it is fed at the k-th partial one, which its proof needs.
 
     ``gradient_bound`` is a public bound of every gradient's length (L2), ``bound`` of every value. Longer
-    gradients are refused, or shortened and counted (``clipped``) with ``clip=True``. ``smoothness`` bounds
+    gradients are refused, or shortened and counted (``insecure_clipped``) with ``clip=True``. ``smoothness`` bounds
     how fast gradients change (L2), for the certificate. ``spot_check=True`` refuses people whose gradients
     grow along the partial points: not DR-submodular.
 
@@ -110,7 +110,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
         return self.settings.size
 
     @property
-    def clipped(self) -> int:
+    def insecure_clipped(self) -> int:
         """How many people's gradients were shortened; a fact about people, not protected."""
         return self._clipped.number
 

@@ -120,7 +120,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
     @property
     def n_items(self) -> int:
         """How many items there are to choose from."""
-        return self.settings.size
+        return self._size
 
     @property
     def certified_regret(self) -> float:
@@ -143,6 +143,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
         super()._begin()
         self._gradients = SetGradients(self.settings, self._round_coins)
         self._constraint, self._weights = self.settings.constraint, self.settings.weights
+        self._size = self.settings.size
 
     @property
     def _width(self) -> int:
@@ -178,7 +179,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
     # --- learning --------------------------------------------------------------------------------
 
     def _check_people(self, people: Any) -> None:
-        check_population(people, self.settings.size, self.settings.bound)
+        check_population(people, self._size, self.settings.bound)
         if not people.monotone:
             raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
 
@@ -192,7 +193,8 @@ class MetaFrankWolfe(FrankWolfeLearner):
 
     def _counted(self, people: Population) -> Population:
         """The people of the rounds to come as they are counted."""
-        return capped(people, self.settings.items_per_person, self._round_coins, self._rounds.number)
+        cap = self.settings.items_per_person
+        return people if cap is None else capped(people, cap, self._round_coins, self._rounds.number)
 
     def _absorb(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
