@@ -115,7 +115,7 @@ def swap(name, make):
         ("running sum, sqrt", put("settings", "event", "sigma", value="1/100"), "not charged"),
         ("running sum, tree", put("settings", "rounds", value=500), "not those of a tree|not charged"),
         ("leader", put("settings", "lipschitz", value=9.0), "one person can move"),
-        ("leader", put("settings", "event", value=None), "event is missing"),
+        ("leader", put("settings", "event", value=None), "noise has to be declared"),
         ("minimizer, tree", put("settings", "bound", value=9.0), "one person can move"),
         ("one point", put("settings", "high", value=9.0), "move a sum by"),
         ("one point", put("settings", "neighbours", value="add_remove"), "the settings are for neighbours="),

@@ -1004,7 +1004,7 @@ def test_settings_that_make_no_sense():
     ):
         with pytest.raises(ValueError, match=message):
             ApproximateLeader(ball, 10, APPROXIMATE, **options)
-    with pytest.raises(ValueError, match="needs delta > 0; give the budget a delta or take sums"):
+    with pytest.raises(ValueError, match="needs delta > 0; give the budget a delta, or take sums"):
         ApproximateLeader(ball, 10, PURE, lipschitz=1.0, sums="sqrt")
     with pytest.raises(ValueError, match="needs a finite epsilon"):
         ApproximateLeader(ball, 10, FREE, lipschitz=1.0, calibration="published")

@@ -120,7 +120,6 @@ def test_a_person_in_two_windows_is_caught():
     excess, widest = _worst(budget, 2, 1, 3, 6, _replaced, 20, make=_Twice)
     assert excess > 1e-3
     assert widest > 1.5
-    del dc.online.OnlineSelector._kinds["_Twice"]
 
 
 def test_a_larger_rate_is_caught(monkeypatch):

@@ -68,6 +68,7 @@ class ToySelector(OnlineSelector):
 
     def _prepared(self, person: Any) -> NDArray[np.float64]:
         one = super()._prepared(person)
+        answers.number("value", one.value(self._shown.tolist()), 0.0, self.bound)
         return answers.vector("gains", one.gains([]), self.n_items, 0.0, self.bound)
 
     def _absorb(self, person: NDArray[np.float64]) -> None:

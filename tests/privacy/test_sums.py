@@ -515,7 +515,7 @@ def test_saved_file_is_readable_private_and_checked(tmp_path):
     path = tmp_path / "sum.discreet"
     total = TreeSum(3, 12, PURE, noise="laplace", norm_bound=1.0)
     total.save(path)
-    assert path.read_bytes().splitlines()[0].startswith(b'{"format": "discreet-state", "version": 1')
+    assert path.read_bytes().splitlines()[0].startswith(b'{"format": "discreet-state", "version": 2')
     assert path.stat().st_mode & 0o077 == 0
     with pytest.raises(ValueError, match="holds a TreeSum, not a FactorizedSum"):
         FactorizedSum.load(path)

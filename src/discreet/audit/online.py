@@ -205,8 +205,9 @@ def _kept(learner: OnlineLearner, decision: Any) -> list[float]:  # noqa: ARG001
         with swapped(os, "fsync", lambda _: None):  # a file that is read once and thrown away
             learner.save(path)
         _, arrays = read_state(path)
-    arrays.pop("noise", None)  # drawn ahead, and seen by nobody
-    numbers = [np.asarray(arrays[name], dtype=np.float64).ravel() for name in sorted(arrays)]
+    ahead = [name for name in arrays if name.split(".")[-1] == "noise"]  # drawn ahead, and seen by nobody
+    kept = sorted(name for name in arrays if name not in ahead)
+    numbers = [np.asarray(arrays[name], dtype=np.float64).ravel() for name in kept]
     return np.concatenate(numbers).tolist() if numbers else []
 
 

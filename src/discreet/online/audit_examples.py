@@ -111,6 +111,7 @@ def bandit_audits() -> list[AuditExample]:
                 {"block": 2, "repeats": 2, "rate": 1e-12},
                 words="blocks of 2 rounds, 1 of 3 items",
                 mechanism="batches",
+                faults=("noise halved", "charges forgotten"),  # half a sensitivity is refused at once
                 rows=4,
                 values=HALVES,
                 publishes="state",

@@ -39,10 +39,12 @@ class Example:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self, kind: Callable[..., OnlineLearner], seed: Any = 1, **more: Any) -> OnlineLearner:
-        """The learner; ``more`` overrides options, ``budget`` among them."""
+        """The learner; ``more`` overrides options, and ``budget`` or ``rounds`` among the arguments."""
         options = {"budget": self.budget} | dict(self.options) | more
-        budget = options.pop("budget")
-        return kind(*self.arguments, budget, seed=seed, **options)
+        budget, arguments = options.pop("budget"), self.arguments
+        if "rounds" in options:  # the last one before the budget, where there is a horizon
+            arguments = (*arguments[:-1], options.pop("rounds"))
+        return kind(*arguments, budget, seed=seed, **options)
 
 
 @dataclass(frozen=True)
