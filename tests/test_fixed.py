@@ -168,7 +168,7 @@ def test_draws_are_made_at_the_rate_that_is_charged():
         learner.rate = 100.0
     learner.run(people(count=20))
     [(_, event, _)] = learner.privacy.spent.ledger.counts
-    assert event.rate == learner.rate == learner.settings.event.rate
+    assert event.rate == learner.rate == learner.settings.rate
 
 
 def test_a_constructor_does_not_run_twice():

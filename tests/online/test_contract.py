@@ -325,7 +325,7 @@ def test_learners_at_one_gate_spend_one_budget(setting, tmp_path):
     gate = dc.Gate(budget, 3)
     shares = gate.split([1, 2])
     if alone.calibration == "published":
-        with pytest.raises(ValueError, match="budget of its own|for a whole budget"):
+        with pytest.raises(ValueError, match=r"budget of its own|for a whole budget"):
             setting.make(seed=None, budget=shares[0])
         return
     learners = [setting.make(seed=None, budget=share) for share in shares]
@@ -349,7 +349,7 @@ def test_learners_with_shares_of_a_budget_keep_to_it_together(setting):
     budget, stream = alone.budget, setting.people(ROUNDS)
     shares = budget.split([1, 2])
     if alone.calibration == "published":
-        with pytest.raises(ValueError, match="budget of its own|for a whole budget"):
+        with pytest.raises(ValueError, match=r"budget of its own|for a whole budget"):
             setting.make(budget=shares[0])
         return
     both = MemoryLedger()

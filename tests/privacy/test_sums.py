@@ -525,7 +525,7 @@ def test_saved_file_is_readable_private_and_checked(tmp_path):
     path.write_bytes(b"[1]")
     with pytest.raises(ValueError, match="is not a state file of discreet"):
         TreeSum.load(path)
-    path.write_bytes(b'{"format": "discreet-state", "version": 1}\nbroken')
+    path.write_bytes(b'{"format": "discreet-state", "version": 2}\nbroken')
     with pytest.raises(ValueError, match="is damaged"):
         TreeSum.load(path)
     path.write_bytes(b'{"format": "discreet-state", "version": 99}\n')

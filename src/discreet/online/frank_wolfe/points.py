@@ -33,9 +33,9 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
     point; it is fed at the k-th partial one, which its proof needs.
 
     ``gradient_bound`` is a public bound of every gradient's length (L2), ``bound`` of every value. Longer
-    gradients are refused, or shortened and counted (``insecure_clipped``) with ``clip=True``. ``smoothness`` bounds
-    how fast gradients change (L2), for the certificate. ``spot_check=True`` refuses people whose gradients
-    grow along the partial points: not DR-submodular.
+    gradients are refused, or shortened and counted (``insecure_clipped``) with ``clip=True``. ``smoothness``
+    bounds how fast gradients change (L2), for the certificate. ``spot_check=True`` refuses people whose
+    gradients grow along the partial points: not DR-submodular.
 
     ``steps`` is K: more steps lose less between them (as 1/K) and share the privacy among more experts (noise
     grows as sqrt(K)). ``"auto"`` takes the best certified number, or 4 where nothing can be certified.
