@@ -68,8 +68,8 @@ class ToySelector(OnlineSelector):
 
     def _prepared(self, person: Any) -> NDArray[np.float64]:
         one = super()._prepared(person)
-        answers.number("value", one.value(self._shown.tolist()), 0.0, self.bound)
-        return answers.vector("gains", one.gains([]), self.n_items, 0.0, self.bound)
+        gains: NDArray[np.float64] = answers.gains_along(one, self._shown.tolist(), self.bound)
+        return gains[0]
 
     def _absorb(self, person: NDArray[np.float64]) -> None:
         self._total.gather(person)
