@@ -56,8 +56,6 @@ class PrivateTotal:
         if (spec is None) != (event is None):
             raise ValueError("noise has to be declared where sums are released, and nowhere else")
         if spec is not None:
-            if event is None:
-                raise ValueError("event is missing: what is released has noise of its own")
             kind = CompiledSum if issubclass(CompiledSum, spec.kind) and units is None else spec.kind
             self.sum = kind.of(spec, gate, event=event, clip=clip, label=label)
         self.gathered: Values = self._nothing()
