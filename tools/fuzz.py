@@ -404,10 +404,10 @@ NOT_CALLED = {
 # What is read as a matrix, and looked through before it is used.
 SPARSE = {"matrix", "weights", "adjacency", "chances", "covers", "kernel", "linear", "quality"}
 # Asked in inner loops for every point, and documented to take an array of floats: not checked. The same for
-# what the library alone hands on: grids, experts, losses, specifications and files that have been read.
+# what the library alone hands on: grids, experts, losses, specifications, events and files that were read.
 UNCHECKED = {"project", "values", "at", "compiled", "choice", "flipped_choice", "sample", "noisy", "noise"}
 UNCHECKED |= {"ordered_set", "index", "loss_with"}
-HANDED_ON = {"spec", "saved"}
+HANDED_ON = {"spec", "saved", "found", "listed"}
 
 
 def public() -> Iterator[str]:
@@ -722,7 +722,7 @@ def state_of(subject: Any) -> Any:
     if isinstance(subject, dc.Gate):
         return _frozen(subject.state())
     if isinstance(subject, dc.data.EventReader):
-        return _frozen({k: v for k, v in vars(subject).items() if isinstance(v, dict | list)})
+        return _frozen((len(subject), subject._people.labels, subject._items.labels))  # not what is memorised
     spent = getattr(subject, "privacy", None)
     return None if spent is None or not hasattr(spent, "to_json") else _frozen(spent.to_json())
 
@@ -797,6 +797,7 @@ class Case:
         self.name = self.rng.choice(sorted(table_of))
         call, fits = table_of[self.name]
         given = self._spoiled(fits, call)
+        self.reads_files |= self.name == "load"
         return self._called(self.name, lambda: call(**given), None)
 
     def _subject(self) -> Any:

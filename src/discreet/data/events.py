@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.checks import one_of, real
+from ..core.checks import instance, one_of, real
 from .labels import MISSING, UNLISTED, Listed, Names, absent, in_order, label, typed
 from .source import Batch, Column, Source
 
@@ -202,6 +202,7 @@ class EventReader:
 
         Whoever has a row that is left out still counts as somebody. After a refusal, start with a new reader.
         """
+        instance("batch", batch, Batch, "those of a Source")
         rows = _Rows(batch)
         self._written |= batch.written
         who = self._people.of(batch.columns["person"])

@@ -73,12 +73,13 @@ class Coins:
     def of_rounds(self, first: int, count: int) -> NDArray[np.uint64]:
         """One word for each of the rounds ``first``, ``first + 1``, ...; nothing is used up by asking."""
         source = np.random.PCG64(list(self._words))
-        source.advance(first)
-        return np.asarray(source.random_raw(count), dtype=np.uint64)
+        source.advance(checks.whole("first", first, at_least=0))
+        return np.asarray(source.random_raw(checks.whole("count", count, at_least=0)), dtype=np.uint64)
 
     def of_round(self, number: int) -> np.random.Generator:
         """A stream of its own for one round, the same whenever it is asked for."""
-        return np.random.Generator(np.random.PCG64([*self._words, number]))
+        key = [*self._words, checks.whole("number", number, at_least=0)]
+        return np.random.Generator(np.random.PCG64(key))
 
     def snapshot(self) -> dict[str, Any]:
         """Plain values from which `resume` goes on."""

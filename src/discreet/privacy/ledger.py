@@ -220,6 +220,7 @@ class MemoryLedger:
 
         Refused unless all of what is listed there is listed here.
         """
+        checks.instance("other", other, MemoryLedger, "MemoryLedger()")
         for entry, count in other.counts.items():
             if self.counts.get(entry, 0) < count:
                 raise ValueError(

@@ -118,6 +118,7 @@ class SumSpec:
 
         Of the noise as it is drawn, which pays for rounding to its grid (for people who are replaced).
         """
+        checks.instance("event", event, KINDS[self.noise], f"{KINDS[self.noise].__name__}(1.0, 9.0)")
         return self.kind.unit_std(self, self.kind.grid(self, event, "replace")) * self.error(step)
 
     def make(
