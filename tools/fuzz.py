@@ -144,7 +144,7 @@ def _released(**given: Any) -> Any:
 
 def _simulated(**given: Any) -> Any:
     """One cell, which stays in this process and leaves nothing behind."""
-    from discreet.evaluation.simulation.simulate import Config
+    from discreet.evaluation.simulation.config import Config
 
     stream = {"family": "product display"}
     setting = {"rounds": 20, "items": N, "k": K, "repeats": 1, "streams": [stream]}

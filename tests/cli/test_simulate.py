@@ -13,7 +13,8 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
-from discreet.evaluation.simulation.simulate import read_config, simulate
+from discreet.evaluation.simulation.config import read_config
+from discreet.evaluation.simulation.simulate import simulate
 
 from .running import assert_told_off, inside, process
 

@@ -21,7 +21,7 @@ import discreet as dc
 from discreet.cli import main
 from discreet.data import EventReader, private_catalogue
 from discreet.data.labels import as_text
-from discreet.evaluation.simulation.simulate import Config
+from discreet.evaluation.simulation.config import Config
 from discreet.objectives import Coverage, ProbabilisticCoverage
 
 WHERE = {"person": "who", "item": "what"}

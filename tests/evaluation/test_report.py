@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 import discreet as dc
 from discreet.evaluation import plots
 from discreet.evaluation.report import NOT_PRIVATE, Report, simulation_report
-from discreet.evaluation.simulation.simulate import Config, simulate
+from discreet.evaluation.simulation.config import Config
+from discreet.evaluation.simulation.simulate import simulate
 from discreet.objectives import Coverage
 from discreet.online import HedgeSelector
 

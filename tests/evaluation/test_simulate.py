@@ -11,8 +11,11 @@ import pytest
 
 import discreet as dc
 from discreet.evaluation.regret import regret
+from discreet.evaluation.simulation import cells
 from discreet.evaluation.simulation import simulate as module
-from discreet.evaluation.simulation.simulate import Config, learner_names, read_config, run_cell, simulate
+from discreet.evaluation.simulation.cells import run_cell
+from discreet.evaluation.simulation.config import Config, learner_names, read_config
+from discreet.evaluation.simulation.simulate import simulate
 from discreet.evaluation.streams import STREAMS, baskets, event_file
 from discreet.objectives import greedy
 from discreet.objectives.each import value_to_each
@@ -228,9 +231,9 @@ def test_the_file_of_results_holds_every_cell(tmp_path):
 def test_regret_is_that_of_the_trace(alpha):
     config = Config.of(SMALL | {"comparator": "best", "repeats": 1, "learners": [{"learner": "popularity"}]})
     (outcome,) = simulate(config, None, workers=1).outcomes
-    seed = int(module._digest(outcome.cell.stage)[:15], 16)
+    seed = int(cells.digest(outcome.cell.stage)[:15], 16)
     people = outcome.cell.stream.people(seed)
-    items = module._popular(people, 2)
+    items = cells._popular(people, 2)
     expected = regret(
         Trace(value_to_each(people, items), np.tile(np.array(items, np.int32), (300, 1))), people, alpha=alpha
     )
@@ -323,7 +326,7 @@ def test_numbers_that_cannot_be_computed_with_cost_one_cell_and_not_all(error, m
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(module, "_learned", fails)
+    monkeypatch.setattr(cells, "_learned", fails)
     results = simulate(Config.of(SMALL | {"repeats": 1}), None, workers=1)
     assert [why for _, why in results.refused] == [str(error)]
     assert {one.cell.learner.kind for one in results.outcomes} == {"popularity", "greedy"}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 
 if TYPE_CHECKING:
-    from ..evaluation.simulation.simulate import Config, Results
+    from ..evaluation.simulation.config import Config
+    from ..evaluation.simulation.results import Results
 
 NAME = "simulate"
 HELP = "run learners on made-up or recorded streams, many times, and write a report"
@@ -89,7 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run what is not there yet, write the report, print the table."""
     from ..evaluation.report import plots_available, simulation_report
-    from ..evaluation.simulation.simulate import RESULTS, simulate
+    from ..evaluation.simulation.results import RESULTS
+    from ..evaluation.simulation.simulate import simulate
     from ._output import as_json, wrapped
 
     config = _config(options)
@@ -122,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> Config:
-    from ..evaluation.simulation.simulate import Config, read_config
+    from ..evaluation.simulation.config import Config, read_config
 
     plain = {
         name: getattr(options, name)

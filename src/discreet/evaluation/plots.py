@@ -22,10 +22,10 @@ from .regret import Regret, best_fixed_set, regret_bands
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..evaluation.simulation.simulate import Results
     from ..objectives import Population
     from ..planning import Plan
     from ..results import Trace
+    from .simulation.results import Results
 
 # Dark and light by turns: neighbours differ in lightness, whatever becomes of the hue.
 COLOURS = ("#101010", "#d98f1a", "#1d3f8f", "#58a4d0", "#8c2d19", "#9a9a9a", "#2f6b3a", "#c57fb5")

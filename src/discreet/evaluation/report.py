@@ -25,7 +25,7 @@ from . import plots
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..evaluation.simulation.simulate import Results
+    from .simulation.results import Results
 
 _WIDE, _NARROW = (8.4, 4.2), (4.3, 3.7)
 _STYLE = """
