@@ -171,6 +171,16 @@ def named_rows(which: Any, count: int) -> NDArray[np.int64]:
     return np.asarray(rows)
 
 
+def one_person(which: Any, count: int) -> int | None:
+    """The row of the one person that an index names, also from the end; None where it names several."""
+    if not isinstance(which, int | np.integer):
+        return None
+    index = int(which)
+    if not -count <= index < count:
+        raise IndexError(f"there is no person {index}")
+    return index % count
+
+
 def one_of(name: str, value: Any, allowed: Collection[str]) -> str:
     """``value`` if it is among the allowed words, or an error that lists them."""
     if not isinstance(value, str) or value not in allowed:

@@ -1,6 +1,6 @@
 """What people value: populations of set functions over one ground set."""
 
-from .base import Population, State
+from .base import Population
 from .concave import ConcaveOverModular, SaturatedCoverage
 from .continuous import (
     BudgetAllocation,
@@ -17,6 +17,7 @@ from .log_determinant import LogDeterminant
 from .mixture import Mixture
 from .mutual_information import MutualInformation
 from .set_function import SetFunction
+from .state import State
 from .topics import WeightedTopics
 
 __all__ = [

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.checks import DataError, named_rows, one_of, real, shown, vector, whole
+from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
 from ..core.fixed import Fixed
 from . import answers
 from .answers import ROUNDING
-from .sampling import random_sets, with_error
+from .extensions import expected, random_sets
+from .state import State
 
 if TYPE_CHECKING:
     from .mixture import Mixture
@@ -115,19 +116,7 @@ class Population(Fixed, ABC):
 
         With few items every set can be asked; families with a closed form of their own do better.
         """
-        if self.n_items > _ENUMERABLE:
-            return None
-        values = self._corners()
-        gradient = np.zeros(self.n_items)
-        for j in range(self.n_items):
-            left = np.moveaxis(values, j, 0)
-            slope = left[1] - left[0]
-            for chance in np.delete(x, j):
-                slope = (1.0 - chance) * slope[0] + chance * slope[1]
-            gradient[j] = slope
-        for chance in x:
-            values = (1.0 - chance) * values[0] + chance * values[1]
-        return float(values), gradient
+        return None if self.n_items > _ENUMERABLE else expected(self._corners(), x)
 
     def _corners(self) -> Floats:
         """The average value of every set, in an array with one axis of length 2 per item."""
@@ -203,67 +192,37 @@ class Population(Fixed, ABC):
 
     # -- extensions ------------------------------------------------------------------------------------------
 
-    @overload
     def multilinear(
-        self, x: ArrayLike, *, rng: np.random.Generator | None = ..., samples: int = ...
-    ) -> float: ...
-    @overload
-    def multilinear(
-        self, x: ArrayLike, *, rng: np.random.Generator | None = ..., samples: int = ..., return_error: bool
-    ) -> Any: ...
-    def multilinear(
-        self,
-        x: ArrayLike,
-        *,
-        rng: np.random.Generator | None = None,
-        samples: int = 1000,
-        return_error: bool = False,
-    ) -> Any:
+        self, x: ArrayLike, *, rng: np.random.Generator | None = None, samples: int = 1000
+    ) -> float:
         """E f(R), where R holds each item j independently with probability x[j].
 
         Exact where the family has a closed form, or there are no more than ten items; otherwise the mean over
         ``samples`` random sets. Those come from ``rng`` (a fresh generator if none is given) and never from
         the data, and are the same for everybody, so one person moves the result by no more than they can move
-        f. ``return_error=True`` returns (value, standard error); 0 when exact.
+        f.
         """
         point = self._point(x)
         closed = self._extension(point)
         if closed is not None:
-            exact = answers.number("multilinear", closed[0])
-            return (exact, 0.0) if return_error else exact
+            return answers.number("multilinear", closed[0])
         sets = random_sets(point, rng, samples)
-        mean, error = with_error(np.array([answers.number("value", self._value(s)) for s in sets]))
-        return (float(mean), float(error)) if return_error else float(mean)
+        return float(np.mean([answers.number("value", self._value(items)) for items in sets]))
 
-    @overload
     def multilinear_gradient(
-        self, x: ArrayLike, *, rng: np.random.Generator | None = ..., samples: int = ...
-    ) -> Floats: ...
-    @overload
-    def multilinear_gradient(
-        self, x: ArrayLike, *, rng: np.random.Generator | None = ..., samples: int = ..., return_error: bool
-    ) -> Any: ...
-    def multilinear_gradient(
-        self,
-        x: ArrayLike,
-        *,
-        rng: np.random.Generator | None = None,
-        samples: int = 1000,
-        return_error: bool = False,
-    ) -> Any:
+        self, x: ArrayLike, *, rng: np.random.Generator | None = None, samples: int = 1000
+    ) -> Floats:
         """E[f(R + j) - f(R without j)] for every item j; exact or sampled as in :meth:`multilinear`."""
         point = self._point(x)
         closed = self._extension(point)
         if closed is not None:
-            gradient = answers.vector("multilinear_gradient", closed[1], self.n_items)
-            return (gradient, np.zeros(self.n_items)) if return_error else gradient
+            return answers.vector("multilinear_gradient", closed[1], self.n_items)
         sets = random_sets(point, rng, samples)
         marginals = np.empty((len(sets), self.n_items))
         for row, items in zip(marginals, sets, strict=True):
             row[:] = answers.vector("gains", self._gains(items), self.n_items)
             row[items] = answers.vector("contributions", self._contributions(items), items.size)
-        mean, error = with_error(marginals)
-        return (mean, error) if return_error else mean
+        return np.asarray(marginals.mean(axis=0), dtype=np.float64)
 
     def lovasz(self, x: ArrayLike) -> float:
         """The Lovasz extension: linear between the sets {j : x[j] > t}, convex because f is submodular."""
@@ -384,13 +343,8 @@ class Population(Fixed, ABC):
     # -- people ----------------------------------------------------------------------------------------------
 
     def __getitem__(self, which: int | slice | Sequence[int] | NDArray[Any]) -> Self:
-        count = len(self)
-        if isinstance(which, int | np.integer):
-            index = int(which)
-            if not -count <= index < count:
-                raise IndexError(f"there is no person {index}")
-            return self._one(index % count)
-        return self._take(named_rows(which, count))
+        one = one_person(which, len(self))
+        return self._take(named_rows(which, len(self))) if one is None else self._one(one)
 
     def _one(self, i: int) -> Self:
         return self._take(np.array([i]))
@@ -465,38 +419,3 @@ class Population(Fixed, ABC):
         twin.__dict__.update(self.__dict__)
         twin.__dict__.update(settings)
         return twin
-
-
-class State:
-    """A growing set: ``gains()`` of all items, ``add(item)``, ``items`` and ``value`` so far.
-
-    This one asks the population again after each addition; families that can, keep the gains up to date
-    instead.
-    """
-
-    def __init__(self, people: Population) -> None:
-        self._people = people
-        self.items: list[int] = []
-        self.value = people.value([])
-        self._now = people.gains([])
-
-    def gains(self) -> Floats:
-        """The average gain of every item on top of the set; 0 for the items in it."""
-        now = self._now.copy()
-        now[self.items] = 0.0
-        return now
-
-    def add(self, item: int) -> float:
-        """Put ``item`` into the set; what it added is returned."""
-        chosen = whole("item", item, at_least=0, at_most=self._people.n_items - 1)
-        if chosen in self.items:
-            raise ValueError(f"item {chosen} is already in the set")
-        added = self._grow(chosen)
-        self.items.append(chosen)
-        self.value += added
-        return added
-
-    def _grow(self, item: int) -> float:
-        added = float(self._now[item])
-        self._now = self._people.gains([*self.items, item])
-        return added

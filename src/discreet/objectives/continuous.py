@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.checks import DataError, named_rows, one_of, real, vector, whole
+from ..core.checks import DataError, named_rows, one_of, one_person, real, vector, whole
 from ..core.fixed import Fixed
 from ..privacy import Coins
 from .answers import ROUNDING
@@ -57,13 +57,8 @@ class ContinuousPopulation(Fixed, ABC):
         return self._gradient(self._point(x))
 
     def __getitem__(self, which: int | slice | Sequence[int] | NDArray[Any]) -> Self:
-        count = len(self)
-        if isinstance(which, int | np.integer):
-            index = int(which)
-            if not -count <= index < count:
-                raise IndexError(f"there is no person {index}")
-            return self._take(np.array([index % count]))
-        return self._take(named_rows(which, count))
+        one = one_person(which, len(self))
+        return self._take(named_rows(which, len(self)) if one is None else np.array([one]))
 
     def __iter__(self) -> Iterator[Self]:
         return (self[i] for i in range(len(self)))

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, per_person, shown, whole
 from ..core.fixed import read_only
-from .base import Floats, Items, Population, State
+from .base import Floats, Items, Population
 from .rows.matrices import SparseMatrix, as_sparse, checked
+from .state import State
 
 
 class Arcs(NamedTuple):

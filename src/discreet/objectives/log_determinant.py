@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from .base import Floats, Items, Population, State
+from .base import Floats, Items, Population
 from .rows.matrices import as_sparse, checked
+from .state import State
 
 # So many entries of people's matrices are held at once, or those of one person.
 _ENTRIES = 1 << 20

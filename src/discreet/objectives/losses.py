@@ -62,11 +62,9 @@ class Losses(Fixed, ABC):
 
     def __getitem__(self, which: int | slice | NDArray[Any]) -> Self:
         chosen: Any = which
-        if isinstance(which, int | np.integer):
-            if not -len(self) <= which < len(self):
-                raise IndexError(f"there is no person {which}")
-            start = int(which) % len(self)
-            chosen = slice(start, start + 1)
+        one = checks.one_person(which, len(self))
+        if one is not None:
+            chosen = slice(one, one + 1)
         elif not isinstance(which, slice):
             chosen = checks.named_rows(which, len(self))
         part = object.__new__(type(self))

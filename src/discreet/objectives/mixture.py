@@ -8,7 +8,8 @@ from typing import Self
 import numpy as np
 
 from ..core.checks import real
-from .base import CATALOGUES, Floats, Items, Population, State
+from .base import CATALOGUES, Floats, Items, Population
+from .state import State
 
 
 class Mixture(Population):

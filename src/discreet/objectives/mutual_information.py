@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, one_of, whole
-from .base import NORMS, Floats, Items, Population, State
+from .base import NORMS, Floats, Items, Population
+from .state import State
 
 # Classes x values of the chosen features: the table that an exact value needs.
 LARGEST_TABLE = 1 << 22

@@ -8,10 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from .base import Floats, Items, Population, State
+from .base import Floats, Items, Population
 from .rows.matrices import SparseMatrix, as_sparse, checked
 from .rows.people import RowState, row_totals
 from .rows.table import SURVIVE, Rows
+from .state import State
 
 
 class WeightedTopics(Population):

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from .. import backends
 from ..objectives import Population, answers
+from ..objectives.extensions import random_sets
 from ..objectives.rows.fixed_point import row_parts
 from ..objectives.rows.table import BEST, Rows
-from ..objectives.sampling import random_sets
 from ..privacy import Coins, ScoreChange
 
 Floats = NDArray[np.float64]

@@ -43,14 +43,21 @@ def shift_to_total(z: Vector, upper: Vector, total: float) -> Vector:
     """
     if total <= 0.0:
         return np.zeros_like(z)
+    return _shifted(*_recentred(_shift, z, upper, total, _NEAR_SHIFT))
+
+
+def _recentred(
+    search: Callable[[Vector, Vector, float], float], z: Vector, upper: Vector, total: float, near: float
+) -> tuple[Vector, Vector, float]:
+    """What ``search`` finds from a place that is near, that place, and the upper limits there."""
     with np.errstate(over="ignore", invalid="ignore"):
-        s = _shift(z, upper, total)
+        s = search(z, upper, total)
         for _ in range(_MOST_RECENTRINGS):
-            if abs(s) <= _NEAR_SHIFT:
+            if abs(s) <= near:
                 break
             z = np.clip(z + s, -_FAR, _FAR)
-            s = _shift(z, upper, total)
-    return _shifted(z, upper, s)
+            s = search(z, upper, total)
+    return z, upper, s
 
 
 def _shifted(z: Vector, upper: Vector, s: float) -> Vector:
@@ -104,13 +111,7 @@ def scale_to_total(log_w: Vector, log_upper: Vector, total: float) -> Vector:
     ``total``, up to rounding. As for shifts, a second search starts where a first one ended if that is far
     from 0, because the logarithms of large or tiny weights are rounded more than their differences.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        s = _log_factor(log_w, log_upper, total)
-        for _ in range(_MOST_RECENTRINGS):
-            if abs(s) <= _NEAR_LOG_FACTOR:
-                break
-            log_w = np.clip(log_w + s, -_FAR, _FAR)
-            s = _log_factor(log_w, log_upper, total)
+    log_w, log_upper, s = _recentred(_log_factor, log_w, log_upper, total, _NEAR_LOG_FACTOR)
     limited: Vector = np.minimum(log_upper, log_w + s)
     return limited
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ...core.checks import whole
 from ...privacy.coins import public_key
-from ..base import Floats, Items, Population, State
+from ..base import Floats, Items, Population
+from ..state import State
 from .identities import Words, digests, keyed, mixed
 from .matrices import SparseMatrix, checked, column_sums
 from .table import CAP, Kind, Rows

@@ -1,0 +1,50 @@
+"""A set that grows item by item, over a population that is asked again after each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.checks import whole
+
+if TYPE_CHECKING:
+    from .base import Population
+
+Floats = NDArray[np.float64]
+
+
+class State:
+    """A growing set: ``gains()`` of all items, ``add(item)``, ``items`` and ``value`` so far.
+
+    This one asks the population again after each addition; families that can, keep the gains up to date
+    instead.
+    """
+
+    def __init__(self, people: Population) -> None:
+        self._people = people
+        self.items: list[int] = []
+        self.value = people.value([])
+        self._now = people.gains([])
+
+    def gains(self) -> Floats:
+        """The average gain of every item on top of the set; 0 for the items in it."""
+        now = self._now.copy()
+        now[self.items] = 0.0
+        return now
+
+    def add(self, item: int) -> float:
+        """Put ``item`` into the set; what it added is returned."""
+        chosen = whole("item", item, at_least=0, at_most=self._people.n_items - 1)
+        if chosen in self.items:
+            raise ValueError(f"item {chosen} is already in the set")
+        added = self._grow(chosen)
+        self.items.append(chosen)
+        self.value += added
+        return added
+
+    def _grow(self, item: int) -> float:
+        added = float(self._now[item])
+        self._now = self._people.gains([*self.items, item])
+        return added
