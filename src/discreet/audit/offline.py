@@ -246,7 +246,7 @@ def _noisy() -> Iterator[Case]:
 
         yield NoiseCase(
             kind.__name__,
-            f"{noise} slopes, 1 of 3 items, 2 steps",
+            f"{noise} gradient, 1 of 3 items, 2 steps",
             budget,
             Space(4, 3, nobody=_ABSENT),
             play,

@@ -14,13 +14,13 @@ RATIO = 1.0 - 1.0 / math.e
 
 
 def ratio_within_steps(steps: int, curvature: float = 1.0) -> float:
-    """The guaranteed share of the best set when slopes are looked at afresh after every pick of a step.
+    """The guaranteed share of the best set when the gradient is looked at after every pick of a step.
 
     1 - kappa (1 + 1/K)^-K. Along a single item F is linear, so a step from x to x' gains exactly the mean of
-    the slopes met on the way; those are no smaller than the slopes at x', of which the best set has at least
+    the entries met on the way; those are no smaller than at x', where those of the best set are at least
     F(S*) - F(x') together. Hence (1 + 1/K)(F(S*) - F(x')) <= F(S*) - F(x) in each of K steps: no
     second-order term is lost, and even one step is a 1/2-approximation. With the weights (1 + 1/K)^(k-K-1)
-    on what is above the last slopes, the same sum telescopes to the version with kappa.
+    on what is above the last gradient, the same sum telescopes to the version with kappa.
 
     >>> round(ratio_within_steps(1), 3), round(ratio_within_steps(4), 3), ratio_within_steps(4, 0.0)
     (0.5, 0.59, 1.0)
@@ -29,12 +29,12 @@ def ratio_within_steps(steps: int, curvature: float = 1.0) -> float:
 
 
 def lost_within_steps(steps: int, most: float, curvature: float = 1.0) -> float:
-    """What finitely many steps lose against 1 - kappa/e, when slopes are looked at after every pick."""
+    """What finitely many steps lose against 1 - kappa/e, when the gradient is looked at after every pick."""
     return most * max(0.0, 1.0 - curvature / math.e - ratio_within_steps(steps, curvature))
 
 
 def lost_between_steps(steps: int, single: float, reach: float, *, vertices_are_sets: bool = True) -> float:
-    """What finitely many steps lose when slopes are looked at once a step: single R^2 / (2 K).
+    """What finitely many steps lose when the gradient is looked at once a step: single R^2 / (2 K).
 
     Paper 003, Lemmas 1 and 2: second derivatives lie in [-single, 0]. They are 0 on the diagonal, so a step
     towards a set loses only R^2 - R.
@@ -46,7 +46,7 @@ def lost_between_steps(steps: int, single: float, reach: float, *, vertices_are_
 
 
 def lost_to_rounding(most: float, reach: float) -> float:
-    """What rounding every person's slope down to 2^-30 of the bound can lose, twice over."""
+    """What rounding every person's gradient down to 2^-30 of the bound can lose, twice over."""
     return most * reach * 2.0**-28
 
 
@@ -56,17 +56,17 @@ def lost_to_picks(n_items: int, reach: float, rate: float) -> float:
 
 
 def lost_to_knapsack_picks(n_items: int, reach: float, rate: float, picks: int) -> float:
-    """The same for M picks by slope per cost: the worst of them falls short by (ln(n M) + 1) / rate.
+    """The same for M picks by entry per cost: the worst of them falls short by (ln(n M) + 1) / rate.
 
     Up to any cost that has been spent, the densest item left is no worse than what the best fractional
-    filling holds there; a pick that falls short by s, in slope per least cost, loses at most s times what it
+    filling holds there; a pick that falls short by s, in entry per least cost, loses at most s times what it
     costs in units of the least cost, and these costs sum to the reach.
     """
     return reach * (math.log(max(n_items * picks, 1)) + 1.0) / rate if rate > 0.0 else math.inf
 
 
 def lost_to_laplace(n_items: int, reach: float, scale: float) -> float:
-    """What Laplace noise on the slopes loses: R times the expected largest of n, scale x H_n.
+    """What Laplace noise on the gradient loses: R times the expected largest of n, scale x H_n.
 
     Half of paper 003's G_D: the best set does not depend on the noise, so its share of it has mean 0.
     """

@@ -1,6 +1,6 @@
 """Compiled sums of people's multilinear gradients in fixed point, where one person's part is exact.
 
-Each loop works out a row's own slopes in floating point, rounds each down to whole steps between 0 and
+Each loop works out a row's own gradient in floating point, rounds each down to whole steps between 0 and
 ``most``, and only then adds it to the others: whole numbers add up the same in any order.
 """
 
@@ -28,7 +28,7 @@ def _whole_steps(slope, per_unit, most):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def survive_steps(indptr, indices, data, share, x, first, last, per_unit, most, out):  # type: ignore[no-untyped-def]
-    """Slopes of 1 - prod(1 - x p), for the rows first..last-1: products before and after each item."""
+    """The gradient of 1 - prod(1 - x p), for the rows first..last-1: products before and after each item."""
     longest = np.uint64(0)
     for i in range(first, last):
         longest = max(longest, indptr[i + np.uint64(1)] - indptr[i])
@@ -50,7 +50,7 @@ def survive_steps(indptr, indices, data, share, x, first, last, per_unit, most, 
 
 @njit(cache=True, nogil=True)
 def best_steps(indptr, indices, data, share, x, first, last, per_unit, most, out):  # type: ignore[no-untyped-def]
-    """Slopes of the expected maximum; each row's items come in order of falling weight."""
+    """The gradient of the expected maximum; each row's items come in order of falling weight."""
     longest = np.uint64(0)
     for i in range(first, last):
         longest = max(longest, indptr[i + np.uint64(1)] - indptr[i])
@@ -94,7 +94,7 @@ def _open_sums(start, stop, skip, indices, data, x, base, sums, chance):  # type
 
 @cache
 def concave_steps(kind: int) -> Any:
-    """Slopes of the expected concave function of a random sum.
+    """The gradient of the expected concave function of a random sum.
 
     Rows with few undecided items go through all subsets of those; others take the mean over the sets in
     ``inside`` (samples x items). Which of the two is a row's own affair: nobody's decides how another's is

@@ -208,7 +208,7 @@ class RowPopulation(Population):
             state = self._rows.fresh()
             self._rows.chain(items, state)
             return self._rows.contributions(items, state) / len(self)
-        # f(S) - f(S without j) is the slope of the multilinear extension at the corner S.
+        # f(S) - f(S without j) is the gradient of the multilinear extension at the corner S.
         corner = np.zeros(self.n_items)
         corner[items] = 1.0
         return self._rows.multilinear(corner)[1][items] / len(self)
