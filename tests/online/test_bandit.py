@@ -1060,7 +1060,7 @@ def test_the_bound_on_sets_that_are_drawn_late():
                     if coin < 2:
                         learned[coin] += values[t, coin]
                 grown += chance * math.log(p @ np.exp(rate * learned))
-            allowed = limits.second(rate, 0.0, bound, centred=centred)
+            allowed = limits.second_order(rate, 0.0, bound, centred=centred)
             wide = math.exp(rate * values.max()) - math.exp(rate * values.min())
             allowed += q * batch * wide**2 / (8 * rate)
             assert grown <= q * rate * ((values @ p).sum() + batch * allowed)
@@ -1100,9 +1100,9 @@ def test_bounds_as_printed():
 
 
 def test_what_the_bound_rests_on():
-    """E exp(r g) - 1 <= r E g + r second(r), over values in [0, bound] and Laplace noise, by quadrature."""
+    """E exp(r g) - 1 <= r E g + r second_order(r), over values in [0, bound] and Laplace noise."""
     for rate, noise, bound in ((0.3, 0.0, 1.0), (0.8, 0.4, 1.0), (0.2, 1.5, 2.0), (1.9, 0.1, 1.0)):
-        cost = limits.second(rate, noise, bound)
+        cost = limits.second_order(rate, noise, bound)
         for low, high, chance in ((0.0, bound, 0.5), (0.0, bound, 0.1), (bound, bound, 1.0), (0.0, 0.0, 1.0)):
             mean = (1 - chance) * low + chance * high - bound / 2
             growth = (1 - chance) * math.exp(rate * (low - bound / 2)) + chance * math.exp(
@@ -1126,5 +1126,5 @@ def test_two_learners_keep_to_one_budget(options, tmp_path):
 
 def test_published_constants_are_for_a_whole_budget():
     half = sharing.APPROXIMATE.split(2)[0]
-    with pytest.raises(ValueError, match="for a whole budget"):
-        BanditSelector(5, 2, 20, half, exploration="online", calibration="published")
+    with pytest.raises(ValueError, match="a budget of its own"):
+        quietly(5, 2, 20, half, exploration="online", calibration="published")

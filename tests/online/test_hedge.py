@@ -832,5 +832,5 @@ def test_two_learners_keep_to_one_budget(budget, tmp_path):
         return HedgeSelector(6, 2, 20, spending, resample_every=2, **options)
 
     check_one_budget_for_two(make, family("coverage", np.random.default_rng(0), 20, 6), budget, tmp_path)
-    with pytest.raises(ValueError, match="for a whole budget"):
+    with pytest.raises(ValueError, match="a budget of its own"):
         HedgeSelector(6, 2, 20, APPROXIMATE.split(2)[0], calibration="published")

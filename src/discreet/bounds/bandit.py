@@ -7,9 +7,9 @@ The inequality behind all of them. Expert i learns g = (v - bound/2) + z at one 
 chance p in a block (or round), where v is the average of f(S + a) at random places of the block, S being the
 items of the experts before it, and z is noise. What is subtracted from v is the same for all items, so it
 changes no difference between them. With Hedge at rate r the expectation over the coins and the noise, given
-the past, is E exp(r g) - 1 <= r E g + r second(r), because |v - bound/2| <= bound/2 and the noise has
-E exp(r z) = 1 / (1 - (r s)^2). So each expert loses at most ln(n) / (p r) + sum of second(r), in blocks.
-Falling rates do not hurt the first term beyond the last of them: exp-potentials grow with the rate.
+the past, is E exp(r g) - 1 <= r E g + r second_order(r), because |v - bound/2| <= bound/2 and the noise has
+E exp(r z) = 1 / (1 - (r s)^2). So each expert loses at most ln(n) / (p r) + sum of second_order(r), in
+blocks. Falling rates do not hurt the first term beyond the last of them: exp-potentials grow with the rate.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .selection import ALPHA, published_rate, trivial
 EAGERNESS = 2.0
 
 
-def second(rate: float, noise: float = 0.0, bound: float = 1.0, *, centred: bool = True) -> float:
-    """What a lesson costs at ``rate`` beyond first order, for Laplace noise of scale ``noise``.
+def second_order(rate: float, noise: float = 0.0, bound: float = 1.0, *, centred: bool = True) -> float:
+    """Second-order cost of an exploration sample at ``rate``, for Laplace noise of scale ``noise``.
 
     psi(h) rate h0^2 + exp(h) rate noise^2 / (1 - (rate noise)^2), where h0 is the largest distance of a value
     from what is subtracted (bound/2, or bound if nothing is), h = rate h0, psi(h) = (e^h - 1 - h) / h^2.
@@ -40,7 +40,7 @@ def falling_rate(n_items: int, block: int, noise: float, bound: float = 1.0) -> 
     """The rate for the draws after ``block`` blocks; it falls each time their number doubles.
 
     EAGERNESS sqrt(n ln n / (c b)) with c = bound^2/8 + noise^2 and b the middle of the blocks between two
-    falls, but never so high that a single noisy lesson decides.
+    falls, but never so high that a single noisy sample decides.
     """
     spread = bound**2 / 8.0 + noise**2
     middle = 2.0 ** (max(block, 1).bit_length() - 0.5)
@@ -62,8 +62,8 @@ def blocks(
 ) -> float:
     """Blocks of ``block`` rounds in which every expert tries one random item, ``repeats`` times.
 
-    block k (n ln n / rate + sum of `second`) + k repeats Q bound for Q whole blocks; ``rate=None`` is
-    `falling_rate`. ``noise`` is the Laplace scale on the average of a lesson.
+    block k (n ln n / rate + sum of `second_order`) + k repeats Q bound for Q whole blocks; ``rate=None`` is
+    `falling_rate`. ``noise`` is the Laplace scale on the average of an exploration sample.
     """
     most = trivial(rounds, bound)
     whole = rounds // block
@@ -76,10 +76,10 @@ def blocks(
         while done < whole:
             here = max(1, done)  # blocks after 1, 2-3, 4-7, ... share a rate
             count = min(whole, 2 * here if done else 1) - done
-            costs += count * second(falling_rate(n_items, here, noise, bound), noise, bound)
+            costs += count * second_order(falling_rate(n_items, here, noise, bound), noise, bound)
             done += count
     else:
-        last, costs = rate, whole * second(rate, noise, bound)
+        last, costs = rate, whole * second_order(rate, noise, bound)
     regret = block * k * (n_items * math.log(n_items) / last + costs)
     regret += k * repeats * whole * bound + ALPHA * bound * (rounds - whole * block)
     return min(most, regret) if clipped else regret
@@ -115,13 +115,13 @@ def coins(
 ) -> float:
     """A coin of ``exploration_rate`` decides each round whether it explores; new sets every ``every`` rounds.
 
-    k (k n ln n / (g rate) + T (`second` + g every w^2 / (8 k n rate))) + g T bound with g the exploration
-    rate and w = exp(rate bound/2) - exp(-rate bound/2), or exp(rate bound) - 1 if nothing is subtracted. The
-    last part of the sum is for what an expert learns between two sets: with q = g / (k n) the chance that an
-    item is tried in a round, the weight of an item grows between them by at most exp(q sum (e^(rate c) - 1))
-    in expectation, c being its values; over the items these exponents lie within q every w of each other,
-    and Hoeffding's lemma bounds what drawing by old weights loses. Drawing a new set right after exploring is
-    ``every=1``.
+    k (k n ln n / (g rate) + T (`second_order` + g every w^2 / (8 k n rate))) + g T bound with g the
+    exploration rate and w = exp(rate bound/2) - exp(-rate bound/2), or exp(rate bound) - 1 if nothing is
+    subtracted. The last part of the sum is for what an expert learns between two sets: with q = g / (k n) the
+    chance that an item is tried in a round, the weight of an item grows between them by at most exp(q sum
+    (e^(rate c) - 1)) in expectation, c being its values; over the items these exponents lie within q every w
+    of each other, and Hoeffding's lemma bounds what drawing by old weights loses. Drawing a new set right
+    after exploring is ``every=1``.
     """
     most = trivial(rounds, bound)
     if k >= n_items:  # there is only one set, and exploring shows less than it
@@ -132,15 +132,15 @@ def coins(
     wide = 2.0 * math.sinh(h / 2.0) if centred else math.expm1(h)
     late = exploration_rate * every * wide**2 / (8.0 * k * n_items * rate)
     first = k * n_items * math.log(n_items) / (exploration_rate * rate)
-    regret = k * (first + rounds * (second(rate, 0.0, bound, centred=centred) + late))
+    regret = k * (first + rounds * (second_order(rate, 0.0, bound, centred=centred) + late))
     regret += exploration_rate * rounds * bound
     return min(most, regret) if clipped else regret
 
 
-def best_fixed_rate(n_items: int, lessons: float, noise: float = 0.0, bound: float = 1.0) -> float:
-    """The rate that is best for one expert with so many lessons: sqrt(n ln n / (lessons c)), capped."""
+def best_fixed_rate(n_items: int, samples: float, noise: float = 0.0, bound: float = 1.0) -> float:
+    """The rate that is best for one expert with so many samples: sqrt(n ln n / (samples c)), capped."""
     spread = bound**2 / 8.0 + noise**2
-    wanted = math.sqrt(n_items * math.log(max(n_items, 2)) / (max(lessons, 1.0) * spread))
+    wanted = math.sqrt(n_items * math.log(max(n_items, 2)) / (max(samples, 1.0) * spread))
     return min(wanted, 2.0 / bound, 0.5 / noise if noise > 0.0 else math.inf)
 
 

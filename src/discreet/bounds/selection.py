@@ -72,9 +72,9 @@ def best_rate(n_items: int, k: int, rounds: int, batch: int = 1, bound: float = 
 def noisy_leader(
     n_items: int, k: int, rounds: int, rate: float, noise: float, batch: int = 1, bound: float = 1.0
 ) -> float:
-    """k experts that follow the regularised leader on noisy sums: `hedge` plus k times the noise's pull.
+    """k experts that follow the regularised leader on noisy sums: `hedge`, and k times the noise's maximum.
 
-    ``noise`` is the expected largest of n_items coordinates of the noise in the last sum (`gaussian_maximum`,
+    ``noise`` is the expected maximum of n_items coordinates of the noise in the last sum (`gaussian_maximum`,
     `laplace_maximum`). The noise of an expert is independent of its gains, and its size never falls from one
     sum to the next, so it can be replaced by a single growing perturbation (Agarwal and Singh 2017; for
     growing noise, be-the-leader on losses and increments in turn). The comparator is fixed, so its own noise

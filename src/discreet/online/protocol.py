@@ -81,16 +81,6 @@ class Stream:
     progress: bool
 
 
-def whole_budget(share: Share) -> Budget:
-    """The budget that published constants are computed from: all of one, at a gate of the learner's own."""
-    if not (share.whole and share.own_gate):
-        raise ValueError(
-            'calibration="published" is for a whole budget; at a gate that others use, and for a share of a'
-            ' budget, there is calibration="tight"'
-        )
-    return share.budget
-
-
 class Part(Protocol):
     """A part of a learner that has a state of its own."""
 

@@ -18,7 +18,9 @@ class PublishedCalibrationWarning(UserWarning):
     """A published setting does not deliver the guarantee it claims; the account reports the true one."""
 
 
-def true_budget(claimed: Budget, releases: Iterable[tuple[Event, int]], what: str) -> Budget:
+def true_budget(
+    claimed: Budget, releases: Iterable[tuple[Event, int]], what: str, *, stacklevel: int = 4
+) -> Budget:
     """The budget that ``releases`` of (event, count) really need, at least the claimed one.
 
     Where that is more than was claimed, a `PublishedCalibrationWarning` says so: the setting can be run, for
@@ -43,7 +45,7 @@ def true_budget(claimed: Budget, releases: Iterable[tuple[Event, int]], what: st
         f"{what}: the published constants claim {_named(claimed)} and give"
         f" {_named(replace(roomy, epsilon=needed))}; the account says so. See docs/errata.md.",
         PublishedCalibrationWarning,
-        stacklevel=4,
+        stacklevel=stacklevel,  # the line that makes the learner
     )
     return replace(roomy, epsilon=epsilon)
 
@@ -61,7 +63,7 @@ def published_share(
             'calibration="published" may need more than it claims, and so a budget of its own; give a Budget,'
             ' or take "tight"'
         )
-    needed = true_budget(share.budget if claimed is None else claimed, releases, what)
+    needed = true_budget(share.budget if claimed is None else claimed, releases, what, stacklevel=5)
     if needed == share.budget:
         return share
     return replace(share, budget=needed, gate=share.gate.enlarged(needed))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,10 +14,10 @@ from ...core.settings import Setting
 from ...core.state import Saved
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Seed, spend_from
-from ...privacy.published import true_budget
+from ...privacy.published import published_share
 from ...privacy.spending import Spending
 from ...results import Selection
-from ..protocol import CALIBRATIONS, OnlineLearner, Part, Stream, whole_budget
+from ..protocol import CALIBRATIONS, OnlineLearner, Part, Stream
 from ..select.selector import OnlineSelector
 from .feedback import Feedback, Pending
 from .schedule import Schedule
@@ -114,15 +113,12 @@ class BanditSelector(OnlineSelector):
                     'calibration="published" has its own numbers; leave rate=, exploration_rate=, block= and'
                     ' repeats= out, or take calibration="tight"'
                 )
-            whole_budget(share)
             settings = BanditSettings.published(
                 *question, exploration=exploration, feedback=feedback, bound=bound, labels=labels
             )
-            if not settings.picked:
-                charged = [(event, count) for _, event, count in settings.releases]
-                needed = true_budget(share.budget, charged, f"BanditSelector(exploration={exploration!r})")
-                assert share.gate is not None
-                share = replace(share, budget=needed, gate=share.gate.enlarged(needed))
+            # What rounds that are picked in advance release depends on how many they are.
+            charged = [] if settings.picked else [(event, count) for _, event, count in settings.releases]
+            share = published_share(share, charged, f"BanditSelector(exploration={exploration!r})")
         else:
             how: dict[str, Any] = {"exploration": exploration, "feedback": feedback, **numbers}
             settings = BanditSettings.tight(*question, **how, bound=bound, labels=labels)

@@ -54,7 +54,7 @@ class SlotFeedback(Feedback):
         if settings.releases:
             self._total = BatchTotal(gate, settings.noise, step, label=COUNTS)
             step = self._total.step
-        self._step, self._finer = float(step), float(1 / step)
+        self._step, self._finer, self._width = float(step), float(1 / step), settings.scale
         self._most = math.floor(exact(settings.bound) / step)
         self._taken, self._shows, self._variance = (np.zeros(settings.n_items) for _ in range(3))
         self._open_taken, self._open_shows = (np.zeros(settings.n_items, dtype=np.int64) for _ in range(2))
@@ -157,7 +157,7 @@ class SlotFeedback(Feedback):
         self._open_taken[:], self._open_shows[:] = 0, 0
         if self._total is not None and self._total.grid is not None:
             counts = self._total.noisy(counts)
-            self._variance[items] += 2.0 * self._settings.scale**2
+            self._variance[items] += 2.0 * self._width**2
         self._taken[items] += counts * self._step
         self._shows[items] += shows
 

@@ -26,8 +26,9 @@ from ...objectives.rows.table import Rows
 from ...privacy import Account, ExponentialChoice, Seed, Share, spend_from
 from ...privacy.conversions import exact
 from ...privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
+from ...privacy.published import published_share
 from ...privacy.spending import Spending
-from ..protocol import CALIBRATIONS, Part, Stream, whole_budget
+from ..protocol import CALIBRATIONS, Part, Stream
 from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 
 _LABEL = "items drawn by Hedge experts"
@@ -218,8 +219,9 @@ class HedgeSelector(OnlineSelector):
                     'calibration="published" has its own rate and draws every round; leave rate= and'
                     ' resample_every= out, or take calibration="tight"'
                 )
-            whole_budget(share)
             settings = HedgeSettings.published(n_items, k, rounds, share, bound=bound, labels=labels)
+            released = (settings.event(share.neighbours), settings.releases)
+            share = published_share(share, [released], "HedgeSelector")
         else:
             settings = HedgeSettings.tight(
                 n_items,

@@ -221,6 +221,11 @@ class RunningSumSelector(OnlineSelector):
         settings = self.settings
         if (settings.spec is None) != (settings.event is None):
             raise ValueError(f"event={settings.event}, with {settings.releases} sums to release")
+        # Gains are counted in units: a power of two to 1, and 2^31 to 2^32 to the bound. Fewer where a batch is
+        # so long that its sum would not be an exact float.
+        bits = min(32, 53 - settings.resample_every.bit_length())
+        self._units = float(2.0 ** (bits - math.frexp(settings.bound)[1]))
+        self._most = math.floor(settings.bound * self._units)
         self._coins, self._cap_coins = self._gate.coins(), self._gate.coins()
         self._total = PrivateTotal(
             settings.spec,
@@ -231,20 +236,6 @@ class RunningSumSelector(OnlineSelector):
             coins=self._coins,
             label="gains",
         )
-
-    @property
-    def _units(self) -> float:
-        """Units in which gains are counted, per 1: a power of two, 2^31 to 2^32 of them to the bound.
-
-        Fewer where a batch is so long that its sum would not be an exact float.
-        """
-        bits = min(32, 53 - self.resample_every.bit_length())
-        return float(2.0 ** (bits - math.frexp(self.bound)[1]))
-
-    @property
-    def _most(self) -> int:
-        """The largest gain, in units."""
-        return math.floor(self.settings.bound * self._units)
 
     def _due(self) -> bool:
         return self.round % self.settings.resample_every == 0
@@ -261,7 +252,7 @@ class RunningSumSelector(OnlineSelector):
         one = self._counted(super()._prepared(person))
         if one.as_rows() is not None:
             return one
-        gains = answers.gains_along(one, self._shown.tolist(), self.bound)
+        gains = answers.gains_along(one, self._shown.tolist(), self.settings.bound)
         return np.clip(np.floor(gains * self._units), 0, self._most).astype(np.int64)
 
     def _counted(self, people: Population) -> Population:

@@ -115,14 +115,15 @@ class OnlineSelector(OnlineLearner):
 
     def _decision(self, shown: NDArray[Any]) -> Selection:
         items = tuple(int(item) for item in shown)
-        labels = None if self.labels is None else tuple(self.labels[item] for item in items)
-        return Selection(items, self.round, labels)
+        labels = self.settings.labels
+        named = None if labels is None else tuple(labels[item] for item in items)
+        return Selection(items, self._rounds.number, named)
 
     def _row(self, decision: Selection) -> tuple[int, ...]:
         return decision.items
 
     def _worth(self, person: Any, decision: Selection) -> float:
-        return answers.number("value", person.value(decision.items), 0.0, self.bound)
+        return answers.number("value", person.value(decision.items), 0.0, self.settings.bound)
 
     def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Trace:
         return Trace(rewards, selections, type(self).__name__)
@@ -145,7 +146,7 @@ class OnlineSelector(OnlineLearner):
         return person
 
     def _check_people(self, people: Any) -> None:
-        check_population(people, self.n_items, self.bound)
+        check_population(people, self.settings.n_items, self.settings.bound)
         if not people.monotone:
             raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
 
