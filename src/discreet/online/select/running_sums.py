@@ -221,8 +221,8 @@ class RunningSumSelector(OnlineSelector):
         settings = self.settings
         if (settings.spec is None) != (settings.event is None):
             raise ValueError(f"event={settings.event}, with {settings.releases} sums to release")
-        # Gains are counted in units: a power of two to 1, and 2^31 to 2^32 to the bound. Fewer where a batch is
-        # so long that its sum would not be an exact float.
+        # Gains are counted in units: a power of two to 1, and 2^31 to 2^32 to the bound. Fewer where a batch
+        # is so long that its sum would not be an exact float.
         bits = min(32, 53 - settings.resample_every.bit_length())
         self._units = float(2.0 ** (bits - math.frexp(settings.bound)[1]))
         self._most = math.floor(settings.bound * self._units)
