@@ -34,13 +34,11 @@ class SetGradients:
             person.multilinear_gradient(x.copy(), rng=coins.of_round(number), samples=settings.samples)
             for x in experts.points[:-1]
         ]
-        if settings.curvature or settings.spot_check:
+        if settings.curvature:
             asked.append(person.least_gains())
         found = np.array(
             [answers.vector("gradient", one, settings.size, 0.0, settings.bound) for one in asked]
         )
-        if settings.spot_check:
-            _check_falling(found, settings.bound)
         payoffs = found[: settings.steps]
         if settings.curvature:
             payoffs = self._weights * payoffs + (1.0 - self._weights) * found[-1]
@@ -97,10 +95,7 @@ class PointGradients:
         settings, points = self._settings, experts.points
         self.value(function, points[-1])
         found = np.array(
-            [
-                answers.vector("gradient(x)", function.gradient(x.copy()), settings.size)
-                for x in (points if settings.spot_check else points[:-1])
-            ]
+            [answers.vector("gradient(x)", function.gradient(x.copy()), settings.size) for x in points[:-1]]
         )
         longest = settings.gradient_bound
         slack = answers.ROUNDING * longest
@@ -110,9 +105,7 @@ class PointGradients:
                 f"gradient(x)[{item}]={found[k, item]:g} at partial point {k} is negative; the learner needs"
                 " functions that never fall (monotone)"
             )
-        if settings.spot_check:
-            _check_falling(found, longest)
-        found = np.maximum(found[: settings.steps], 0.0)
+        found = np.maximum(found, 0.0)
         largest = np.maximum(found.max(axis=1), longest)
         lengths = largest * np.linalg.norm(found / largest[:, None], axis=1)
         worst = int(np.argmax(lengths))
@@ -124,14 +117,3 @@ class PointGradients:
             )
         found *= np.minimum(1.0, longest / np.maximum(lengths, 1e-300))[:, None]
         return experts.whole_units(found), long
-
-
-def _check_falling(gradients: Floats, bound: float) -> None:
-    """DR-submodular gradients never grow from row to row, each of which is at a point above the last."""
-    rises = np.diff(gradients, axis=0)
-    if rises.max() > 1e-7 * bound:
-        k, item = (int(i) for i in np.argwhere(rises == rises.max())[0])
-        raise ValueError(
-            f"the gradient of coordinate {item} grows by {rises.max():g} after partial point {k}; the"
-            " function is not DR-submodular"
-        )

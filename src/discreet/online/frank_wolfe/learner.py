@@ -84,7 +84,6 @@ class FrankWolfeLearner(OnlineLearner):
     resample_every = Setting("For how many rounds a decision stands.")
     rate = Setting("Experts follow the leader of rate x private sum of payoffs.")
     bound = Setting("The largest value of a person's function.")
-    spot_check = Setting("Whether people whose gradients grow along the partial points are refused.")
     claimed_expert_epsilon = Setting("What a paper claims of one expert, with its constants; else None.")
 
     # --- for users -------------------------------------------------------------------------------

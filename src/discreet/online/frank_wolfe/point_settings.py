@@ -53,10 +53,9 @@ class PointSettings(FrankWolfeSettings):
         resample_every: int | str = 1,
         bound: float = 1.0,
         clip: bool = False,
-        spot_check: bool = False,
     ) -> PointSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
-        common = _asked(domain, rounds, gradient_bound, smoothness, bound, clip, spot_check, "tight")
+        common = _asked(domain, rounds, gradient_bound, smoothness, bound, clip, "tight")
         method, noise = chosen_sums(sums, "auto", share, lambda: "spherical")
         found = cls(**common, sums=method, noise=noise)
         if steps == "auto" and found.smoothness is None:
@@ -80,10 +79,9 @@ class PointSettings(FrankWolfeSettings):
         steps: int | str = "auto",
         bound: float = 1.0,
         clip: bool = False,
-        spot_check: bool = False,
     ) -> PointSettings:
         """The constants of paper 000, with the leader and the noise of paper 004."""
-        common = _asked(domain, rounds, gradient_bound, smoothness, bound, clip, spot_check, "published")
+        common = _asked(domain, rounds, gradient_bound, smoothness, bound, clip, "published")
         if not share.private:
             raise ValueError('calibration="published" needs a finite epsilon; no other constants exist')
         asked = cls(**common, sums="tree", noise="spherical")
@@ -123,7 +121,6 @@ def _asked(
     smoothness: float | None,
     bound: float,
     clip: bool,
-    spot_check: bool,
     calibration: str,
 ) -> dict[str, Any]:
     """What every learner of points is asked for, checked."""
@@ -135,7 +132,7 @@ def _asked(
     if isinstance(domain, Constraint) and domain.n_items is None:
         raise ValueError(f"{domain!r} does not say over how many items; give it n_items=")
     return {
-        **unsettled(rounds, bound, spot_check, calibration),
+        **unsettled(rounds, bound, calibration),
         "domain": domain,
         "regularizer": "euclidean",
         "gradient_bound": checks.real("gradient_bound", gradient_bound, at_least=LEAST, at_most=MOST),

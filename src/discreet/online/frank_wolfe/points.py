@@ -34,8 +34,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
 
     ``gradient_bound`` is a public bound of every gradient's length (L2), ``bound`` of every value. Longer
     gradients are refused, or shortened and counted (``insecure_clipped``) with ``clip=True``. ``smoothness``
-    bounds how fast gradients change (L2), for the certificate. ``spot_check=True`` refuses people whose
-    gradients grow along the partial points: not DR-submodular.
+    bounds how fast gradients change (L2), for the certificate.
 
     ``steps`` is K: more steps lose less between them (as 1/K) and share the privacy among more experts (noise
     grows as sqrt(K)). ``"auto"`` takes the best certified number, or 4 where nothing can be certified.
@@ -82,13 +81,12 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
         resample_every: int | str = 1,
         bound: float = 1.0,
         clip: bool = False,
-        spot_check: bool = False,
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
         asked: dict[str, Any] = {"gradient_bound": gradient_bound, "smoothness": smoothness, "steps": steps}
-        asked |= {"bound": bound, "clip": clip, "spot_check": spot_check}
+        asked |= {"bound": bound, "clip": clip}
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
             if (resample_every, rate) != (1, None):
                 raise ValueError(

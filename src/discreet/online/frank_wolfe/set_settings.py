@@ -58,14 +58,13 @@ class SetSettings(FrankWolfeSettings):
         resample_every: int | str = 1,
         bound: float = 1.0,
         samples: int = 200,
-        spot_check: bool = False,
         labels: Sequence[Any] | None = None,
     ) -> SetSettings:
         """The settings for what is asked, with the least noise that fits into ``share``.
 
         The regulariser is the one that certifies less regret, where none is given.
         """
-        common = _asked(constraint, rounds, bound, samples, spot_check, labels, "tight")
+        common = _asked(constraint, rounds, bound, samples, labels, "tight")
         common |= {"curvature": bool(curvature), "items_per_person": items_per_person}
         common["sums"], common["noise"] = chosen_sums(sums, "auto", share, lambda: "laplace")
         kinds = REGULARIZERS if regularizer is None else (regularizer,)
@@ -86,11 +85,10 @@ class SetSettings(FrankWolfeSettings):
         regularizer: str | None = None,
         bound: float = 1.0,
         samples: int = 200,
-        spot_check: bool = False,
         labels: Sequence[Any] | None = None,
     ) -> SetSettings:
         """The constants of paper 003: K of the order of the root of T, and Laplace noise on a tree."""
-        common = _asked(constraint, rounds, bound, samples, spot_check, labels, "published")
+        common = _asked(constraint, rounds, bound, samples, labels, "published")
         if not share.private:
             raise ValueError('calibration="published" needs a finite epsilon; no other constants exist')
         if not share.delta:
@@ -152,7 +150,6 @@ def _asked(
     rounds: int,
     bound: float,
     samples: int,
-    spot_check: bool,
     labels: Sequence[Any] | None,
     calibration: str,
 ) -> dict[str, Any]:
@@ -165,7 +162,7 @@ def _asked(
     if constraint.n_items is None:
         raise ValueError(f"{constraint!r} does not say over how many items; give it n_items=")
     return {
-        **unsettled(rounds, bound, spot_check, calibration),
+        **unsettled(rounds, bound, calibration),
         "domain": constraint,
         "samples": checks.whole("samples", samples, at_least=2),
         "labels": item_labels(labels, constraint.n_items),

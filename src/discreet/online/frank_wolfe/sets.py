@@ -51,8 +51,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
     what they really give is in ``privacy`` and, for one expert, in ``expert_epsilon``.
 
     ``bound`` is a public bound of every person's value, and so of every gradient entry. Functions without a
-    closed form get gradients averaged over ``samples`` public random sets; ``spot_check=True`` refuses those
-    whose gradients grow along the partial points: not submodular.
+    closed form get gradients averaged over ``samples`` public random sets.
 
     Formal guarantee: one person moves the stacked payoffs by at most bound sqrt(K min(n, 2 m)) in L2
     (replace; bound n per expert in L1); all else is post-processing. Holds for people chosen with knowledge
@@ -93,14 +92,13 @@ class MetaFrankWolfe(FrankWolfeLearner):
         resample_every: int | str = 1,
         bound: float = 1.0,
         samples: int = 200,
-        spot_check: bool = False,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
         asked: dict[str, Any] = {"steps": steps, "regularizer": regularizer, "bound": bound}
-        asked |= {"samples": samples, "spot_check": spot_check, "labels": labels}
+        asked |= {"samples": samples, "labels": labels}
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
             if (resample_every, rate, items_per_person, bool(curvature)) != (1, None, None, False):
                 raise ValueError(

@@ -19,7 +19,7 @@ from ...constraints import Constraint
 from ...constraints.domains import Box, Domain
 from ...constraints.stored import from_plain, to_plain
 from ...core import checks
-from ...core.settings import flag, of, one_of, real, whole
+from ...core.settings import of, one_of, real, whole
 from ...privacy import Event, GaussianNoise, LaplaceNoise, Share, SumSpec, VectorBounds
 from ...privacy.sums import METHODS
 from ..protocol import LearnerSettings
@@ -66,7 +66,6 @@ class FrankWolfeSettings(LearnerSettings, ABC):
     noise: str = one_of(NOISES)
     resample_every: int = whole(at_least=1)
     bound: float = real(at_least=LEAST, at_most=MOST)
-    spot_check: bool = flag()
     event: Event | None = of(Event.from_json, Event.to_json, optional=True)
     claimed_expert_epsilon: float | None = real(above=0.0, optional=True)
     added_curvature: float | None = real(above=0.0, optional=True)
@@ -285,13 +284,12 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         return number, batch
 
 
-def unsettled(rounds: int, bound: float, spot_check: bool, calibration: str) -> dict[str, Any]:
+def unsettled(rounds: int, bound: float, calibration: str) -> dict[str, Any]:
     """What both forms are asked for, checked, with numbers that `FrankWolfeSettings.settled` replaces."""
     return {
         "rounds": checks.whole("rounds", rounds, at_least=1),
         "calibration": calibration,
         "bound": checks.real("bound", bound, at_least=LEAST, at_most=MOST),
-        "spot_check": bool(spot_check),
         "steps": 1,
         "resample_every": 1,
         "rate": 1.0,
