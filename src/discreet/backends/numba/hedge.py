@@ -19,7 +19,7 @@ How close is too close. Let u = 2^-53, W the total weight, n the number of items
 
 - A weight. The argument x is a difference of integers, rounded once to a float, times a rate that stands for
   the decimal it prints: off by at most 3u|x|. With the exponential itself good to 4 units in the last place
-  (it is twice as good, see `_exponentials`), a weight w is off by at most (3|x| + 8) u w. Weights below
+  (it is twice as good, see `exponentials`), a weight w is off by at most (3|x| + 8) u w. Weights below
   e^-708 count as 0, which does not matter beside totals above 10^-200.
 - All weights together. Say they are off by (3X + 8) u W, where X W >= sum of |x| w. Everything that is not 0
   has x > -709, so X = 709 will do if W < 1. If W >= 1: x <= ln W where x > 0; where -l <= x <= 0 with
@@ -39,15 +39,12 @@ returned only if the target is farther than that from both of its borders.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
 from .objectives import COVER, _gain, _step
+from .vectors import exponentials, sum8
 
 DONE, ASK = 0, 1
 WORDS = 4
@@ -64,74 +61,6 @@ _LEAST = np.int64(-(1 << 62))
 _UNIT = 2.0**-53
 
 
-def _block_sum(typing_context, tree, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
-    """The sum of the block at ``at``: both halves added, then both halves of that, then the last two.
-
-    Most of a round goes into these sums. Numba leaves eight loads and seven additions as they are written,
-    so the vector instructions are asked for by name: half the time, at every size.
-    """
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        proxy: Any = cgutils.create_struct_proxy
-        array = proxy(signature.args[0])(context, builder, arguments[0])
-        double, place = ir.DoubleType(), ir.IntType(32)
-        block = builder.gep(array.data, [arguments[1]])
-        size = 8
-        numbers = builder.load(builder.bitcast(block, ir.VectorType(double, size).as_pointer()))
-        numbers.align = 8
-        while size > 1:
-            nothing = ir.Constant(ir.VectorType(double, size), ir.Undefined)
-            half = ir.VectorType(place, size // 2)
-            lower = builder.shuffle_vector(numbers, nothing, ir.Constant(half, list(range(size // 2))))
-            upper = builder.shuffle_vector(numbers, nothing, ir.Constant(half, list(range(size // 2, size))))
-            numbers = builder.fadd(lower, upper)
-            size //= 2
-        return builder.extract_element(numbers, ir.Constant(place, 0))
-
-    return types.float64(tree, at), generate
-
-
-_sum8: Any = intrinsic(_block_sum)
-
-
-@njit(cache=True, nogil=True)
-def _exponentials(count, arguments, results):  # type: ignore[no-untyped-def]
-    """``exp`` of each argument to 2 units in the last place; 0 below -708, and no more than exp(700).
-
-    x = m ln 2 + r with a whole m, and exp(r) by its power series: the thirteenth power is the last that
-    matters for |r| <= ln(2)/2. ln 2 is subtracted in two parts, the first of which has so few digits that its
-    multiples are exact. Adding 1.5 * 2^52 rounds to a whole number and leaves it in the lowest bits, from
-    where it is shifted into the exponent of a float. No step depends on another argument, so that the
-    compiler can take several at a time.
-    """
-    for j in range(count):
-        x = min(max(arguments[j], -708.0), 700.0)
-        shifted = x * 1.4426950408889634 + 6755399441055744.0
-        whole = shifted - 6755399441055744.0
-        r = (x - whole * 0.6931471803691238) - whole * 1.9082149292705877e-10
-        series = 1.0 / 6227020800.0
-        series = series * r + 1.0 / 479001600.0
-        series = series * r + 1.0 / 39916800.0
-        series = series * r + 1.0 / 3628800.0
-        series = series * r + 1.0 / 362880.0
-        series = series * r + 1.0 / 40320.0
-        series = series * r + 1.0 / 5040.0
-        series = series * r + 1.0 / 720.0
-        series = series * r + 1.0 / 120.0
-        series = series * r + 1.0 / 24.0
-        series = series * r + 1.0 / 6.0
-        series = series * r + 0.5
-        series = series * r + 1.0
-        series = series * r + 1.0
-        results[j] = series if arguments[j] >= -708.0 else 0.0
-        arguments[j] = shifted
-    powers = arguments.view(np.int64)
-    for j in range(count):
-        powers[j] = (powers[j] + 1023) << 52
-    for j in range(count):
-        results[j] *= arguments[j]
-
-
 @njit(cache=True, nogil=True)
 def _weigh(gains, refs, tree, items, count, k, first, last, unit, scratch):  # type: ignore[no-untyped-def]
     """The weights of the first ``count`` items listed, for the experts first..last-1."""
@@ -141,7 +70,7 @@ def _weigh(gains, refs, tree, items, count, k, first, last, unit, scratch):  # t
         row = np.uint64(items[c]) * k + first
         for i in range(wide):
             arguments[c * wide + i] = unit * np.float64(gains[row + i] - refs[first + i])
-    _exponentials(count * wide, arguments, results)
+    exponentials(count * wide, arguments, results)
     for c in range(count):
         item = np.uint64(items[c])
         leaf = ((item >> _U3) * k + first) * _U8 + (item & _U7)
@@ -155,7 +84,7 @@ def _lift(tree, starts, level, node, k, first, last):  # type: ignore[no-untyped
     below = starts[level] + node * k * _U8
     above = starts[level + _U1] + (node >> _U3) * k * _U8 + (node & _U7)
     for i in range(first, last):
-        tree[above + i * _U8] = _sum8(tree, below + i * _U8)
+        tree[above + i * _U8] = sum8(tree, below + i * _U8)
 
 
 @njit(cache=True, nogil=True)
@@ -186,7 +115,7 @@ def _rebuild(gains, refs, tree, starts, k, first, last, unit, tile, scratch):  #
 
 @njit(cache=True, nogil=True)
 def _total(tree, starts, expert):  # type: ignore[no-untyped-def]
-    return _sum8(tree, starts[starts.size - 2] + expert * _U8)
+    return sum8(tree, starts[starts.size - 2] + expert * _U8)
 
 
 @njit(cache=True, nogil=True)
