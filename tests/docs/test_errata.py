@@ -83,19 +83,3 @@ def test_code_on_the_pitfalls_page_runs():
     names = {}
     for block in blocks:
         exec(compile(block, "pitfalls.md", "exec"), names)
-
-
-def test_privacy_page_covers_every_learner_and_chooser():
-    from discreet import offline, online
-
-    page = (ROOT / "docs" / "privacy.md").read_text()
-    classes = [
-        name for name in online.__all__ if name not in ("Guarantee", "OnlineLearner", "OnlineSelector")
-    ]
-    for name in [*classes, *offline.__all__]:
-        assert f"`{name}`" in page, name
-    from discreet.offline.methods import METHODS
-    from discreet.online.bandit.settings import EXPLORATIONS
-
-    for setting in (*EXPLORATIONS, *METHODS, "slots"):
-        assert f'"{setting}"' in page, setting

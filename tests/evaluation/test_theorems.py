@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet import offline, online
+from discreet import offline
 from discreet.core import checks
 from discreet.evaluation import streams
 from discreet.online import HedgeSelector
 from discreet.privacy.published import PublishedCalibrationWarning
+from tests.online.toy import LIBRARY, WITH_TOY
 from tools import theorems
 from tools.theorems.regret import set_regret
 
@@ -177,14 +178,29 @@ def test_adversaries_are_harder_than_chance(name):
 
 
 def _kinds():
-    """Every public class that certifies anything, by name."""
-    found = {name: getattr(online, name) for name in online.__all__ if not name.startswith("Online")}
-    found |= {name: getattr(offline, name) for name in offline.__all__}
-    return {
-        name: kind
-        for name, kind in found.items()
-        if hasattr(kind, "certified_regret") or hasattr(kind, "certified_loss")
-    }
+    """Every learner without an excuse and every chooser that certifies anything, by name."""
+    learners = LIBRARY.keys() - theorems.WITHOUT_CERTIFICATE.keys()
+    choosers = {name: getattr(offline, name) for name in offline.__all__}
+    certifying = {name: kind for name, kind in choosers.items() if hasattr(kind, "certified_loss")}
+    return {name: LIBRARY[name].kind(name) for name in sorted(learners)} | certifying
+
+
+def test_every_registered_learner_is_checked():
+    assert theorems.unchecked(CHECKS, LIBRARY) == []
+
+
+def test_a_new_learner_would_be_noticed():
+    assert theorems.unchecked(CHECKS, WITH_TOY) == ["ToySelector"]
+
+
+def test_an_excuse_has_a_reason_and_a_learner_without_a_certificate(monkeypatch):
+    for name, reason in theorems.WITHOUT_CERTIFICATE.items():
+        assert reason
+        for example in LIBRARY[name].examples().values():
+            made = _quietly(example.make, LIBRARY[name].kind(name))
+            assert getattr(made, "certified_regret", math.inf) == math.inf, name
+    monkeypatch.setitem(theorems.WITHOUT_CERTIFICATE, "ToySelector", "a toy")
+    assert theorems.unchecked(CHECKS, WITH_TOY) == []
 
 
 def _makers(checks, choices):
@@ -290,13 +306,13 @@ def test_a_setting_that_is_left_out_is_noticed(monkeypatch, without, found):
     choices = [one for one in CHOICES if one.name != without]
     assert len(checks) + len(choices) == len(CHECKS) + len(CHOICES) - 1
     kept = {found[0]}
-    checks = [one for one in checks if one.name.split(",")[0] in kept]
+    checks = [one for one in checks if one.kind in kept]
     choices = [one for one in choices if one.name.split(",")[0] in kept]
     assert found in _missing(monkeypatch, checks, choices)
 
 
 def test_a_kind_that_is_left_out_is_noticed(monkeypatch):
-    checks = [one for one in CHECKS if not one.name.startswith("PhasedSelector")][:1]
+    checks = [one for one in CHECKS if one.kind != "PhasedSelector"][:1]
     assert "PhasedSelector" in _missing(monkeypatch, checks, CHOICES[:1])
 
 

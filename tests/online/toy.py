@@ -96,6 +96,12 @@ def _audits() -> list[AuditExample]:
     return [AuditExample((3, 1, 4), Budget(1.0), words="1 of 3 items", columns=3, publishes="set")]
 
 
+# One entry, and every learner's tests are its tests.
+ENTRY = Registered(__name__, "function", _examples, _audits)
+# The library's own learners, whether or not the toy has been registered; and the toy among them.
+LIBRARY = {name: entry for name, entry in REGISTRY.items() if name != "ToySelector"}
+WITH_TOY = LIBRARY | {"ToySelector": ENTRY}
+
+
 def register() -> None:
-    """One entry, and every learner's tests are its tests."""
-    REGISTRY["ToySelector"] = Registered(__name__, "function", _examples, _audits)
+    REGISTRY["ToySelector"] = ENTRY

@@ -1,4 +1,4 @@
-"""Theorems as checks: every setting of every learner and chooser that certifies anything.
+"""Theorems as checks: every setting of registered learners, and of choosers that certify anything.
 
 A check runs on random streams, on streams made to be hard and, where its certificate allows for them, against
 an adaptive adversary. tests/evaluation/test_theorems.py runs all of them, benchmarks/theorems.py at length.
@@ -6,7 +6,10 @@ an adaptive adversary. tests/evaluation/test_theorems.py runs all of them, bench
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+
+from discreet.online.registry import REGISTRY
 
 from .check import BANDIT, COSTS, DELTA, POINTS, SETS, Check, growth, measured, rows, slack
 from .choosers import Choice, choices, modular_choices, offline_curves, offline_rows, trap
@@ -49,6 +52,9 @@ PLOTTED = {
     ),
 }
 
+# Registered learners that certify nothing, each with the reason: nothing is there to be checked.
+WITHOUT_CERTIFICATE: dict[str, str] = {}
+
 __all__ = [
     "BANDIT",
     "COSTS",
@@ -57,6 +63,7 @@ __all__ = [
     "PLOTTED",
     "POINTS",
     "SETS",
+    "WITHOUT_CERTIFICATE",
     "Check",
     "Choice",
     "checks",
@@ -69,6 +76,7 @@ __all__ = [
     "rows",
     "slack",
     "trap",
+    "unchecked",
 ]
 
 
@@ -77,3 +85,9 @@ def checks(epsilon: float = 8.0) -> list[Check]:
     found = set_checks(epsilon) + frank_wolfe_checks(epsilon) + bandit_checks(epsilon)
     found += cost_checks(epsilon) + point_checks(epsilon)
     return [one if one.epsilon is not None else replace(one, epsilon=epsilon) for one in found]
+
+
+def unchecked(found: list[Check], learners: Collection[str] = REGISTRY) -> list[str]:
+    """Learners (by default all that are registered) that no check is about and nothing excuses."""
+    known = {one.kind for one in found} | WITHOUT_CERTIFICATE.keys()
+    return [name for name in learners if name not in known]

@@ -49,6 +49,11 @@ class Check:
     epsilon: float | None = None
     certified: Callable[[Any, int], float] = field(default=lambda learner, _: learner.certified_regret)
 
+    @property
+    def kind(self) -> str:
+        """The learner's class, with which every name begins."""
+        return self.name.split(",")[0]
+
 
 def measured(check: Check, stream: str, rounds: int, runs: int) -> tuple[float, float]:
     """Mean regret over runs on one stream, and what is certified for it."""
