@@ -42,7 +42,8 @@ from benchmarks.shared import arguments, eshop, eshop_products, table_rows
 from discreet.constraints import Constraint, Knapsack, PartitionMatroid
 from discreet.core.table import table
 from discreet.objectives import Coverage, FacilityLocation, greedy
-from discreet.offline import PrivateGreedy, methods
+from discreet.offline import PrivateGreedy
+from discreet.privacy import picks as accounts
 from tools.results import store
 
 METHODS = ("basic", "zcdp", "decomposable", "subsampled", "auto")
@@ -226,7 +227,7 @@ def shares(people: Coverage, runs: int) -> dict[str, Any]:
         budget = dc.Budget(epsilon, DELTA)
         for k in (5, 10, 20):
             rng = np.random.default_rng(k)
-            popular = methods.zcdp(budget.share(), 2.0, k).rate
+            popular = accounts.zcdp(budget.share(), 2.0, k).rate
             choosers = [PrivateGreedy(k, budget, seed=seed) for seed in range(runs)]
             sets: dict[str, list[Any]] = {
                 "random": [rng.permutation(people.n_items)[:k] for _ in range(5 * runs)],

@@ -13,8 +13,9 @@ import pytest
 import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.objectives import Coverage, FacilityLocation
-from discreet.offline import PrivateGreedy, covariance, estimators, gradients, methods
+from discreet.offline import PrivateGreedy, covariance, estimators, gradients
 from discreet.privacy import Release, samplers
+from discreet.privacy import picks as accounts
 from discreet.privacy.samplers import flips
 from tests.offline.test_greedy import transcripts
 from tests.privacy.audit import hockey_stick
@@ -140,7 +141,7 @@ def test_gains_are_clipped_to_what_a_person_has_left_whoever_is_in_the_sample():
                         budget,
                     )
                 )
-        rate = methods.subsampled(budget.share(), 1.0).rate
+        rate = accounts.subsampled(budget.share(), 1.0).rate
         worst = max(math.log(runs[0][path] / runs[1][path]) for path in runs[0])
         assert 0.0 < worst <= rate * max(one) + 1e-12
 

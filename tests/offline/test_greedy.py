@@ -33,8 +33,9 @@ from discreet.objectives import (
     greedy,
 )
 from discreet.objectives.rows.fixed_point import FixedPointGains, step
-from discreet.offline import PrivateGreedy, methods, scores
+from discreet.offline import PrivateGreedy, scores
 from discreet.privacy import Release, samplers
+from discreet.privacy import picks as accounts
 from discreet.privacy.samplers import flips
 from tests.privacy.audit import hockey_stick
 
@@ -185,7 +186,7 @@ def _louder(factor):
     def wrap(account):
         def louder(*arguments):
             picks = account(*arguments)
-            return methods.Picks(picks.method, picks.rate * factor, picks.event, picks.count, picks.keep)
+            return accounts.Picks(picks.method, picks.rate * factor, picks.event, picks.count, picks.keep)
 
         return louder
 
@@ -195,7 +196,7 @@ def _louder(factor):
 @pytest.mark.parametrize("method", ["basic", "subsampled"])
 def test_the_audit_sees_a_rate_that_is_not_paid_for(method):
     budget = dc.Budget(1.5, 0.0, "add_remove")
-    with mock.patch.object(methods, method, _louder(2.5)(getattr(methods, method))):
+    with mock.patch.object(accounts, method, _louder(2.5)(getattr(accounts, method))):
         worst, widest = _excess(SMALL["cardinality"], budget, method, tries=6)
     assert worst > 1e-3
     assert widest > 1.5
@@ -204,10 +205,10 @@ def test_the_audit_sees_a_rate_that_is_not_paid_for(method):
 def test_the_audit_sees_a_sample_of_everybody():
     def everybody(share, bound):
         picks = original(share, bound)
-        return methods.Picks(picks.method, picks.rate, picks.event, picks.count, (1 << 64) - 1)
+        return accounts.Picks(picks.method, picks.rate, picks.event, picks.count, (1 << 64) - 1)
 
-    original = methods.subsampled
-    with mock.patch.object(methods, "subsampled", everybody):
+    original = accounts.subsampled
+    with mock.patch.object(accounts, "subsampled", everybody):
         assert _excess(SMALL["cardinality"], dc.Budget(0.5, 0.0, "add_remove"), "subsampled")[0] > 1e-3
 
 
@@ -343,9 +344,9 @@ def _worst_delta(rate, epsilon, tries, rng):
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-3), (1.0, 1e-2), (2.0, 1e-4)])
 def test_no_sequence_of_chances_beats_the_decomposable_account(epsilon, delta):
     rng = np.random.default_rng(7)
-    rate = methods.decomposable_rate(epsilon, delta, "add_remove")
-    assert methods.decomposable_delta(rate, epsilon, "add_remove") <= delta
-    assert methods.decomposable_delta(rate * 1.001, epsilon, "add_remove") > delta
+    rate = accounts.decomposable_rate(epsilon, delta, "add_remove")
+    assert accounts.decomposable_delta(rate, epsilon, "add_remove") <= delta
+    assert accounts.decomposable_delta(rate * 1.001, epsilon, "add_remove") > delta
     found = _worst_delta(rate, epsilon, 600, rng)
     assert 0.1 * delta < found <= delta  # and the search is not blind
 
@@ -353,13 +354,13 @@ def test_no_sequence_of_chances_beats_the_decomposable_account(epsilon, delta):
 @pytest.mark.parametrize(("rate", "epsilon"), [(0.02, 0.1), (0.1, 1.0), (0.4, 3.0)])
 def test_replacing_goes_through_the_run_without_both(rate, epsilon):
     """P(I) <= e^rate R, so delta(I, J; epsilon) <= e^rate delta(R, J; epsilon - rate): I added, J removed."""
-    through = math.exp(rate) * methods.decomposable_delta(rate, epsilon - rate, "add_remove")
-    assert methods.decomposable_delta(rate, epsilon, "replace") == pytest.approx(through)
+    through = math.exp(rate) * accounts.decomposable_delta(rate, epsilon - rate, "add_remove")
+    assert accounts.decomposable_delta(rate, epsilon, "replace") == pytest.approx(through)
     # Removing is the integral that the docstring states, summed up here step by step.
     c, h = math.expm1(rate), 1e-4
     steps = epsilon + h * (np.arange(400_000) + 0.5)
     tail = np.exp(epsilon - steps) * np.exp(1.0 - steps / c) * h
-    assert methods.decomposable_delta(rate, epsilon, "add_remove") == pytest.approx(tail.sum(), rel=1e-4)
+    assert accounts.decomposable_delta(rate, epsilon, "add_remove") == pytest.approx(tail.sum(), rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [700.0, 1e4, 1e300])
@@ -372,14 +373,14 @@ def test_budgets_of_any_size_have_a_plan(epsilon):
 
 def test_rates_never_exceed_what_adding_somebody_costs():
     for neighbours in NEIGHBOURS:
-        assert methods.decomposable_rate(0.1, 0.9, neighbours) <= 0.1
-        assert methods.decomposable_delta(0.2, 0.1, neighbours) == 1.0
+        assert accounts.decomposable_rate(0.1, 0.9, neighbours) <= 0.1
+        assert accounts.decomposable_delta(0.2, 0.1, neighbours) == 1.0
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 30.0])
 def test_the_sample_satisfies_both_inequalities(epsilon, neighbours):
-    picks = methods.subsampled(dc.Budget(epsilon, 0.0, neighbours).share(), 1.0)
+    picks = accounts.subsampled(dc.Budget(epsilon, 0.0, neighbours).share(), 1.0)
     a = epsilon if neighbours == "add_remove" else epsilon / 2
     p = Fraction(picks.keep, 1 << 64)
     assert float(1 - p) >= math.exp(-a) * (1 - 1e-15)

@@ -15,11 +15,12 @@ from ..core.progress import track
 from ..objectives import Population, answers
 from ..privacy import Release, Seed
 from ..privacy.conversions import exact
+from ..privacy.picks import Picks
 from ..privacy.spending import Spending
 from ..results import Selection
 from . import methods, scores
 from .chooser import Allowance, Chooser
-from .methods import Picks, Plan
+from .methods import Plan
 from .scores import Candidates, Nobody, Question, Scores, Terms
 
 
@@ -35,7 +36,7 @@ class PrivateGreedy(Chooser):
     ``sensitivity`` the objective is one function of everybody's data instead, no set's value of which one
     person can move by more; `MutualInformation` and mixtures of unlike populations know their own.
 
-    ``method`` says how the picks are accounted for (`offline.methods`):
+    ``method`` says how the picks are accounted for (`privacy.picks`):
 
     - ``"basic"``: epsilon shared equally among the picks.
     - ``"zcdp"``: privacy losses of bounded range, composed in zCDP; needs a delta.

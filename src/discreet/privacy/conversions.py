@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from .digits import digits
+from ..core.digits import digits
 
 _ROOM = 2.0**-50
 # Limits are lowered by this, so that what keeps to a limit is also reported to keep to its budget.

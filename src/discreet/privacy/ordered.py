@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import backends
+from ..core.digits import own_digits
 from ..core.state import Saved
 from .conversions import exact
-from .digits import own_digits
 from .randomness import Randomness
 
 if TYPE_CHECKING:

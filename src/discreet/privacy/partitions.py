@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
+from ..core.digits import own_digits
 from . import samplers
 from .conversions import exact
-from .digits import own_digits
 from .events import ApproximateRelease
 from .gate import Gate
 from .release import Release

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.digits import own_digits
 from ..conversions import exact
-from ..digits import own_digits
 from ..randomness import Randomness
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
-from ..digits import own_digits
+from ...core.digits import own_digits
 from ..randomness import Randomness
 from .grid import STEPS_BITS
 
