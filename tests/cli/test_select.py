@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.cli import _told
+from discreet.cli import selection_report
 from discreet.data.events import Pairs
 from discreet.objectives import Coverage
 from discreet.objectives.rows.people import RowPopulation
@@ -884,7 +884,7 @@ def test_result_is_written_before_it_is_printed(visits, tmp_path, capsys, monkey
     """A list that was shown and not kept would have to be paid for again."""
     seen = []
     out = tmp_path / "chosen.json"
-    monkeypatch.setattr(_told, "text", lambda *_: seen.append(out.exists()) or "")
+    monkeypatch.setattr(selection_report, "text", lambda *_: seen.append(out.exists()) or "")
     assert inside(capsys, "select", visits, *ASK, "--out", out).code == 0
     assert seen == [True]
 

@@ -1,7 +1,7 @@
 """The command line: ``discreet COMMAND``. Each command is one module of this package.
 
 A command module has ``NAME``, ``HELP`` (one line), ``add_arguments(parser)`` and ``run(options) -> int``, and
-imports what it works with inside `run`, so that asking for help costs nothing. `_frame` does the rest.
+imports what it works with inside `run`, so that asking for help costs nothing. `dispatch` does the rest.
 
 Exit codes: 0 done, 2 a mistake in what was asked or in a file, 3 refused by a privacy budget, 130
 interrupted.
@@ -9,12 +9,6 @@ interrupted.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from .dispatch import main
 
-from . import _frame
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; nothing that a user can do wrong ends in a traceback."""
-    return _frame.main(list(sys.argv[1:] if arguments is None else arguments))
+__all__ = ["main"]

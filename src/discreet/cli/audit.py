@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from .. import __version__
+from .output import as_json, check_writable, fitted, wrapped, write_whole
 
 NAME = "audit"
 HELP = "check that mechanisms and learners lose no more privacy than they say"
@@ -39,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Audit, write, print."""
     from ..audit.run import HEADER, audit, to_audit
-    from ._output import as_json, check_writable, fitted, wrapped, write_whole
 
     if options.list:
         print("\n".join(to_audit()))

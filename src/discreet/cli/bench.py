@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from .output import as_json, fitted
+
 NAME = "bench"
 HELP = "list the benchmarks of a checkout of the repository, or run one of them"
 
@@ -67,13 +69,10 @@ def _places() -> Iterator[Path]:
     yield from Path(__file__).resolve().parents
 
 
-def _list(scripts: dict[str, Path], as_json: bool) -> None:
-    from ._output import as_json as text
-    from ._output import fitted
-
+def _list(scripts: dict[str, Path], json: bool) -> None:
     about = {name: _about(path) for name, path in scripts.items()}
-    if as_json:
-        print(text({"benchmarks": about}))
+    if json:
+        print(as_json({"benchmarks": about}))
     else:
         print(fitted(["benchmark", "what it shows"], [[name, line] for name, line in about.items()]))
 
@@ -83,15 +82,13 @@ def _about(script: Path) -> str:
     return (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n")[0]
 
 
-def _one(script: Path, arguments: list[str], as_json: bool) -> int:
-    from ._output import as_json as text
-
+def _one(script: Path, arguments: list[str], json: bool) -> int:
     start = time.monotonic()
     # With --json standard output is for the summary, so the benchmark's own words go beside it.
-    output = sys.stderr if as_json else None
+    stdout = sys.stderr if json else None
     module = [sys.executable, "-m", f"benchmarks.{script.stem}", *arguments]
-    code = subprocess.run(module, stdout=output, check=False, cwd=script.parents[1]).returncode
-    if as_json:
+    code = subprocess.run(module, stdout=stdout, check=False, cwd=script.parents[1]).returncode
+    if json:
         seconds = round(time.monotonic() - start, 3)
-        print(text({"benchmark": script.stem, "exit_code": code, "seconds": seconds}))
+        print(as_json({"benchmark": script.stem, "exit_code": code, "seconds": seconds}))
     return code if code >= 0 else 128 - code  # as a shell reports a signal

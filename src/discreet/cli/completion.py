@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the script."""
-    from ._frame import available, command
+    from .dispatch import available, command
 
     table = {name: options_of(name) for name in available()}
     if options.json:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 def options_of(name: str) -> list[Option]:
     """The options of a command, from its parser; words it takes in their places count as values of ""."""
-    from ._frame import parser_of
+    from .dispatch import parser_of
 
     found = []
     for action in parser_of(name)._actions:

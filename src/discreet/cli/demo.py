@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
-from typing import Any
+
+from .output import as_json
 
 NAME = "demo"
 HELP = "a made-up shop, a private choice and a private running sum, with their accounts"
@@ -30,14 +30,5 @@ def run(options: argparse.Namespace) -> int:
     out = None if options.out is None else Path(options.out)
     found = show(options.epsilon, options.delta, options.seed, out, quiet=options.json)
     if options.json:
-        from ._output import as_json
-
-        print(as_json(_finite({"command": "demo"} | found)))
+        print(as_json({"command": "demo"} | found))
     return 0
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
-    if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

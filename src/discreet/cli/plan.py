@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from .output import as_json, fitted, wrapped
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -66,7 +67,6 @@ def run(options: argparse.Namespace) -> int:
     """Plan and print."""
     from ..planning import plan
     from ..privacy import Budget
-    from ._output import as_json, fitted, wrapped
 
     found = plan(
         n_items=options.items,

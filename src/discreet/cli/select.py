@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from . import selection_report
+from .limits import Limits
+from .output import as_json, check_writable, printable, same_file, write_whole
+
 if TYPE_CHECKING:
     from ..data import Events
     from ..data.source import Batch
@@ -18,7 +22,6 @@ if TYPE_CHECKING:
     from ..offline import PrivateGreedy
     from ..privacy import Gate
     from ..results import Selection
-    from ._limit import Limits
 
 NAME = "select"
 HELP = "choose a few items for the people of a file, with a guarantee for each of them"
@@ -144,10 +147,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read, choose, write, print; in that order, so that a file that cannot be written costs no budget."""
     from ..privacy import Budget, Gate
-    from . import _told
-    from ._frame import printable
-    from ._limit import Limits
-    from ._output import as_json, check_writable, write_whole
 
     if math.isinf(options.epsilon):
         raise ValueError(
@@ -172,19 +171,18 @@ def run(options: argparse.Namespace) -> int:
         people, greedy, selection = _selected(options, events, limits, gate)
     # Only what the library says by itself, from public facts: arithmetic may complain about the data.
     notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
-    result = _told.result(options, people, greedy, selection, max_people, notes)
+    result = selection_report.result(options, people, greedy, selection, max_people, notes)
     if target is not None:
         write_whole(target, as_json(result) + "\n")
     for note in notes:
         print(f"discreet select: note: {printable(note)}", file=sys.stderr)
-    print(as_json(result) if options.json else _told.text(options, result, selection))
+    print(as_json(result) if options.json else selection_report.text(options, result, selection))
     return 0
 
 
 def _check_items(options: argparse.Namespace, limits: Limits) -> None:
     """There is one list of items to choose from, and it was asked for by name."""
     from ..core import checks
-    from ._output import same_file
 
     given = [options.items is not None, options.items_private is not None, options.items_from_data]
     if sum(given) > 1:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from .output import as_json, fitted, wrapped
 
 if TYPE_CHECKING:
     from ..evaluation.simulation.config import Config
@@ -92,7 +93,6 @@ def run(options: argparse.Namespace) -> int:
     from ..evaluation.report import plots_available, simulation_report
     from ..evaluation.simulation.results import RESULTS
     from ..evaluation.simulation.simulate import simulate
-    from ._output import as_json, wrapped
 
     config = _config(options)
     folder = Path(options.out)
@@ -152,7 +152,6 @@ def _config(options: argparse.Namespace) -> Config:
 
 def _print_table(results: Results) -> None:
     from ..evaluation.report import account, level
-    from ._output import fitted
 
     header = [
         "stream",

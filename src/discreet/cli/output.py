@@ -40,6 +40,11 @@ def wrapped(text: str, *, bullet: str = "") -> str:
     )
 
 
+def printable(text: str) -> str:
+    """``text`` with nothing in it that a terminal would obey; files hold anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table where it fits; else one block of lines per row, without the cells that are empty."""
     whole = table(header, rows)

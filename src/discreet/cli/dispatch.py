@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any, NoReturn, Protocol, cast
 
 from .. import __version__
+from .output import printable
 
 OK, MISTAKE, REFUSED, INTERRUPTED = 0, 2, 3, 130
 # In the order in which they are listed.
@@ -96,13 +97,13 @@ def parser_of(name: str) -> Parser:
     return parser
 
 
-def main(arguments: list[str]) -> int:
-    """Find the command and run it."""
-    first = arguments[0] if arguments else ""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; nothing that a user can do wrong ends in a traceback."""
+    first, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     names = available()
     if first in names:
-        return guarded(f"discreet {first}", lambda: _run(first, arguments[1:]))
-    return guarded("discreet", lambda: _without_command(first, arguments[1:], names))
+        return guarded(f"discreet {first}", lambda: _run(first, rest))
+    return guarded("discreet", lambda: _without_command(first, rest, names))
 
 
 def guarded(prog: str, work: Callable[[], int]) -> int:
@@ -194,11 +195,6 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{printable(str(error.filename))}: {error.strerror.lower()}"
     return " ".join(printable(word) for word in str(error).split()) or type(error).__name__
-
-
-def printable(text: str) -> str:
-    """``text`` with nothing in it that a terminal would obey; files hold anything."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _sentence(words: str) -> str:

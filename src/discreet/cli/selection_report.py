@@ -1,4 +1,4 @@
-"""What ``discreet select`` tells: the items, the account, and what they do and do not mean.
+"""The report of ``discreet select``: the items, the account, and what they do and do not mean.
 
 Nothing here looks at people, except `_diagnostics`, which is asked for by name and marks the output.
 """
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..core.table import table
+from .output import fitted, printable, wrapped
 
 if TYPE_CHECKING:
     from ..objectives import Coverage, ProbabilisticCoverage
@@ -260,9 +262,6 @@ def _diagnostics(people: People, greedy: PrivateGreedy | None, selection: Select
 
 def text(options: argparse.Namespace, result: dict[str, Any], selection: Selection) -> str:
     """The same for a reader."""
-    from ._frame import printable
-    from ._output import fitted, wrapped
-
     account = selection.privacy
     assert account is not None
     lines = []
@@ -291,9 +290,6 @@ def text(options: argparse.Namespace, result: dict[str, Any], selection: Selecti
 
 
 def _insecure_text(found: dict[str, Any]) -> str:
-    from ..core.table import table
-    from ._frame import printable
-
     free = found["without_privacy"]
     rows = [
         ["people in the file", f"{found['people']:,}"],

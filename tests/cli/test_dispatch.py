@@ -13,9 +13,9 @@ import sys
 import pytest
 
 from discreet import Budget, Gate
-from discreet.cli import _frame, _output, bench
-from discreet.cli._frame import available, command, parser_of
+from discreet.cli import bench, dispatch, output
 from discreet.cli.completion import options_of
+from discreet.cli.dispatch import available, command, parser_of
 
 from .running import assert_told_off, inside, process
 
@@ -100,7 +100,7 @@ def test_ends_have_exit_codes(capsys, monkeypatch):
         def work():
             raise error
 
-        code = _frame.guarded("discreet thing", work)
+        code = dispatch.guarded("discreet thing", work)
         return code, capsys.readouterr().err
 
     gate = Gate(Budget(1.0), 0)
@@ -119,7 +119,7 @@ def test_ends_have_exit_codes(capsys, monkeypatch):
     assert ending(MemoryError()) == (2, "discreet thing: there is not enough memory for this\n")
     with pytest.raises(KeyError):  # ours to mend: nobody is told that it is theirs
         ending(KeyError("x"))
-    monkeypatch.setenv(_frame.DEBUG, "1")
+    monkeypatch.setenv(dispatch.DEBUG, "1")
     with pytest.raises(ValueError, match="one"):
         ending(ValueError("one"))
 
@@ -160,7 +160,7 @@ def test_closed_streams(closed, code, words):
 
 def test_json_is_for_any_reader():
     value = {"a": [1.0, math.inf, (math.nan, -math.inf)], "茶": "\x9b31m\u202e\u2028\udce9\n"}
-    text = _output.as_json(value)
+    text = output.as_json(value)
     assert "茶" in text
     assert all(c.isprintable() or c == "\n" for c in text)
     text.encode()
@@ -199,11 +199,11 @@ def test_labels_in_any_language_on_any_terminal(tmp_path):
 def test_tables_fold_where_they_do_not_fit(monkeypatch):
     header, rows = ["name", "settings"], [["one", "x" * 30], ["two", ""]]
     monkeypatch.setenv("COLUMNS", "60")
-    assert _output.fitted(header, rows).splitlines()[0].startswith("name  settings")
+    assert output.fitted(header, rows).splitlines()[0].startswith("name  settings")
     monkeypatch.setenv("COLUMNS", "30")
     folded = "- one\n    settings xxxxxxxxxxxxxxxxx\n    xxxxxxxxxxxxx\n- two"
-    assert _output.fitted(header, rows) == folded
-    assert _output.fitted(["", *header], [["*", *rows[0]], ["", *rows[1]]]) == folded.replace(
+    assert output.fitted(header, rows) == folded
+    assert output.fitted(["", *header], [["*", *rows[0]], ["", *rows[1]]]) == folded.replace(
         "- one", "- * one"
     )
 
@@ -211,7 +211,7 @@ def test_tables_fold_where_they_do_not_fit(monkeypatch):
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     target = tmp_path / "result.json"
     target.write_text("before")
-    _output.write_whole(target, "after")
+    output.write_whole(target, "after")
     assert target.read_text() == "after"
 
     def interrupted(*_):
@@ -219,9 +219,9 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     for step in ("fsync", "replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(_output.os, step, interrupted)
+            patch.setattr(output.os, step, interrupted)
             with pytest.raises(KeyboardInterrupt):
-                _output.write_whole(target, "half")
+                output.write_whole(target, "half")
         assert target.read_text() == "after"
         assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
@@ -230,11 +230,11 @@ def test_output_is_refused_before_any_work(tmp_path):
     there = tmp_path / "events.csv"
     there.write_text("x")
     with pytest.raises(ValueError, match="is a directory"):
-        _output.check_writable(str(tmp_path))
+        output.check_writable(str(tmp_path))
     with pytest.raises(ValueError, match="no folder"):
-        _output.check_writable(str(tmp_path / "no" / "where.json"))
+        output.check_writable(str(tmp_path / "no" / "where.json"))
     with pytest.raises(ValueError, match="the file that is read"):
-        _output.check_writable(str(there), "-", str(there))
+        output.check_writable(str(there), "-", str(there))
 
 
 # --- completion --------------------------------------------------------------------------------------
