@@ -13,12 +13,14 @@ from .events import (
     GaussianNoise,
     LaplaceNoise,
     PureRelease,
+    ScoreChange,
     SphericalLaplaceNoise,
 )
 from .gate import Gate
 from .ledger import Entry, Ledger, LedgerConflict, MemoryLedger
+from .limits import Remaining
 from .partitions import select_partitions
-from .preview import BudgetExceeded, Preview, Remaining, ScoreChange
+from .preview import BudgetExceeded, Preview
 from .randomness import Randomness, ReproducibleRandomness, SecureRandomness, Seed
 from .release import Release
 from .spending import spend_from

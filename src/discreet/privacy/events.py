@@ -215,6 +215,30 @@ def _largest_each(share: Share, count: int, notion: str | None, rho: Number, mu_
     return found
 
 
+@dataclass(frozen=True)
+class ScoreChange:
+    """How far one person can move the scores of a choice.
+
+    ``ScoreChange(1.0)``: each score by at most 1 either way, so two scores by 2 against each other.
+    ``ScoreChange(1.0, one_directional=True)``: all up or all down (adding or removing a person who
+    values things non-negatively), so by at most 1 against each other.
+
+    >>> ScoreChange(1.0).range, ScoreChange(1.0, one_directional=True).range
+    (2.0, 1.0)
+    """
+
+    each: float
+    one_directional: bool = False
+
+    def __post_init__(self) -> None:
+        checks.real("each", self.each, at_least=0.0)
+
+    @property
+    def range(self) -> float:
+        """Largest minus smallest change over the candidates."""
+        return self.each if self.one_directional else 2.0 * self.each
+
+
 @dataclass(frozen=True, eq=False)
 class ExponentialChoice(Event):
     """One draw of the exponential mechanism: weights ``exp(rate * score)``.

@@ -32,12 +32,13 @@ from .events import (
     GaussianNoise,
     LaplaceNoise,
     Loss,
+    ScoreChange,
     SphericalLaplaceNoise,
     fraction,
 )
 from .ledger import Entry, Group, Ledger
-from .limits import filter_asked, filter_of
-from .preview import BudgetExceeded, Preview, Remaining, ScoreChange
+from .limits import Remaining, filter_asked, filter_of
+from .preview import BudgetExceeded, Preview
 from .randomness import Seed
 from .release import Release
 from .samplers.values import (

@@ -10,7 +10,7 @@ from functools import lru_cache
 from ..core import checks
 from . import conversions
 from .budget import NOTIONS, Budget
-from .conversions import exact, rounded_down, rounded_up
+from .conversions import HALF_PI, exact, root_below, rounded_down, rounded_up
 from .events import Loss
 
 _NO_DELTA = Fraction(0)
@@ -159,6 +159,43 @@ class Filter:
 def filter_of(budget: Budget, notion: str, failure: Fraction = _NO_DELTA) -> Filter:
     """`Filter.of`, remembered."""
     return Filter.of(budget, notion, failure)
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What a round may still spend: on pure releases, on zCDP ones, on Gaussian ones, or in deltas.
+
+    At a gate that has fixed its privacy notion, each is what that notion has room for. Before that, each
+    is the limit of the notion that goes with it.
+    """
+
+    epsilon: float
+    rho: float
+    mu: float
+    delta: float
+
+    @classmethod
+    def of(cls, budget: Budget, loss: Loss, chosen: Filter | None) -> Remaining:
+        """What people who have lost ``loss`` may still lose; ``chosen`` is the notion that is fixed."""
+        if not budget.private:
+            return cls(math.inf, math.inf, math.inf, budget.delta)
+        left = {}
+        for notion in NOTIONS if chosen is None else (chosen.notion,):
+            limit = filter_of(budget, notion) if chosen is None else chosen
+            spent = limit.spent(loss)
+            left[notion] = Fraction(0) if spent is None else max(Fraction(0), limit.limit - spent)
+        failure = filter_of(budget, "pure").failure if chosen is None else chosen.failure
+        # Of a pure release e, rho is at most e^2/2 and mu squared at most (pi/2) e^2; of Gaussian noise, rho
+        # is half of mu squared. Of a release known by its rho only, neither epsilon nor mu is bounded.
+        zero = Fraction(0)
+        rho, mu_squared = left.get("zcdp", zero), left.get("gdp", zero)
+        pure = left.get("pure", root_below(2 * rho) if rho else root_below(mu_squared / HALF_PI))
+        return cls(
+            rounded_down(pure),
+            rounded_down(rho),
+            float(root_below(left.get("gdp", 2 * rho))),
+            rounded_down(max(zero, failure - loss.delta)),
+        )
 
 
 def filter_asked(budget: Budget, notion: str | None, failure: float | Fraction) -> Filter | None:

@@ -1,4 +1,4 @@
-"""What a release would do at a gate, what is left there, and how a refusal tells it."""
+"""What a release would do at a gate, and how a refusal tells it."""
 
 from __future__ import annotations
 
@@ -7,72 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..core import checks
 from .budget import NOTIONS, Budget
-from .conversions import HALF_PI, root_below, rounded_down
 from .events import Event, Loss
-from .limits import Filter, filter_of, smallest_epsilon
-
-
-@dataclass(frozen=True)
-class ScoreChange:
-    """How far one person can move the scores of a choice.
-
-    ``ScoreChange(1.0)``: each score by at most 1 either way, so two scores by 2 against each other.
-    ``ScoreChange(1.0, one_directional=True)``: all up or all down (adding or removing a person who
-    values things non-negatively), so by at most 1 against each other.
-
-    >>> ScoreChange(1.0).range, ScoreChange(1.0, one_directional=True).range
-    (2.0, 1.0)
-    """
-
-    each: float
-    one_directional: bool = False
-
-    def __post_init__(self) -> None:
-        checks.real("each", self.each, at_least=0.0)
-
-    @property
-    def range(self) -> float:
-        """Largest minus smallest change over the candidates."""
-        return self.each if self.one_directional else 2.0 * self.each
-
-
-@dataclass(frozen=True)
-class Remaining:
-    """What a round may still spend: on pure releases, on zCDP ones, on Gaussian ones, or in deltas.
-
-    At a gate that has fixed its privacy notion, each is what that notion has room for. Before that, each
-    is the limit of the notion that goes with it.
-    """
-
-    epsilon: float
-    rho: float
-    mu: float
-    delta: float
-
-    @classmethod
-    def of(cls, budget: Budget, loss: Loss, chosen: Filter | None) -> Remaining:
-        """What people who have lost ``loss`` may still lose; ``chosen`` is the notion that is fixed."""
-        if not budget.private:
-            return cls(math.inf, math.inf, math.inf, budget.delta)
-        left = {}
-        for notion in NOTIONS if chosen is None else (chosen.notion,):
-            limit = filter_of(budget, notion) if chosen is None else chosen
-            spent = limit.spent(loss)
-            left[notion] = Fraction(0) if spent is None else max(Fraction(0), limit.limit - spent)
-        failure = filter_of(budget, "pure").failure if chosen is None else chosen.failure
-        # Of a pure release e, rho is at most e^2/2 and mu squared at most (pi/2) e^2; of Gaussian noise, rho
-        # is half of mu squared. Of a release known by its rho only, neither epsilon nor mu is bounded.
-        zero = Fraction(0)
-        rho, mu_squared = left.get("zcdp", zero), left.get("gdp", zero)
-        pure = left.get("pure", root_below(2 * rho) if rho else root_below(mu_squared / HALF_PI))
-        return cls(
-            rounded_down(pure),
-            rounded_down(rho),
-            float(root_below(left.get("gdp", 2 * rho))),
-            rounded_down(max(zero, failure - loss.delta)),
-        )
+from .limits import smallest_epsilon
 
 
 @dataclass(frozen=True)
