@@ -14,6 +14,7 @@ import pytest
 
 import discreet as dc
 from discreet.backends.numba.continuous import SHORT
+from discreet.bounds import ALPHA
 from discreet.bounds import continuous as bounds
 from discreet.constraints import (
     Cardinality,
@@ -668,7 +669,7 @@ def test_without_noise_the_certified_share_is_reached(name, steps):
         reached = people.multilinear(between.fractional(people))
         single, setting = people.gains([]).max(), setting_of(between, 7, len(people))
         lost = bounds.lost_between_steps(steps, single, setting.reach, vertices_are_sets=name != "knapsack")
-        assert reached >= bounds.RATIO * max(values) - lost - 1e-7
+        assert reached >= ALPHA * max(values) - lost - 1e-7
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
@@ -719,13 +720,13 @@ def test_the_certificate_holds_with_noise(name, noise):
     options = {"noise": noise}
     certified = ContinuousGreedy(constraint, budget, **options).certified_loss(len(people), 7)
     if noise == "exponential":
-        assert certified < 0.5 * bounds.RATIO * len(people)  # it says something
+        assert certified < 0.5 * ALPHA * len(people)  # it says something
     reached = [
         len(people)
         * people.multilinear(ContinuousGreedy(constraint, budget, seed=s, **options).fractional(people))
         for s in range(10)
     ]
-    assert np.mean(reached) >= bounds.RATIO * best - certified
+    assert np.mean(reached) >= ALPHA * best - certified
 
 
 def test_the_number_of_steps_minimises_the_certificate():

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-RATIO = 1.0 - 1.0 / math.e
-
 
 def ratio_within_steps(steps: int, curvature: float = 1.0) -> float:
     """The guaranteed share of the best set when the gradient is looked at after every pick of a step.

@@ -7,18 +7,17 @@ entry here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from ..privacy import Budget
     from .protocol import OnlineLearner
 
 # What `learn` is told of a person.
-TOLD = (
+Told = Literal[
     "function",  # a monotone set function
     "reward",  # what the shown set was worth, or what each of its items added
     "dr_function",  # a monotone DR-submodular function of points
@@ -27,7 +26,7 @@ TOLD = (
     "cost",  # what the point cost
     "set_cost",  # a submodular cost of sets
     "set_price",  # what the shown set cost
-)
+]
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Registered:
     """A learner: its module, what people tell it, and its settings, made when they are asked for."""
 
     home: str
-    told: str
+    told: Told
     examples: Callable[[], Mapping[str, Example]]
     audits: Callable[[], Sequence[AuditExample]]
 
@@ -88,7 +87,7 @@ class Registered:
         return found
 
 
-def _of(home: str, told: str, examples: str) -> Registered:
+def _of(home: str, told: Told, examples: str) -> Registered:
     """A learner of this package, whose settings are in `examples` under a name."""
 
     def small() -> Mapping[str, Example]:
@@ -119,16 +118,6 @@ REGISTRY: dict[str, Registered] = {
     "RunningSumSelector": _of("select.running_sums", "function", "running_sums"),
     "SubmodularMinimizer": _of("minimize.minimizer", "set_cost", "minimizer"),
 }
-
-
-@contextmanager
-def registered(name: str, entry: Registered) -> Iterator[None]:
-    """Within it, one learner more."""
-    REGISTRY[name] = entry
-    try:
-        yield
-    finally:
-        del REGISTRY[name]
 
 
 def selectors() -> list[str]:

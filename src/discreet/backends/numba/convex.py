@@ -14,8 +14,8 @@ from .sums import noisy_step
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-
-LOGISTIC, SQUARED, LINEAR, DISTANCE = 0, 1, 2, 3
+# Kinds of costs; the one that is left, 0, is logistic.
+SQUARED, LINEAR, DISTANCE = 1, 2, 3
 
 
 @njit(cache=True, nogil=True)

@@ -6,7 +6,7 @@ Sums, learners, certificates and the planner all read the noise of a sum from he
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +135,6 @@ class SumSpec:
         Or with the noise of ``event``, which is refused unless it is for what one person can move.
         """
         return self.kind.of(self, gate, share=share, event=event, clip=clip, label=label)
-
-    def with_rounds(self, rounds: int) -> SumSpec:
-        """The same for another number of vectors."""
-        return replace(self, rounds=rounds)
 
     def settings(self) -> dict[str, Any]:
         """Plain values, for `SumSpec.saved`."""
