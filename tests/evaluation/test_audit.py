@@ -1,4 +1,4 @@
-"""The audits hold for the library, see errors that are planted, and leave nothing out."""
+"""The audits hold for the library, notice injected faults, and leave nothing out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUICK_CASES = registry.chosen(None, deep=False)
 def test_quick_audit(case):
     finding = case.audit(QUICK)
     assert finding.sound, finding.verdict
-    assert finding.caught == case.bugs
+    assert finding.caught == case.faults
     assert 0.1 * finding.claimed < finding.exact <= finding.claimed * (1 + 1e-6)  # it looks where it matters
 
 
@@ -71,23 +71,23 @@ def test_every_kind_of_running_sum_is_audited():
 def test_outputs_alone_are_put_to_the_test_everywhere():
     """Every setting has a gross error that outputs must reject, or says why it cannot have one."""
     for case in registry.cases():
-        tested = any(bug in faults.OUTPUTS for bug in case.bugs)
+        tested = any(name in faults.OUTPUTS for name in case.faults)
         assert tested or any("utputs alone" in reason for reason in case.unseen), (case.name, case.setting)
-    assert all(any(bug in faults.OUTPUTS for bug in case.bugs) for case in QUICK_CASES)
+    assert all(any(name in faults.OUTPUTS for name in case.faults) for case in QUICK_CASES)
 
 
 def test_errors_that_one_setting_cannot_see_are_seen_in_another():
     noticed = {}
     for case in registry.cases():
-        noticed.setdefault(f"{case.name}, {case.setting.split(',')[0]}", set()).update(case.bugs)
+        noticed.setdefault(f"{case.name}, {case.setting.split(',')[0]}", set()).update(case.faults)
     for method in ("basic", "zcdp", "decomposable", "subsampled"):
         assert {"rate doubled", "charges forgotten"} <= noticed[f"PrivateGreedy, {method}"]
     for objective in ("covariance", "mutual information"):
         assert {"rate doubled", "charges forgotten"} <= noticed[f"PrivateFeatureSelector, {objective}"]
     knapsacks = [case for case in registry.cases() if "knapsack" in case.setting]
     assert knapsacks
-    assert all("charges forgotten" in case.bugs for case in knapsacks)
-    assert all("charges forgotten" in case.bugs for case in registry.cases() if "ItemSelector" in case.name)
+    assert all("charges forgotten" in case.faults for case in knapsacks)
+    assert all("charges forgotten" in case.faults for case in registry.cases() if "ItemSelector" in case.name)
 
 
 # --- the audit of a wrong library fails ---------------------------------------------------------------
@@ -98,7 +98,7 @@ def case_of(name, start=""):
 
 
 @pytest.mark.parametrize(
-    ("name", "plant", "said"),
+    ("name", "fault", "said"),
     [
         ("Gate.choose", faults.rate_doubled, "beyond the account"),
         ("Gate.choose", faults.charges_forgotten, "beyond the account"),
@@ -109,9 +109,9 @@ def case_of(name, start=""):
         ("RunningSumSelector", faults.noise_left_out, "outputs prove epsilon"),
     ],
 )
-def test_a_wrong_library_gets_a_failing_verdict(name, plant, said):
-    case = replace(case_of(name), bugs=())
-    with plant():
+def test_a_wrong_library_gets_a_failing_verdict(name, fault, said):
+    case = replace(case_of(name), faults=())
+    with fault():
         finding = case.audit(QUICK)
     assert not finding.sound
     assert said in finding.verdict
@@ -119,7 +119,7 @@ def test_a_wrong_library_gets_a_failing_verdict(name, plant, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "start", "bug"),
+    ("name", "start", "fault"),
     [
         ("Gate.choose", "", faults.CHOICES_TELL),
         ("PrivateGreedy", "basic, 1 of 5", faults.CHOICES_TELL),
@@ -129,21 +129,21 @@ def test_a_wrong_library_gets_a_failing_verdict(name, plant, said):
         ("BanditSelector", "blocks", faults.SHOWN_TELLS),
     ],
 )
-def test_outputs_alone_reject_what_is_wrong_and_nothing_else(name, start, bug):
-    """The same neighbours, runs and scores, with the planted error and without any."""
+def test_outputs_alone_reject_what_is_wrong_and_nothing_else(name, start, fault):
+    """The same neighbours, runs and scores, with the injected fault and without any."""
     case = case_of(name, start)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pair = case._worst(case._searched(), 8)
-        assert case.outputs_notice(bug, faults.OUTPUTS[bug], pair, QUICK)
+        assert case.outputs_notice(fault, faults.OUTPUTS[fault], pair, QUICK)
         if isinstance(case, NoiseCase):
-            assert not case.outputs_notice(bug, faults.nothing, pair, QUICK)
+            assert not case.outputs_notice(fault, faults.no_fault, pair, QUICK)
             return
-        clear, runs = case._clear_pair(faults.OUTPUTS[bug], pair, QUICK) or (pair, 0)
+        clear, runs = case._clear_pair(faults.OUTPUTS[fault], pair, QUICK) or (pair, 0)
         if isinstance(case, MixedCase):
             bound, _ = case._bound(clear, max(runs, 300))
         else:
-            bound = replace(case, bugs=(), runs=3).real_runs(clear, QUICK)[1]
+            bound = replace(case, faults=(), runs=3).real_runs(clear, QUICK)[1]
         assert bound <= case._claim(pair)
 
 
@@ -160,7 +160,7 @@ def test_choices_that_outputs_cannot_tell_are_not_said_to_be_noticed():
 
 def test_a_learner_that_shows_people_past_the_gate_is_noticed():
     """All noise is in order, and the exact part of what left too: only what is shown gives it away."""
-    case = replace(case_of("RunningSumSelector", "Laplace"), bugs=())
+    case = replace(case_of("RunningSumSelector", "Laplace"), faults=())
     honest = case.play
 
     def leaking(stream, source):
@@ -175,7 +175,7 @@ def test_a_learner_that_shows_people_past_the_gate_is_noticed():
 
 
 def test_an_audit_that_cannot_see_fails():
-    """A setting so coarse that a planted error changes nothing is itself called wrong."""
+    """A setting so coarse that an injected fault changes nothing is itself called wrong."""
     budget = dc.Budget(1.0)
 
     def play(_, source):
@@ -362,7 +362,7 @@ def test_public_coins_are_the_same_in_every_run():
     assert flipped[0][0] == flipped[0][1] != flipped[1][0] == flipped[1][1]
 
 
-def test_planted_errors_are_taken_out_again():
+def test_injected_faults_are_taken_out_again():
     from discreet.privacy import GaussianNoise, MemoryLedger, Release, ScoreChange
 
     drawn = ("choice", "flipped_choice", "sample", "ordered_set", "steps")
@@ -373,10 +373,10 @@ def test_planted_errors_are_taken_out_again():
         (ScoreChange, "range"),
     ]
     before = [vars(owner)[name] for owner, name in places]
-    for plant in [*faults.EXACT.values(), *faults.SAMPLED.values(), *faults.OUTPUTS.values()]:
-        with plant(), pytest.raises(KeyError):
+    for fault in [*faults.EXACT.values(), *faults.SAMPLED.values(), *faults.OUTPUTS.values()]:
+        with fault(), pytest.raises(KeyError):
             raise KeyError
-        with plant():
+        with fault():
             assert [vars(owner)[name] for owner, name in places] != before
         assert [vars(owner)[name] for owner, name in places] == before
 

@@ -151,7 +151,7 @@ def test_a_learner_that_learns_the_wrong_way_round_is_noticed():
 
     def check(kind):
         return theorems.Check(
-            "planted",
+            "faulty",
             kind.__name__,
             theorems.SETS,
             lambda t, s: kind(theorems.ITEMS, 1, t, dc.Budget(math.inf), seed=s),

@@ -495,8 +495,8 @@ def test_noisy_slopes_lose_what_the_account_says(kind, noise, neighbours):
 
 @pytest.mark.filterwarnings("ignore:epsilon=1 is too small")
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("bug", ["sensitivity", "steps"])
-def test_the_noisy_audit_sees_bugs(noise, bug):
+@pytest.mark.parametrize("fault", ["sensitivity", "steps"])
+def test_the_noisy_audit_sees_faults(noise, fault):
     honest = Change.of_sum
 
     def halved(*arguments):
@@ -507,20 +507,20 @@ def test_the_noisy_audit_sees_bugs(noise, bug):
         if not books.ledger.counts:
             books.ledger.add(entry, count)
 
-    bugs = {
+    faults = {
         "sensitivity": [mock.patch.object(Change, "of_sum", halved)],
         "steps": [
             mock.patch.object(Books, "charge", forgetful),
             mock.patch.object(Setting, "releases", return_value=1),
         ],
-    }[bug]
-    for planted in bugs:
-        planted.start()
+    }[fault]
+    for injected in faults:
+        injected.start()
     try:
         assert noisy_excess(noisy_case(ContinuousGreedy, noise, "replace"), noise, "replace") > 1.01
     finally:
-        for planted in bugs:
-            planted.stop()
+        for injected in faults:
+            injected.stop()
 
 
 def noise_seen(noise):

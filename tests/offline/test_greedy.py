@@ -181,7 +181,7 @@ def test_two_rows_of_one_person_are_within_the_budget(method, neighbours):
 
 
 def _louder(factor):
-    """The planted error: rates that the account does not know of."""
+    """The injected fault: rates that the account does not know of."""
 
     def wrap(account):
         def louder(*arguments):
@@ -225,7 +225,7 @@ def test_the_audit_sees_costs_that_stretch_the_scores():
 
 
 class _Unheld(FixedPointGains):
-    """The planted error: a person's parts are not held to the bound."""
+    """The injected fault: a person's parts are not held to the bound."""
 
     def __init__(self, n_items, parts, others, unit, bound):
         super().__init__(n_items, [(rows, 3.0 * most) for rows, most in parts], others, unit, bound)

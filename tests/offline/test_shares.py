@@ -336,11 +336,11 @@ def _faults():
 @pytest.mark.parametrize("fault", list(_faults()), ids=lambda fault: fault[0])
 def test_calibration_to_more_than_the_share_is_refused(fault):
     """It is refused before anything is released; without that check, the exact sum would tell."""
-    _, notion, planted, spend = fault
+    _, notion, injected, spend = fault
     budget = dc.Budget(1.0, 1e-6)
     gate = dc.Gate(budget, 0, notion=notion)
     share = gate.split(3)[0]
-    with planted:
+    with injected:
         with pytest.raises(BudgetExceeded):
             spend(share)
         assert gate.spent.loss == Loss()

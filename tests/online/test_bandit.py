@@ -183,7 +183,7 @@ def test_the_account_is_nearly_reached():
     assert -0.6 < seen <= 1e-9  # two items: half of the range shows in one direction
 
 
-def test_planted_unclipped_values_are_caught():
+def test_injected_unclipped_values_are_caught():
     options = {"exploration": "every_round", "exploration_rate": 1.0}
 
     def unclipped(engine, value):
@@ -196,13 +196,13 @@ def test_planted_unclipped_values_are_caught():
         assert worst_excess(options, PURE, (3, 1, 3), range(4), changed=0, high=4.0) > 0.1
 
 
-def test_planted_free_draws_are_caught():
+def test_injected_free_draws_are_caught():
     options = {"exploration": "every_round", "exploration_rate": 1.0, "rate": 0.4}
     with mock.patch.object(settings, "redraws", return_value=0):
         assert worst_excess(options, PURE, (3, 1, 3), range(4), changed=0) > 0.1
 
 
-def test_planted_doubled_rate_is_caught():
+def test_an_injected_doubled_rate_is_caught():
     options = {"exploration": "every_round", "exploration_rate": 1.0}
 
     def doubled(numbers, *_):
@@ -289,7 +289,7 @@ def test_blocks_are_purely_private_and_use_the_whole_budget(options, epsilon):
     assert 0.999 * account < seen <= account * (1 + 1e-6)
 
 
-def test_planted_bugs_in_blocks_are_caught(monkeypatch):
+def test_injected_faults_in_blocks_are_caught(monkeypatch):
     options, budget = {"block": 4, "repeats": 2}, dc.Budget(1.0)
     absorb = ValueFeedback.absorb
 
@@ -318,7 +318,7 @@ def test_planted_bugs_in_blocks_are_caught(monkeypatch):
 def test_slots_move_no_more_than_the_account_says(neighbours):
     """A person who took one item and would have taken another, or nothing; what leaves is scripted."""
 
-    def counts(value, rounds=12, **planted):
+    def counts(value, rounds=12, **faulty):
         left, rng = [], np.random.default_rng(3)
 
         def scripted(engine):
@@ -327,7 +327,7 @@ def test_slots_move_no_more_than_the_account_says(neighbours):
             engine._shows += engine._open_shows
             engine._open_taken[:], engine._open_shows[:] = 0, 0
 
-        with mock.patch.multiple(SlotFeedback, _release=scripted, **planted):
+        with mock.patch.multiple(SlotFeedback, _release=scripted, **faulty):
             learner = BanditSelector(
                 5, 2, rounds, dc.Budget(1.0, 0.0, neighbours), feedback="slots", block=4, seed=1
             )
@@ -335,8 +335,8 @@ def test_slots_move_no_more_than_the_account_says(neighbours):
                 learner.learn(value(t, learner.choose().items))
         return np.array(left), learner
 
-    def epsilon(here, there, **planted):
-        (a, learner), (b, _) = counts(here, **planted), counts(there, **planted)
+    def epsilon(here, there, **faulty):
+        (a, learner), (b, _) = counts(here, **faulty), counts(there, **faulty)
         return np.abs(a - b).sum() / 2.0**samplers.STEPS_BITS, learner.privacy.epsilon(0.0)
 
     first, second = (lambda _, items: items[0]), (lambda t, items: items[t == 1])

@@ -587,7 +587,7 @@ def test_linear_leader_points_are_as_private_as_the_budget():
 
 @pytest.mark.usefixtures("row_by_row")
 def test_the_audit_catches_noise_for_the_norm_alone(monkeypatch):
-    """Planted: L instead of 2L, the papers' slip."""
+    """Injected fault: L instead of 2L, the papers' slip."""
     honest = VectorBounds.difference
     monkeypatch.setattr(VectorBounds, "difference", lambda self, _: honest(self, "add_remove"))
     assert 1.5 * APPROXIMATE.mu <= exact_sum_loss(_audited("sqrt"), STREAM, OTHER, norm=2) < math.inf
@@ -595,7 +595,7 @@ def test_the_audit_catches_noise_for_the_norm_alone(monkeypatch):
 
 @pytest.mark.usefixtures("row_by_row")
 def test_the_audit_catches_gradients_that_are_not_clipped(monkeypatch):
-    """Planted: a gradient five times too long goes in as it is; clipped, it is covered."""
+    """Injected fault: a gradient five times too long goes in as it is; clipped, it is covered."""
     here, there = ([STREAM[0], 5.0 * sign * LONG, *STREAM[2:]] for sign in (1.0, -1.0))
     clipped = _audited("sqrt", clip=True)
     assert exact_sum_loss(clipped, here, there, norm=2) <= APPROXIMATE.mu * (1 + 1e-6)

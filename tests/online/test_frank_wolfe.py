@@ -418,7 +418,7 @@ def test_bounds_far_from_one(size):
     assert lengths.max() <= 1.0
 
 
-def test_planted_bugs_are_caught():
+def test_injected_faults_are_caught():
     """The audits above are able to fail."""
     # a cap that is promised and not kept: the sum itself refuses the vector
     with (

@@ -227,7 +227,7 @@ def test_factorised_sums_lose_exactly_mu(sums, neighbours):
 
 
 def test_noise_for_the_papers_difference_is_caught():
-    """Planted: 4 M instead of 2 sqrt(6) M. The pair (2, -2, 0), (0, 2, -2) shows it."""
+    """Injected fault: 4 M instead of 2 sqrt(6) M. The pair (2, -2, 0), (0, 2, -2) shows it."""
 
     def make():
         return SubmodularMinimizer(3, 20, BUDGET, seed=0)
@@ -332,7 +332,7 @@ def test_a_batch_of_values_loses_exactly_epsilon(neighbours):
     assert make().privacy.epsilon() == pytest.approx(0.7)
 
 
-def test_planted_bugs_in_the_values_are_caught():
+def test_injected_faults_in_the_values_are_caught():
     def make():
         return BanditSubmodularMinimizer(3, 13, PURE, batch=4, exploration_rate=0.5, seed=1)
 

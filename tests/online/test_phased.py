@@ -105,7 +105,7 @@ def test_enumerated_transcripts_stay_within_the_account(n_items, k, window, roun
 
 
 class _Twice(PhasedSelector):
-    """The planted error: the people of a window are kept for the next one as well."""
+    """The injected fault: the people of a window are kept for the next one as well."""
 
     def _draw(self):
         before = self._phases._window

@@ -109,7 +109,7 @@ def test_cap_bounds_what_a_person_moves_and_a_missing_cap_is_caught():
         mock.patch.object(RunningSumSelector, "_counted", lambda _, people: people),
         pytest.raises(ValueError),
     ):
-        # planted bug: without the cap the running sum itself refuses the vector
+        # injected fault: without the cap the running sum itself refuses the vector
         _worst_loss(make, 8, 2, 5, 2)
 
 

@@ -141,12 +141,12 @@ def test_enumerated_divergence_is_within_the_account(rate, steps):
         assert widest > 1.3 * rate  # pure epsilon of the worst pair is close to the bound, not a tenth of it
 
 
-@pytest.mark.parametrize("bug", ["rate doubled", "sensitivity halved"])
-def test_planted_bugs_break_the_account(bug):
+@pytest.mark.parametrize("fault", ["rate doubled", "sensitivity halved"])
+def test_injected_faults_break_the_account(fault):
     """The same comparison goes red when the release is stronger than what was charged."""
     rate = 0.4
     honest = _spent(_adaptive_program((0.0, 0.0, 0.0), rate, ScoreChange(1.0)))
-    if bug == "sensitivity halved":
+    if fault == "sensitivity halved":
         charged = _spent(_adaptive_program((0.0, 0.0, 0.0), rate, ScoreChange(0.5)))
         real_rate = rate
     else:

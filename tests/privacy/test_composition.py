@@ -185,7 +185,7 @@ def test_the_order_of_different_choices_does_not_matter() -> None:
         assert adaptive_choices_delta(i * spacing, groups) >= best(i * spacing)
 
 
-def test_planted_bugs_are_seen() -> None:
+def test_injected_faults_are_seen() -> None:
     width, steps, cells = 0.4, 3, 4
     assert not undercut(fast_curve(width, steps, cells), width, steps, cells)
     wrong_pick = np.array([float(v) for v in slow_curve(width, steps, cells, pick=min)])

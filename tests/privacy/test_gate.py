@@ -129,12 +129,12 @@ def _binned(kind, value, edges, scale):
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
-@pytest.mark.parametrize("planted", [False, True])
-def test_divergence_of_released_values_is_within_the_account(kind, planted):
+@pytest.mark.parametrize("faulty", [False, True])
+def test_divergence_of_released_values_is_within_the_account(kind, faulty):
     """Neighbours 0 and 1: binned divergences against the account; a halved sensitivity goes over it."""
     scale = 0.9
     gate = dc.Gate(dc.Budget(math.inf), 0)
-    getattr(gate, kind)(0.0, scale, 0.5 if planted else 1.0)
+    getattr(gate, kind)(0.0, scale, 0.5 if faulty else 1.0)
     edges = np.arange(-12.0, 13.0, 0.125)
     p, q = _binned(kind, 0.0, edges, scale), _binned(kind, 1.0, edges, scale)
     over = []
@@ -143,7 +143,7 @@ def test_divergence_of_released_values_is_within_the_account(kind, planted):
             np.maximum(p - math.exp(epsilon) * q, 0).sum(), np.maximum(q - math.exp(epsilon) * p, 0).sum()
         )
         over.append(delta > gate.spent.delta(epsilon) * (1 + 1e-9) + 1e-12)
-    assert any(over) == planted
+    assert any(over) == faulty
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,8 +12,8 @@ import numpy as np
 
 from ..privacy import Account, Budget, BudgetExceeded
 from . import exact, sampled
-from . import faults as planted
 from .exact import Pair, Space
+from .faults import EXACT, OUTPUTS, PAST_THE_GATE, SAMPLED, TWICE, Fault, no_fault
 from .hooks import Floats, Source
 
 # What rounding in the audit itself may add to a delta or, relatively, to an epsilon.
@@ -75,7 +74,7 @@ class Finding:
             found.append(f"the sampler does not follow its probabilities (p = {self.sampler:.2g})")
         if self.lower_bound > self.claimed * (1.0 + RELATIVE):
             found.append(f"outputs prove epsilon {self.lower_bound:.4g}")
-        found += [f"planted error not noticed: {name}" for name in self.missed]
+        found += [f"injected fault not noticed: {name}" for name in self.missed]
         return found
 
     @property
@@ -92,7 +91,7 @@ class Case:
     """A setting to audit: who it is about, the people it is tried with, and how to run it.
 
     ``runs`` multiplies the number of real runs, for what is quick. ``twice`` is a row in which the audited
-    person must not also be; None where there is no such row. ``bugs`` are the planted errors to notice.
+    person must not also be; None where there is no such row. ``faults`` are the injected faults to notice.
     ``public`` seeds the public coins, on which everything is conditioned. ``starts`` are neighbours from
     which the search also starts. ``unseen``: sentences on what this audit cannot see, and why.
     """
@@ -102,7 +101,7 @@ class Case:
     budget: Budget
     space: Space
     play: Play
-    bugs: tuple[str, ...]
+    faults: tuple[str, ...]
     runs: int = 1
     twice: int | None = None
     only_deep: bool = False
@@ -115,7 +114,7 @@ class Case:
         return Source(seed, self.public)
 
     def audit(self, effort: Effort) -> Finding:
-        """All parts: exact loss at the worst neighbours, the sampler, outputs alone, planted errors."""
+        """All parts: exact loss at the worst neighbours, the sampler, outputs alone, injected faults."""
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # tiny settings are too small to be useful, and say so
@@ -128,7 +127,7 @@ class Case:
         account = self.play(pair.here, self.source(0)).account()
         caught: list[str] = []
         missed: list[str] = []
-        for name in self.bugs:
+        for name in self.faults:
             (caught if self.notices(name, pair, effort) else missed).append(name)
         sampler, bound = self.real_runs(pair, effort)
         delta = self.budget.delta
@@ -147,25 +146,25 @@ class Case:
             self.unseen,
         )
 
-    def notices(self, bug: str, pair: Pair, effort: Effort) -> bool:
-        """Whether the audit of these neighbours, or a short search for others, sees a planted error."""
-        if bug in planted.SAMPLED:
-            return self.sampler_notices(planted.SAMPLED[bug], pair, effort)
-        if bug in planted.OUTPUTS:
-            return self.outputs_notice(bug, planted.OUTPUTS[bug], pair, effort)
-        if bug == planted.PAST_THE_GATE:
+    def notices(self, name: str, pair: Pair, effort: Effort) -> bool:
+        """Whether the audit of these neighbours, or a short search for others, sees an injected fault."""
+        if name in SAMPLED:
+            return self.sampler_notices(SAMPLED[name], pair, effort)
+        if name in OUTPUTS:
+            return self.outputs_notice(name, OUTPUTS[name], pair, effort)
+        if name == PAST_THE_GATE:
             return replace(self, play=_telling_all(self.play)).compare(pair)[1] > 0.0
-        plant: Callable[[], AbstractContextManager[None]] = nullcontext
-        if bug == planted.TWICE:
+        fault = no_fault
+        if name == TWICE:
             assert self.twice is not None
             pair = pair.twice(self.twice)
         else:
-            plant = planted.EXACT[bug]
+            fault = EXACT[name]
         try:
-            with plant():
+            with fault():
                 if self.compare(pair)[1] > 0.0:
                     return True
-                if bug == planted.TWICE:
+                if name == TWICE:
                     return False
                 # At a delta of 0 it is rare outcomes that are looked for: other neighbours than before.
                 other = self._worst(self._searched(0.0), effort.evaluations, seed=1)
@@ -198,12 +197,12 @@ class Case:
         """p-value of the sampler, and a lower bound on epsilon from outputs."""
         raise NotImplementedError
 
-    def sampler_notices(self, plant: planted.Plant, pair: Pair, effort: Effort) -> bool:
+    def sampler_notices(self, fault: Fault, pair: Pair, effort: Effort) -> bool:
         """Whether real draws tell that they do not follow their probabilities."""
         raise NotImplementedError
 
-    def outputs_notice(self, bug: str, plant: planted.Plant, pair: Pair, effort: Effort) -> bool:
-        """Whether outputs alone prove more than the claim while the error is there."""
+    def outputs_notice(self, name: str, fault: Fault, pair: Pair, effort: Effort) -> bool:
+        """Whether outputs alone prove more than the claim while the fault is there."""
         raise NotImplementedError
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..privacy import Coins
-from . import black_box, exact, sampled
-from . import faults as planted
+from . import black_box, exact, faults, sampled
 from .cases import RELATIVE, SLACK, Case, Effort, hashable
 from .exact import Pair
 from .hooks import Floats
@@ -63,13 +62,13 @@ class ChoiceCase(Case):
     def _outputs(self, stream: Floats, runs: int, first: int = 0) -> list[Hashable]:
         return [hashable(self.play(stream, self.source(first + seed)).published) for seed in range(runs)]
 
-    def _telling(self, pair: Pair, plant: planted.Plant) -> tuple[Floats, exact.Distribution, int]:
-        """People among whom a planted error shows most, their sound probabilities, and enough runs for it."""
+    def _telling(self, pair: Pair, fault: faults.Fault) -> tuple[Floats, exact.Distribution, int]:
+        """The people who show a fault most, their sound probabilities, and enough runs to see it."""
         starts = self.space.starts(Coins.seeded(1).generator)
         best: tuple[float, Floats, exact.Distribution] | None = None
         for stream in (pair.here, pair.there, *(next(starts).here for _ in range(6))):
             sound = self._distribution(stream)
-            with plant():
+            with fault():
                 changed = self._distribution(stream)
             distance = sum((changed.get(o, 0.0) - p) ** 2 / p for o, p in sound.items() if p > 0.01)
             if best is None or distance > best[0]:
@@ -84,17 +83,17 @@ class ChoiceCase(Case):
         p, q = self._distribution(pair.here), self._distribution(pair.there)
         here, there = self._outputs(pair.here, runs), self._outputs(pair.there, runs, first=runs)
         fits = [sampled.chi_square(here, p), sampled.chi_square(there, q)]
-        fits += self._planted_fits(pair, effort, first=2 * runs)
+        fits += self._fits_beside_faults(pair, effort, first=2 * runs)
         bound = black_box.epsilon_lower_bound(*_ratios(p, q, here, there), self.budget.delta)
         return min(1.0, len(fits) * min(fits)), bound
 
-    def _planted_fits(self, pair: Pair, effort: Effort, first: int) -> list[float]:
-        """Sound p-values among the people who tell planted errors of the sampler."""
+    def _fits_beside_faults(self, pair: Pair, effort: Effort, first: int) -> list[float]:
+        """Sound p-values among the people who tell injected faults of the sampler."""
         fits = []
-        for name in self.bugs:
-            plant = planted.SAMPLED.get(name)
-            if plant is not None and plant not in planted.OF_NOISE:
-                stream, sound, count = self._telling(pair, plant)
+        for name in self.faults:
+            fault = faults.SAMPLED.get(name)
+            if fault is not None and fault not in faults.OF_NOISE:
+                stream, sound, count = self._telling(pair, fault)
                 seen = self._outputs(stream, max(count, effort.runs), first=first)
                 fits.append(sampled.chi_square(seen, sound))
         return fits
@@ -112,28 +111,28 @@ class ChoiceCase(Case):
 
         return self._worst(proved, evaluations, seed=2, extra=(pair,))
 
-    def sampler_notices(self, plant: planted.Plant, pair: Pair, effort: Effort) -> bool:
-        stream, sound, count = self._telling(pair, plant)
-        with plant():
+    def sampler_notices(self, fault: faults.Fault, pair: Pair, effort: Effort) -> bool:
+        stream, sound, count = self._telling(pair, fault)
+        with fault():
             seen = self._outputs(stream, max(count, effort.runs))
         return sampled.chi_square(seen, sound) <= sampled.NEVER
 
-    def outputs_notice(self, bug: str, plant: planted.Plant, pair: Pair, effort: Effort) -> bool:  # noqa: ARG002
-        found = self._clear_pair(plant, pair, effort)
+    def outputs_notice(self, name: str, fault: faults.Fault, pair: Pair, effort: Effort) -> bool:  # noqa: ARG002
+        found = self._clear_pair(fault, pair, effort)
         if found is None:
             return False
         clear, runs = found
-        with plant():
+        with fault():
             here, there = self._outputs(clear.here, runs), self._outputs(clear.there, runs, first=runs)
         # Scored by what a sound library would do: outputs alone do not tell what the error is.
         p, q = self._distribution(clear.here), self._distribution(clear.there)
         bound = black_box.epsilon_lower_bound(*_ratios(p, q, here, there), self.budget.delta)
         return bound > self._claim(clear) * (1.0 + RELATIVE)
 
-    def _clear_pair(self, plant: planted.Plant, pair: Pair, effort: Effort) -> tuple[Pair, int] | None:
+    def _clear_pair(self, fault: faults.Fault, pair: Pair, effort: Effort) -> tuple[Pair, int] | None:
         """Neighbours whose outputs tell the error, and enough runs; None if it would take too many."""
         claim, delta = self._claim(pair), self.budget.delta
-        with plant():
+        with fault():
             known = exact.cached(self._distribution)
 
             def told(pair: Pair) -> float:

@@ -309,7 +309,7 @@ class Pair:
         return whole
 
     def twice(self, also: int) -> Pair:
-        """The same, but the person is in one more row: what must not happen when one was promised."""
+        """The same, but the person is in one more row: what must not happen when one was declared."""
         return Pair(self.others, self.mine, self.yours, (*self.where, also))
 
 

@@ -1,4 +1,4 @@
-"""Planted errors, each of which an audit must notice. They live in context managers, never in the library."""
+"""Injected faults, each of which an audit must notice: context managers, never part of the library."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..privacy import (
     ScoreChange,
 )
 from ..privacy.ordered import OrderedExperts
-from .hooks import Planted, swapped
+from .hooks import Faulty, swapped
 
-Plant = Callable[[], AbstractContextManager[None]]
+Fault = Callable[[], AbstractContextManager[None]]
 
 
-nothing: Plant = nullcontext
+no_fault: Fault = nullcontext
 
 
 @contextmanager
@@ -41,8 +41,8 @@ def _choices(factor: float) -> Iterator[None]:
 
     with ExitStack() as stack:
         for name in ("choice", "flipped_choice"):
-            stack.enter_context(swapped(Release, name, Planted(getattr(Release, name), before)))
-        stack.enter_context(swapped(Release, "ordered_set", Planted(Release.ordered_set, sets_before)))
+            stack.enter_context(swapped(Release, name, Faulty(getattr(Release, name), before)))
+        stack.enter_context(swapped(Release, "ordered_set", Faulty(Release.ordered_set, sets_before)))
         yield
 
 
@@ -57,7 +57,7 @@ def choice_sign_lost() -> AbstractContextManager[None]:
 
 
 def _noise(after: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    return swapped(Release, "steps", Planted(Release.steps, after=after))
+    return swapped(Release, "steps", Faulty(Release.steps, after=after))
 
 
 def noise_halved() -> AbstractContextManager[None]:
@@ -119,7 +119,7 @@ def everybody_sampled() -> Iterator[None]:
     def before(release: Any, people: int, keep: int) -> tuple[Any, ...]:  # noqa: ARG001
         return release, people, (1 << 64) - 1
 
-    with swapped(Release, "sample", Planted(Release.sample, before)):
+    with swapped(Release, "sample", Faulty(Release.sample, before)):
         yield
 
 
@@ -130,8 +130,8 @@ def hardly_random() -> Iterator[None]:
         yield
 
 
-# Errors that the exact audit must see: in what one person can move, and in what was paid for it.
-EXACT: dict[str, Plant] = {
+# Faults that the exact audit must see: in what one person can move, and in what was paid for it.
+EXACT: dict[str, Fault] = {
     "rate doubled": rate_doubled,
     "noise halved": noise_halved,
     "charges forgotten": charges_forgotten,
@@ -139,25 +139,25 @@ EXACT: dict[str, Plant] = {
     "range of scores halved": range_halved,
     "everybody in the sample": everybody_sampled,
 }
-# Errors that only show in what the sampler really draws.
-SAMPLED: dict[str, Plant] = {
+# Faults that only show in what the sampler really draws.
+SAMPLED: dict[str, Fault] = {
     "drawn at twice the rate": rate_doubled,
     "drawn with the sign lost": choice_sign_lost,
     "half of the noise drawn": noise_halved,
     "noise drawn with its sign lost": noise_sign_lost,
 }
 OF_NOISE = (noise_halved, noise_sign_lost)
-# Errors so gross that outputs alone must prove more than the claim: in the choices that were made, in the
+# Faults so gross that outputs alone must prove more than the claim: in the choices that were made, in the
 # noisy numbers that left, and in what a learner showed.
 CHOICES_TELL = "outputs alone: rate a hundredfold, all sampled"
 NUMBERS_TELL = "outputs alone: noise left out"
 SHOWN_TELLS = "what is shown alone: noise left out"
-OUTPUTS: dict[str, Plant] = {
+OUTPUTS: dict[str, Fault] = {
     CHOICES_TELL: hardly_random,
     NUMBERS_TELL: noise_left_out,
     SHOWN_TELLS: noise_left_out,
 }
 # What is shown depends on people in another way than through the noisy numbers that left.
 PAST_THE_GATE = "somebody's numbers shown as they are"
-# Somebody is counted in two rounds, windows or blocks although one was promised.
+# Somebody is counted in two rounds, windows or blocks although one was declared.
 TWICE = "a person in two rounds"

@@ -1,4 +1,4 @@
-"""How an audit takes into its hands what protects people: every such draw is made by a `Release`.
+"""The audit's hooks on `Release`, which makes every draw that protects people.
 
 This is the only file of the audits that knows of it. Everything else treats a mechanism or a
 learner as something that is given people and a source of randomness and publishes something.
@@ -60,8 +60,8 @@ def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
             delattr(owner, name)
 
 
-class Planted:
-    """A drawing function with an error in it, told in two ways: for real draws and for scripted ones.
+class Faulty:
+    """A drawing function with a fault, which real draws and scripted ones both have.
 
     ``before`` changes the arguments of the draw, ``after`` its answer.
     """
@@ -84,9 +84,9 @@ class Planted:
         return self if owner is None else partial(self, owner)
 
 
-def errors_in(function: Callable[..., Any]) -> tuple[Callable[..., tuple[Any, ...]], Callable[[Any], Any]]:
-    """What a planted error does to the arguments and to the answer; nothing for a sound function."""
-    if isinstance(function, Planted):
+def faults_in(function: Callable[..., Any]) -> tuple[Callable[..., tuple[Any, ...]], Callable[[Any], Any]]:
+    """What an injected fault does to the arguments and to the answer; nothing for a sound function."""
+    if isinstance(function, Faulty):
         return function.before, function.after
     return (lambda *given: given), (lambda answer: answer)
 
@@ -97,10 +97,10 @@ def errors_in(function: Callable[..., Any]) -> tuple[Callable[..., tuple[Any, ..
 @contextmanager
 def scripted_choices(decide: Decide) -> Iterator[None]:
     """Every choice that protects somebody is made by ``decide``, from the real code's scores and rates."""
-    weights_before, _ = errors_in(Release.choice)
-    flips_before, _ = errors_in(Release.flipped_choice)
-    kept_before, _ = errors_in(Release.sample)
-    sets_before, _ = errors_in(Release.ordered_set)
+    weights_before, _ = faults_in(Release.choice)
+    flips_before, _ = faults_in(Release.flipped_choice)
+    kept_before, _ = faults_in(Release.sample)
+    sets_before, _ = faults_in(Release.ordered_set)
 
     def rate_of(release: Release, rate: float | None) -> float:
         return release.event.rate if rate is None else rate  # type: ignore[attr-defined]
@@ -161,7 +161,7 @@ class Drawn:
 def scripted_noise(script: Script | None) -> Iterator[Drawn]:
     """Noise as scripted, in units of its scale; real where there is no script. Either way it is kept."""
     drawn, real = Drawn(), Release.steps
-    _, after = errors_in(real)
+    _, after = faults_in(real)
 
     def steps(self: Release, count: int, law: str | None = None) -> NDArray[np.int64]:
         if script is None:

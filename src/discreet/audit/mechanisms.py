@@ -28,10 +28,10 @@ from .noise import NoiseCase
 
 PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-5)
 NEIGHBOURS = ("replace", "add_remove")
-CHOICE_BUGS = ("rate doubled", "charges forgotten", "sensitivity halved")
-CHOICE_SAMPLER_BUGS = ("drawn at twice the rate", "drawn with the sign lost")
-NOISE_BUGS = ("noise halved", "charges forgotten", "sensitivity halved")
-NOISE_SAMPLER_BUGS = ("half of the noise drawn", "noise drawn with its sign lost")
+CHOICE_FAULTS = ("rate doubled", "charges forgotten", "sensitivity halved")
+CHOICE_SAMPLER_FAULTS = ("drawn at twice the rate", "drawn with the sign lost")
+NOISE_FAULTS = ("noise halved", "charges forgotten", "sensitivity halved")
+NOISE_SAMPLER_FAULTS = ("half of the noise drawn", "noise drawn with its sign lost")
 
 
 def choosing(budget: Budget) -> Play:
@@ -119,7 +119,7 @@ def _choices() -> Iterator[Case]:
                 budget,
                 Space(7, 3),
                 choosing(budget),
-                (*CHOICE_BUGS, *CHOICE_SAMPLER_BUGS, CHOICES_TELL),
+                (*CHOICE_FAULTS, *CHOICE_SAMPLER_FAULTS, CHOICES_TELL),
                 runs=3,
                 only_deep=bool(delta),
             )
@@ -129,8 +129,8 @@ def _numbers() -> Iterator[Case]:
     for kind in ("laplace", "gaussian"):
         budget = PURE if kind == "laplace" else APPROXIMATE
         play, many = one_number(kind, budget)
-        bugs = (*NOISE_BUGS, *NOISE_SAMPLER_BUGS, NUMBERS_TELL)
-        yield NoiseCase(f"Gate.{kind}", "one number", budget, Space(1, 1), play, bugs, 4, many=many)
+        faults = (*NOISE_FAULTS, *NOISE_SAMPLER_FAULTS, NUMBERS_TELL)
+        yield NoiseCase(f"Gate.{kind}", "one number", budget, Space(1, 1), play, faults, 4, many=many)
 
 
 def _releases() -> Iterator[Case]:
@@ -142,7 +142,7 @@ def _releases() -> Iterator[Case]:
             budget,
             Space(3, 2),
             releasing(kind, budget, 2),
-            (*NOISE_BUGS, *NOISE_SAMPLER_BUGS, NUMBERS_TELL),
+            (*NOISE_FAULTS, *NOISE_SAMPLER_FAULTS, NUMBERS_TELL),
             runs=4,
             only_deep=neighbours == "add_remove" or kind != "spherical_laplace",
         )
@@ -171,7 +171,7 @@ def _sums() -> Iterator[Case]:
             budget,
             Space(5, 2, (-1.0, 0.0, 1.0)),
             summing(kind, budget, 5, **options),
-            (*NOISE_BUGS, *NOISE_SAMPLER_BUGS, TWICE, NUMBERS_TELL),
+            (*NOISE_FAULTS, *NOISE_SAMPLER_FAULTS, TWICE, NUMBERS_TELL),
             twice=3,
             only_deep=neighbours == "add_remove",
         )

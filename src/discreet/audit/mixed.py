@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import black_box, exact, hooks, sampled
-from . import faults as planted
+from . import black_box, exact, faults, hooks, sampled
 from .cases import RELATIVE, SLACK, Effort, hashable
 from .choices import ChoiceCase, log_ratio
 from .exact import Pair
@@ -133,11 +132,11 @@ class MixedCase(ChoiceCase):
         return found
 
     def _bound(
-        self, pair: Pair, runs: int, plant: planted.Plant = planted.nothing
+        self, pair: Pair, runs: int, fault: faults.Fault = faults.no_fault
     ) -> tuple[float, list[list[tuple[Hashable, Floats, hooks.Drawn]]]]:
         """What outputs prove, by the exact likelihood ratios of a sound library; and the runs."""
         here, there, noise = self._mixture(pair.here), self._mixture(pair.there), self._noise(pair.here)
-        with plant():
+        with fault():
             worlds = [self._runs(pair.here, runs, 0), self._runs(pair.there, runs, runs)]
         scores = []
         for world in worlds:
@@ -159,7 +158,7 @@ class MixedCase(ChoiceCase):
             sampled.chi_square([chosen for chosen, _, _ in world], self._distribution(stream))
             for world, stream in zip(worlds, (pair.here, pair.there), strict=True)
         ]
-        fits += self._planted_fits(pair, effort, first=2 * runs)
+        fits += self._fits_beside_faults(pair, effort, first=2 * runs)
         fits.append(self._noise_fit(pair, worlds[0]))
         return min(1.0, len(fits) * min(fits)), bound
 
@@ -170,24 +169,24 @@ class MixedCase(ChoiceCase):
             return 0.0
         return sampled.noise_law([part for _, _, drawn in world for part in drawn.values], noise.law)
 
-    def sampler_notices(self, plant: planted.Plant, pair: Pair, effort: Effort) -> bool:
-        if plant not in planted.OF_NOISE:
-            return super().sampler_notices(plant, pair, effort)
-        with plant():
+    def sampler_notices(self, fault: faults.Fault, pair: Pair, effort: Effort) -> bool:
+        if fault not in faults.OF_NOISE:
+            return super().sampler_notices(fault, pair, effort)
+        with fault():
             world = self._runs(pair.here, math.ceil(_NUMBERS / self._noise(pair.here).matrix.shape[1]), 0)
             return self._noise_fit(pair, world) <= sampled.NEVER
 
-    def outputs_notice(self, bug: str, plant: planted.Plant, pair: Pair, effort: Effort) -> bool:
+    def outputs_notice(self, name: str, fault: faults.Fault, pair: Pair, effort: Effort) -> bool:
         claim, delta = self._claim(pair), self.budget.delta
-        if bug == planted.NUMBERS_TELL:
+        if name == faults.NUMBERS_TELL:
             pair = self._worst(self._numbers_apart(), effort.evaluations, seed=2, extra=(pair,))
             runs = math.ceil(1.1 * black_box.runs_to_prove(claim, delta))
         else:
-            found = self._clear_pair(plant, pair, effort)
+            found = self._clear_pair(fault, pair, effort)
             if found is None:
                 return False
             pair, runs = found
-        return self._bound(pair, runs, plant)[0] > claim * (1.0 + RELATIVE)
+        return self._bound(pair, runs, fault)[0] > claim * (1.0 + RELATIVE)
 
     def _usual_loss(self) -> Callable[[Pair], float]:
         """The loss of what is usually published, which a limited number of outputs can prove."""

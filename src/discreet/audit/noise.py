@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..privacy import Coins
-from . import black_box, exact, hooks, sampled
-from . import faults as planted
+from . import black_box, exact, faults, hooks, sampled
 from .cases import RELATIVE, SLACK, Case, Effort
 from .exact import Pair
 from .hooks import Floats, Source
@@ -136,8 +135,8 @@ class NoiseCase(Case):
                 return 0.0
         return sampled.noise_law(drawn, law)
 
-    def sampler_notices(self, plant: planted.Plant, pair: Pair, effort: Effort) -> bool:  # noqa: ARG002
-        with plant():
+    def sampler_notices(self, fault: faults.Fault, pair: Pair, effort: Effort) -> bool:  # noqa: ARG002
+        with fault():
             return self._noise_fit(pair, _NUMBERS) <= sampled.NEVER
 
     # --- outputs alone -----------------------------------------------------------------------------
@@ -148,14 +147,14 @@ class NoiseCase(Case):
         return math.ceil(_SPARE * black_box.runs_to_prove(claim, delta, black_box.MISTAKE / 2.0))
 
     def _left_scores(
-        self, pair: Pair, runs: int, plant: planted.Plant = planted.nothing
+        self, pair: Pair, runs: int, fault: faults.Fault = faults.no_fault
     ) -> tuple[Floats, Floats]:
         """Scores of the noisy vectors that leave in so many runs: likelihood ratios by the noise as it is
-        before anything is planted, and, since that may itself be wrong, Fisher's discriminant.
+        before any fault is injected, and, since that may itself be wrong, Fisher's discriminant.
         """
         noise = exact.noise_map(self._observe(pair.here))
         still = [np.concatenate(self._observe(s)(exact.quiet)[0]) for s in (pair.here, pair.there)]
-        with plant():
+        with fault():
             worlds = [
                 np.array(
                     [
@@ -170,27 +169,27 @@ class NoiseCase(Case):
         return np.column_stack([ratios[0], fitted[0]]), np.column_stack([ratios[1], fitted[1]])
 
     def _shown_scores(
-        self, pair: Pair, runs: int, plant: planted.Plant = planted.nothing
+        self, pair: Pair, runs: int, fault: faults.Fault = faults.no_fault
     ) -> tuple[Floats, Floats]:
         """Scores of what so many runs show."""
-        with plant():
+        with fault():
             worlds = [
                 np.array([self._published(stream, place * runs + seed) for seed in range(runs)])
                 for place, stream in enumerate((pair.here, pair.there))
             ]
         return black_box.discriminant_scores(worlds[0], worlds[1])
 
-    def outputs_notice(self, bug: str, plant: planted.Plant, pair: Pair, effort: Effort) -> bool:
+    def outputs_notice(self, name: str, fault: faults.Fault, pair: Pair, effort: Effort) -> bool:
         runs = self._few_runs(pair)
-        if bug == planted.SHOWN_TELLS:
-            pair = self._clear_pair(plant, pair, effort)
-            scores = self._shown_scores(pair, runs, plant)
+        if name == faults.SHOWN_TELLS:
+            pair = self._clear_pair(fault, pair, effort)
+            scores = self._shown_scores(pair, runs, fault)
         else:
-            scores = self._left_scores(pair, runs, plant)
+            scores = self._left_scores(pair, runs, fault)
         bound = black_box.epsilon_lower_bound(*scores, self.budget.delta, black_box.MISTAKE / 2.0)
         return bound > self._claim(pair) * (1.0 + RELATIVE)
 
-    def _clear_pair(self, plant: planted.Plant, pair: Pair, effort: Effort) -> Pair:
+    def _clear_pair(self, fault: faults.Fault, pair: Pair, effort: Effort) -> Pair:
         """Neighbours of whom something else is shown while the error is there, whatever other coins say."""
 
         def told(pair: Pair) -> float:
@@ -201,5 +200,5 @@ class NoiseCase(Case):
             spread = sum(float(np.abs(world - world.mean(axis=0)).max()) for world in (here, there))
             return float(np.abs(apart).max()) / (float(np.abs(here).max()) + spread + 1e-100)
 
-        with plant():
+        with fault():
             return self._worst(told, effort.evaluations, seed=2, extra=(pair,))

@@ -17,7 +17,7 @@ from .choices import ChoiceCase
 from .exact import Pair, Space
 from .faults import CHOICES_TELL, NUMBERS_TELL, PAST_THE_GATE, SHOWN_TELLS
 from .hooks import Floats, Source
-from .mechanisms import CHOICE_BUGS, CHOICE_SAMPLER_BUGS, NOISE_BUGS, NOISE_SAMPLER_BUGS
+from .mechanisms import CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS, NOISE_FAULTS, NOISE_SAMPLER_FAULTS
 from .mixed import MixedCase
 from .noise import NoiseCase
 
@@ -50,7 +50,7 @@ def cases() -> list[Case]:
 
 @dataclass(frozen=True)
 class _Setting:
-    """A setting of greedy picks: of how many people, and which planted errors have to be noticed."""
+    """A setting of greedy picks: of how many people, and which injected faults have to be noticed."""
 
     method: str
     told: str
@@ -58,16 +58,22 @@ class _Setting:
     budget: Budget
     rows: int
     deep: bool
-    bugs: tuple[str, ...]
+    faults: tuple[str, ...]
     items: int = 3
 
 
-_PICKS = ("rate doubled", "charges forgotten", "range of scores halved", CHOICE_SAMPLER_BUGS[0], CHOICES_TELL)
+_PICKS = (
+    "rate doubled",
+    "charges forgotten",
+    "range of scores halved",
+    CHOICE_SAMPLER_FAULTS[0],
+    CHOICES_TELL,
+)
 _SAMPLED = (
     "rate doubled",
     "everybody in the sample",
     "charges forgotten",
-    CHOICE_SAMPLER_BUGS[1],
+    CHOICE_SAMPLER_FAULTS[1],
     CHOICES_TELL,
 )
 _FEW_PICKS = (
@@ -86,7 +92,7 @@ def _greedy() -> Iterator[Case]:
     pair: Callable[[], Constraint] = lambda: Cardinality(2)  # noqa: E731
     bag: Callable[[], Constraint] = lambda: Knapsack([0.6, 0.3, 0.3], 1.0)  # noqa: E731
     large: Callable[[], Constraint] = lambda: Knapsack([0.6, 0.6, 0.6], 1.0)  # noqa: E731
-    few = ("charges forgotten", CHOICE_SAMPLER_BUGS[1], CHOICES_TELL)
+    few = ("charges forgotten", CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL)
     settings = [
         _Setting("basic", "2 of 3 items", pair, Budget(2.0), 6, False, _PICKS),
         _Setting("zcdp", "2 of 3 items", pair, Budget(2.0, 0.05, ADD_REMOVE), 4, True, _PICKS),
@@ -110,7 +116,7 @@ def _greedy() -> Iterator[Case]:
             each.budget,
             Space(each.rows, each.items, nobody=_ABSENT),
             play,
-            each.bugs,
+            each.faults,
             only_deep=each.deep,
             unseen=(_FEW_PICKS,) if each.method == "decomposable" else (),
         )
@@ -136,7 +142,7 @@ def _many_picks() -> Iterator[Case]:
         budget,
         Space(3, 2, nobody=_ABSENT),
         play,
-        ("rate doubled", "charges forgotten", CHOICE_SAMPLER_BUGS[1], CHOICES_TELL),
+        ("rate doubled", "charges forgotten", CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL),
         alike=alike,
     )
 
@@ -158,8 +164,8 @@ def _gains() -> Iterator[Case]:
         ),
         ("zcdp", 2, 3, Budget(2.0, 0.2), 4, ("rate doubled",), True),
     ]
-    usual = ("noise halved", "charges forgotten", "range of scores halved", CHOICE_SAMPLER_BUGS[1],
-             NOISE_SAMPLER_BUGS[0], CHOICES_TELL, NUMBERS_TELL)  # fmt: skip
+    usual = ("noise halved", "charges forgotten", "range of scores halved", CHOICE_SAMPLER_FAULTS[1],
+             NOISE_SAMPLER_FAULTS[0], CHOICES_TELL, NUMBERS_TELL)  # fmt: skip
     for method, picks, items, budget, rows, also, deep in settings:
 
         def play(
@@ -219,7 +225,7 @@ def _continuous() -> Iterator[Case]:
             budget,
             Space(6, 3, nobody=_ABSENT),
             play,
-            (*CHOICE_BUGS, CHOICE_SAMPLER_BUGS[0], CHOICES_TELL),
+            (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[0], CHOICES_TELL),
             only_deep=deep,
         )
 
@@ -250,7 +256,7 @@ def _noisy() -> Iterator[Case]:
             budget,
             Space(4, 3, nobody=_ABSENT),
             play,
-            (*NOISE_BUGS, NOISE_SAMPLER_BUGS[0], NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE),
+            (*NOISE_FAULTS, NOISE_SAMPLER_FAULTS[0], NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE),
             only_deep=deep,
         )
 
@@ -279,7 +285,7 @@ def _estimators() -> Iterator[Case]:
             budget,
             Space(6, 3),
             items,
-            (*_PICKS[:3], CHOICE_SAMPLER_BUGS[1], CHOICES_TELL),
+            (*_PICKS[:3], CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL),
             only_deep=deep,
         )
     yield from _features()
@@ -291,8 +297,8 @@ def _features() -> Iterator[Case]:
     # Somebody alone in a class of whom the first feature is 1, or else all the others: nobody moves more.
     alone = np.array([1.0, 0.0, 0.0, 0.0, 1.0])
     start = Pair(np.zeros((8, 5)), alone, np.where(np.arange(5) < 4, 1.0 - alone, 1.0), (0,))
-    for objective, bugs, deep in (
-        ("covariance", (*CHOICE_BUGS, CHOICE_SAMPLER_BUGS[1], CHOICES_TELL), False),
+    for objective, faults, deep in (
+        ("covariance", (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL), False),
         ("mutual_information", ("rate doubled", "charges forgotten", CHOICES_TELL), True),
     ):
         budget = Budget(2.0)
@@ -318,7 +324,7 @@ def _features() -> Iterator[Case]:
             budget,
             Space(8, 5),
             features,
-            bugs,
+            faults,
             only_deep=deep,
             starts=(start,),
         )

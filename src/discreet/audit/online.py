@@ -20,7 +20,7 @@ from .choices import ChoiceCase
 from .exact import Space
 from .faults import CHOICES_TELL, NUMBERS_TELL, PAST_THE_GATE, SHOWN_TELLS, TWICE
 from .hooks import Floats, Source, swapped
-from .mechanisms import CHOICE_BUGS, CHOICE_SAMPLER_BUGS, NOISE_BUGS, NOISE_SAMPLER_BUGS
+from .mechanisms import CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS, NOISE_FAULTS, NOISE_SAMPLER_FAULTS
 from .noise import NoiseCase
 
 # To prove an epsilon from outputs takes some 30 e^epsilon runs, however gross the error.
@@ -48,7 +48,7 @@ def cases_of(name: str) -> Iterator[Case]:
 
 
 def _choices(name: str, example: AuditExample, space: Space, play: Play) -> Case:
-    faults = (*CHOICE_BUGS, CHOICE_SAMPLER_BUGS[0]) if example.faults is None else tuple(example.faults)
+    faults = (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[0]) if example.faults is None else tuple(example.faults)
     provable = example.budget.epsilon <= _MOST_PROVABLE
     also = (() if example.twice is None else (TWICE,)) + ((CHOICES_TELL,) if provable else ())
     return ChoiceCase(
@@ -67,7 +67,7 @@ def _choices(name: str, example: AuditExample, space: Space, play: Play) -> Case
 
 def _noise(name: str, example: AuditExample, space: Space, play: Play) -> Case:
     watched = example.mechanism == "batches"
-    faults = NOISE_BUGS if example.faults is None else tuple(example.faults)
+    faults = NOISE_FAULTS if example.faults is None else tuple(example.faults)
     outputs = (SHOWN_TELLS,) if watched else (NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
     return NoiseCase(
         name,
@@ -75,7 +75,7 @@ def _noise(name: str, example: AuditExample, space: Space, play: Play) -> Case:
         example.budget,
         space,
         play,
-        (*faults, TWICE, NOISE_SAMPLER_BUGS[0], *outputs),
+        (*faults, TWICE, NOISE_SAMPLER_FAULTS[0], *outputs),
         twice=2 if example.twice is None else example.twice,
         only_deep=example.deep,
         public=example.public,

@@ -1,4 +1,4 @@
-"""Does every mechanism and learner lose no more than its account says? Four ways to ask, one table.
+"""Privacy audit of every mechanism and learner: the loss of the code beside its account, in four parts.
 
 1. Exact. The real code is run with its coins in the audit's hands: every transcript of every choice is taken,
    with the probability that the code gave it, and every number of noise is moved, one at a time. Between
@@ -6,7 +6,7 @@
    hockey-stick divergence at several epsilons, or as the least shift of the noise that hides a person.
 2. The sampler. The real coins follow the probabilities of the first part (chi-square, Kolmogorov-Smirnov).
 3. Black box. From outputs alone, a lower bound on epsilon that is too large with chance 1e-6 at most.
-4. Power. Planted errors (half the noise, a doubled rate, a forgotten charge, half the sensitivity, a lost
+4. Power. Injected faults (half the noise, a doubled rate, a forgotten charge, half the sensitivity, a lost
    sign, a person in two rounds, something shown past the gate) have to be noticed by these very audits;
    noise left out and rates a hundredfold by outputs alone.
 
@@ -50,10 +50,10 @@ class AuditReport:
         """One sentence."""
         wrong = [finding for finding in self.findings if not finding.sound]
         names = len({finding.name for finding in self.findings})
-        errors = sum(len(finding.caught) for finding in self.findings)
-        told = f"{len(self.findings)} settings of {names} mechanisms and learners"
+        noticed = sum(len(finding.caught) for finding in self.findings)
+        settings = f"{len(self.findings)} settings of {names} mechanisms and learners"
         verdict = f"{len(wrong)} fail" if wrong else "every account holds"
-        return f"{told}: {verdict}; {errors} injected faults noticed"
+        return f"{settings}: {verdict}; {noticed} injected faults noticed"
 
     def rows(self) -> list[list[str]]:
         """The table's cells, a row per setting."""
@@ -120,7 +120,7 @@ def audit(names: Iterable[str] | None = None, *, deep: bool = False, progress: b
 
 def _row(one: Finding) -> list[str]:
     share = one.exact / one.claimed if one.claimed > 0.0 else math.nan
-    planted = len(one.caught) + len(one.missed)
+    injected = len(one.caught) + len(one.missed)
     return [
         one.name,
         one.setting,
@@ -131,7 +131,7 @@ def _row(one: Finding) -> list[str]:
         "-" if not math.isfinite(share) else f"{100 * share:.0f} %",
         f"{one.lower_bound:.3g}",
         f"{one.sampler:.2g}",
-        f"{len(one.caught)} of {planted}",
+        f"{len(one.caught)} of {injected}",
         one.verdict,
     ]
 

@@ -18,7 +18,7 @@ _EXAMPLES = """examples:
   discreet audit HedgeSelector Gate.laplace --deep
   discreet audit --all --deep --out docs/audit.md
 
-Exit code 1 if an account does not hold, or if an audit misses an error that was planted for it. --out writes
+Exit code 1 if an account does not hold, or if an audit misses an injected fault. --out writes
 a page (.md), JSON (.json) or the printed table (anything else)."""
 
 
