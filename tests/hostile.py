@@ -148,7 +148,7 @@ def outcome(state: State, path: Path, setting: Any, before: Any, what: str = "")
         if learner.over:
             break
         with contextlib.suppress(ValueError):
-            learner.learn(setting.told(learner, people[t], decision))
+            learner.learn(setting.feedback(learner, people[t], decision))
     with contextlib.suppress(ValueError):
         learner.run(people)
     check(learner.choose())

@@ -48,7 +48,9 @@ def learned(name: str, rounds: int, *, asked: bool = False):
     setting = EVERYBODY[name]
     learner, stream = setting.make(), setting.people(ROUNDS)
     for t in range(rounds):
-        learner.learn(setting.told(learner, stream[t], learner.choose()), person_id="ann" if t == 3 else None)
+        learner.learn(
+            setting.feedback(learner, stream[t], learner.choose()), person_id="ann" if t == 3 else None
+        )
     if asked:
         learner.choose()
     return learner

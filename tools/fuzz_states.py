@@ -60,7 +60,7 @@ def state_case(rng: random.Random) -> str:
         learner.run(stream[:stop])
     else:
         for t in range(min(stop, learner.rounds or stop)):
-            learner.learn(setting.told(learner, stream[t], learner.choose()), person_id=t % 3)
+            learner.learn(setting.feedback(learner, stream[t], learner.choose()), person_id=t % 3)
     if rng.random() < 0.5:
         learner.choose()
     with tempfile.TemporaryDirectory() as folder:
@@ -166,7 +166,7 @@ def argument_case(rng: random.Random) -> str:
             lambda given=given: learner.learn(given, person_id=rng.choice(["ann", 5, None, (1, "x")])),
             lambda given=given: learner.run(given),
             lambda given=given: learner.run(stream, person_ids=given),
-            lambda: learner.learn(setting.told(learner, stream[0], learner.choose())),
+            lambda: learner.learn(setting.feedback(learner, stream[0], learner.choose())),
             lambda: learner.run(stream[: rng.randrange(1, 9)]),
         ]
         with contextlib.suppress(*_REFUSALS):

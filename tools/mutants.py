@@ -51,7 +51,7 @@ WATCHED = ["tests/privacy", "tests/online", "tests/evaluation/test_audit.py", "t
 
 WORDS = re.compile(
     r"sensitiv|scale|sigma|rate\b|range|noise|epsilon|delta|rho|\bmu\b|mu_squared|budget|share|reserve|charge|count"
-    r"|moves|difference|norm|clip|bound|levels|releases|steps|coins|admit|taken|limit|loss|grid|width"
+    r"|moves|difference|norm|clip|bound|levels|releases|steps|coins|within_limit|taken|limit|loss|grid|width"
 )
 # Which tests answer for which module, the nearest first; the first pattern that fits.
 _CONTRACT = "tests/online/test_contract.py"
@@ -80,7 +80,10 @@ TESTS = [
     ("online/select/phased.py", ["tests/online/test_phased.py", _CONTRACT]),
     ("online/select/window.py", ["tests/online/test_phased.py"]),
     ("online/select/running_sums.py", ["tests/online/test_running_sums.py", _CONTRACT]),
-    ("online/contribution.py", ["tests/online/test_visits.py", "tests/online/test_capping.py", _CONTRACT]),
+    (
+        "online/contribution.py",
+        ["tests/online/test_contribution.py", "tests/online/test_capping.py", _CONTRACT],
+    ),
     ("online/total.py", ["tests/online/test_running_sums.py", "tests/online/test_frank_wolfe.py", _CONTRACT]),
     ("online/convex/*", ["tests/online/test_convex.py", _CONTRACT]),
     ("online/minimize/*", ["tests/online/test_minimization.py", _CONTRACT]),

@@ -37,13 +37,13 @@ toy.register()
 class Family:
     """People of one kind.
 
-    ``people(count)`` come, the same every time; ``told(learner, person, decision)`` is what `learn` takes of
-    a person; ``bad(learner)`` must be refused; ``nothing(learner)`` is what somebody tells who wants nothing;
-    ``allowed(learner, decision)`` says whether it may be decided.
+    ``people(count)`` come, the same every time; ``feedback(learner, person, decision)`` is what `learn`
+    takes of a person; ``bad(learner)`` must be refused; ``nothing(learner)`` is that of somebody who wants
+    nothing; ``allowed(learner, decision)`` says whether it may be decided.
     """
 
     people: Callable[[int], Any]
-    told: Callable[[Any, Any, Any], Any]
+    feedback: Callable[[Any, Any, Any], Any]
     bad: Callable[[Any], list[Any]]
     nothing: Callable[[Any], Any]
     allowed: Callable[[Any, Any], bool]
@@ -55,7 +55,7 @@ class Setting:
 
     make: Callable[..., Any]
     people: Callable[[int], Any]
-    told: Callable[[Any, Any, Any], Any]
+    feedback: Callable[[Any, Any, Any], Any]
     bad: Callable[[Any], list[Any]]
     nothing: Callable[[Any], Any]
     allowed: Callable[[Any, Any], bool]
@@ -225,7 +225,7 @@ def _no_cuts(_):
     return [None, 0.5, "somebody", CUTS[:2], cuts_and_prices(1, 5, np.random.default_rng(0)), wide, broken]
 
 
-def _no_prices(_):
+def _no_set_costs(_):
     return [math.nan, 1.01, -1.01, "somebody", math.inf, None, CUTS[0]]
 
 
@@ -233,7 +233,7 @@ def _free(_):
     return SetFunction(lambda _: 0.0, 4, bound=1.0)
 
 
-def _price(_, person, decision):
+def _set_cost(_, person, decision):
     return person.value(decision.items)
 
 
@@ -260,13 +260,13 @@ FAMILIES = {
     "cost_vector": Family(linear_costs, _person, _no_losses, _indifferent, _in_domain),
     "cost": Family(distances, _cost, _no_costs, _middle, _in_domain),
     "set_cost": Family(lambda count: CUTS[:count], _person, _no_cuts, _free, _any_set),
-    "set_price": Family(lambda count: CUTS[:count], _price, _no_prices, lambda _: 0.0, _any_set),
+    "shown_set_cost": Family(lambda count: CUTS[:count], _set_cost, _no_set_costs, lambda _: 0.0, _any_set),
 }
 
 
 def _setting(name: str, example: Example) -> Setting:
     entry = REGISTRY[name]
-    family = FAMILIES[entry.told]
+    family = FAMILIES[entry.feedback]
 
     def make(seed: Any = 1, **more: Any) -> Any:
         """Published constants do not say where they do not work."""
@@ -274,7 +274,7 @@ def _setting(name: str, example: Example) -> Setting:
             warnings.simplefilter("ignore", PublishedCalibrationWarning)
             return example.make(entry.kind(name), seed, **more)
 
-    return Setting(make, family.people, family.told, family.bad, family.nothing, family.allowed)
+    return Setting(make, family.people, family.feedback, family.bad, family.nothing, family.allowed)
 
 
 def settings_of(*names: str) -> dict[str, Setting]:

@@ -24,7 +24,7 @@ from tests.online.learners import (
 from tests.online.toy import ToySelector
 from tests.states import as_bytes
 
-# One setting of each learner that is told functions, and of each way in which it may ask them.
+# One setting of each learner whose feedback is a function, and of each way in which it may ask them.
 TOLD_FUNCTIONS = (
     "hedge, tight",
     "hedge, batches",
@@ -80,7 +80,7 @@ def _begun(name):
     setting = EVERYBODY[name]
     learner, stream = setting.make(), setting.people(ROUNDS)
     for t in range(3):
-        learner.learn(setting.told(learner, stream[t], learner.choose()), person_id="ann")
+        learner.learn(setting.feedback(learner, stream[t], learner.choose()), person_id="ann")
     learner.choose()
     return learner, as_bytes(*learner._saved())
 
@@ -93,7 +93,7 @@ def _goes_on(name, learner):
         decisions = [one.choose() for one in (learner, twin)]
         assert shown(decisions[0]) == shown(decisions[1])
         for one, decision in zip((learner, twin), decisions, strict=True):
-            one.learn(setting.told(one, stream[t], decision))
+            one.learn(setting.feedback(one, stream[t], decision))
 
 
 @pytest.mark.parametrize("name", TOLD_FUNCTIONS)
@@ -141,7 +141,7 @@ def test_a_number_that_is_none_changes_nothing(name, bad):
     setting = EVERYBODY[name]
     if "slots" in name and bad == "nothing":
         pytest.skip("nothing was taken")
-    good = setting.told(learner, setting.people(4)[3], learner.choose())
+    good = setting.feedback(learner, setting.people(4)[3], learner.choose())
     with pytest.raises((TypeError, ValueError)) as refused:
         learner.learn(BAD[bad](np.asarray(good, dtype=float)[()]), person_id="bob")
     assert any(word in str(refused.value) for word in WORDS)
@@ -216,7 +216,7 @@ def test_a_function_that_uses_its_learner_is_refused(name, call, tmp_path):
 def test_a_number_that_uses_its_learner_is_refused(name, call):
     learner, before = _begun(name)
     setting = EVERYBODY[name]
-    good = setting.told(learner, setting.people(4)[3], learner.choose())
+    good = setting.feedback(learner, setting.people(4)[3], learner.choose())
     uses = {"choose": learner.choose, "learn": lambda: learner.learn(good)}[call]
     with pytest.raises(RuntimeError, match=rf"{call}\(\) was called inside learn\(\) of the same learner"):
         learner.learn(Calling(uses, good), person_id="bob")

@@ -523,7 +523,9 @@ def test_units_fit_any_bound_and_budget(epsilon, bound):
             items = slow.choose().items
             assert items == tuple(i for i in trace.selections[t] if i >= 0)
             slow.learn(
-                people[t].value(items) if "repeats" in options else slow._engine.told(people[t], items, 0.0)
+                people[t].value(items)
+                if "repeats" in options
+                else slow._engine.feedback(people[t], items, 0.0)
             )
         assert fast.privacy.spent.to_json() == slow.privacy.spent.to_json()
 

@@ -60,7 +60,9 @@ def _one_by_one(setting, learner, stream, count=None, ids=None, start=0):
         decision = learner.choose()
         rows.append(learner._row(decision))
         worths.append(learner._worth(stream[t], decision))
-        learner.learn(setting.told(learner, stream[t], decision), person_id=None if ids is None else ids[t])
+        learner.learn(
+            setting.feedback(learner, stream[t], decision), person_id=None if ids is None else ids[t]
+        )
     return np.array(rows), np.array(worths)
 
 
@@ -100,7 +102,7 @@ def _expected(name):
         decision = learner.choose()
         decided.append((shown(decision), np.asarray(learner._row(decision)).tolist()))
         if not learner.over:
-            learner.learn(setting.told(learner, stream[t], decision), person_id=IDS[t])
+            learner.learn(setting.feedback(learner, stream[t], decision), person_id=IDS[t])
     return decided
 
 
@@ -123,7 +125,7 @@ def test_any_order_of_calls(name, actions):
         return decision
 
     def learn(**options):
-        learner.learn(setting.told(learner, stream[t], learner.choose()), **options)
+        learner.learn(setting.feedback(learner, stream[t], learner.choose()), **options)
 
     for action, number in actions:
         if t + 8 >= len(IDS):
@@ -186,7 +188,7 @@ def test_decisions_are_allowed_and_run_equals_one_by_one(setting):
         decision = once.choose()
         assert setting.allowed(once, decision)
         assert shown(once.choose()) == shown(decision)
-        once.learn(setting.told(once, stream[t], decision))
+        once.learn(setting.feedback(once, stream[t], decision))
 
 
 def test_run_in_pieces_equals_run_at_once(setting):
@@ -222,9 +224,9 @@ def test_order_of_calls_is_kept(setting):
     with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\): this round's"):
         learner.learn(setting.nothing(learner))
     decision = learner.choose()
-    learner.learn(setting.told(learner, stream[0], decision))
+    learner.learn(setting.feedback(learner, stream[0], decision))
     with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
-        learner.learn(setting.told(learner, stream[1], decision))
+        learner.learn(setting.feedback(learner, stream[1], decision))
     assert learner.round == 1
 
 
@@ -237,8 +239,10 @@ def test_bad_people_are_refused_and_the_round_stays_open(setting):
             learner.learn(person, person_id="ann")
     assert learner.round == 0
     for t in range(6):
-        learner.learn(setting.told(learner, stream[t], learner.choose()), person_id="ann" if t == 0 else None)
-        twin.learn(setting.told(twin, stream[t], twin.choose()))
+        learner.learn(
+            setting.feedback(learner, stream[t], learner.choose()), person_id="ann" if t == 0 else None
+        )
+        twin.learn(setting.feedback(twin, stream[t], twin.choose()))
     assert shown(learner.choose()) == shown(twin.choose())
 
 
@@ -263,7 +267,7 @@ def test_horizon(setting):
     last = learner.choose()
     assert (learner._row(last) == played[-1]).all()
     with pytest.raises(RuntimeError, match=f"horizon of rounds={learner.rounds} is over"):
-        learner.learn(setting.told(learner, stream[0], last))
+        learner.learn(setting.feedback(learner, stream[0], last))
     assert shown(learner.choose()) == shown(last)
 
 
@@ -295,7 +299,7 @@ def test_an_interrupted_draw_is_made_up_for(setting, monkeypatch):
                     learner.choose()
         decision = learner.choose()
         assert setting.allowed(learner, decision)
-        learner.learn(setting.told(learner, stream[t], decision))
+        learner.learn(setting.feedback(learner, stream[t], decision))
     budget = learner.budget
     assert learner.privacy.spent.epsilon(budget.delta) <= learner.privacy.epsilon(budget.delta)
 
@@ -308,7 +312,7 @@ def test_whole_guarantee_is_known_before_and_never_exceeded(setting):
         assert before.delta(budget.epsilon) <= budget.delta
     assert learner.privacy.spent.epsilon(budget.delta) == 0.0
     for t in range(ROUNDS):
-        learner.learn(setting.told(learner, stream[t], learner.choose()))
+        learner.learn(setting.feedback(learner, stream[t], learner.choose()))
         spent = learner.privacy.spent.epsilon(budget.delta)
         assert last <= spent <= before.epsilon(budget.delta)
         last = spent
@@ -372,7 +376,7 @@ def test_further_rounds_of_a_person_are_served_but_not_learned(setting):
     for t in range(ROUNDS):  # as if everybody after the limit wanted nothing
         decision = once.choose()
         expected.append(once._row(decision))
-        once.learn(setting.told(once, stream[t], decision) if t < limit else setting.nothing(once))
+        once.learn(setting.feedback(once, stream[t], decision) if t < limit else setting.nothing(once))
     assert (rows == np.array(expected)).all()
 
 
@@ -381,19 +385,19 @@ def test_equal_identities_are_one_person(setting):
     limit = setting.make().budget.max_rounds_per_person
     for ids in ([5, np.int64(5), 5.0, np.uint8(5), 5], ["ann", np.str_("ann")] * 3):
         limited = setting.make()._contribution
-        assert [limited.admit(i) for i in ids].count(True) == limit
+        assert [limited.register(i) for i in ids].count(True) == limit
     with pytest.raises(TypeError, match="person_id must be text, a number"):
-        setting.make()._contribution.admit(object())
+        setting.make()._contribution.register(object())
     for nobody in (math.nan, np.float32("inf")):
         with pytest.raises(ValueError, match="names nobody; use None"):
-            setting.make()._contribution.admit(nobody)
+            setting.make()._contribution.register(nobody)
 
 
 def test_an_interruption_never_counts_anybody_twice(setting, monkeypatch):
     """Interrupted while a person is taken up: their round has passed, and nothing of them comes again."""
     learner, stream = setting.make(), setting.people(ROUNDS)
-    learner.learn(setting.told(learner, stream[0], learner.choose()))
-    told = setting.told(learner, stream[1], learner.choose())
+    learner.learn(setting.feedback(learner, stream[0], learner.choose()))
+    feedback = setting.feedback(learner, stream[1], learner.choose())
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -401,10 +405,10 @@ def test_an_interruption_never_counts_anybody_twice(setting, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(type(learner), "_absorb", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            learner.learn(told)
+            learner.learn(feedback)
     assert learner.round == 2
     with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
-        learner.learn(told)
+        learner.learn(feedback)
     learner.choose()
 
 
@@ -429,7 +433,7 @@ def test_threads_are_shown_one_decision_a_round(setting):
     for t in range(5):
         with ThreadPoolExecutor(4) as pool:
             assert len(set(pool.map(lambda _: shown(learner.choose()), range(8)))) == 1
-        learner.learn(setting.told(learner, stream[t], learner.choose()))
+        learner.learn(setting.feedback(learner, stream[t], learner.choose()))
 
 
 def test_threads_take_turns(setting):
@@ -439,7 +443,7 @@ def test_threads_take_turns(setting):
     def work(_):
         for _ in range(5):
             try:
-                learner.learn(setting.told(learner, person, learner.choose()))
+                learner.learn(setting.feedback(learner, person, learner.choose()))
             except RuntimeError as error:
                 late.append(str(error))
 
@@ -615,7 +619,7 @@ def test_functions_that_break_their_promise_change_nothing(selector):
         assert learner.choose() == twin.choose()
 
 
-def test_a_failing_run_leaves_the_visits_of_those_behind_it(selector):
+def test_a_failing_run_leaves_the_limits_of_those_behind_it(selector):
     if "functions" not in _families(selector) or isinstance(selector.make(), PhasedSelector):
         pytest.skip("needs functions that are asked at once")
     learner = selector.make()
@@ -631,7 +635,7 @@ def test_a_failing_run_leaves_the_visits_of_those_behind_it(selector):
     assert learner.round == 5
     limit = learner.budget.max_rounds_per_person
     for who, left in (("d", limit), ("g", limit), ("c", limit - 1), ("y", limit - 1)):
-        assert [learner._contribution.admit(who) for _ in range(limit + 1)].count(True) == left, who
+        assert [learner._contribution.register(who) for _ in range(limit + 1)].count(True) == left, who
 
 
 def test_labels_come_back(selector):

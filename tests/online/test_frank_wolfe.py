@@ -237,11 +237,11 @@ def test_compiled_gradients_match_the_objective(family, distorted):
     shares = np.array([0.3, 0.5, 0.8, 1.0]) if distorted else np.ones(4)
     rows, scale = stream.as_rows(), 2.0**31
     totals = np.zeros((4, 9), dtype=np.int64)
-    admitted = rng.random(40) < 0.8
+    within_limit = rng.random(40) < 0.8
     table = rows.sparse
-    row_arguments = (rows.kind.code, table.indptr, table.indices, table.data, 0, admitted)
+    row_arguments = (rows.kind.code, table.indptr, table.indices, table.data, 0, within_limit)
     add_row_gradients(*row_arguments, points, shares, scale, 2**31, totals)
-    expected = sum(_payoffs(stream[int(i)], points, shares) for i in np.flatnonzero(admitted))
+    expected = sum(_payoffs(stream[int(i)], points, shares) for i in np.flatnonzero(within_limit))
     assert np.abs(totals / scale - expected).max() <= 40 / scale + 1e-9
 
 
@@ -915,8 +915,8 @@ def test_published_tree_levels_cost_about_half_as_much_again(rounds):
 
 
 def test_an_experts_epsilon_is_for_all_rounds_of_a_person():
-    for visits in (1, 3):
-        budget = dc.Budget(1.0, 0.0, "replace", visits)
+    for rounds_each in (1, 3):
+        budget = dc.Budget(1.0, 0.0, "replace", rounds_each)
         learner = MetaFrankWolfe(BLOCKS, 50, budget, steps=4, seed=0)
         assert 4 * learner.expert_epsilon == pytest.approx(learner.privacy.epsilon(0.0)) == pytest.approx(1.0)
     twice = dc.Budget(1.0, 1e-6, "replace", 2)

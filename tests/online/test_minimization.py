@@ -714,7 +714,7 @@ def _quiet(kind, *args, **options):
         return kind(*args, **options)
 
 
-def _told(learner, person, decision):
+def _feedback(learner, person, decision):
     """What learn() takes: the person, or what the set cost them."""
     bandit = isinstance(learner, BanditSubmodularMinimizer)
     return person.value(decision.items) if bandit else person
@@ -725,7 +725,7 @@ def _served(learner, people):
     for person in people:
         decision = learner.choose()
         shown.append(decision.items)
-        learner.learn(_told(learner, person, decision))
+        learner.learn(_feedback(learner, person, decision))
     return shown
 
 
@@ -744,7 +744,7 @@ def test_run_is_choose_and_learn(name, budget):
     costs = [PEOPLE[t].value(items) for t, items in enumerate(_items(trace))]
     assert trace.costs == pytest.approx(costs, abs=1e-12)
     with pytest.raises(RuntimeError, match="horizon"):
-        learner.learn(_told(learner, PEOPLE[0], learner.choose()))
+        learner.learn(_feedback(learner, PEOPLE[0], learner.choose()))
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -815,7 +815,7 @@ def test_a_draw_that_was_interrupted_is_repeated_and_nobody_is_added_twice(name)
                 ):
                     learner.choose()
             decision = learner.choose()
-            learner.learn(_told(learner, PEOPLE[t], decision))
+            learner.learn(_feedback(learner, PEOPLE[t], decision))
     assert sum(added) <= last // batch
     assert learner.round == 650
 

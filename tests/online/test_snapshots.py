@@ -33,7 +33,7 @@ def _rounds(setting, learner, first, last):
     for t in range(first, last):
         decision = learner.choose()
         decided.append(shown(decision))
-        learner.learn(setting.told(learner, stream[t], decision), person_id=IDS[t])
+        learner.learn(setting.feedback(learner, stream[t], decision), person_id=IDS[t])
     return decided
 
 
@@ -71,11 +71,11 @@ def test_nobody_is_learned_from_while_a_file_is_written(kind, tmp_path, monkeypa
     learner, twin = kind.make(), kind.make()
     for one in (learner, twin):
         _rounds(kind, one, 0, 5)
-    told = kind.told(learner, kind.people(6)[5], learner.choose())
+    feedback = kind.feedback(learner, kind.people(6)[5], learner.choose())
     twin.choose()
     twin.save(tmp_path / "twin")
     with monkeypatch.context() as patched:
-        learning = _meanwhile(type(learner), "_parts", lambda: learner.learn(told), patched)
+        learning = _meanwhile(type(learner), "_parts", lambda: learner.learn(feedback), patched)
         learner.save(tmp_path / "file")
     learning.finish()
     assert learner.round == 6
@@ -86,29 +86,29 @@ def test_a_file_waits_until_somebody_has_been_learned_from(kind, tmp_path, monke
     learner, twin = kind.make(), kind.make()
     for one in (learner, twin):
         _rounds(kind, one, 0, 5)
-    told = kind.told(twin, kind.people(6)[5], twin.choose())
-    twin.learn(told)
+    feedback = kind.feedback(twin, kind.people(6)[5], twin.choose())
+    twin.learn(feedback)
     twin.save(tmp_path / "twin")
     learner.choose()
     with monkeypatch.context() as patched:
         saving = _meanwhile(type(learner), "_absorb", lambda: learner.save(tmp_path / "file"), patched)
-        learner.learn(told)
+        learner.learn(feedback)
     saving.finish()
     assert as_bytes(*read_state(tmp_path / "file")) == as_bytes(*read_state(tmp_path / "twin"))
 
 
-def test_the_account_is_told_between_two_calls(kind, monkeypatch):
+def test_the_account_is_read_between_two_calls(kind, monkeypatch):
     """Never while a decision is being made: it would not be in the account yet, and be shown already."""
     learner = kind.make()
     _rounds(kind, learner, 0, 5)
-    told = []
+    seen = []
     with monkeypatch.context() as patched:
         looking = _meanwhile(
-            type(learner), "_due", lambda: told.append(learner.privacy.spent.to_json()), patched
+            type(learner), "_due", lambda: seen.append(learner.privacy.spent.to_json()), patched
         )
         learner.choose()
     looking.finish()
-    assert told == [learner.privacy.spent.to_json()]
+    assert seen == [learner.privacy.spent.to_json()]
 
 
 def test_a_person_who_cannot_be_saved_is_not_left_out_of_a_file(tmp_path, monkeypatch):
@@ -133,7 +133,7 @@ def test_a_person_who_cannot_be_saved_is_not_left_out_of_a_file(tmp_path, monkey
 
 CALLS = {
     "choose": lambda learner, *_: learner.choose(),
-    "learn": lambda learner, told, _: learner.learn(told),
+    "learn": lambda learner, feedback, _: learner.learn(feedback),
     "save": lambda learner, _, path: learner.save(path),
 }
 
@@ -145,7 +145,7 @@ def test_a_person_cannot_use_the_learner_that_asks_them(kind, call, tmp_path, mo
     for one in (learner, twin):
         _rounds(kind, one, 0, 5)
     decision = learner.choose()
-    told = kind.told(learner, kind.people(6)[5], decision)
+    feedback = kind.feedback(learner, kind.people(6)[5], decision)
     before = as_bytes(*learner._saved())
     with monkeypatch.context() as patched:
         patched.setattr(
@@ -156,7 +156,7 @@ def test_a_person_cannot_use_the_learner_that_asks_them(kind, call, tmp_path, mo
         with pytest.raises(
             RuntimeError, match=rf"{call}\(\) was called inside learn\(\) of the same learner"
         ):
-            learner.learn(told)
+            learner.learn(feedback)
     assert as_bytes(*learner._saved()) == before
     assert not (tmp_path / "file").exists()
     assert _rounds(kind, learner, 5, ROUNDS) == _rounds(kind, twin, 5, ROUNDS)
@@ -164,7 +164,7 @@ def test_a_person_cannot_use_the_learner_that_asks_them(kind, call, tmp_path, mo
 
 def test_a_person_may_look_at_the_account(kind, monkeypatch):
     learner = kind.make()
-    told = kind.told(learner, kind.people(1)[0], learner.choose())
+    feedback = kind.feedback(learner, kind.people(1)[0], learner.choose())
     honest, seen = type(learner)._prepared, []
 
     def looking(self, person):
@@ -172,5 +172,5 @@ def test_a_person_may_look_at_the_account(kind, monkeypatch):
         return honest(self, person)
 
     monkeypatch.setattr(type(learner), "_prepared", looking)
-    learner.learn(told)
+    learner.learn(feedback)
     assert seen == [0.0]

@@ -157,7 +157,7 @@ def _known(learner):
     endless = learner.rounds is None
     total = getattr(getattr(learner, "_total", None), "sum", None)
     found = {
-        "settings": _told(learner),
+        "settings": _settings(learner),
         "certified": learner.certified_regret_after(10_000) if endless else learner.certified_regret,
         "account": learner.privacy.to_json(),
         "noise": []
@@ -167,14 +167,16 @@ def _known(learner):
     return _plain(json.loads(json.dumps(found, default=str)))
 
 
-def _told(learner):
+def _settings(learner):
     """The numbers and words among a learner's public settings."""
     names = (name for name in dir(type(learner)) if not name.startswith("_"))
     known = {name for name in names if isinstance(getattr(type(learner), name), property)} | set(
         vars(learner)
     )
-    told = {name: getattr(learner, name) for name in sorted(known) if not name.startswith("_")}
-    return {name: value for name, value in told.items() if isinstance(value, int | float | str | bool | None)}
+    found = {name: getattr(learner, name) for name in sorted(known) if not name.startswith("_")}
+    return {
+        name: value for name, value in found.items() if isinstance(value, int | float | str | bool | None)
+    }
 
 
 def _played(setting):

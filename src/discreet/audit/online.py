@@ -40,7 +40,7 @@ def cases_of(name: str) -> Iterator[Case]:
     """The settings of one registered learner."""
     entry = REGISTRY[name]
     for example in entry.audits():
-        play = _play(name, example, _TELL[entry.told])
+        play = _play(name, example, _TELL[entry.feedback])
         shape = (example.rows, example.columns)
         space = Space(*shape, example.values, nobody=example.nobody)
         make = _choices if example.mechanism == "choices" else _noise
@@ -167,7 +167,7 @@ _TELL: dict[str, Callable[[Any, Floats, Any], Any]] = {
     "cost_vector": _vector,
     "cost": _number,
     "set_cost": _arc,
-    "set_price": _number,
+    "shown_set_cost": _number,
 }
 
 

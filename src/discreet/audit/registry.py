@@ -34,14 +34,18 @@ def audited() -> set[str]:
 def to_audit(*modules: ModuleType | Any) -> list[str]:
     """The public names that need an audit.
 
-    Mechanisms are the methods of a gate that are told a sensitivity. Of the classes that modules export
+    Mechanisms are the methods of a gate that take a sensitivity. Of the classes that modules export
     (privacy, online and offline, if none are given) it is running sums and whatever chooses, selects or fits;
     abstract bases and results do neither.
 
     >>> "Gate.laplace" in to_audit(), "HedgeSelector" in to_audit(), "Guarantee" in to_audit()
     (True, True, False)
     """
-    found = [f"Gate.{name}" for name, method in inspect.getmembers(Gate, inspect.isfunction) if _told(method)]
+    found = [
+        f"Gate.{name}"
+        for name, method in inspect.getmembers(Gate, inspect.isfunction)
+        if _takes_sensitivity(method)
+    ]
     for module in modules or (privacy, learners, choosers):
         found += [name for name in module.__all__ if _decides(_exported(module, name))]
     return found
@@ -53,7 +57,7 @@ def missing(*modules: ModuleType | Any) -> list[str]:
     return [name for name in to_audit(*modules) if name not in have]
 
 
-def _told(method: Any) -> bool:
+def _takes_sensitivity(method: Any) -> bool:
     return not method.__name__.startswith("_") and "sensitivity" in inspect.signature(method).parameters
 
 

@@ -155,7 +155,7 @@ def _print_table(results: Results) -> None:
 
     header = [
         "stream",
-        "who chooses",
+        "learner",
         "epsilon",
         "average reward",
         "of greedy",

@@ -116,9 +116,9 @@ class Report:
             + "</tr>\n"
             for row in rows
         )
-        told = f"<caption>{_safe(caption)}</caption>" if caption else ""
+        title = f"<caption>{_safe(caption)}</caption>" if caption else ""
         self._parts.append(
-            f"<table class='cards'>{told}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
+            f"<table class='cards'>{title}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
         )
 
     def preformatted(self, words: str, summary: str = "") -> None:
@@ -229,7 +229,7 @@ def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple
         stem = f"{number + 1}-{_slug(stream.name)}"
         mine = [row for row in rows if row["stream"] == stream.name]
         page.table(
-            ["who chooses", "epsilon", "average reward", "of greedy", "regret", "account", "seconds"],
+            ["learner", "epsilon", "average reward", "of greedy", "regret", "account", "seconds"],
             [
                 [
                     row["learner"],

@@ -33,7 +33,7 @@ class ContributionLimit:
     """Counts rounds per person up to a limit; holds only hashes under a key of its own.
 
     >>> limit = ContributionLimit(2, bytes(32))
-    >>> [limit.admit(who) for who in ("ann", "ann", "ann", "bob")]
+    >>> [limit.register(who) for who in ("ann", "ann", "ann", "bob")]
     [True, True, False, True]
     """
 
@@ -42,7 +42,7 @@ class ContributionLimit:
         self._key = key
         self._counts: dict[bytes, int] = {}
 
-    def admit(self, person: Hashable | None) -> bool:
+    def register(self, person: Hashable | None) -> bool:
         """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known."""
         if person is None:
             return True
@@ -65,20 +65,20 @@ class ContributionLimit:
     def _hash(self, person: Hashable) -> bytes:
         return hashlib.blake2b(repr(_plain(person)).encode(), key=self._key, digest_size=16).digest()
 
-    def admit_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
-        """`admit` for each of a stream; where one of them is refused nobody has been counted."""
-        admitted = np.zeros(count, dtype=np.bool_)
+    def register_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
+        """`register` for each of a stream; where one of them is refused nobody has been counted."""
+        within_limit = np.zeros(count, dtype=np.bool_)
         counted: list[Hashable | None] = []
         try:
             for i, person in enumerate(people):
-                if self.admit(person):
-                    admitted[i] = True
+                if self.register(person):
+                    within_limit[i] = True
                     counted.append(person)
         except BaseException:
             for person in counted:
                 self.forget(person)
             raise
-        return admitted
+        return within_limit
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The key, and how often each hash was counted, for `resume`."""

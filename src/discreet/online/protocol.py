@@ -5,8 +5,8 @@ leaves everything as it was, and the round open. After the declared horizon the 
 which costs nothing, and learning is refused. Threads may share a learner: its calls take turns (`Turns`).
 
 A learner is made of parts: frozen `LearnerSettings`, `Rounds`, a `ContributionLimit`, public `Coins`, and
-whatever holds what people told (`PrivateTotal`, `BatchTotal`, scores). A new one and one that comes back from
-a file are put together by the same `_begin`.
+whatever holds people's feedback (`PrivateTotal`, `BatchTotal`, scores). A new one and one that comes back
+from a file are put together by the same `_begin`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Stream:
     """
 
     people: Any
-    admitted: NDArray[np.bool_]
+    within_limit: NDArray[np.bool_]
     rewards: NDArray[np.float64]
     selections: NDArray[Any]
     progress: bool
@@ -192,20 +192,20 @@ class OnlineLearner(Fixed, ABC):
         if person_ids is not None and len(person_ids) != count:
             raise ValueError("person_ids must have as many entries as there are people")
         left = count if self._rounds.left is None else min(count, self._rounds.left)
-        admitted = np.ones(left, dtype=np.bool_)
+        within_limit = np.ones(left, dtype=np.bool_)
         if person_ids is not None:
-            admitted = self._contribution.admit_all((person_ids[i] for i in range(left)), left)
+            within_limit = self._contribution.register_all((person_ids[i] for i in range(left)), left)
         rewards = np.empty(count)
         selections = np.empty((count, self._width), dtype=self._played_type)
         start = self._rounds.number
         try:
             if left:
                 self._gate.mark(*getattr(people, "marks", ()))
-                self._run(Stream(people, admitted, rewards[:left], selections[:left], progress))
+                self._run(Stream(people, within_limit, rewards[:left], selections[:left], progress))
         finally:
             if person_ids is not None:  # after a failure, people who were not reached have not been here
                 for i in range(self._rounds.number - start, left):
-                    if admitted[i]:
+                    if within_limit[i]:
                         self._contribution.forget(person_ids[i])
         if left < count:
             decision = self._next()
@@ -376,12 +376,12 @@ class OnlineLearner(Fixed, ABC):
                 f"learn() comes after choose(): this round's {self._noun} has not been asked for yet"
             )
         ready, marks = self._prepared(person), tuple(getattr(person, "marks", ()))
-        admitted = self._contribution.admit(person_id)
+        within_limit = self._contribution.register(person_id)
         self._gate.mark(*marks)
-        self._take(ready, admitted)
+        self._take(ready, within_limit)
 
-    def _told(self, person: Any, decision: Any, worth: float) -> Any:  # noqa: ARG002
-        """What `learn` is told of somebody in a simulated stream: their function, or what they saw of it."""
+    def _feedback(self, person: Any, decision: Any, worth: float) -> Any:  # noqa: ARG002
+        """The feedback of somebody in a simulated stream: their function, or what they saw of it."""
         return person
 
     def _prepared(self, person: Any) -> Any:
@@ -389,9 +389,9 @@ class OnlineLearner(Fixed, ABC):
         self._check_people(person)
         return person
 
-    def _take(self, ready: Any, admitted: bool) -> None:
+    def _take(self, ready: Any, within_limit: bool) -> None:
         """Close the round, then take up its person."""
-        self._rounds.close(then=(lambda: self._absorb(ready)) if admitted else None)
+        self._rounds.close(then=(lambda: self._absorb(ready)) if within_limit else None)
 
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""
@@ -400,7 +400,7 @@ class OnlineLearner(Fixed, ABC):
             person = stream.people[t]
             stream.rewards[t] = worth = self._worth(person, decision)
             stream.selections[t] = self._row(decision)
-            self._take(self._prepared(self._told(person, decision, worth)), bool(stream.admitted[t]))
+            self._take(self._prepared(self._feedback(person, decision, worth)), bool(stream.within_limit[t]))
 
     def _account(self, *releases: tuple[str, Release, int]) -> Account:
         """An account of the given (label, release, count) under this learner's budget."""

@@ -1,4 +1,4 @@
-"""Every online learner: where it is defined, what people tell it, and small settings to try it in.
+"""Every online learner: where it is defined, the feedback it gets, and small settings to try it in.
 
 Whoever needs "every learner" reads this: the package's names, the contract tests, the audit, the stored
 numbers, simulations and the documentation. A new learner is its file with its settings, its bound, and one
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..privacy import Budget
     from .protocol import OnlineLearner
 
-# What `learn` is told of a person.
-Told = Literal[
+# What `learn` is given of a person.
+Feedback = Literal[
     "function",  # a monotone set function
     "reward",  # what the shown set was worth, or what each of its items added
     "dr_function",  # a monotone DR-submodular function of points
@@ -25,7 +25,7 @@ Told = Literal[
     "cost_vector",  # what each coordinate costs
     "cost",  # what the point cost
     "set_cost",  # a submodular cost of sets
-    "set_price",  # what the shown set cost
+    "shown_set_cost",  # what the shown set cost
 ]
 
 
@@ -74,10 +74,10 @@ class AuditExample(Example):
 
 @dataclass(frozen=True)
 class Registered:
-    """A learner: its module, what people tell it, and its settings, made when they are asked for."""
+    """A learner: its module, the feedback it gets, and its settings, made when they are asked for."""
 
     home: str
-    told: Told
+    feedback: Feedback
     examples: Callable[[], Mapping[str, Example]]
     audits: Callable[[], Sequence[AuditExample]]
 
@@ -87,7 +87,7 @@ class Registered:
         return found
 
 
-def _of(home: str, told: Told, examples: str) -> Registered:
+def _of(home: str, feedback: Feedback, examples: str) -> Registered:
     """A learner of this package, whose settings are in `examples` under a name."""
 
     def small() -> Mapping[str, Example]:
@@ -102,14 +102,14 @@ def _of(home: str, told: Told, examples: str) -> Registered:
         found: Sequence[AuditExample] = getattr(settings, f"{examples}_audits")()
         return found
 
-    return Registered(f"{__package__}.{home}", told, small, audits)
+    return Registered(f"{__package__}.{home}", feedback, small, audits)
 
 
 REGISTRY: dict[str, Registered] = {
     "ApproximateLeader": _of("convex.approximate", "loss", "approximate_leader"),
     "BanditApproximateLeader": _of("convex.bandit", "cost", "bandit_leader"),
     "BanditSelector": _of("bandit.selector", "reward", "bandit"),
-    "BanditSubmodularMinimizer": _of("minimize.bandit", "set_price", "bandit_minimizer"),
+    "BanditSubmodularMinimizer": _of("minimize.bandit", "shown_set_cost", "bandit_minimizer"),
     "HedgeSelector": _of("select.hedge", "function", "hedge"),
     "LinearLeader": _of("convex.linear", "cost_vector", "linear_leader"),
     "MetaFrankWolfe": _of("frank_wolfe.sets", "function", "frank_wolfe"),

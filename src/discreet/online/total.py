@@ -1,4 +1,4 @@
-"""What people told a learner, on its way out: gathered, released with noise, known.
+"""Totals of people's feedback: gathered, released with noise, known.
 
 `PrivateTotal` is a running sum over the whole stream. `BatchTotal` is the sum of one batch of people after
 another, of which nobody is in two.
@@ -28,7 +28,7 @@ Values = NDArray[Any]
 
 
 class PrivateTotal:
-    """A private running sum of what people told, and the vector that it is gathered in between releases.
+    """A private running sum of people's feedback, and the vector that gathers it between releases.
 
     ``shape`` is that of what is known. ``units`` is how many whole units make 1, where amounts are gathered
     in whole numbers; None where they are floats. ``spec`` is None where nothing is ever released: with a
@@ -81,7 +81,7 @@ class PrivateTotal:
             yield *self.sum.charged, self.sum.spec.count
 
     def gather(self, amounts: Values) -> None:
-        """Take up what one person told, or several did together."""
+        """Take up the feedback of one person, or of several together."""
         self.gathered += amounts
 
     def release(self) -> Values:
@@ -175,7 +175,7 @@ class PrivateTotal:
         if self.sum is not None and not full:
             bounds = self.sum.spec.added
             if np.count_nonzero(self.gathered) > (bounds.nonzeros or math.inf) * bounds.people_per_vector:
-                raise ValueError("the array gathered holds more than a batch of such people can have told")
+                raise ValueError("the array gathered holds more than a batch of such people can amount to")
 
 
 class BatchTotal:

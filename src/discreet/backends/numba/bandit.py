@@ -92,7 +92,7 @@ def _worth(indices, data, start, stop, cap, kind, fresh, rows, t, count):  # typ
 def stream(  # type: ignore[no-untyped-def]
     gains, refs, tree, starts, touched, book, k, unit, tile, scratch,
     finer, most, ratio, centre, repeats,
-    indptr, indices, data, cap, kind, fresh, first, admitted,
+    indptr, indices, data, cap, kind, fresh, first, within_limit,
     explore, item, sample, due, noise, sums, left, words, current, place, rewards, selections,
 ):  # fmt: skip
     """Round after round from ``place`` on: a new set where one is due, what it is worth, what is learned."""
@@ -110,7 +110,7 @@ def stream(  # type: ignore[no-untyped-def]
         if explore[t] < 0:
             continue
         at = sample[t]
-        if admitted[t]:
+        if within_limit[t]:
             sums[at] += _units(rewards[t], finer, most)
         left[at] -= 1
         if left[at] == 0:
@@ -125,7 +125,7 @@ def stream(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def chain_stream(  # type: ignore[no-untyped-def]
-    indptr, indices, data, cap, kind, fresh, first, admitted, lists, finer, most, clicks, shows, rewards
+    indptr, indices, data, cap, kind, fresh, first, within_limit, lists, finer, most, clicks, shows, rewards
 ):
     """What each shown item adds to those before it, person after person, summed up by item in whole steps.
 
@@ -144,7 +144,7 @@ def chain_stream(  # type: ignore[no-untyped-def]
                 added = _gain(kind, state, data[p], cap[person])
                 state = _step(kind, state, data[p])
                 rewards[t] += added
-                if admitted[t]:
+                if within_limit[t]:
                     steps = min(_units(added, finer, most), spare)
                     clicks[shown] += steps
                     spare -= steps

@@ -94,7 +94,7 @@ def follow(
 def leader_rounds(
     people: People,
     first: int,
-    admitted: NDArray[np.bool_],
+    within_limit: NDArray[np.bool_],
     limit: float,
     longest: float,
     curvature: float,
@@ -127,7 +127,7 @@ def leader_rounds(
         costs[t] = cost_and_gradient(kind, rows[first + t], numbers[first + t], shown, pending)
         for i in range(size):
             points[t, i] = shown[i]
-        if not admitted[t]:
+        if not within_limit[t]:
             for i in range(size):
                 pending[i] = 0.0
         elif shorten(pending, longest) > limit:

@@ -49,9 +49,9 @@ def _gradient(kind, chance, weights, order, before, out):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def add_row_gradients(  # type: ignore[no-untyped-def]
-    kind, indptr, indices, data, first, admitted, points, shares, scale, most, totals
+    kind, indptr, indices, data, first, within_limit, points, shares, scale, most, totals
 ):
-    """Add to ``totals[k]`` the gradient at ``points[k]`` of each admitted person's multilinear extension.
+    """Add to ``totals[k]`` the multilinear gradient at ``points[k]`` of each person within the limit.
 
     ``shares[k]`` of it, and the rest of the gradient where everything is chosen (the least it ever is).
     Gradients are counted in whole units, ``scale`` to 1 and at most ``most``, rounded down, so that one
@@ -59,8 +59,8 @@ def add_row_gradients(  # type: ignore[no-untyped-def]
     """
     experts = points.shape[0]
     distorted = shares.min() < 1.0
-    for j in range(admitted.size):
-        if not admitted[j]:
+    for j in range(within_limit.size):
+        if not within_limit[j]:
             continue
         start, stop = indptr[first + j], indptr[first + j + 1]
         length = stop - start

@@ -362,7 +362,8 @@ def take_person(  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def stream(  # type: ignore[no-untyped-def]
     gains, refs, tree, starts, touched, book, k, unit, tile, scratch, scale, most, states,
-    indptr, indices, data, cap, kind, fresh, first, admitted, due, words, shown, place, rewards, selections,
+    indptr, indices, data, cap, kind, fresh, first, within_limit, due, words, shown, place, rewards,
+    selections,
 ):  # fmt: skip
     """Person after person from ``place`` on: a new set where one is due, the reward, what is learned."""
     for t in range(np.uint64(place[PERSON]), np.uint64(rewards.size)):
@@ -374,8 +375,8 @@ def stream(  # type: ignore[no-untyped-def]
         person = first + t
         start, stop = indptr[person], indptr[person + _U1]
         rewards[t] = take_person(
-            gains, touched, book, k, indices, data, start, stop, cap[person], kind, fresh, shown, admitted[t],
-            scale, most, states,
+            gains, touched, book, k, indices, data, start, stop, cap[person], kind, fresh, shown,
+            within_limit[t], scale, most, states,
         )  # fmt: skip
         for i in range(k):
             selections[t, i] = shown[i]

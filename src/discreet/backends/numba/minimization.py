@@ -111,7 +111,7 @@ def threshold(known: Floats, regularization: float, centre: float, coin: float, 
 def cut_rounds(
     cuts: Cuts,
     first: int,
-    admitted: NDArray[np.bool_],
+    within_limit: NDArray[np.bool_],
     limit: float,
     empty_is_free: bool,
     regularization: float,
@@ -141,7 +141,7 @@ def cut_rounds(
         costs[t] = cut_value(cuts, person, shown)
         for i in range(n):
             played[t, i] = shown[i]
-        if not admitted[t]:
+        if not within_limit[t]:
             for i in range(n):
                 pending[i] = 0.0
             continue

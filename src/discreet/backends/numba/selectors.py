@@ -41,15 +41,15 @@ def row_values(kind, fresh, indptr, indices, data, cap, first, shown, out):  # t
 
 @njit(cache=True, nogil=True)
 def add_row_gains(  # type: ignore[no-untyped-def]
-    kind, fresh, indptr, indices, data, cap, first, admitted, shown, scale, most, totals
+    kind, fresh, indptr, indices, data, cap, first, within_limit, shown, scale, most, totals
 ):
-    """Add to ``totals[i, a]`` what item a adds on top of the first i shown, for each admitted person.
+    """Add to ``totals[i, a]`` what item a adds on top of the first i shown, for each person within the limit.
 
     Gains are counted in whole units, ``scale`` to 1 and at most ``most``, rounded down, so that sums of them
     are whole numbers and one person's share in them is exact.
     """
-    for j in range(admitted.size):
-        if not admitted[j]:
+    for j in range(within_limit.size):
+        if not within_limit[j]:
             continue
         row = first + j
         start, stop = indptr[row], indptr[row + 1]

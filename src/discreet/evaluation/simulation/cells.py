@@ -232,9 +232,9 @@ def _staged(stage: str, path: str | None, k: int, comparator: str) -> _Stage:
     from ...objectives import greedy
     from ...objectives.each import value_to_each
 
-    told = json.loads(stage)
-    settings = told["settings"] | ({} if path is None else {"path": path})
-    people = StreamSpec("", told["family"], settings).people(int(digest(told)[:15], 16))
+    known = json.loads(stage)
+    settings = known["settings"] | ({} if path is None else {"path": path})
+    people = StreamSpec("", known["family"], settings).people(int(digest(known)[:15], 16))
     chosen = [int(item) for item in greedy(people, k)[0]]
     value = people.value(chosen)
     items: Sequence[int] = chosen

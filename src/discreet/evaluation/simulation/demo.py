@@ -69,10 +69,10 @@ class Shop:
 class Features:
     """Which features were chosen, what they tell, and how a model does with them on other people.
 
-    ``told`` is the covariance of the chosen with the class, as a part of that of the best five.
+    ``covariance`` is that of the chosen features with the class, as a part of that of the best five.
     """
 
-    told: dict[str, float]
+    covariance: dict[str, float]
     accuracy: dict[str, float]
     chosen: dict[str, tuple[str, ...]]
     privacy: Account
@@ -88,7 +88,7 @@ def show(
     say = _nothing if quiet else print
     start = time.perf_counter()
     say(
-        f"All data below are made up or public. Each job promises each person epsilon {epsilon:g} and delta"
+        f"All data below are made up or public. Each job guarantees each person epsilon {epsilon:g} and delta"
         f" {delta:g}:\nexchanging them for anybody else changes what is shown by no more than that."
     )
     say(
@@ -132,7 +132,7 @@ def show(
         "features": {"missing": features}
         if isinstance(features, str)
         else {
-            "covariance": features.told,
+            "covariance": features.covariance,
             "accuracy": features.accuracy,
             "chosen": {n: list(c) for n, c in features.chosen.items()},
         },
@@ -204,7 +204,7 @@ def _shop_table(shop: Shop, *, bars: bool) -> tuple[list[str], list[list[str]]]:
         seconds = "" if math.isnan(shop.seconds[name]) else f"{shop.seconds[name]:.1f}"
         last = "#" * round(_BAR * share / most) if bars else seconds
         rows.append([name, shop.learners[name], f"{share:.3f}", f"{100.0 * shop.kept(name):.0f} %", last])
-    return ["who chooses", "learner", "take something", "of the gain", "" if bars else "seconds"], rows
+    return ["policy", "learner", "take something", "gain kept", "" if bars else "seconds"], rows
 
 
 def _in_short(shop: Shop) -> str:
@@ -226,8 +226,10 @@ def _epsilon(shop: Shop, name: str, budget: Budget) -> float | None:
     """The epsilon of what was released: 0 where nobody was looked at, None without privacy."""
     if name == RANDOM:
         return 0.0
-    told = shop.accounts.get(name)
-    return None if told is None or not told.budget.private else float(told.epsilon(delta=budget.delta))
+    privacy = shop.accounts.get(name)
+    if privacy is None or not privacy.budget.private:
+        return None
+    return float(privacy.epsilon(delta=budget.delta))
 
 
 # --- features ------------------------------------------------------------------------------------
@@ -258,13 +260,13 @@ def run_features(budget: Budget, seed: int | None) -> Features:
 
     data = load_breast_cancer()
     bounds = (np.zeros(data.data.shape[1]), _rounded_outwards(data.data.max(axis=0)))
-    ways: dict[str, tuple[str, float] | None] = {"at random": None}
+    methods: dict[str, tuple[str, float] | None] = {"at random": None}
     for times in (1, 3, 10):
-        ways[f"by covariance, epsilon {times * budget.epsilon:g}"] = ("covariance", times * budget.epsilon)
-    ways[f"by information, epsilon {10 * budget.epsilon:g}"] = ("mutual_information", 10 * budget.epsilon)
-    ways["by covariance, not private"] = ("covariance", math.inf)
-    scores: dict[str, list[float]] = {name: [] for name in ways}
-    told: dict[str, list[float]] = {name: [] for name in ways}
+        methods[f"by covariance, epsilon {times * budget.epsilon:g}"] = ("covariance", times * budget.epsilon)
+    methods[f"by information, epsilon {10 * budget.epsilon:g}"] = ("mutual_information", 10 * budget.epsilon)
+    methods["by covariance, not private"] = ("covariance", math.inf)
+    scores: dict[str, list[float]] = {name: [] for name in methods}
+    covariance: dict[str, list[float]] = {name: [] for name in methods}
     chosen: dict[str, tuple[str, ...]] = {}
     privacy: Account | None = None
     for split in range(SPLITS):
@@ -274,11 +276,11 @@ def run_features(budget: Budget, seed: int | None) -> Features:
         )
         worth = covariances(np.clip(train / bounds[1], 0.0, 1.0), known, 2)
         best = np.sort(worth)[-FEATURES:].sum()
-        for name, way in ways.items():
-            if way is None:
+        for name, method in methods.items():
+            if method is None:
                 support = Coins.seeded(split).generator.permutation(train.shape[1])[:FEATURES]
             else:
-                objective, epsilon = way
+                objective, epsilon = method
                 coins = None if seed is None else seed + split
                 selector = PrivateFeatureSelector(
                     FEATURES, epsilon, 0.0, objective, bounds=bounds, classes=[0, 1], random_state=coins
@@ -288,13 +290,13 @@ def run_features(budget: Budget, seed: int | None) -> Features:
                     support = np.array(selector.fit(train, known).selection_.items)
                 if privacy is None:
                     privacy = selector.privacy_
-            told[name].append(float(worth[support].sum() / best))
+            covariance[name].append(float(worth[support].sum() / best))
             model = make_pipeline(StandardScaler(), LogisticRegression())
             scores[name].append(float(model.fit(train[:, support], known).score(test[:, support], asked)))
             chosen.setdefault(name, tuple(str(data.feature_names[i]) for i in support))
     _say("")
     assert privacy is not None
-    return Features(_averages(told), _averages(scores), chosen, privacy)
+    return Features(_averages(covariance), _averages(scores), chosen, privacy)
 
 
 def _averages(found: Mapping[str, list[float]]) -> dict[str, float]:
@@ -310,10 +312,15 @@ def _rounded_outwards(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _features_table(features: Features) -> tuple[list[str], list[list[str]]]:
     rows = [
-        [name, f"{100.0 * features.told[name]:.0f} %", f"{accuracy:.3f}", ", ".join(features.chosen[name])]
+        [
+            name,
+            f"{100.0 * features.covariance[name]:.0f} %",
+            f"{accuracy:.3f}",
+            ", ".join(features.chosen[name]),
+        ]
         for name, accuracy in features.accuracy.items()
     ]
-    return ["features", "of the best five", "right about others", "in the first of the splits"], rows
+    return ["features", "of the best five", "test accuracy", "chosen in the first split"], rows
 
 
 # --- running sums --------------------------------------------------------------------------------
@@ -344,9 +351,9 @@ def _running_sum(budget: Budget, seed: int | None) -> str:
     last = answers[-1].round().astype(int).tolist()
     return "\n".join(
         [
-            table(["how", "mean error of a count", "its standard deviation at the end"], rows, indent="  "),
+            table(["method", "mean error of a count", "standard deviation at the end"], rows, indent="  "),
             f"\n  true counts at the end (made-up data): {truth[-1].astype(int).tolist()}",
-            f"  released by the last way above:        {last}",
+            f"  released by the last method above:     {last}",
             f"\n{total.gate.spent}",
         ]
     )
@@ -357,9 +364,9 @@ def _running_sum(budget: Budget, seed: int | None) -> str:
 
 def _report(budget: Budget, shop: Shop, features: Features | str, folder: Path) -> tuple[Path, list[Path]]:
     page = Report(
-        "What to show 30,000 visitors, and what privacy costs",
+        "A shop with 30,000 visitors, and the cost of privacy",
         f"{SLOTS} of {PRODUCTS} products are on display for each shopper, chosen before the shopper is seen."
-        f" Each person is promised epsilon {budget.epsilon:g} and delta {budget.delta:g}.",
+        f" Each person is guaranteed epsilon {budget.epsilon:g} and delta {budget.delta:g}.",
     )
     page.notice(
         "Shoppers are made up, so their rewards can be shown. In a real shop only the products on display and"
@@ -367,20 +374,20 @@ def _report(budget: Budget, shop: Shop, features: Features | str, folder: Path) 
     )
     page.heading("A shop with clusters of taste")
     header, rows = _shop_table(shop, bars=False)
-    told = [
+    accounts = [
         account(math.inf if one is None else one) for one in (_epsilon(shop, n, budget) for n in shop.traces)
     ]
     page.table(
         [*header, "account"],
-        [[*row, one] for row, one in zip(rows, told, strict=True)],
-        "Of the gain: what is gained over a random set, as a part of what the better non-private learner"
+        [[*row, one] for row, one in zip(rows, accounts, strict=True)],
+        "Gain kept: what is gained over a random set, as a part of what the better non-private learner"
         " gains. Account: epsilon for one person over the whole stream. Seconds include compiling the first"
         " time.",
     )
     chosen = [name for name in (PUBLISHED, ANY, STEADY, FREE_PHASES, POPULAR, RANDOM) if name in shop.traces]
     drawn = page.chart(
         lambda ax: _curves({name: shop.traces[name] for name in chosen}, ax),
-        "share of shoppers who take something, by who chooses, over the rounds",
+        "share of shoppers who take something, by policy, over the rounds",
         folder / "shop",
     )
     page.heading("The account of the planner's choice for steady streams", 3)
@@ -399,7 +406,9 @@ def _report(budget: Budget, shop: Shop, features: Features | str, folder: Path) 
         page.table(*_features_table(features))
         if plots_available():
             drawn += page.chart(
-                lambda ax: _told(features, ax), "what the chosen features tell", folder / "features"
+                lambda ax: _covariances(features, ax),
+                "covariance of the chosen features with the class",
+                folder / "features",
             )
         page.preformatted(str(features.privacy))
     return page.save(folder / "report.html"), drawn
@@ -409,10 +418,10 @@ def _curves(traces: Mapping[str, Trace], ax: Axes) -> None:
     plots.rewards(traces, ax, title="Share of shoppers who take something", unit="share who take something")
 
 
-def _told(features: Features, ax: Axes) -> None:
-    private = [name for name in features.told if "epsilon" in name]
-    title = "What five chosen features tell about the class"
-    plots.bars(features.told, ax, title=title, unit="covariance, as a part of the best five's", dark=private)
+def _covariances(features: Features, ax: Axes) -> None:
+    private = [name for name in features.covariance if "epsilon" in name]
+    title = "Covariance of five chosen features with the class"
+    plots.bars(features.covariance, ax, title=title, unit="part of the best five's covariance", dark=private)
 
 
 def _say(what: str) -> None:

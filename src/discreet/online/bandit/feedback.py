@@ -40,12 +40,12 @@ class Feedback(ABC):
         """Whether a round can have had such a ticket."""
 
     @abstractmethod
-    def told(self, person: Any, items: tuple[int, ...], worth: float) -> Any:
-        """What a simulated person tells of a set that is worth so much to them."""
+    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> Any:
+        """The feedback of a simulated person on a set that is worth so much to them."""
 
     @abstractmethod
     def ready(self, value: Any, ticket: Ticket) -> Any:
-        """What was told, checked, in whole steps."""
+        """The feedback, checked, in whole steps."""
 
     @abstractmethod
     def absorb(self, ticket: Ticket, ready: Any) -> None:

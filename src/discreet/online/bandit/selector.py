@@ -84,7 +84,7 @@ class BanditSelector(OnlineSelector):
     _settings_type: ClassVar[type[BanditSettings]] = BanditSettings
 
     exploration = Setting("When it explores, and what protects people.")
-    feedback = Setting('What is told of a round: "set" or "slots".')
+    feedback = Setting('Feedback of a round: "set" or "slots".')
 
     def __init__(
         self,
@@ -164,9 +164,9 @@ class BanditSelector(OnlineSelector):
                 why = "has been counted" if late < now else "has not been chosen for"
                 raise ValueError(f"round={late} {why}; rewards are open for {_few(self._pending.rounds)}")
             ready = self._engine.ready(value, self._pending[late])
-            admitted = self._contribution.admit(person_id)
+            within_limit = self._contribution.register(person_id)
             ticket = self._pending.take(late)  # first, so that an interruption never doubles anybody
-            self._absorb((ticket, ready if admitted else None))
+            self._absorb((ticket, ready if within_limit else None))
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -200,15 +200,15 @@ class BanditSelector(OnlineSelector):
     def _row(self, decision: Selection) -> tuple[int, ...]:
         return decision.items + (-1,) * (self.settings.k - len(decision.items))
 
-    def _told(self, person: Any, decision: Selection, worth: float) -> Any:
-        return self._engine.told(person, decision.items, worth)
+    def _feedback(self, person: Any, decision: Selection, worth: float) -> Any:
+        return self._engine.feedback(person, decision.items, worth)
 
     def _prepared(self, person: Any) -> Any:
         return self._engine.ready(person, self._engine.ticket(self._rounds.number))
 
-    def _take(self, ready: Any, admitted: bool) -> None:
-        told = (self._engine.ticket(self._rounds.number), ready if admitted else None)
-        self._rounds.close(then=lambda: self._absorb(told))
+    def _take(self, ready: Any, within_limit: bool) -> None:
+        feedback = (self._engine.ticket(self._rounds.number), ready if within_limit else None)
+        self._rounds.close(then=lambda: self._absorb(feedback))
 
     def _absorb(self, person: Any) -> None:
         self._engine.absorb(*person)

@@ -112,7 +112,7 @@ class SlotFeedback(Feedback):
             spare -= int(got[slot])
         return got
 
-    def told(self, person: Any, items: tuple[int, ...], worth: float) -> list[float]:  # noqa: ARG002
+    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> list[float]:  # noqa: ARG002
         """What a simulated person takes: what each item adds to those above it."""
         state, gained, bound = person.start(), [], self._settings.bound
         for item in items:
@@ -203,7 +203,7 @@ class SlotFeedback(Feedback):
             rows.kind.code,
             rows.kind.fresh,
             np.uint64(part.start),
-            stream.admitted[part],
+            stream.within_limit[part],
             lists,
             self._finer,
             self._most,

@@ -117,7 +117,7 @@ class ValueFeedback(Feedback):
         settings, (block, expert, item) = self._settings, ticket
         return block == round // settings.block and expert < settings.k and item < settings.n_items
 
-    def told(self, person: Any, items: tuple[int, ...], worth: float) -> float:  # noqa: ARG002
+    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> float:  # noqa: ARG002
         """What the set is worth to them."""
         return worth
 
@@ -239,7 +239,7 @@ class ValueFeedback(Feedback):
             rows.kind.code,
             rows.kind.fresh,
             np.uint64(part.start),
-            stream.admitted[part],
+            stream.within_limit[part],
             chunk.explore[here],
             chunk.item[here],
             chunk.sample[here],
@@ -323,9 +323,9 @@ class ValueFeedback(Feedback):
         for row in rows:
             block, expert, heard, left = row
             good = all(type(value) is int and value >= 0 for value in row)  # what was heard is not told
-            told = settings.repeats - left if good else 0
+            known = settings.repeats - left if good else 0
             good = good and block * settings.block < number and expert < settings.k
-            good = good and 0 < told < settings.repeats and heard <= told * self._most
+            good = good and 0 < known < settings.repeats and heard <= known * self._most
             if not good or (block, expert) in samples:
                 raise ValueError("samples holds one that cannot have begun")
             samples[block, expert] = [heard, left]

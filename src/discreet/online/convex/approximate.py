@@ -291,7 +291,7 @@ class ApproximateLeader(GradientSumLearner):
                 shortened = backends.convex.leader_rounds(
                     rows,
                     first,
-                    stream.admitted[first:stop],
+                    stream.within_limit[first:stop],
                     settings.limit,
                     settings.longest,
                     settings.strong_convexity,

@@ -228,7 +228,7 @@ class BanditApproximateLeader(PointLearner):
             point = self._next()
             cost = people.at(t, point)[0] if rows else self._worth(people[t], point)
             stream.rewards[t], stream.selections[t] = cost, point
-            self._take(self._prepared(cost), bool(stream.admitted[t]))
+            self._take(self._prepared(cost), bool(stream.within_limit[t]))
 
     def _spent(self) -> Account:
         return self._account(*self._total.released())

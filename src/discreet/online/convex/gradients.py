@@ -205,7 +205,7 @@ class GradientSumLearner(PointLearner):
             ready = self._bounded(answers.vector("gradient(point)", gradient, self._width))
             stream.rewards[t] = answers.number("value(point)", cost)
             stream.selections[t] = self._shown
-            self._take(ready, bool(stream.admitted[t]))
+            self._take(ready, bool(stream.within_limit[t]))
 
     def _spent(self) -> Account:
         return self._account(*self._total.released())

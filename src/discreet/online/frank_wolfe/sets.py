@@ -200,7 +200,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
         else:
             self._total.gather(person)
 
-    def _add_rows(self, people: Population, admitted: NDArray[np.bool_], first: int) -> None:
+    def _add_rows(self, people: Population, within_limit: NDArray[np.bool_], first: int) -> None:
         rows, experts = people.as_rows(), self._experts
         assert rows is not None
         table = rows.sparse
@@ -210,7 +210,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
             table.indices,
             table.data,
             first,
-            admitted,
+            within_limit,
             experts.points[:-1],
             self._weights,
             experts.units,
@@ -240,7 +240,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
             shown = self._shown
             backends.selectors.row_values(*values, start, shown[shown >= 0], rewards[start:stop])
             stream.selections[start:stop] = shown
-            learned = partial(self._add_rows, counted, stream.admitted[start:stop], start)
+            learned = partial(self._add_rows, counted, stream.within_limit[start:stop], start)
             self._rounds.close(stop - start, then=learned)
 
 

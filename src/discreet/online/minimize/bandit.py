@@ -218,7 +218,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
             decision = self._next()
             stream.rewards[t] = self._worth(stream.people[t], decision)
             stream.selections[t] = self._row(decision)
-            self._take(self._prepared(stream.rewards[t]), bool(stream.admitted[t]))
+            self._take(self._prepared(stream.rewards[t]), bool(stream.within_limit[t]))
 
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
         costs, count, first, batch = stream.rewards, stream.rewards.size, 0, self.settings.batch
@@ -228,7 +228,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
             backends.minimization.cut_values(cuts, first, self._shown, costs[first:stop])
             stream.selections[first:stop] = self._shown
             for t in range(first, stop):
-                self._take(self._prepared(float(costs[t])), bool(stream.admitted[t]))
+                self._take(self._prepared(float(costs[t])), bool(stream.within_limit[t]))
             first = stop
 
     @property

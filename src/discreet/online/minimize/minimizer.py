@@ -361,7 +361,7 @@ class SubmodularMinimizer(SetMinimizer):
                 clipped = backends.minimization.cut_rounds(
                     cuts,
                     first,
-                    stream.admitted[first:stop],
+                    stream.within_limit[first:stop],
                     limit,
                     settings.empty_is_free,
                     settings.regularization,
@@ -391,7 +391,7 @@ class SubmodularMinimizer(SetMinimizer):
             clipped = backends.minimization.cut_rounds(
                 cuts,
                 t,
-                stream.admitted[here],
+                stream.within_limit[here],
                 limit,
                 settings.empty_is_free,
                 settings.regularization,

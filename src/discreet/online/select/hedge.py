@@ -309,7 +309,7 @@ class HedgeSelector(OnlineSelector):
             rows.kind.code,
             rows.kind.fresh,
             np.uint64(part.start),
-            stream.admitted[part],
+            stream.within_limit[part],
             due,
             words,
             shown,

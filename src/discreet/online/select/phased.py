@@ -191,7 +191,7 @@ class PhasedSelector(OnlineSelector):
             part = row_range(rows, start, stop)
             stream.selections[start:stop] = shown
             stream.rewards[start:stop] = value_to_rows(part, shown)
-            known = stream.admitted[start:stop]
+            known = stream.within_limit[start:stop]
             kept = part if known.all() else part.take(np.flatnonzero(known))
             self._rounds.close(stop - start, then=partial(self._phases.window.keep_rows, kept))
             start = stop

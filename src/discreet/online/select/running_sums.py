@@ -265,7 +265,7 @@ class RunningSumSelector(OnlineSelector):
         else:
             self._total.gather(person)
 
-    def _add_rows(self, people: Population, admitted: NDArray[np.bool_], first: int) -> None:
+    def _add_rows(self, people: Population, within_limit: NDArray[np.bool_], first: int) -> None:
         rows = people.as_rows()
         assert rows is not None
         table = rows.sparse
@@ -277,7 +277,7 @@ class RunningSumSelector(OnlineSelector):
             table.data,
             rows.cap,
             first,
-            admitted,
+            within_limit,
             self._shown,
             self._units,
             self._most,
@@ -298,7 +298,7 @@ class RunningSumSelector(OnlineSelector):
             self._next()
             backends.selectors.row_values(*values, start, self._shown, rewards[start:stop])
             stream.selections[start:stop] = self._shown
-            learned = partial(self._add_rows, counted, stream.admitted[start:stop], start)
+            learned = partial(self._add_rows, counted, stream.within_limit[start:stop], start)
             self._rounds.close(stop - start, then=learned)
 
     def _spent(self) -> Account:

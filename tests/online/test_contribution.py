@@ -20,13 +20,13 @@ def test_everybody_is_known_again_after_a_restart():
     limit = ContributionLimit(2, bytes(32))
     names = ["ann", "bob", 7, ("eve", 3)]
     for name in names:
-        assert limit.admit(name)
-    assert limit.admit("bob")
+        assert limit.register(name)
+    assert limit.register("bob")
     again = ContributionLimit(2, bytes(32))
     again.resume(Saved(*limit.state()))
-    assert [again.admit(name) for name in names] == [True, False, True, True]
-    assert not any(again.admit(name) for name in names)
-    assert again.admit("somebody new")
+    assert [again.register(name) for name in names] == [True, False, True, True]
+    assert not any(again.register(name) for name in names)
+    assert again.register("somebody new")
 
 
 class Name(enum.StrEnum):
@@ -79,8 +79,8 @@ def test_who_is_equal_is_the_same_person_in_whatever_form_they_come(same):
     """Else they would be learned from once for each form, at the price of one."""
     assert len(set(same)) == 1
     limit = ContributionLimit(1, bytes(32))
-    assert [limit.admit(form) for form in same] == [True] + [False] * (len(same) - 1)
-    assert limit.admit("somebody else")
+    assert [limit.register(form) for form in same] == [True] + [False] * (len(same) - 1)
+    assert limit.register("somebody else")
 
 
 def test_somebody_in_several_forms_is_learned_from_once():
@@ -117,4 +117,4 @@ def test_those_behind_a_failure_were_not_here_whether_known_or_not():
     with pytest.raises(ZeroDivisionError):
         learner.run(stream, person_ids=["ann", None, None, "bob", "eve"])
     assert len(_counts(learner)["counts"]) == 1
-    assert [learner._contribution.admit(who) for who in ("ann", "bob", "eve")] == [False, True, True]
+    assert [learner._contribution.register(who) for who in ("ann", "bob", "eve")] == [False, True, True]
