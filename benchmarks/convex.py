@@ -189,8 +189,8 @@ def growth(runs: int) -> dict[str, Any]:
                 totals[place, seed] = learner.run(people).total - rounds * people.best(Ball(1))[1]
             certified.append(learner.certified_regret)
         regrets = [float(regret) for regret in totals.mean(axis=1)]
-        slope, promised = exponent(horizons, regrets), exponent(horizons, certified)
-        allowed = promised + 0.05 if most is None else most
+        slope, certified_exponent = exponent(horizons, regrets), exponent(horizons, certified)
+        allowed = certified_exponent + 0.05 if most is None else most
         found[name] = {
             "rounds": horizons,
             "runs": totals.shape[1],
@@ -198,7 +198,7 @@ def growth(runs: int) -> dict[str, Any]:
             "certified": certified,
             "exponent": slope,
             "standard error": _uncertainty(horizons, totals),
-            "certified exponent": promised,
+            "certified exponent": certified_exponent,
             "allowed": allowed,
         }
         verdict = "" if slope <= allowed else " MISSED"

@@ -130,14 +130,14 @@ def regret_growth() -> dict[str, dict[str, object]]:
         "epsilon 1 (pure)": (dc.Budget(1.0), {}),
     }
     found: dict[str, dict[str, object]] = {}
-    for name, (promise, options) in kinds.items():
+    for name, (bound, options) in kinds.items():
         regrets, certified = [], []
         for length in LENGTHS:
             people = everybody[:length]
             learner = MetaFrankWolfePoints(
                 budget,
                 length,
-                promise,
+                bound,
                 steps=4,
                 gradient_bound=1.0,
                 smoothness=1.0,

@@ -155,7 +155,7 @@ class OwnLosses(Losses):
     def _curvature(self) -> float:
         return 0.0
 
-    def _pulls(self, point: Any) -> Any:
+    def _gradient_weights(self, point: Any) -> Any:
         return np.zeros(len(self)), 0.1
 
 

@@ -1,4 +1,4 @@
-"""Settings are read-only once an object is made: what is promised was computed from them."""
+"""Settings are read-only once an object is made: what is guaranteed was computed from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Populations of convex losses: gradients, promises, the best fixed point, and what is refused."""
+"""Populations of convex losses: gradients, declared bounds, the best fixed point, and what is refused."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python tools/mutants.py [--sample 150] [--seed 0] [--only GLOB] [--workers 2] [--resume] [--again]
 
-Mutants are made in `privacy/` and `online/` (bounds left out: they promise regret, not privacy), on lines
+Mutants are made in `privacy/` and `online/` (bounds left out: they are about regret, not privacy), on lines
 that speak of what privacy hangs on: sensitivities, scales, rates, ranges, noise, budgets, charges, counts,
 coins. A mutant flips a sign, turns a quotient into a product, doubles a number, drops a factor, exchanges min
 and max, turns a comparison round, or forgets a charge. Every file gives its share of the sample in turn.

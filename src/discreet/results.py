@@ -1,4 +1,4 @@
-"""What comes out: a set of items, and the record of a whole stream."""
+"""Results: a set of items, and the record of a whole stream."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_choices_that_outputs_cannot_tell_are_not_said_to_be_noticed():
 
 
 def test_a_learner_that_shows_people_past_the_gate_is_noticed():
-    """All noise is in order, and the exact part of what left too: only what is shown gives it away."""
+    """All noise is in order, and the exact part of the releases too: only what is shown gives it away."""
     case = replace(case_of("RunningSumSelector", "Laplace"), faults=())
     honest = case.play
 

@@ -110,7 +110,7 @@ def test_certificates_that_say_nothing_are_known():
 
 
 def _range_of_a_round(check, people, domain):
-    """The most that one person's reward or cost can differ between two decisions, by what they promise."""
+    """The most that one person's reward or cost can differ between two decisions, by what they declare."""
     if isinstance(people, dc.objectives.GraphCut):
         return 2.0 * people.bound
     if isinstance(people, dc.objectives.Population):

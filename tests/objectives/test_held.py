@@ -188,7 +188,7 @@ def test_normalised_weights_keep_the_bound_and_the_sensitivity_counts_the_excess
         FacilityLocation([[1 + 2e-9], [0.0]], bound=1)
 
 
-def test_a_promise_never_to_fall_is_kept_everywhere() -> None:
+def test_declared_monotonicity_is_kept_everywhere() -> None:
     def falls(s: frozenset[int]) -> float:
         return 0.25 if s == {0, 1} else float(bool(s)) / 2
 

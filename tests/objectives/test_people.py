@@ -59,8 +59,8 @@ def test_the_gradient_in_parts_is_the_gradient() -> None:
     made = ProbabilisticCoverage(matrix)
     p = data.reshape(people, each)
     missed = 1 - x[columns] * p
-    slopes = np.array([np.prod(np.delete(missed, t, axis=1), axis=1) for t in range(each)]).T * p
-    expected = np.bincount(columns.ravel(), slopes.ravel(), minlength=items) / people
+    gradients = np.array([np.prod(np.delete(missed, t, axis=1), axis=1) for t in range(each)]).T * p
+    expected = np.bincount(columns.ravel(), gradients.ravel(), minlength=items) / people
     np.testing.assert_allclose(made.multilinear_gradient(x), expected, rtol=1e-10)
     assert made.multilinear(x) == pytest.approx(1 - missed.prod(axis=1).mean(), rel=1e-12)
 

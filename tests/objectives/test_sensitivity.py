@@ -38,7 +38,7 @@ def functions(n: int, grid: tuple[float, ...], *, monotone: bool, normal: bool) 
 
 
 def answers(f: dict, n: int, most: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Values on every set, gains and slopes there; None for somebody who touches too many items.
+    """Values on every set, gains and gradients there; None for somebody who touches too many items.
 
     The slope of the multilinear extension at any point is an average of those at the sets, so that no norm
     of it is larger than at some set.
@@ -46,8 +46,8 @@ def answers(f: dict, n: int, most: int) -> tuple[np.ndarray, np.ndarray] | None:
     gains = np.array([[f[s | {j}] - f[s] for j in range(n)] for s in SETS[n]])
     if np.count_nonzero(np.abs(gains).max(axis=0)) > most:
         return None
-    slopes = [[f[s | {j}] - f[s - {j}] for j in range(n)] for s in SETS[n]]
-    return np.array([f[s] for s in SETS[n]]), np.concatenate([gains, slopes])
+    gradients = [[f[s | {j}] - f[s - {j}] for j in range(n)] for s in SETS[n]]
+    return np.array([f[s] for s in SETS[n]]), np.concatenate([gains, gradients])
 
 
 def furthest(people: list[tuple[np.ndarray, np.ndarray]], neighbours: str) -> dict[str, float]:

@@ -34,7 +34,7 @@ CHOOSERS = {
     "picks by slope": _made(ContinuousGreedy, Cardinality(2), steps=2, noise="exponential"),
     "Laplace": _made(ContinuousGreedy, Cardinality(2), steps=2, noise="laplace"),
     "Gaussian": _made(ContinuousGreedy, Cardinality(2), steps=2, noise="gaussian"),
-    "slopes and costs": _made(ContinuousGreedy, LIMIT, steps=2, noise="exponential"),
+    "gradients and costs": _made(ContinuousGreedy, LIMIT, steps=2, noise="exponential"),
     "curvature": _made(CurvatureGreedy, Cardinality(2), steps=2),
 }
 
@@ -118,7 +118,7 @@ def test_a_population_that_answers_badly_at_once_costs_nothing(make, kind, bad):
 STATED = {
     "picks": _made(PrivateGreedy, method="basic", sensitivity=0.01),
     "picks and costs": _made(PrivateGreedy, LIMIT, method="basic", sensitivity=0.01),
-    "slopes": _made(ContinuousGreedy, Cardinality(2), steps=2, noise="laplace", sensitivity=0.01),
+    "gradients": _made(ContinuousGreedy, Cardinality(2), steps=2, noise="laplace", sensitivity=0.01),
     "picks by slope": _made(ContinuousGreedy, Cardinality(2), steps=2, sensitivity=0.01),
 }
 
@@ -175,7 +175,7 @@ def test_a_person_cannot_use_the_chooser_that_asks_them(make):
 @pytest.mark.parametrize("call", ["select", "fractional"])
 @pytest.mark.parametrize("kind", [ContinuousGreedy, CurvatureGreedy])
 def test_two_threads_do_not_get_a_budget_each(kind, call):
-    """Published constants need a larger gate, which is made once: what leaves is in the one account."""
+    """Published constants need a larger gate, which is made once: every release is in the one account."""
     people = Crowd(OwnSets(N_ITEMS, lambda good: good))
     options = {"steps": 2, "noise": "laplace", "calibration": "published"}
     if kind is CurvatureGreedy:

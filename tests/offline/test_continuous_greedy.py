@@ -80,7 +80,7 @@ def families():
 FAMILIES = dict(families())
 
 
-def slopes_of(people, *, samples=20, bound=1.0):
+def gradients_of(people, *, samples=20, bound=1.0):
     return SummedGradient(people, bound, samples, Coins.seeded(5))
 
 
@@ -98,20 +98,20 @@ def closed_form(person, x, _):
 def by_sampling(person, x, seed):
     """E[f(R + j) - f(R without j)] by asking for every value of twenty sets, one after the other."""
     coins = np.random.default_rng(seed)
-    slopes = np.zeros(person.n_items)
+    gradient = np.zeros(person.n_items)
     for _ in range(20):
         drawn = set(np.flatnonzero(coins.random(person.n_items) < x).tolist())
         for j in range(person.n_items):
-            slopes[j] += (person.value(sorted(drawn | {j})) - person.value(sorted(drawn - {j}))) / 20
-    return slopes
+            gradient[j] += (person.value(sorted(drawn | {j})) - person.value(sorted(drawn - {j}))) / 20
+    return gradient
 
 
-# --- slopes as computed ------------------------------------------------------------------------------
+# --- gradients as computed ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("point", ["inside", "empty", "corner"])
-def test_slopes_are_everybodys_rounded_parts_added_up(name, point):
+def test_gradients_are_everybodys_rounded_parts_added_up(name, point):
     """The compiled sums against the obvious twin: one person at a time, rounded down, then added."""
     people = FAMILIES[name]
     x = {
@@ -119,7 +119,7 @@ def test_slopes_are_everybodys_rounded_parts_added_up(name, point):
         "empty": np.zeros(people.n_items),
         "corner": np.ones(people.n_items),
     }[point]
-    summed = slopes_of(people)
+    summed = gradients_of(people)
     found = summed.at(x)
     seed = int(np.random.default_rng(5).integers(1 << 62))
     twin = np.zeros(people.n_items)
@@ -139,9 +139,9 @@ def test_few_undecided_items_are_exact_and_many_are_sampled_with_the_same_sets_f
     rows[0, :5], rows[1, :] = 0.05, 0.05
     few, many, both = ConcaveOverModular(rows[:1]), ConcaveOverModular(rows[1:]), ConcaveOverModular(rows)
     x = np.full(20, 0.3)
-    together = slopes_of(both, samples=200).at(x)
-    assert (together == slopes_of(few, samples=200).at(x) + slopes_of(many, samples=200).at(x)).all()
-    summed = slopes_of(few, samples=2)
+    together = gradients_of(both, samples=200).at(x)
+    assert (together == gradients_of(few, samples=200).at(x) + gradients_of(many, samples=200).at(x)).all()
+    summed = gradients_of(few, samples=2)
     assert np.abs(summed.scores(summed.at(x)) - few.multilinear_gradient(x)).max() <= summed.step
     # A row of twenty, of which three are undecided and two certain: all eight subsets by hand.
     x = np.zeros(20)
@@ -152,22 +152,22 @@ def test_few_undecided_items_are_exact_and_many_are_sampled_with_the_same_sets_f
         held = {0, 1} | {2 + j for j in range(3) if drawn[j]}
         for j in range(20):
             by_hand[j] += chance * (many.value(sorted(held | {j})) - many.value(sorted(held - {j})))
-    summed = slopes_of(many, samples=2)
+    summed = gradients_of(many, samples=2)
     assert np.abs(summed.scores(summed.at(x)) - by_hand).max() <= 2 * summed.step
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("topics", "custom")])
-def test_nobody_moves_slopes_further_than_declared(name, neighbours):
+def test_nobody_moves_gradients_further_than_declared(name, neighbours):
     """Every exchange among ten people: entries, ranges, L1 and L2, in whole steps, at random points."""
     people = FAMILIES[name][:10]
     rng = np.random.default_rng(8)
     change = Change.of_sum(1.0, neighbours, people.n_items, people.n_items)
     for _ in range(4):
         x = rng.random(people.n_items) * (rng.random(people.n_items) < 0.7)
-        parts = np.array([slopes_of(people[[i]]).at(x) for i in range(10)])
-        assert (slopes_of(people).at(x) == parts.sum(axis=0)).all()  # each part depends on one person only
-        step = slopes_of(people).step
+        parts = np.array([gradients_of(people[[i]]).at(x) for i in range(10)])
+        assert (gradients_of(people).at(x) == parts.sum(axis=0)).all()  # each part depends on one person only
+        step = gradients_of(people).step
         pairs = (
             itertools.permutations(range(10), 2)
             if neighbours == "replace"
@@ -188,7 +188,7 @@ def test_what_is_declared_is_attained(neighbours, cap):
     rows[0, :3], rows[1, 3:] = 1.0, 1.0
     if cap == 6:
         rows = np.array([[1.0] * 6, [0.0] * 6])
-    parts = np.array([slopes_of(Coverage(rows)[[i]]).at(np.zeros(6)) for i in range(2)]) * 2.0**-30
+    parts = np.array([gradients_of(Coverage(rows)[[i]]).at(np.zeros(6)) for i in range(2)]) * 2.0**-30
     moved = parts[0] - parts[1] if neighbours == "replace" else parts[0]
     change = Change.of_sum(1.0, neighbours, 6, cap)
     assert np.abs(moved).max() == change.entry
@@ -201,7 +201,7 @@ def test_what_is_declared_is_attained(neighbours, cap):
 def test_mixing_and_shrinking_move_no_further():
     """Public weights and factors: the totals are rounded once more, and nobody gains a step by it."""
     rng = np.random.default_rng(3)
-    summed = slopes_of(Coverage(np.eye(4)))
+    summed = gradients_of(Coverage(np.eye(4)))
     most = 1 << 30
     for _ in range(300):
         here, last = rng.integers(0, 50 * most, (2, 4))
@@ -221,7 +221,7 @@ def test_mixing_and_shrinking_move_no_further():
     )
 
 
-def test_a_function_that_breaks_its_promise_half_way_counts_as_nothing():
+def test_a_function_that_exceeds_its_bound_half_way_counts_as_nothing():
     calls = itertools.count()
 
     def late_failure(chosen):
@@ -243,15 +243,15 @@ def test_rows_that_change_after_they_were_checked_are_held_to_the_bound(family, 
     assert people.bound == 1.0
     people._rows.sparse.data.flags.writeable = True
     people._rows.sparse.data[:] = 5.0
-    summed = slopes_of(people)
-    slopes = summed.scores(summed.at(np.full(12, x)))
-    assert slopes.min() >= 0.0
-    assert slopes.max() <= len(people)
-    assert x or slopes.max() == len(people)  # they would be above
+    summed = gradients_of(people)
+    gradient = summed.scores(summed.at(np.full(12, x)))
+    assert gradient.min() >= 0.0
+    assert gradient.max() <= len(people)
+    assert x or gradient.max() == len(people)  # they would be above
 
 
 def test_stated_sensitivity_covers_any_objective_within_it():
-    """Slopes of a table's mutual information, over neighbouring tables, against the stated movement."""
+    """Gradients of a table's mutual information, over neighbouring tables, against the stated movement."""
     rng = np.random.default_rng(1)
     features, classes = rng.integers(0, 2, (30, 4)), rng.integers(0, 2, 30)
     here = MutualInformation(features, classes)
@@ -434,7 +434,7 @@ def test_the_audit_sees_picks_sharper_than_charged():
         assert excess(CASES["cardinality"], PURE["add_remove"]) > 1.2
 
 
-# --- noisy slopes: the loss at any output is a sum over steps ------------------------------------------
+# --- noisy gradients: the loss at any output is a sum over steps ------------------------------------------
 
 
 class Script:
@@ -466,7 +466,7 @@ def scripted_run(make, people, noise, seed):
 
 
 def noisy_excess(make, noise, neighbours):
-    """Largest loss over neighbours and scripted outputs, minus what the account promises."""
+    """Largest loss over neighbours and scripted outputs, minus what the account says."""
     worst = -math.inf
     for (here, there), seed in itertools.product(neighbouring(neighbours), range(3)):
         (mine, account), (yours, _) = (scripted_run(make, p, noise, seed) for p in (here, there))
@@ -487,7 +487,7 @@ def noisy_case(kind, noise, neighbours, **options):
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("kind", [ContinuousGreedy, CurvatureGreedy])
-def test_noisy_slopes_lose_what_the_account_says(kind, noise, neighbours):
+def test_noisy_gradients_lose_what_the_account_says(kind, noise, neighbours):
     lost = noisy_excess(noisy_case(kind, noise, neighbours), noise, neighbours)
     assert lost <= 1.0 + 1e-9
     assert lost > 0.2  # somebody comes near it
@@ -657,7 +657,7 @@ CONSTRAINTS = {
 @pytest.mark.parametrize("name", CONSTRAINTS)
 @pytest.mark.parametrize("steps", [1, 4])
 def test_without_noise_the_certified_share_is_reached(name, steps):
-    """F by enumeration of all sets, on random instances, for both ways to look at the slopes."""
+    """F by enumeration of all sets, on random instances, for both ways to use the gradient."""
     constraint = CONSTRAINTS[name]
     for people in small_instances():
         values = [people.value(s) for s in feasible_sets(constraint, 7)]
@@ -741,7 +741,7 @@ def test_the_number_of_steps_minimises_the_certificate():
     assert few < many
 
 
-def test_exponential_picks_are_certified_to_beat_noisy_slopes():
+def test_exponential_picks_are_certified_to_beat_noisy_gradients():
     budget, n = dc.Budget(1.0, 1e-6), 200
     blocks = PartitionMatroid([range(100), range(100, 200)], [3, 3])
     losses = {

@@ -82,8 +82,8 @@ def test_without_noise_the_share_of_the_best_set_is_reached(name):
     assert max(curvatures) > 0.9
 
 
-def test_climbing_by_the_last_slopes_alone_falls_short():
-    """The claim above is no platitude: without the slopes themselves it fails."""
+def test_climbing_by_the_last_gradient_alone_falls_short():
+    """The claim above is no platitude: without the gradient itself it fails."""
     constraint = CONSTRAINTS["partition"]
     with mock.patch("discreet.offline.curvature.step_weight", return_value=0.0):
         point = CurvatureGreedy(constraint, FREE, 4, seed=0).fractional(rivals())
@@ -138,7 +138,7 @@ def test_the_noise_is_that_of_continuous_greedy(noise):
 
 
 def test_curvature_is_never_asked_for():
-    """kappa is a fact about the people: neither it nor the last slopes may decide anything in the clear."""
+    """kappa is a fact about the people: neither it nor the last gradient may decide anything in the clear."""
     people = Coverage((np.random.default_rng(0).random((400, N_ITEMS)) < 0.3).astype(float))
     with mock.patch.object(Coverage, "total_curvature", side_effect=AssertionError("asked")):
         CurvatureGreedy(CONSTRAINTS["cardinality"], dc.Budget(5.0, 1e-6), seed=0).select(people)

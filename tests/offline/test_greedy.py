@@ -1,4 +1,4 @@
-"""Private greedy: what leaves is enumerated, sums are exact, sets are feasible, and promises are kept."""
+"""Private greedy: releases are enumerated, sums are exact, sets are feasible, and bounds are kept."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _small_instances_are_no_better_than_chance():
         yield
 
 
-# --- what leaves: all transcripts, enumerated -----------------------------------------------------
+# --- releases: all transcripts, enumerated --------------------------------------------------------
 
 SMALL = {
     "cardinality": lambda: Cardinality(2),
@@ -231,7 +231,7 @@ class _Unheld(FixedPointGains):
         super().__init__(n_items, [(rows, 3.0 * most) for rows, most in parts], others, unit, bound)
 
 
-def test_a_row_that_breaks_its_promise_is_held_to_the_bound():
+def test_a_row_that_exceeds_the_bound_is_held_to_it():
     budget = dc.Budget(1.0, 0.0, "add_remove")
 
     def family(matrix):
@@ -312,14 +312,14 @@ def _long_run(neighbours, factor, k=28):
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_many_picks_stay_within_the_decomposable_account(neighbours):
-    delta, promised = _long_run(neighbours, 1.0)
-    assert 0.0 < delta <= promised  # some of it is used
+    delta, declared = _long_run(neighbours, 1.0)
+    assert 0.0 < delta <= declared  # some of it is used
 
 
 @pytest.mark.parametrize(("neighbours", "factor"), [("add_remove", 2.2), ("replace", 2.5)])
 def test_the_audit_sees_a_decomposable_rate_that_is_too_large(neighbours, factor):
-    delta, promised = _long_run(neighbours, factor)
-    assert delta > promised
+    delta, declared = _long_run(neighbours, factor)
+    assert delta > declared
 
 
 def _worst_delta(rate, epsilon, tries, rng):
@@ -1024,7 +1024,7 @@ def test_other_peoples_functions_fail_in_silence(method):
 
 
 def test_functions_that_may_fall_are_held_to_what_is_charged():
-    """A mixture promises f(empty set) = 0, and its part does not keep that: two up, where one is charged."""
+    """A mixture declares f(empty set) = 0, and its part does not keep that: two up, where one is charged."""
     rises = 1.0 * SetFunction([lambda chosen: 1.0 if chosen else -1.0], n_items=3, bound=1.0)
     for bound in (1.0, 5.0):
         chooser = PrivateGreedy(1, dc.Budget(1.0, 0.0, "add_remove"), "basic", bound=bound, seed=0)
@@ -1036,7 +1036,7 @@ def test_functions_that_may_fall_are_held_to_what_is_charged():
         assert found.max() <= up
 
 
-# --- what is promised -----------------------------------------------------------------------------
+# --- utility bounds -----------------------------------------------------------------------------
 
 
 def _best(people, constraint):

@@ -316,7 +316,7 @@ def test_injected_faults_in_blocks_are_caught(monkeypatch):
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 def test_slots_move_no_more_than_the_account_says(neighbours):
-    """A person who took one item and would have taken another, or nothing; what leaves is scripted."""
+    """A person who took one item and would have taken another, or nothing; releases are scripted."""
 
     def counts(value, rounds=12, **faulty):
         left, rng = [], np.random.default_rng(3)
@@ -844,7 +844,7 @@ def test_an_interrupted_release_is_never_made_again():
 
 
 def test_a_late_click_is_in_one_release():
-    """Clicks that come blocks later, some after the last round: what leaves moves by one person's share."""
+    """Clicks that come blocks later, some after the last round: releases move by one person's share."""
 
     def released(clicks):
         left = []

@@ -593,7 +593,7 @@ def test_a_bound_may_be_exceeded_by_rounding_only(selector):
     learner.learn(people()[0] * (1.0 + 1e-13))
 
 
-def test_functions_that_break_their_promise_change_nothing(selector):
+def test_functions_that_exceed_their_bound_change_nothing(selector):
     """NaN, a value above the bound, a value that falls: found at the second item, the first being fine."""
     learner, twin = selector.make(), selector.make()
     if "functions" not in _families(selector):

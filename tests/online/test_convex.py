@@ -343,20 +343,20 @@ def test_vectors_are_shortened_whatever_their_size():
 
 
 @pytest.mark.parametrize("domain", [Ball(3, 0.5, [0.1, 0.0, 0.0]), Box([0.0] * 3, [0.3] * 3), Simplex(3)])
-@pytest.mark.parametrize(("curved", "pull"), [(0.7, 0.0), (0.0, 2.0), (0.7, 2.0)])
-def test_the_closed_form_is_the_minimiser(domain, curved, pull):
+@pytest.mark.parametrize(("curved", "regularization"), [(0.7, 0.0), (0.0, 2.0), (0.7, 2.0)])
+def test_the_closed_form_is_the_minimiser(domain, curved, regularization):
     """Without noise every point is the minimiser of the quadratics, as a general solver finds it."""
     rng = np.random.default_rng(0)
     costs = rng.normal(size=(6, 3))
     learner = ApproximateLeader(
-        domain, 6, FREE, lipschitz=10.0, strong_convexity=curved, regularization=pull, seed=0
+        domain, 6, FREE, lipschitz=10.0, strong_convexity=curved, regularization=regularization, seed=0
     )
     points = learner.run([(lambda _: 0.0, lambda _, c=c: c) for c in costs]).decisions
 
     def objective(w, t):
         known = zip(costs[:t], points[:t], strict=True)
         quadratics = sum(c @ w + curved / 2 * ((w - p) ** 2).sum() for c, p in known)
-        return quadratics + pull / 2 * ((w - domain.center) ** 2).sum()
+        return quadratics + regularization / 2 * ((w - domain.center) ** 2).sum()
 
     for t in range(1, 6):
         ways = domain.project(points[t] + rng.normal(size=(3,)) * 0.1)
@@ -843,12 +843,12 @@ def test_certificates_have_units():
     """Costs in other units: everything is multiplied, however small or large the unit."""
     question = (1000, 1.0, 2.0, 4.0, 50.0)
     for curved in (0.0, 0.3):
-        pull = bounds.best_regularization(*question, curved)
-        regret = bounds.approximate_leader(*question, curved, pull)
+        strength = bounds.best_regularization(*question, curved)
+        regret = bounds.approximate_leader(*question, curved, strength)
         for unit in (1e-200, 1e-3, 1e200):
             scaled = (1000, unit, 2.0, 4.0, 50.0 * unit)
-            assert bounds.best_regularization(*scaled, curved * unit) == pytest.approx(pull * unit)
-            again = bounds.approximate_leader(*scaled, curved * unit, pull * unit)
+            assert bounds.best_regularization(*scaled, curved * unit) == pytest.approx(strength * unit)
+            again = bounds.approximate_leader(*scaled, curved * unit, strength * unit)
             assert again == pytest.approx(regret * unit)
     tiny = _leader(lipschitz=1e-200, clip=True)()
     points = tiny.run(_people(tiny)).decisions
@@ -885,19 +885,19 @@ def test_noise_that_drowns_linear_costs_is_in_their_certificate(budget, domain):
     assert quiet.certified_regret < np.mean(totals) <= learner.certified_regret
 
 
-@pytest.mark.parametrize(("curved", "pull"), [(0.0, 2e4), (0.5, 0.0), (0.5, 2e4)])
+@pytest.mark.parametrize(("curved", "regularization"), [(0.0, 2e4), (0.5, 0.0), (0.5, 2e4)])
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_the_certificate_of_one_point_term_by_term(curved, pull, adaptive):
+def test_the_certificate_of_one_point_term_by_term(curved, regularization, adaptive):
     """Written out: regulariser, a term for each batch, exploring, and what an adaptive adversary adds."""
     rounds, p, slope, r, radius, width, scale, beta = 10**6, 3, 2.0, 0.8, 1.5, 1.2, 2.5, 0.1
     batch = 1 if adaptive else 4
     each = (p / beta) ** 2 * (batch**2 * width**2 / 4.0 + 2.0 * scale**2)  # noise has variance 2 scale^2
-    wanted = pull * radius**2 / 2.0
-    wanted += sum(each / (2.0 * (k * batch * curved + pull)) for k in range(1, rounds // batch + 1))
+    wanted = regularization * radius**2 / 2.0
+    wanted += sum(each / (2.0 * (k * batch * curved + regularization)) for k in range(1, rounds // batch + 1))
     wanted += rounds * beta * (2.0 * slope + min(width, slope * radius) / r)
     if adaptive:
         wanted += radius * math.sqrt(rounds * each)
-    given = {"batch": batch, "beta": beta, "regularization": pull}
+    given = {"batch": batch, "beta": beta, "regularization": regularization}
     found = bounds.one_point(rounds, p, slope, r, radius, width, scale, curved, adaptive=adaptive, **given)
     assert found.regret == pytest.approx(wanted)
     assert wanted < width * rounds  # which is never exceeded

@@ -420,10 +420,10 @@ def test_bounds_far_from_one(size):
 
 def test_injected_faults_are_caught():
     """The audits above are able to fail."""
-    # a cap that is promised and not kept: the sum itself refuses the vector
+    # a cap that is declared and not kept: the sum itself refuses the vector
     with (
         mock.patch.object(MetaFrankWolfe, "_counted", lambda _, someone: someone),
-        pytest.raises(ValueError, match="nonzeros=4 were promised"),
+        pytest.raises(ValueError, match="nonzeros=4 were declared"),
     ):
         _worst_loss(_five(items_per_person=2))
     # one of the two experts forgotten in the stack's difference
@@ -742,7 +742,7 @@ def test_regret_grows_with_the_batch_as_certified(regularizer):
     assert limit(1) < regret <= limit(batch)
 
 
-def test_noise_pulls_no_more_than_certified():
+def test_expected_maximum_of_the_noise_is_within_the_certificate():
     """E max <N, x> over bases and a box, for the noises that are drawn; six standard errors."""
     rng = np.random.default_rng(6)
     draws = 20_000
@@ -827,9 +827,9 @@ def test_certificate_matches_its_formula():
     assert sigma == pytest.approx(
         math.sqrt(64 * n) * (1.0663 + math.log(rounds) / math.pi) / BUDGET.mu, rel=1e-3
     )
-    pull = 2.0 * sigma * math.sqrt(2.0 * math.log(n))
+    noise = 2.0 * sigma * math.sqrt(2.0 * math.log(n))
     between = bounds.discretization(64, 2.0, rounds)
-    assert learner.certified_regret == pytest.approx(between + experts + pull, rel=1e-3)
+    assert learner.certified_regret == pytest.approx(between + experts + noise, rel=1e-3)
     assert learner.certified_regret < ALPHA * rounds
 
 

@@ -1,4 +1,4 @@
-"""Submodular minimisation: what a gradient can be, what leaves, what is certified, and the protocol."""
+"""Submodular minimisation: gradients, releases, certificates, and the protocol."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_gradients_truncated_to_a_coarse_grid_are_no_farther_apart(n, empty_is_f
             assert np.linalg.norm(apart, norm, axis=2).max() <= most * (1 + 1e-12)
 
 
-def test_a_gradient_outside_the_hull_is_refused_whatever_was_promised():
+def test_a_gradient_outside_the_hull_is_refused_whatever_was_declared():
     # falls, then rises: within [-1, 1] along the chain, but no submodular function does that
     person = SetFunction(lambda s: 1.0 if len(s) != 1 else -1.0, 2, bound=1.0)
     learner = SubmodularMinimizer(2, 10, FREE, seed=0)
@@ -153,7 +153,7 @@ def test_a_gradient_outside_the_hull_is_refused_whatever_was_promised():
     assert learner.round == 0
 
 
-# --- what leaves, full information --------------------------------------------------------------
+# --- releases, full information -----------------------------------------------------------------
 
 
 def _released(make, people, known):
@@ -270,7 +270,7 @@ def test_published_full_information_costs_more_than_it_claims_and_says_so():
     assert learner.choose().items == ()
 
 
-def test_promising_that_the_empty_set_is_free_saves_noise_and_is_checked():
+def test_declaring_that_the_empty_set_is_free_saves_noise_and_is_checked():
     plain, free = (SubmodularMinimizer(4, 50, BUDGET, empty_is_free=f, seed=0) for f in (False, True))
     ratio = free._total.sum.noise_std(49) / plain._total.sum.noise_std(49)
     assert ratio == pytest.approx(math.sqrt(14.0 / 24.0), rel=1e-6)
@@ -280,7 +280,7 @@ def test_promising_that_the_empty_set_is_free_saves_noise_and_is_checked():
     assert free.round == 0
 
 
-# --- what leaves, single values -----------------------------------------------------------------
+# --- releases, single values --------------------------------------------------------------------
 
 
 def _values_loss(make, here, there):
@@ -402,8 +402,8 @@ def test_estimates_are_gradients_on_average_and_no_larger_than_certified(calibra
         mean += probability * estimate
         square += probability * estimate @ estimate
     assert mean == pytest.approx(person.lovasz_gradient(-learner._known), abs=1e-12)
-    price = bounds.estimate_second_moment(5, 0.0, one_sided=calibration == "published")
-    assert square / 2 <= price / learner.exploration_rate
+    moment = bounds.estimate_second_moment(5, 0.0, one_sided=calibration == "published")
+    assert square / 2 <= moment / learner.exploration_rate
 
 
 def test_noisy_estimates_are_as_large_as_certified_where_nothing_but_exploring_is_left():
@@ -661,9 +661,9 @@ def test_batches_are_found_at_once_for_the_smallest_epsilons():
 
 
 def _bandit_bound(batch, gamma):
-    price = bounds.value_second_moment(6, batch, 2.0)
-    strength = math.sqrt(8.0 * 10**6 * price / (gamma * 6 * batch))
-    return bounds.explored(6, 10**6, batch, gamma, strength, price)
+    moment = bounds.value_second_moment(6, batch, 2.0)
+    strength = math.sqrt(8.0 * 10**6 * moment / (gamma * 6 * batch))
+    return bounds.explored(6, 10**6, batch, gamma, strength, moment)
 
 
 def test_certificates_beat_the_published_theorems():

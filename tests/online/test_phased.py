@@ -1,4 +1,4 @@
-"""Private greedy on disjoint windows: what leaves, what is kept, what is served, and how well."""
+"""Private greedy on disjoint windows: releases, what is kept, what is served, and how well."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _one_by_one(learner, people, ids=None):
     return np.array(sets)
 
 
-# --- what leaves: all transcripts, enumerated -----------------------------------------------------
+# --- releases: all transcripts, enumerated --------------------------------------------------------
 
 
 def _program(matrix, budget, make=PhasedSelector, **options):
@@ -133,14 +133,14 @@ def test_the_budget_is_paid_once_however_many_windows_there_are():
     people = _stream(600)
     learner = PhasedSelector(8, 3, BUDGET, window=20, seed=0)
     assert learner.privacy.spent.epsilon() == 0.0
-    promised = learner.privacy.epsilon()
+    claimed = learner.privacy.epsilon()
     learner.run(people[:20])
     assert learner.privacy.spent.epsilon() == 0.0  # the window is over, but nothing has left yet
     learner.choose()
-    assert learner.privacy.spent.epsilon() == pytest.approx(promised)
+    assert learner.privacy.spent.epsilon() == pytest.approx(claimed)
     learner.run(people)
-    assert learner.privacy.spent.epsilon() == pytest.approx(promised)
-    assert 0.9 < promised <= 1.0
+    assert learner.privacy.spent.epsilon() == pytest.approx(claimed)
+    assert 0.9 < claimed <= 1.0
     assert learner.privacy.delta() <= 1e-6
     assert "privacy holds for any stream; the regret guarantee only for exchangeable" in str(learner.privacy)
 

@@ -36,7 +36,7 @@ STORED = Path(__file__).with_name("unchanged.json")
 DIGITS = 9
 LOOSE, PURE, RICH = dc.Budget(1.0, 1e-6), dc.Budget(2.0), dc.Budget(30.0, 1e-6)
 BOX, CHOICE = Box([0.0] * 4, [1.0] * 4), dc.constraints.Cardinality(2)
-# As large as they are used, and only looked at: what they would do, and what they promise for it. Where there
+# As large as they are used, and only looked at: what they would do, and what they certify for it. Where there
 # are trees, one round more than they have room for at one level less.
 LARGE = {
     "hedge": lambda b: HedgeSelector(100, 5, 10**5, b(RICH), seed=0),

@@ -318,7 +318,7 @@ def test_the_exact_curve_counts_every_release_of_every_kind():
 
 
 def test_the_exact_curve_of_a_person_in_several_rounds():
-    """Three rounds each: every loss is three times as large, in its own currency."""
+    """Three rounds each: every loss is three times as large, in its own notion."""
 
     def released(times):
         gaussian, pure = pv.GaussianNoise(times, 30.0), pv.PureRelease(0.02 * times)

@@ -45,7 +45,7 @@ def test_pure_budget_has_no_concentrated_allowance():
         GaussianNoise.within(budget.share(), 1.0)
 
 
-def test_infinite_budget_promises_nothing():
+def test_infinite_budget_guarantees_nothing():
     budget = dc.Budget(math.inf)
     assert not budget.private
     assert budget.rho == budget.mu == math.inf
@@ -56,7 +56,7 @@ def test_infinite_budget_promises_nothing():
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])
-def test_several_rounds_divide_each_currency_as_group_privacy_needs(rounds):
+def test_several_rounds_divide_each_notion_as_group_privacy_needs(rounds):
     one, many = dc.Budget(2.0, 1e-6), dc.Budget(2.0, 1e-6, max_rounds_per_person=rounds)
     assert many.rho == one.rho / rounds**2
     assert many.mu == one.mu / rounds

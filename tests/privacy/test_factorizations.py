@@ -251,7 +251,7 @@ def test_streams_agree_with_the_coefficients(make) -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_noise_of_the_prefix_sums_has_the_promised_spread(make) -> None:
+def test_noise_of_the_prefix_sums_has_the_stated_spread(make) -> None:
     rounds, copies, sigma = 3000, 4000, 2.5
     factorization = make(rounds)
     noise = np.random.default_rng(3).normal(scale=sigma, size=(rounds, copies))

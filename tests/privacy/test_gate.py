@@ -1,4 +1,4 @@
-"""The gate: what leaves has the right distribution, is charged before it leaves, and can be refused."""
+"""The gate: releases have the right distribution, are charged beforehand, and can be refused."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def test_gate_refuses_a_sum_that_is_less_noisy_than_it_says(monkeypatch):
 
 
 def test_difference_bounds_by_search():
-    """`VectorBounds.difference` against the largest distance found among vectors that keep the promises."""
+    """`VectorBounds.difference` against the largest distance found among vectors that keep the bounds."""
     rng = np.random.default_rng(1)
     cases = [
         VectorBounds(4, 2, norm_bound=1.0),
@@ -427,7 +427,7 @@ def test_extreme_magnitudes_keep_their_bounds():
     assert np.linalg.norm(clipped) == pytest.approx(1.0)
 
 
-def test_sums_of_several_people_pay_for_truncation_and_promise_per_person():
+def test_sums_of_several_people_pay_for_truncation_and_declare_per_person():
     inputs = VectorBounds(4, 2, box=(0.0, 1.0), people_per_vector=10)
     assert inputs.difference("replace") == pytest.approx(2.0)
     assert inputs.largest == 10.0

@@ -66,7 +66,7 @@ def rate_and_explorations() -> str:
     rounds, chance, budget = 8, 0.25, dc.Budget(1.0, 1e-6)
 
     def both(fixed: float | None) -> tuple[float, float]:
-        told = promised = 0.0
+        heard = due = 0.0
         for word in itertools.product(range(3), repeat=rounds):  # exploit, explore item 0, explore item 1
             explorations = sum(letter > 0 for letter in word)
             weight = (1.0 - chance) ** (rounds - explorations) * (chance / 2.0) ** explorations
@@ -74,11 +74,11 @@ def rate_and_explorations() -> str:
             seen = 0
             for letter in word:
                 first = 1.0 / (1.0 + math.exp(-rate * seen))
-                promised += weight * chance / 2.0 * first
+                due += weight * chance / 2.0 * first
                 if letter == 1:
-                    told += weight * first
+                    heard += weight * first
                     seen += 1
-        return told, promised
+        return heard, due
 
     varying, fixed = both(None), both(0.01)
     return (

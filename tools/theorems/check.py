@@ -24,7 +24,7 @@ Make = Callable[[int, int], Any]
 
 @dataclass(frozen=True)
 class Check:
-    """One theorem: a learner, the streams it is about, what it loses, and what is promised.
+    """One theorem: a learner, the streams it is about, what it loses, and what is certified.
 
     ``make(rounds, seed)`` makes the learner, ``regret(learner, people)`` runs it and says what it lost;
     ``certified(learner, rounds)`` what it may. ``printed(rounds)`` is the paper's bound and ``power`` how it
@@ -58,14 +58,14 @@ class Check:
 def measured(check: Check, stream: str, rounds: int, runs: int) -> tuple[float, float]:
     """Mean regret over runs on one stream, and what is certified for it."""
     people = check.streams[stream](rounds, np.random.default_rng(3))
-    lost, promised = [], []
+    lost, certified = [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PublishedCalibrationWarning)
         for seed in range(runs):
             learner = check.make(rounds, seed)
-            promised.append(check.certified(learner, rounds))
+            certified.append(check.certified(learner, rounds))
             lost.append(check.regret(learner, people))
-    return float(np.mean(lost)), float(np.mean(promised))
+    return float(np.mean(lost)), float(np.mean(certified))
 
 
 def slack(check: Check, rounds: int, runs: int) -> float:
@@ -74,7 +74,7 @@ def slack(check: Check, rounds: int, runs: int) -> float:
     Given the past, a round's reward or cost has a mean and lies within ``width``, so its variance is at most
     width^2 / 4, and the sum over rounds of what it is beyond that mean is a martingale. Beyond six deviations
     Hoeffding's inequality leaves exp(-18), 1.5e-8. What noise drawn once for many rounds adds is not in it: a
-    certificate that holds on average over such noise is held to more than it promises.
+    certificate that holds on average over such noise is held to more than it states.
     """
     return 6.0 * check.width * math.sqrt(rounds / (4.0 * runs))
 
@@ -84,7 +84,7 @@ def rows(found: list[Check], rounds: int, runs: int) -> Iterator[dict[str, Any]]
         size = check.rounds or max(200, rounds // check.cost)
         for stream in check.streams:
             start = time.perf_counter()
-            lost, promised = measured(check, stream, size, runs)
+            lost, certified = measured(check, stream, size, runs)
             printed = None if check.printed is None else check.printed(size)
             yield {
                 "theorem": check.theorem,
@@ -94,12 +94,12 @@ def rows(found: list[Check], rounds: int, runs: int) -> Iterator[dict[str, Any]]
                 "epsilon": None if "epsilon inf" in check.name else check.epsilon,
                 "rounds": size,
                 "measured": lost,
-                "certified": promised,
+                "certified": certified,
                 "printed": printed,
                 "order_only": check.order_only,
-                "trivial": promised >= 0.999 * check.most * size,
-                "holds": lost <= promised + slack(check, size, runs),
-                "without_slack": lost <= promised,
+                "trivial": certified >= 0.999 * check.most * size,
+                "holds": lost <= certified + slack(check, size, runs),
+                "without_slack": lost <= certified,
                 "within_printed": None if printed is None else lost <= printed + slack(check, size, runs),
                 "seconds": round(time.perf_counter() - start, 2),
             }
@@ -117,7 +117,7 @@ def growth(check: Check, horizons: list[int], runs: int) -> dict[str, Any]:
     turns = "adversarial: turning"
     stream = turns if turns in check.streams else list(check.streams)[-1]
     pairs = [measured(check, stream, t, runs) for t in horizons]
-    lost, promised = [one for one, _ in pairs], [two for _, two in pairs]
+    lost, certified = [one for one, _ in pairs], [two for _, two in pairs]
     printed = None if check.printed is None else [check.printed(t) for t in horizons]
 
     return {
@@ -127,11 +127,11 @@ def growth(check: Check, horizons: list[int], runs: int) -> dict[str, Any]:
         "stream": stream,
         "rounds": horizons,
         "measured": lost,
-        "certified": promised,
+        "certified": certified,
         "printed": printed,
-        "trivial": [two >= 0.999 * check.most * t for two, t in zip(promised, horizons, strict=True)],
+        "trivial": [two >= 0.999 * check.most * t for two, t in zip(certified, horizons, strict=True)],
         "power": check.power,
         "exponent_measured": _exponent(horizons, lost),
-        "exponent_certified": _exponent(horizons, promised),
+        "exponent_certified": _exponent(horizons, certified),
         "exponent_printed": _exponent(horizons, printed),
     }

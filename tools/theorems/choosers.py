@@ -301,7 +301,7 @@ def offline_rows(
             warnings.simplefilter("ignore", PublishedCalibrationWarning)
             warnings.simplefilter("ignore", UserWarning)
             choosers = [choice.make(constraint, epsilon, seed) for seed in range(runs)]
-            promised = choice.certified(choosers[0], size, n_items)
+            certified = choice.certified(choosers[0], size, n_items)
             served = float(np.mean([choice.served(chooser, people) for chooser in choosers]))
         ratio = choice.ratio(choosers[0])
         lost = ratio * best[key] - served
@@ -314,12 +314,12 @@ def offline_rows(
             "epsilon": epsilon,
             "rounds": size,
             "measured": lost,
-            "certified": promised,
+            "certified": certified,
             "printed": printed,
             "order_only": choice.order_only,
-            "trivial": promised >= 0.999 * ratio * size,
-            "holds": lost <= promised,
-            "without_slack": lost <= promised,
+            "trivial": certified >= 0.999 * ratio * size,
+            "holds": lost <= certified,
+            "without_slack": lost <= certified,
             "within_printed": None if printed is None else lost <= printed,
             "served": served,
             "best": best[key],

@@ -1,4 +1,4 @@
-"""What somebody who only sees outputs can prove about epsilon: a lower bound, right with near certainty."""
+"""Empirical lower bounds on epsilon from outputs alone, right with near certainty."""
 
 from __future__ import annotations
 

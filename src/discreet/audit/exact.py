@@ -121,7 +121,7 @@ def exact_epsilon(p: Distribution, q: Distribution, delta: float) -> float:
 
 @dataclass(frozen=True)
 class NoiseMap:
-    """What leaves is its exact part + ``matrix`` @ noise in units of its scale, a column per number drawn."""
+    """Releases as an exact part + ``matrix`` @ noise in units of its scale, a column per number drawn."""
 
     matrix: Floats
     groups: tuple[slice, ...]
@@ -131,7 +131,7 @@ class NoiseMap:
         """Privacy loss of moving the exact part by ``moved``: the least shift of the noise that hides it.
 
         Gaussian noise: its mu. Laplace noise: epsilon. Spherical noise: epsilon, vector by vector. Infinite
-        where no shift does, so that some combination of what leaves carries no noise at all.
+        where no shift does, so that some combination of what is released carries no noise at all.
         """
         if not np.any(moved):
             return 0.0
@@ -152,14 +152,14 @@ class NoiseMap:
         return float(answer.fun)
 
     def explains(self, moved: Floats, drawn: hooks.Drawn) -> bool:
-        """Whether the noise that was drawn moves what leaves by ``moved``."""
+        """Whether the noise that was drawn moves what is released by ``moved``."""
         foreseen = self.matrix @ np.concatenate(drawn.values)
         return not np.abs(moved - foreseen).max() > _SAME * max(1.0, np.abs(foreseen).max())
 
     def log_ratios(self, left: Floats, here: Floats, there: Floats) -> Floats:
-        """For each row of what left, how much likelier it is if the exact part is ``here`` and not ``there``.
+        """For each row of releases, how much likelier it is if the exact part is ``here`` and not ``there``.
 
-        Exact wherever the noise can be read off what left, and always for Gaussian noise; elsewhere a score.
+        Exact where the noise can be read off the release, and always for Gaussian noise; elsewhere a score.
         """
         if self.law == "gaussian":
             way = np.linalg.pinv(self.matrix @ self.matrix.T, rcond=1e-10) @ (here - there)
@@ -197,7 +197,7 @@ def bumped(draw: int, place: int) -> hooks.Script:
 
 
 def noise_map(observe: Observe) -> NoiseMap:
-    """The map from noise to what leaves, draw by draw and number by number."""
+    """The map from noise to releases, draw by draw and number by number."""
     rest, drawn = observe(quiet)
     still = np.concatenate(rest)
     columns, groups, start = [], [], 0

@@ -14,7 +14,7 @@ This is the {effort} one.
 
 ## Columns
 
-- **claimed** is what the account promises: the smallest epsilon that goes with **delta**.
+- **claimed** is the account's guarantee: the smallest epsilon that goes with **delta**.
 - **exact** is the largest epsilon that was really found between two neighbouring worlds, at that delta.
   The code is run as it is, only its coins are taken into the audit's hands: every choice is made in
   every way, with the probability that the code's own scores and rates give it, and noise is moved number
@@ -33,7 +33,7 @@ This is the {effort} one.
   It must never exceed the claim. It is far below it wherever a few thousand runs cannot tell rare events
   apart, and 0 where they tell nothing: at epsilon 1 and delta 1e-5 Gaussian noise takes some 100,000 runs.
 - **sampler p** is the p-value of the real sampler under the probabilities that the exact part took it to
-  have (chi-square for choices, Kolmogorov-Smirnov for noise, whose effect on what leaves is also checked
+  have (chi-square for choices, Kolmogorov-Smirnov for noise, whose effect on releases is also checked
   number by number). It fails below 1e-6.
 - **injected faults**: how many errors were put into the running code, one at a time, and noticed by the
   same audit: half the noise, a doubled rate, a forgotten charge, half the sensitivity, a lost sign, a

@@ -1,4 +1,4 @@
-"""What has to be audited, found by looking at what the library exports, and what is.
+"""The registry of audits: what the library exports that has to be audited, and what is.
 
 A new mechanism, learner or chooser without a setting in `mechanisms`, `online` or `offline` fails the tests.
 """

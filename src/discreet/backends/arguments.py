@@ -1,4 +1,4 @@
-"""What compiled loops are given, whichever backend they are of."""
+"""Arguments of compiled loops, whichever backend they are of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certified regret, as functions: what the theorems promise for given settings."""
+"""Certified regret, as functions: what the theorems guarantee for given settings."""
 
 from __future__ import annotations
 

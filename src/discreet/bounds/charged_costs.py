@@ -1,4 +1,4 @@
-"""What an item's cost counts as when gains are weighed against costs, so that privacy stays affordable."""
+"""Charged costs: item costs as they count against gains, so that privacy stays affordable."""
 
 from __future__ import annotations
 

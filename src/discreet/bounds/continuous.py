@@ -1,4 +1,4 @@
-"""What continuous greedy is certified to lose, as functions: additive, in the units of the objective.
+"""Certified losses of continuous greedy, as functions: additive, in the units of the objective.
 
 A certificate says E F(x) >= (1 - kappa/e) F(S*) - loss, for monotone submodular F with F(empty set) = 0 and
 total curvature kappa (take 1 if it is not known), the fractional point x, and the best feasible set S*.

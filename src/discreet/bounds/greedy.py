@@ -1,4 +1,4 @@
-"""What private greedy picks promise, for monotone submodular sums over people: E f(S) >= ratio OPT - loss.
+"""Utility bounds of private greedy, for monotone submodular sums over people: E f(S) >= ratio OPT - loss.
 
 f is the sum over people (not the average), rounded down as the picks see it or not: `rounding` is the
 difference. ``temperature`` is the rate times the chance with which a person is looked at. A pick among m

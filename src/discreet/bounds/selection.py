@@ -1,4 +1,4 @@
-"""Certified regret, as functions: what the theorems promise for given settings, in units of reward.
+"""Certified regret, as functions: what the theorems guarantee for given settings, in units of reward.
 
 All bounds are on the expected (1 - 1/e)-regret against the best fixed set, for streams fixed in advance
 (or chosen without looking at the learner's coins), of monotone submodular functions with values in

@@ -1,4 +1,4 @@
-"""What all commands share: how they are found, how their arguments are read, and how they end."""
+"""The frame of all commands: finding them, reading their arguments, ending with an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How results reach the reader: text that fits the terminal, JSON, and files that are whole or absent."""
+"""Output of commands: text that fits the terminal, JSON, and files that are whole or absent."""
 
 from __future__ import annotations
 

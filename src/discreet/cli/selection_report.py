@@ -160,7 +160,7 @@ def _reading(
     if options.items_from_data:
         said[0] = f"{change}, and the list of items stayed as it is{said[0][len(change) :]}"
         said[0] += (
-            " If that list changes, because somebody alone has an item, nothing is promised: the output is"
+            " If that list changes, because somebody alone has an item, nothing is guaranteed: the output is"
             " not for publishing unless the list of items is public anyway."
         )
     if options.seed is not None or options.insecure_diagnostics:

@@ -1,4 +1,4 @@
-"""What may be chosen: feasible sets, the polytopes that relax them, and rounding back to sets."""
+"""Constraints: feasible sets, the polytopes that relax them, and rounding back to sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose at most k items."""
+"""The cardinality constraint: at most k items."""
 
 from __future__ import annotations
 

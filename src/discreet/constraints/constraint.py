@@ -1,4 +1,4 @@
-"""What every constraint answers: which sets may be chosen, and the polytope that relaxes them."""
+"""The constraint interface: which sets may be chosen, and the polytope that relaxes them."""
 
 from __future__ import annotations
 

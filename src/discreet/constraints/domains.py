@@ -1,4 +1,4 @@
-"""Where a point may lie: convex sets known by their projection and by two balls, one inside, one around.
+"""Convex domains: sets known by their projection and by two balls, one inside, one around.
 
 A domain knows nothing of people. Learners ask it for the nearest point, for its radii (``inner_radius`` r and
 ``outer_radius`` R, both around ``center``), and, when only costs of played points are seen, for random

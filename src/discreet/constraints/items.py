@@ -1,4 +1,4 @@
-"""What a set of items is: distinct whole numbers between 0 and n_items - 1."""
+"""Sets of items: distinct whole numbers between 0 and n_items - 1."""
 
 from __future__ import annotations
 

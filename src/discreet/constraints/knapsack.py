@@ -1,4 +1,4 @@
-"""Choose items whose costs fit into a budget."""
+"""Knapsacks: items whose costs fit into a budget."""
 
 from __future__ import annotations
 

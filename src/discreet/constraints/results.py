@@ -1,4 +1,4 @@
-"""What polytope operations hand back: a projected point, and a decomposition into sets."""
+"""Results of polytope operations: a projected point, and a decomposition into sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a point of the polytope to a set, without ever asking what the set is worth.
+"""Rounding of a point of the polytope to a set, without ever asking what the set is worth.
 
 Rounding that queries a private objective is a release; none of the procedures here takes an objective, so
 each is post-processing of the point it rounds. Each moves the point at random, keeps its expectation, and
@@ -122,7 +122,7 @@ def swap_round(
     """
     if not isinstance(matroid, Exchanges):
         raise TypeError(
-            f"matroid={shown(matroid)} is not a matroid; only matroids promise the exchanges used here"
+            f"matroid={shown(matroid)} is not a matroid; only matroids have the exchanges used here"
         )
     checked = [item_set(f"sets[{index}]", items, matroid.n_items) for index, items in enumerate(sets)]
     if not checked:
@@ -194,7 +194,7 @@ def _partner(matroid: Exchanges, larger: set[int], smaller: set[int], item: int)
     fitting = candidates[matroid._addable_among(without, candidates)]
     if fitting.size:
         return int(fitting[0])
-    # The strong exchange property of bases promises a partner.
+    # The strong exchange property of bases guarantees a partner.
     raise ValueError(
         f"no item can trade places with item {item} between {sorted(larger)} and {sorted(smaller)}: "
         "the independence oracle is not that of a matroid"

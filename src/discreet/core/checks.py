@@ -1,4 +1,4 @@
-"""What bad input looks like, said once: every check names the argument, the value and the fix."""
+"""Checks of arguments: each error names the argument, the value and the fix."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def bound(value: Any) -> float:
 
 
 def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArray[np.float64]:
-    """A one-dimensional float64 array without NaN or infinity, of the length that was promised."""
+    """A one-dimensional float64 array without NaN or infinity, of the length that was declared."""
     try:
         given = np.asarray(values)
         if given.dtype.kind not in _NUMBERS:

@@ -1,4 +1,4 @@
-"""Settings that stay as they are: what a guarantee was computed from does not change under it."""
+"""Read-only settings: what a guarantee was computed from does not change under it."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 def _refusal(owner: Fixed, name: str) -> AttributeError:
     kind = type(owner).__name__
     return AttributeError(
-        f"{kind}.{name} is read-only, as all settings are once an object is made: promises follow from them;"
-        f" make a new {kind}"
+        f"{kind}.{name} is read-only, as all settings are once an object is made: guarantees follow from"
+        f" them; make a new {kind}"
     )
 
 

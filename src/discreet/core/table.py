@@ -1,4 +1,4 @@
-"""Plain text tables: the one way the library lines things up for a reader."""
+"""Plain text tables."""
 
 from __future__ import annotations
 

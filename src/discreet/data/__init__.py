@@ -1,4 +1,4 @@
-"""Tables, files and streams of events to populations: one reader for all of them."""
+"""Readers of events: tables, files and streams become populations through one reader."""
 
 from .catalogue import private_catalogue
 from .events import EventReader, Events, read_events

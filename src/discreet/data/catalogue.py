@@ -1,4 +1,4 @@
-"""A catalogue that is chosen privately, for people whose items are on no public list."""
+"""Private catalogues, for people whose items are on no public list."""
 
 from __future__ import annotations
 

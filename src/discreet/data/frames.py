@@ -1,4 +1,4 @@
-"""Columns out of whatever holds them in memory: data frames, Arrow tables, dictionaries, rows of mappings."""
+"""Columns of tables in memory: data frames, Arrow tables, dictionaries, rows of mappings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cells name: who and what, the same in files that write everything as text and in typed columns."""
+"""Labels of people and items, the same in files that write everything as text and in typed columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where events come from: a frame, a file or a stream of rows, as batches of columns with one way to refuse.
+"""Sources of events: a frame, a file or a stream of rows, as batches of columns with one kind of refusal.
 
 A batch holds the columns that were asked for, each under its role: ``person``, ``item``, ``weight``, and
 ``constraint:COLUMN`` for what a constraint is about.

@@ -1,4 +1,4 @@
-"""How well a stream went, looked at afterwards and in the clear."""
+"""Evaluation in hindsight and in the clear: regret, streams, plots, reports, simulations."""
 
 from __future__ import annotations
 

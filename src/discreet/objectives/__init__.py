@@ -1,4 +1,4 @@
-"""What people value: populations of set functions over one ground set."""
+"""Objectives: populations of set functions over one ground set."""
 
 from .base import Population
 from .concave import ConcaveOverModular, SaturatedCoverage

@@ -1,4 +1,4 @@
-"""What people's functions answer, checked before anything is made of it.
+"""Checks of what people's functions answer, before anything is made of it.
 
 Functions that are not the library's own may return anything. Learners and choosers look at every answer here,
 before they change: numbers of the right shape, finite, and within what was declared. What misses a bound by

@@ -1,4 +1,4 @@
-"""What every objective answers, whatever its family: one ground set, many people, averages over them."""
+"""The objective interface: one ground set, many people, averages over them."""
 
 from __future__ import annotations
 

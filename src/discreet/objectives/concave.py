@@ -1,4 +1,4 @@
-"""People who tire: a concave function of the total weight of what was chosen."""
+"""Concave over modular: a concave function of the total weight of what was chosen."""
 
 from __future__ import annotations
 

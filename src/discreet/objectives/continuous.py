@@ -25,7 +25,7 @@ from .rows.matrices import SparseMatrix, checked
 class ContinuousPopulation(Fixed, ABC):
     """Many people's DR-submodular functions on the box [0, upper]; values and gradients are averages.
 
-    Public promises, never read off the data: ``bound`` (no value exceeds it), ``gradient_bound`` (no
+    Declared bounds, never read off the data: ``bound`` (no value exceeds it), ``gradient_bound`` (no
     person's gradient is longer, in L2) and ``smoothness`` (Lipschitz constant of a person's gradient, in L2).
     People are held to the first two when a population is built.
     """

@@ -1,4 +1,4 @@
-"""People who are served, surely or with some probability, by any chosen item that they like."""
+"""Coverage, certain or probabilistic: people who are served by any chosen item that they like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one set is worth to each person on their own, for a whole stream at once."""
+"""Values of one set to each person on their own, for a whole stream at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People who are worth what the best chosen item is worth to them."""
+"""Facility location: each person counts with what the best chosen item is worth to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain greedy choice, without any privacy: the yardstick."""
+"""The plain greedy algorithm, without any privacy: the yardstick."""
 
 from __future__ import annotations
 

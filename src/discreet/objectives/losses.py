@@ -1,11 +1,11 @@
-"""What a point costs people: one convex function each, held together in arrays.
+"""Convex losses of people: one function of a point each, held together in arrays.
 
 A population answers for all its people at once (``value`` and ``gradient`` are averages over them), for one
 of them (``people[i]``) and, for learners, for one of them at one point without making an object (``at``). Any
 other object with ``value(point)`` and ``gradient(point)``, or a pair of two such functions, is a cost too.
 
-How steep a cost can be is a promise that privacy rests on, so it is made from public numbers: the length of a
-row is bounded by ``row_norm``, which is never computed from the data. Longer rows are refused, or shortened
+Privacy rests on a declared bound of how steep a cost can be, which comes from public numbers: the length of
+a row is bounded by ``row_norm``, which is never computed from the data. Longer rows are refused, or shortened
 when asked (``clip=True``).
 """
 
@@ -79,7 +79,7 @@ class Losses(Fixed, ABC):
 
     def gradient(self, point: ArrayLike) -> Vector:
         """Gradient of the average cost."""
-        weights, others = self._pulls(self._point(point))
+        weights, others = self._gradient_weights(self._point(point))
         return np.asarray(weights @ self._rows / len(self) + others, dtype=np.float64)
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Losses(Fixed, ABC):
     def _curvature(self) -> float: ...
 
     @abstractmethod
-    def _pulls(self, point: Vector) -> tuple[Vector, Vector | float]:
+    def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
         """Each person's gradient as a multiple of their row, and what is added to the average."""
 
     def _point(self, point: ArrayLike) -> Vector:
@@ -191,7 +191,7 @@ class Logistic(Losses):
     def _curvature(self) -> float:
         return 0.25
 
-    def _pulls(self, point: Vector) -> tuple[Vector, Vector | float]:
+    def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
         from scipy.special import expit
 
         return -self._numbers * expit(-self._numbers * (self._rows @ point)), 0.0
@@ -239,14 +239,14 @@ class Squared(Losses):
     def _curvature(self) -> float:
         return 1.0
 
-    def _pulls(self, point: Vector) -> tuple[Vector, Vector | float]:
+    def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
         return self._rows @ point - self._numbers, 0.0
 
 
 class Linear(Losses):
     """Linear costs ``<c, w>``, a row c per person: what each expert, action or direction costs them.
 
-    ``box=(low, high)`` is the range of every entry, and a promise of its own beside ``row_norm``; give at
+    ``box=(low, high)`` is the range of every entry, and a declared bound beside ``row_norm``; give at
     least one of them.
 
     >>> Linear([[1.0, 0.0], [0.5, 1.0]], box=(0.0, 1.0)).value([0.5, 0.5])
@@ -297,7 +297,7 @@ class Linear(Losses):
     def _curvature(self) -> float:
         return 0.0
 
-    def _pulls(self, point: Vector) -> tuple[Vector, Vector | float]:  # noqa: ARG002
+    def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:  # noqa: ARG002
         return np.ones(len(self)), 0.0
 
 
@@ -326,7 +326,7 @@ class Distance(Losses):
     def _curvature(self) -> float:
         return 1.0
 
-    def _pulls(self, point: Vector) -> tuple[Vector, Vector | float]:
+    def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
         return -np.ones(len(self)), point
 
 

@@ -1,4 +1,4 @@
-"""Any set function, as a plain Python callable: welcome, and slower."""
+"""Set functions given as plain Python callables: general, and slower."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SetFunction(Population):
 
     ``functions``: one callable, or a list with one per person. ``bound``: a public bound of |f|; every value
     that is seen is held to it, and the details of an error name the person and the set. ``monotone=True``
-    promises that f never falls and is never negative, which makes one person's influence smaller; the values
+    declares that f never falls and is never negative, which makes one person's influence smaller; the values
     seen are held to that as well. Submodularity is taken on trust.
 
     >>> f = SetFunction(lambda chosen: min(len(chosen), 2) / 2, n_items=4, bound=1, monotone=True)
@@ -73,7 +73,7 @@ class SetFunction(Population):
         return gains
 
     def _rise(self, before: Floats, after: Floats, items: Items, j: int) -> float:
-        """The average rise when item j joins; people who promised never to fall are held to it."""
+        """The average rise when item j joins; people who are declared monotone are held to it."""
         rises = after - before
         if self.monotone and rises.min() < -ROUNDING * self.bound:
             person = int(np.argmin(rises))

@@ -1,4 +1,4 @@
-"""Items cover topics, people weight topics."""
+"""Weighted topics: items cover topics, people weight topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What choosers share: a constraint, what they may spend and where, and one call at a time."""
+"""The base of all choosers: a constraint, what they may spend and where, and one call at a time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Allowance:
 
     @property
     def account(self) -> Account:
-        """What left through the gate: of a budget of one's own, in the best of all privacy notions.
+        """What was released through the gate: of a budget of one's own, in the best of all privacy notions.
 
         There everything follows one plan. Elsewhere it is the gate's notion: what others release there may
         depend on these answers.

@@ -1,4 +1,4 @@
-"""Climb to a fractional point in a few private steps, then round it: continuous greedy."""
+"""Continuous greedy: a few private steps to a fractional point, which is then rounded."""
 
 from __future__ import annotations
 

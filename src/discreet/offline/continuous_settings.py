@@ -1,4 +1,4 @@
-"""A run of continuous greedy in public terms: how many steps, how much noise, and what is certified."""
+"""Settings of continuous greedy: steps, noise, and what is certified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How strongly features go with a class, as exact sums that one person moves by a known amount."""
+"""Covariances of features with a class, as exact sums of known sensitivity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Continuous greedy that does better the closer the objective is to a sum over its items."""
+"""Curvature greedy: continuous greedy that gains where the objective is close to a sum over its items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private selection as scikit-learn knows it: fit, transform, get_support, in a Pipeline."""
+"""Estimators for scikit-learn: private selection with fit, transform and get_support, in a Pipeline."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
 
     @property
     def privacy_(self) -> Account:
-        """What left, by which mechanism, and the guarantee: over all fits of this object.
+        """The privacy account: releases, mechanisms and the guarantee, over all fits of this object.
 
         After several fits each is listed by its guarantee, and epsilons and deltas are added up. A clone is
         another object with an account of its own. With a gate or a share this is the account of the gate: of

@@ -1,4 +1,4 @@
-"""What the fits of an estimator and of its clones spend, and what that comes to together."""
+"""Spending of the fits of an estimator and of its clones, added up."""
 
 from __future__ import annotations
 

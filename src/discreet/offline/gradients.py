@@ -1,4 +1,4 @@
-"""The multilinear gradient of what everybody together wants, and exactly how far one person moves it.
+"""The multilinear gradient summed over people, and its exact sensitivity.
 
 At a point x of [0, 1]^n its entry for item j is E[F(R + j) - F(R without j)], R holding each item i with
 probability x[i]. The last gradient, at x = (1, ..., 1), is what each item adds to all the others.
@@ -233,7 +233,7 @@ def check_people(people: Any, bound: float, stated: bool) -> None:
     if not people.monotone:
         raise ValueError(
             "continuous greedy needs functions that never fall when an item is added (monotone);"
-            f" {type(people).__name__} makes no such promise"
+            f" {type(people).__name__} declares no such thing"
         )
     if not stated and not people.sums_over_people:
         raise ValueError(
@@ -251,7 +251,7 @@ def check_people(people: Any, bound: float, stated: bool) -> None:
             " larger bound"
         )
     if people.as_rows() is None:
-        # Functions that fail or break their promise do so now.
+        # Functions that fail or exceed their bound do so now.
         answers.vector("gains", people.gains([]), people.n_items)
 
 

@@ -56,7 +56,7 @@ class PrivateGreedy(Chooser):
 
     Formal guarantee: everything in the `Selection` is (epsilon, delta)-DP under the budget's neighbours;
     choices are drawn exactly and sums are exact, so this holds for the numbers as computed. A person may own
-    up to ``budget.max_rounds_per_person`` rows of the population; the promise is about the person, by group
+    up to ``budget.max_rounds_per_person`` rows of the population; the guarantee is about the person, by group
     privacy over the rows. One object holds one budget: `select` spends all of it, and a second one
     raises `BudgetExceeded`. (Make two objects with shares of a budget to select twice.) Where there is
     nothing to choose, all items being allowed together, nothing is spent. ``budget`` may also be a share

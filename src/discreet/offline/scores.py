@@ -1,4 +1,4 @@
-"""What items are picked by (exact sums over people, or averages), and how far one person moves it."""
+"""Scores of items (exact sums over people, or averages), and their sensitivity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learners that decide every round, before the person is seen."""
+"""Online learners, which decide every round before the person is seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many people were shortened to the declared bound: a number that no noise protects."""
+"""The number of people who were clipped to the declared bound, which no noise protects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every online learner has in common: the order of calls, the horizon, the account, saving.
+"""The protocol of online learners: the order of calls, the horizon, the account, saving.
 
 A round is `choose`, then `learn`. Choosing again before learning gives the same decision. A failing `learn`
 leaves everything as it was, and the round open. After the declared horizon the last decision is served on,

@@ -1,4 +1,4 @@
-"""Where a learner stands in its stream: which round it is, and what is shown."""
+"""Rounds of a learner: which one it is, and what is shown."""
 
 from __future__ import annotations
 

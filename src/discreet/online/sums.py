@@ -1,4 +1,4 @@
-"""Which running sum a learner takes where it is left open: the choice of ``sums=`` and ``noise=``."""
+"""The default running sum of a learner: the choice of ``sums=`` and ``noise=``."""
 
 from __future__ import annotations
 

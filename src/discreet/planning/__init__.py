@@ -1,4 +1,4 @@
-"""Which learner, with which settings, for this question and this budget; why; and what it certifies."""
+"""The planner: a learner with settings for a question and a budget, the reason, and the certificate."""
 
 from __future__ import annotations
 

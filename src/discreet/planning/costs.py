@@ -30,7 +30,7 @@ def plan_minimization(
     """Compare what is certified for the learners that choose a cheap set every round, and take the best.
 
     Costs are submodular with values in [-bound, bound]. ``feedback="full"``: the person's function is told
-    after the round, ``"bandit"``: only what the chosen set cost. ``empty_is_free`` promises that the empty
+    after the round, ``"bandit"``: only what the chosen set cost. ``empty_is_free`` declares that the empty
     set costs nobody anything. Nothing here looks at data.
 
     >>> import discreet as dc

@@ -1,4 +1,4 @@
-"""What may leave: budgets, the gate, its account, and private running sums."""
+"""Privacy: budgets, the gate, its account, and private running sums."""
 
 from __future__ import annotations
 

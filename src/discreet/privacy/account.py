@@ -43,7 +43,7 @@ class Account:
 
     They hold for a list of releases that was fixed in advance, as a learner's is. Where somebody chose what
     to release, or when to stop, by looking at answers, only pure epsilon can be read off at that moment; what
-    zCDP and Gaussian DP promise then is the limit that the gate keeps: ``budget.epsilon`` at
+    zCDP and Gaussian DP guarantee then is the limit that the gate keeps: ``budget.epsilon`` at
     ``budget.delta``.
     """
 

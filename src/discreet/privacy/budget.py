@@ -1,4 +1,4 @@
-"""How much may be learned about one person, and how to share it out exactly."""
+"""Privacy budgets, and their exact division into shares."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LEAST_EPSILON = 1e-12
 
 @dataclass(frozen=True)
 class Budget:
-    """The promise: what one person's presence or values may change, at most.
+    """The guarantee: what one person's presence or values may change, at most.
 
     ``epsilon`` and ``delta`` bound the whole life of whatever holds the budget. ``neighbours`` says
     between which inputs they hold: ``"replace"`` (one person's data exchanged for any other) or
     ``"add_remove"`` (one person present or absent). ``max_rounds_per_person`` is the number of rounds
-    (rows, visits) one person may take part in; the promise is about the person, so each round gets
+    (rows, visits) one person may take part in; the guarantee is about the person, so each round gets
     the budget divided accordingly: epsilon by that number, rho by its square, mu by that number.
 
     ``epsilon=inf`` means no privacy at all: the non-private twin of an algorithm.
@@ -59,7 +59,7 @@ class Budget:
 
     @property
     def private(self) -> bool:
-        """False for the infinite budget, which promises nothing."""
+        """False for the infinite budget, which guarantees nothing."""
         return not math.isinf(self.epsilon)
 
     @property
@@ -96,7 +96,7 @@ class Budget:
     def split(self, parts: int | Sequence[float | Fraction], *, notion: str | None = None) -> list[Share]:
         """Equal shares, or shares in proportion to the given weights; exactly the whole together.
 
-        Learners, choosers and sums take a share where they take a budget. They then promise no more than the
+        Learners, choosers and sums take a share where they take a budget. They then lose no more than the
         whole budget together, about the same people. For that all are spent in one privacy notion: pure
         epsilon without a delta, and with one ``notion``, or "zcdp" if none is given.
 

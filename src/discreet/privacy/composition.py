@@ -1,4 +1,4 @@
-"""How much many adaptive choices reveal together, almost exactly.
+"""Adaptive composition of exponential choices, almost exactly.
 
 The privacy loss of an exponential mechanism lies in an interval of some length ``w``: it has bounded
 range ``w`` (Durfee and Rogers 2019). zCDP charges ``w^2/8`` per step, which overstates epsilon by 8 to

@@ -1,4 +1,4 @@
-"""From one privacy notion to another, proven to be on the safe side.
+"""Conversions between privacy notions, proven to be on the safe side.
 
 Three notions are kept side by side: pure epsilon, rho of zero-concentrated DP (Bun and Steinke
 2016) and mu of Gaussian DP (Dong, Roth and Su 2022). The conversions here are the optimal ones, not

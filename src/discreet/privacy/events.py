@@ -1,4 +1,4 @@
-"""What left, as data: one frozen event per kind of release, each with its own privacy loss.
+"""Privacy events: one frozen class per kind of release, each with its own privacy loss.
 
 An event says what one release costs; how often it happened is multiplied in one place only, by
 ``Loss.__mul__`` in the account. Events serialise to JSON and back unchanged.

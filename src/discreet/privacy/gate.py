@@ -198,7 +198,7 @@ class Gate(Fixed):
         checks.whole("count", count, at_least=1, at_most=checks.ANY)
         return self._books.preview(self._group, event, count, Loss())
 
-    # --- what leaves -----------------------------------------------------------------------------
+    # --- releases --------------------------------------------------------------------------------
 
     def choose(
         self,

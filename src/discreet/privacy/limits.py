@@ -1,4 +1,4 @@
-"""From losses to the guarantee of a person, and how much of a loss a budget allows."""
+"""Limits on losses: the guarantee that a loss gives one person, and the loss that a budget allows."""
 
 from __future__ import annotations
 

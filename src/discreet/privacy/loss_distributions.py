@@ -180,13 +180,13 @@ class Composition:
         tilt = float(self.tilts[index])
         tilted = [part.tilted(tilt, self.grid) for part in self.parts]
         spread = math.sqrt(sum(part.count * part.variance(self.grid) for part in tilted))
-        pull = 10.0 / max(spread, self.grid)  # exp(-10^2/2) = TAIL for a Gaussian
+        exponent = 10.0 / max(spread, self.grid)  # exp(-10^2/2) = TAIL for a Gaussian
         room = -math.log(TAIL)
-        top = room + sum(part.count * part.log_moment(pull, self.grid) for part in tilted)
-        bottom = room + sum(part.count * part.log_moment(-pull, self.grid) for part in tilted)
+        top = room + sum(part.count * part.log_moment(exponent, self.grid) for part in tilted)
+        bottom = room + sum(part.count * part.log_moment(-exponent, self.grid) for part in tilted)
         start = sum(part.count * part.first for part in tilted)
-        low = max(start, -math.ceil(bottom / pull / self.grid))
-        high = min(sum(part.count * part.last for part in tilted), math.ceil(top / pull / self.grid))
+        low = max(start, -math.ceil(bottom / exponent / self.grid))
+        high = min(sum(part.count * part.last for part in tilted), math.ceil(top / exponent / self.grid))
         longest = max(high - low + 1, *(part.masses.size for part in tilted))
         size = 1 << (longest - 1).bit_length()
         relative = 8.0 * math.log2(size) * UNIT * math.sqrt(size)

@@ -1,4 +1,4 @@
-"""What a release would do at a gate, and how a refusal tells it."""
+"""Previews of a release at a gate: what it would cost, and the words of a refusal."""
 
 from __future__ import annotations
 

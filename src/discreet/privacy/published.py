@@ -1,4 +1,4 @@
-"""Settings as papers print them, where they deliver less than they claim: usable, and told apart."""
+"""Published settings that deliver less than they claim: usable, and marked as such."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def published_share(
 ) -> Share:
     """``share`` at a gate with the budget that published ``releases`` really need; see `true_budget`.
 
-    ``claimed`` is what the paper promises, if that is not the whole budget. A share of a budget, or a gate
+    ``claimed`` is what the paper claims, if that is not the whole budget. A share of a budget, or a gate
     that others spend from, cannot hold what was not claimed, and is refused.
     """
     if not share.whole or not share.own_gate or share.gate is None:

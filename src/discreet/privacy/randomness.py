@@ -1,4 +1,4 @@
-"""Where random bits come from: the operating system, unless a seed is asked for by name.
+"""Random bits: from the operating system, unless a seed is asked for by name.
 
 Everything random in the library is made from 64-bit words drawn here. The secure source keeps no
 state of its own, so there is nothing a fork, a thread or a copy could duplicate.

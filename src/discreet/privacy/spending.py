@@ -1,4 +1,4 @@
-"""What may be spent, and where: whoever releases something takes a budget, a share of one, or a gate."""
+"""Spending: whoever releases something takes a budget, a share of one, or a gate."""
 
 from __future__ import annotations
 

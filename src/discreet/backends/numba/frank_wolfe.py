@@ -1,4 +1,4 @@
-"""Compiled steps of Meta-Frank-Wolfe: what people of a row family feed to each of the experts."""
+"""Compiled steps of Meta-Frank-Wolfe: gradients of row families for each of the experts."""
 
 from __future__ import annotations
 

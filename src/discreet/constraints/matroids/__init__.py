@@ -1,1 +1,1 @@
-"""Matroids: what they contain, their ranks and their polytopes."""
+"""Matroids: independence, ranks and polytopes."""

@@ -1,4 +1,4 @@
-"""Choose edges of a graph without closing a cycle."""
+"""Graphic matroids: edges of a graph without a cycle."""
 
 from __future__ import annotations
 

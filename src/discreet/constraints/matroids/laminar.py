@@ -1,4 +1,4 @@
-"""Limits on groups of items that are nested or disjoint."""
+"""Laminar matroids: limits on groups of items that are nested or disjoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose columns of a matrix that are linearly independent, decided exactly."""
+"""Linear matroids: linearly independent columns of a matrix, decided exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits on disjoint blocks of items: at most so many of each kind."""
+"""Partition matroids: limits on disjoint blocks of items."""
 
 from __future__ import annotations
 

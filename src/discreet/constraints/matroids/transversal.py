@@ -1,4 +1,4 @@
-"""Choose items that can each be given a set of their own."""
+"""Transversal matroids: items that can each be given a set of their own."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Streams of people replayed through learners, and what comes of it."""
+"""Simulations: streams of people replayed through learners."""

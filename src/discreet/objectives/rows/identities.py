@@ -1,4 +1,4 @@
-"""Who a row belongs to, as 64 bits: what is left to chance about a person can then go by the person."""
+"""Identities of rows as 64 bits, so that random choices about a person depend on the person."""
 
 from __future__ import annotations
 

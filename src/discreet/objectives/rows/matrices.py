@@ -1,4 +1,4 @@
-"""Matrices as they come in: checked once, kept in one form, and blamed by row and column."""
+"""Matrices of rows: checked once, kept in one form, with errors that name row and column."""
 
 from __future__ import annotations
 

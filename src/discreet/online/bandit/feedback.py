@@ -1,4 +1,4 @@
-"""What a bandit learner hears of a round, what it keeps of that, and which set it shows next."""
+"""Bandit feedback: what a learner hears of a round, what it keeps of it, and which set it shows next."""
 
 from __future__ import annotations
 

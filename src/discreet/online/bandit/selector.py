@@ -1,4 +1,4 @@
-"""Choose sets when only what the shown set was worth, or which item was taken, comes back."""
+"""Set selection with bandit feedback: the value of the shown set, or the item that was taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a bandit learner explores, and with which numbers: all that is decided before the first round."""
+"""Exploration settings of a bandit learner: all that is decided before the first round."""
 
 from __future__ import annotations
 

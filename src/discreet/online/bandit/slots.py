@@ -1,4 +1,4 @@
-"""A bandit that hears which of the shown items a person took: counts with noise, and random sets by them."""
+"""Slot feedback: noisy counts of the items that people took, and random sets by them."""
 
 from __future__ import annotations
 

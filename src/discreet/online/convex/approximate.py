@@ -135,7 +135,7 @@ class ApproximateLeaderSettings(GradientSumSettings):
 
     @property
     def limit(self) -> float:
-        """Longer gradients break the promise; up to here it is rounding."""
+        """Longer gradients exceed the declared bound; up to here it is rounding."""
         return self.lipschitz * (1.0 + 1e-12)
 
     @property
@@ -164,7 +164,7 @@ class ApproximateLeader(GradientSumLearner):
     ``"optimistic"`` takes the A that would be best if they were independent of it, which is less by up to
     p^(1/4), and better on streams that do not fight the learner.
 
-    ``lipschitz`` bounds the length of every gradient, by promise: a longer one is refused, or with ``clip``
+    ``lipschitz`` is the declared bound on the length of gradients: a longer one is refused, or with ``clip``
     shortened and counted. ``sums`` is ``"sqrt"`` or ``"blt"`` (Gaussian noise, which needs a delta), or
     ``"tree"`` with ``noise`` ``"gaussian"``, ``"laplace"`` or ``"spherical"`` (the last two: pure epsilon);
     ``"auto"`` is the first, or a spherical tree when the budget has no delta. Memory: O(log rounds) vectors.
@@ -313,7 +313,7 @@ class ApproximateLeader(GradientSumLearner):
             first = stop
 
     def _surely(self, people: Losses) -> bool:
-        """Whether no gradient of ``people`` can be refused, by what they promise."""
+        """Whether no gradient of ``people`` can be refused, by what they declare."""
         longest = people.lipschitz(self.settings.domain)
         return longest < _LARGEST and (self.settings.clip or longest <= self.settings.limit)
 

@@ -46,9 +46,9 @@ class LinearLeaderSettings(GradientSumSettings):
     def __post_init__(self) -> None:
         if self.regularizer == "entropy" and not isinstance(self.domain, Simplex):
             raise ValueError('regularizer="entropy" is for domains.Simplex; use "euclidean" elsewhere')
-        promise = self.promise
-        object.__setattr__(self, "box", promise.box)
-        object.__setattr__(self, "lipschitz", promise.norm_bound)
+        declared_bounds = self.declared_bounds
+        object.__setattr__(self, "box", declared_bounds.box)
+        object.__setattr__(self, "lipschitz", declared_bounds.norm_bound)
 
     @classmethod
     def tight(
@@ -66,7 +66,7 @@ class LinearLeaderSettings(GradientSumSettings):
         clip: bool = False,
     ) -> LinearLeaderSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
-        # Spherical noise is shorter where only a length is promised, Laplace noise where the entries are.
+        # Spherical noise is shorter where only a length is declared, Laplace noise where the entries are.
         pure = "spherical" if box is None else "laplace"
         method, law = chosen_sums(sums, noise, share, lambda: pure)
         asked = cls._asked(domain, rounds, box, lipschitz, regularizer, clip)
@@ -119,7 +119,7 @@ class LinearLeaderSettings(GradientSumSettings):
         }
 
     @cached_property
-    def promise(self) -> VectorBounds:
+    def declared_bounds(self) -> VectorBounds:
         """What a cost vector is checked against: in L2, whatever the noise."""
         return VectorBounds(self.domain.dimension, 2, self.lipschitz, self.box)
 
@@ -130,7 +130,7 @@ class LinearLeaderSettings(GradientSumSettings):
     @property
     def length(self) -> float:
         """No cost vector is longer."""
-        return self.promise.difference("add_remove")
+        return self.declared_bounds.difference("add_remove")
 
     @property
     def spread(self) -> float:
@@ -281,7 +281,7 @@ class LinearLeader(GradientSumLearner):
 
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
         try:
-            kept = self.settings.promise.checked(gradient, clip=self.settings.clip)
+            kept = self.settings.declared_bounds.checked(gradient, clip=self.settings.clip)
         except ValueError as error:
             raise ValueError(f"the cost vector is not what was declared: {error}") from error
         return kept, bool(np.abs(kept - gradient).max() > 1e-12 * np.abs(gradient).max())

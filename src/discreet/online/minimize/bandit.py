@@ -1,4 +1,4 @@
-"""Choose a set every round so that submodular costs stay low, seeing only what each set cost."""
+"""Submodular minimisation with bandit feedback: only the cost of each chosen set is seen."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...bounds import minimization as bounds
 from ...privacy import Event, GaussianNoise, LaplaceNoise, SumSpec, TreeSum, VectorBounds
 
-# Room for rounding errors, in gradients and in what people promise about their functions.
+# Room for rounding errors, in gradients and in what people declare about their functions.
 ROUNDING = 1e-9
 
 

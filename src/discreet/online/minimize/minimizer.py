@@ -1,4 +1,4 @@
-"""Choose a set every round so that the people's submodular costs stay low, all of them seen."""
+"""Submodular minimisation with full information: a set every round, and the person's costs afterwards."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class SubmodularMinimizer(SetMinimizer):
     (the paper's) or per-coordinate Laplace noise, the last two for a pure epsilon. ``"auto"`` is ``"sqrt"``
     where the budget has a delta, else the tree whose noise certifies less. ``regularization`` is H; if not
     given, half of what the certified regret is smallest at: a quarter more is certified, and learning is
-    twice as fast. ``empty_is_free`` promises that the empty set costs everybody 0, which saves a quarter of
+    twice as fast. ``empty_is_free`` declares that the empty set costs everybody 0, which saves a quarter of
     the noise. ``check=m`` asks every person m questions that a cost which is not submodular may fail; it
     is refused then, and the round stays open. ``clip=True`` shortens gradients that the bound does not allow
     instead of refusing them; ``insecure_clipped`` counts them.
@@ -204,7 +204,7 @@ class SubmodularMinimizer(SetMinimizer):
 
     sums = Setting("The method of the running sums.")
     noise = Setting("The distribution of their noise.")
-    empty_is_free = Setting("Whether everybody promises that the empty set costs nothing.")
+    empty_is_free = Setting("Whether the empty set is declared to cost everybody nothing.")
     check = Setting("How many questions every person is asked about their function.")
 
     def __init__(
@@ -316,7 +316,7 @@ class SubmodularMinimizer(SetMinimizer):
         return self.settings.limit
 
     def _question(self, person: Population) -> None:
-        """Refuse a cost that breaks a promise on a few random sets; the sets depend on nobody."""
+        """Refuse a cost that breaks a declaration on a few random sets; the sets depend on nobody."""
         settings = self.settings
         slack, size = ROUNDING * settings.bound, settings.n_items
 
@@ -324,7 +324,7 @@ class SubmodularMinimizer(SetMinimizer):
             return answers.number("value", person.value(items))
 
         if settings.empty_is_free and abs(empty := cost([])) > slack:
-            raise ValueError(f"the empty set costs {empty:g}; empty_is_free=True promises 0")
+            raise ValueError(f"the empty set costs {empty:g}; empty_is_free=True declares 0")
         if not settings.check or size < 2:
             return
         coins = self._check_coins.of_round(self.round)

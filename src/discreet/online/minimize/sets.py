@@ -1,4 +1,4 @@
-"""Learners that choose a set of any size every round, as cheap as can be."""
+"""The base of learners that choose a set of any size every round, at low cost."""
 
 from __future__ import annotations
 

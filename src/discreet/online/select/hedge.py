@@ -147,7 +147,7 @@ def _best_batch(
     """
     epsilon, rho = float(share.epsilon), float(share.rho)
 
-    def promise(batch: int) -> float:
+    def certified(batch: int) -> float:
         rate = bounds.best_rate(n_items, k, rounds, batch, bound)
         if count := _draws(k, -(-rounds // batch)):
             allowed = max(epsilon / count, math.sqrt(8.0 * rho / count)) / width
@@ -158,7 +158,7 @@ def _best_batch(
 
     root = math.isqrt(rounds)
     batches: set[int] = {*range(1, root + 1), *(-(-rounds // sets) for sets in range(1, root + 2))}
-    return min(sorted(batches), key=promise)
+    return min(sorted(batches), key=certified)
 
 
 class HedgeSelector(OnlineSelector):

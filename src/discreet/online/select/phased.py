@@ -1,4 +1,4 @@
-"""Learn from one window of people, serve the next: for streams that do not drift by design."""
+"""Phased selection: learn from one window of people, serve the next, for streams that do not drift."""
 
 from __future__ import annotations
 

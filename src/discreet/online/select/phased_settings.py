@@ -1,4 +1,4 @@
-"""What a learner of windows goes by: the lengths of the windows, the picks, and what they certify."""
+"""Settings of phased selection: the lengths of the windows, the picks, and what they certify."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Noise. A value is first truncated to a public grid, exactly and towards zero (so that no norm grows),
 and then moved by ``round(Y)`` grid steps, where Y is an ideal real-valued Laplace or Gaussian variable
-of scale 2^32 steps. An integer plus ``round(Y)`` is ``round(integer + Y)``: what leaves is the ideal
+of scale 2^32 steps. An integer plus ``round(Y)`` is ``round(integer + Y)``: what is released is the ideal
 continuous mechanism's output, rounded. So every theorem about the continuous mechanism holds for it by
 post-processing, and there is no floating-point noise to attack (Mironov 2012). What truncation adds to
 the sensitivity is paid for by noise that is larger by the same factor. Spherical Laplace noise is rounded

@@ -1,4 +1,4 @@
-"""A choice that only ever gets likelier for what a newcomer likes: permute and flip."""
+"""Permute and flip: a choice whose items only get likelier when somebody who likes them comes."""
 
 from __future__ import annotations
 

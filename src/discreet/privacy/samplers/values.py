@@ -1,4 +1,4 @@
-"""Values on their way to a mechanism: exact as floats, on a grid that pays for its own rounding."""
+"""Checks of the values that a mechanism is given: exact as floats, on a grid that pays for its rounding."""
 
 from __future__ import annotations
 

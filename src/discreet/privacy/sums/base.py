@@ -1,4 +1,4 @@
-"""What all running sums share: the charge at the gate, the check of vectors, counting, saving."""
+"""The base of all running sums: the charge at the gate, the check of vectors, counting, saving."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class RunningSum(Fixed, ABC):
     def from_state(cls, settings: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
         """The saved sum behind ``gate``, which has already been charged for it.
 
-        Where the sum's noise may be known to somebody, so may what leaves from here on, and the gate says so.
+        Where the sum's noise may be known to somebody, so may later releases, and the gate says so.
         """
         with refusing("the sum"), gate.resumed():
             saved = Saved(*snapshot(settings, arrays))

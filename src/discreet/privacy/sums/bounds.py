@@ -112,14 +112,14 @@ class VectorBounds:
         return rounded_up(least if p == 1 else root_above(least))
 
     def checked(self, values: ArrayLike, *, clip: bool) -> NDArray[np.float64]:
-        """The vector as a float array if it keeps every promise; made to keep them if ``clip``."""
+        """The vector as a float array if it keeps every declared bound; made to keep them if ``clip``."""
         vector = checks.vector("vector", values, length=self.dimension)
         if (
             self.nonzeros is not None
             and (count := int(np.count_nonzero(vector))) > self.nonzeros * self.people_per_vector
         ):
             raise ValueError(
-                f"vector has {count} entries that are not 0; nonzeros={self.nonzeros} were promised"
+                f"vector has {count} entries that are not 0; nonzeros={self.nonzeros} were declared"
             )
         if self.box is not None:
             low, high = self.box[0] * self.people_per_vector, self.box[1] * self.people_per_vector

@@ -1,4 +1,4 @@
-"""How noise is shared between prefix sums: lower-triangular Toeplitz factorisations with few buffers.
+"""Lower-triangular Toeplitz factorisations of the prefix sum, with few buffers.
 
 The prefix sums of a stream x are A x, with A the lower-triangular matrix of ones. A factorisation A = B C
 releases y = C x + w with independent Gaussian noise w of standard deviation sigma, and reads every prefix

@@ -29,7 +29,7 @@ def factorization(method: str, rounds: int) -> Factorization:
 class FactorizedSum(RunningSum):
     """Running sum by a Toeplitz factorisation: the least noise of all, Gaussian only.
 
-    The vectors are passed through a filter C whose square is summation; what leaves each round is the
+    The vectors are passed through a filter C whose square is summation; what is released each round is the
     filter's output plus fresh Gaussian noise, and inverting the filter gives the sum. ``method="sqrt"``
     is the square root itself, held as O(log rounds) decaying buffers; ``"blt"`` uses at most six buffers
     with tabulated constants, and is within 1 % of it.
