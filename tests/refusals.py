@@ -14,6 +14,6 @@ import discreet as dc
 @contextmanager
 def refused(words: str, details: str) -> Iterator[None]:
     """A `DataError` whose message matches ``words`` and whose details match ``details``."""
-    with pytest.raises(dc.DataError, match=words) as told:
+    with pytest.raises(dc.DataError, match=words) as refused:
         yield
-    assert re.search(details, told.value.details), told.value.details
+    assert re.search(details, refused.value.details), refused.value.details

@@ -52,8 +52,8 @@ def _count(people):
     return max(1, int((np.asarray(people.data) > 0).sum()))
 
 
-def _told(rule, bound, count):
-    """What is told in the end, a refusal included: the items themselves are drawn, whether any is not."""
+def _outcome(rule, bound, count):
+    """The outcome, a refusal included: the items themselves are drawn, whether any is not."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -68,10 +68,10 @@ def _told(rule, bound, count):
 def test_no_person_decides_whether_there_is_an_answer(name, exponent):
     """Eight people of bound 2^1021 add up to infinity, and seven do not."""
     bound = 2.0**exponent
-    told = {_told(RULES[name], bound, count) for count in range(6, 10)}
-    assert len(told) == 1, told
+    outcomes = {_outcome(RULES[name], bound, count) for count in range(6, 10)}
+    assert len(outcomes) == 1, outcomes
     if not 1e-100 <= bound <= 1e100:
-        assert told.pop().startswith("ValueError: bound=")
+        assert outcomes.pop().startswith("ValueError: bound=")
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -65,8 +65,8 @@ def test_a_changed_state_is_refused_or_works(name, tmp_path):
         state = hostile.saved(learner, tmp_path / "state")
         assert hostile.outcome(state, tmp_path / "state", EVERYBODY[name], learner) == "works"
         for what, changed in rng.sample(list(hostile.changes(*state)), 12):
-            told = hostile.outcome(changed, tmp_path / "state", EVERYBODY[name], learner, what)
-            outcomes.add(told.split(":")[0])
+            outcome = hostile.outcome(changed, tmp_path / "state", EVERYBODY[name], learner, what)
+            outcomes.add(outcome.split(":")[0])
     assert "refused" in outcomes
 
 
@@ -290,9 +290,9 @@ def test_refusals_do_not_tell_what_people_add_up_to(tmp_path):
     """Sums of private data stand in a file; what is said of a wrong one does not repeat them."""
     header, arrays = hostile.saved(learned("bandit minimizer, values", 6, asked=True), tmp_path / "state")
     header["parts"]["total"]["gathered"] = -123456789012345678
-    with pytest.raises(ValueError, match="gathered must be a whole number") as told:
+    with pytest.raises(ValueError, match="gathered must be a whole number") as refused:
         dc.load(hostile.written((header, arrays), tmp_path / "state"))
-    assert "123456789012345678" not in str(told.value)
+    assert "123456789012345678" not in str(refused.value)
 
 
 def test_compiled_loops_stay_within_their_arrays(request, tmp_path_factory):

@@ -1,13 +1,13 @@
 """Fuzzing of every public constructor, method, file reader and command with bad inputs.
 
     python tools/fuzz.py --cases 100000 --seed 1 --out benchmarks/results/fuzz.json
-    python tools/fuzz.py --seed 1 --case 4711          # one case again, told in full
+    python tools/fuzz.py --seed 1 --case 4711          # one case again, in full
 
 Each case takes a public callable with fitting arguments (`examples`), replaces one or more of them by bad
 ones (`bad_value`, `bad_file`) and calls it. What is looked for:
 
 - the interpreter dies, or the call takes longer than a few seconds;
-- an error that is not one of those a caller is told to expect (`expected`);
+- an error that is not one of those a caller has to expect (`expected`);
 - a refusal that changed something: the state before and after differs;
 - a message that tells about people: private data holds a value, a label and a number of people that occur
   nowhere else, and messages are searched for them.
@@ -738,7 +738,7 @@ def _frozen(value: Any) -> Any:
 
 
 def expected(error: BaseException, name: str, reads_files: bool) -> bool:
-    """Whether a caller is told to expect such an error."""
+    """Whether a caller has to expect such an error."""
     if isinstance(error, IndexError) and name.endswith("__getitem__"):
         return True
     frames = traceback.extract_tb(error.__traceback__)
@@ -929,7 +929,7 @@ class Case:
                     code = stop.code
             if code not in (0, 2, 3):
                 raise AssertionError(f"exit code {code}")
-            # Who gave the file may be told of its lines: only the shape of the answer is looked at here.
+            # Who gave the file may be shown its lines: only the shape of the answer is looked at here.
             if "Traceback" in err.getvalue():
                 raise AssertionError("a traceback was printed")
 
@@ -992,9 +992,9 @@ class Case:
             elif before is not None and not self._half_way(name) and state_of(subject) != before:
                 finding = f"a refusal changed the state: {str(refused)[:100]}"
         # The first line of a file names its columns, whatever stands there; and who breaks a declared
-        # bound is told of by number and value, as the privacy page says.
-        told = (m for m in said if "is not a column of the table" not in m and "above bound=" not in m)
-        telling = next((m for m in told if TELLING.search(m)), None)
+        # bound is named by number and value, as the privacy page says.
+        checked = (m for m in said if "is not a column of the table" not in m and "above bound=" not in m)
+        telling = next((m for m in checked if TELLING.search(m)), None)
         if finding is None and telling is not None:
             finding = f"tells about people: {telling[:200]}"
         if finding is None and time.monotonic() - started > SECONDS:

@@ -183,7 +183,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    told = parser.parse_args()
+    options = parser.parse_args()
     checked_process()
     sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
     import numpy as np
@@ -193,8 +193,8 @@ def main() -> int:
     warnings.simplefilter("ignore")
     done: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    for number in range(told.first, told.first + told.cases):
-        rng = random.Random(f"{told.seed} {number}")
+    for number in range(options.first, options.first + options.cases):
+        rng = random.Random(f"{options.seed} {number}")
         kind = rng.choices([state_case, size_case, argument_case], [6, 3, 2])[0]
         try:
             done[kind(rng)] += 1
@@ -204,7 +204,7 @@ def main() -> int:
             what = f"{kind.__name__}, {place}, {type(error).__name__}: {str(error)[:100]}"
             failed[what] += 1
             if failed[what] == 1:
-                print(f"--first {number} --seed {told.seed}: {what} {'; '.join(notes)}", flush=True)
+                print(f"--first {number} --seed {options.seed}: {what} {'; '.join(notes)}", flush=True)
     print(dict(done))
     for what, count in failed.most_common():
         print(f"{count} x {what}")

@@ -38,7 +38,7 @@ def inside(capsys, *arguments: object) -> Ended:
     return Ended(code, out, err)
 
 
-def assert_told_off(ended: Ended, *words: str, code: int = 2) -> None:
+def assert_refused(ended: Ended, *words: str, code: int = 2) -> None:
     """A user's mistake: its exit code, nothing on standard output, and one line that says what to mend."""
     assert ended.code == code, ended
     assert ended.out == ""

@@ -17,15 +17,15 @@ from .running import process
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def shown(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     ended = process("demo", "--seed", "1", "--json", "--out", str(folder))
     assert (ended.code, ended.err) == (0, "")
     return json.loads(ended.out)
 
 
-def test_published_constants_are_near_random_and_the_planner_is_not(told):
-    shares = {name: row["share"] for name, row in told["shop"].items()}
+def test_published_constants_are_near_random_and_the_planner_is_not(shown):
+    shares = {name: row["share"] for name, row in shown["shop"].items()}
     free = max(shares[demo.FREE_PHASES], shares[demo.FREE_HEDGE])
 
     def kept(name):
@@ -35,30 +35,30 @@ def test_published_constants_are_near_random_and_the_planner_is_not(told):
     assert kept(demo.ANY) >= 0.85
     assert kept(demo.STEADY) >= 0.95
     assert kept(demo.POPULAR) < kept(demo.ANY)
-    for name, row in told["shop"].items():
+    for name, row in shown["shop"].items():
         assert row["gain_kept"] == pytest.approx(kept(name)), name
 
 
-def test_the_planners_choices_keep_to_the_budget(told):
+def test_the_planners_choices_keep_to_the_budget(shown):
     for name in (demo.PUBLISHED, demo.ANY, demo.STEADY):
-        assert 0.0 < told["shop"][name]["account"] <= 1.0
+        assert 0.0 < shown["shop"][name]["account"] <= 1.0
     for name in (demo.FREE_PHASES, demo.FREE_HEDGE, demo.POPULAR, demo.GREEDY):
-        assert told["shop"][name]["account"] is None
+        assert shown["shop"][name]["account"] is None
 
 
-def test_features_get_better_with_epsilon(told):
-    shares = told["features"]["covariance"]
+def test_features_get_better_with_epsilon(shown):
+    shares = shown["features"]["covariance"]
     small, middle, large = (shares[f"by covariance, epsilon {e}"] for e in (1, 3, 10))
     assert shares["at random"] < small < middle < large <= 1.0
-    assert all(len(set(names)) == demo.FEATURES for names in told["features"]["chosen"].values())
+    assert all(len(set(names)) == demo.FEATURES for names in shown["features"]["chosen"].values())
 
 
-def test_the_report_and_the_plots_are_where_it_says(told):
-    page = Path(told["report"]).read_text()
+def test_the_report_and_the_plots_are_where_it_says(shown):
+    page = Path(shown["report"]).read_text()
     assert page.count("data:image/svg+xml;base64,") == 4  # two charts, each wide and narrow
     assert demo.ANY.replace("'", "&#x27;") in page
-    assert {Path(path).suffix for path in told["plots"]} == {".png", ".svg"}
-    assert all(Path(path).stat().st_size for path in told["plots"])
+    assert {Path(path).suffix for path in shown["plots"]} == {".png", ".svg"}
+    assert all(Path(path).stat().st_size for path in shown["plots"])
 
 
 def made_up_shop():

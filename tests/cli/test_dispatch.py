@@ -17,7 +17,7 @@ from discreet.cli import bench, dispatch, output
 from discreet.cli.completion import options_of
 from discreet.cli.dispatch import available, command, parser_of
 
-from .running import assert_told_off, inside, process
+from .running import assert_refused, inside, process
 
 
 @pytest.mark.parametrize("name", available())
@@ -60,12 +60,12 @@ def test_version_and_module_entry():
 
 
 def test_mistakes_on_the_command_line_take_one_line(capsys):
-    assert_told_off(inside(capsys, "selct"), "did you mean 'select'?")
-    assert_told_off(inside(capsys, "frobnicate"), "there are", "select")
-    assert_told_off(inside(capsys, "--k", "5"), "--k is not an option here", "command first")
-    assert_told_off(inside(capsys, "plan"), "required", "see discreet plan --help")
+    assert_refused(inside(capsys, "selct"), "did you mean 'select'?")
+    assert_refused(inside(capsys, "frobnicate"), "there are", "select")
+    assert_refused(inside(capsys, "--k", "5"), "--k is not an option here", "command first")
+    assert_refused(inside(capsys, "plan"), "required", "see discreet plan --help")
     asked = ["plan", "--items", "5", "--k", "2", "--rounds", "10", "--epsilon", "1"]
-    assert_told_off(inside(capsys, *asked, "--jso"), "unrecognized arguments: --jso")
+    assert_refused(inside(capsys, *asked, "--jso"), "unrecognized arguments: --jso")
 
 
 @pytest.mark.parametrize("name", available())
@@ -80,7 +80,7 @@ def test_no_option_is_dropped_for_a_second_one(name, capsys):
         if isinstance(action, argparse._AppendAction):
             repeatable.add(flag)
             continue
-        assert_told_off(inside(capsys, name, flag, *value, flag, *value), f"{flag} is given twice")
+        assert_refused(inside(capsys, name, flag, *value, flag, *value), f"{flag} is given twice")
         assert action.default is default
     expected = {"select": {"--constraint"}, "simulate": {"--stream", "--learner", "--epsilon"}}
     assert repeatable == expected.get(name, set())
@@ -117,7 +117,7 @@ def test_ends_have_exit_codes(capsys, monkeypatch):
     )
     assert ending(OverflowError(34, "out of range"))[0] == 2
     assert ending(MemoryError()) == (2, "discreet thing: there is not enough memory for this\n")
-    with pytest.raises(KeyError):  # ours to mend: nobody is told that it is theirs
+    with pytest.raises(KeyError):  # ours to mend: it is nobody else's fault
         ending(KeyError("x"))
     monkeypatch.setenv(dispatch.DEBUG, "1")
     with pytest.raises(ValueError, match="one"):
@@ -304,7 +304,7 @@ def test_benchmarks_are_listed(capsys):
     assert listed.code == 0
     assert listed.out.splitlines()[1] == "quick      How quick."
     assert json.loads(inside(capsys, "bench", "--json").out) == {"benchmarks": {"quick": "How quick."}}
-    assert_told_off(inside(capsys, "bench", "slow"), "'slow' is not a benchmark; there are quick")
+    assert_refused(inside(capsys, "bench", "slow"), "'slow' is not a benchmark; there are quick")
 
 
 def test_a_benchmark_gets_its_arguments_and_returns_its_code(checkout):
@@ -322,4 +322,4 @@ def test_a_benchmark_gets_its_arguments_and_returns_its_code(checkout):
 
 def test_without_a_checkout_bench_says_where_to_go(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "_places", lambda: iter([tmp_path]))
-    assert_told_off(inside(capsys, "bench"), "no checkout", "clone of the repository")
+    assert_refused(inside(capsys, "bench"), "no checkout", "clone of the repository")

@@ -8,7 +8,7 @@ import pytest
 
 import discreet as dc
 
-from .running import assert_told_off, inside, process
+from .running import assert_refused, inside, process
 
 QUESTION = ("--items", "100", "--k", "3", "--rounds", "20000", "--epsilon", "1", "--delta", "1e-6")
 
@@ -23,20 +23,20 @@ def test_prints_what_the_planner_says():
 def test_json_holds_every_candidate(capsys):
     ended = inside(capsys, "plan", *QUESTION, "--cap", "2", "--stream", "stationary", "--json")
     assert ended.code == 0
-    told = json.loads(ended.out)
+    result = json.loads(ended.out)
     found = dc.plan(100, 3, 20_000, dc.Budget(1.0, 1e-6), stream="stationary", items_per_person=2)
-    assert told["chosen"] == str(found.best)
-    assert [one["learner"] for one in told["candidates"]] == [one.name for one in found.candidates]
-    assert [one["certified"] for one in told["candidates"]] == [one.certified for one in found.candidates]
-    assert sum(one["chosen"] for one in told["candidates"]) == 1
-    assert told["settings"]["cap"] == 2
+    assert result["chosen"] == str(found.best)
+    assert [one["learner"] for one in result["candidates"]] == [one.name for one in found.candidates]
+    assert [one["certified"] for one in result["candidates"]] == [one.certified for one in found.candidates]
+    assert sum(one["chosen"] for one in result["candidates"]) == 1
+    assert result["settings"]["cap"] == 2
 
 
 def test_budget_options_reach_the_planner(capsys):
     options = ("--neighbours", "add_remove", "--rounds-per-person", "3")
-    told = json.loads(inside(capsys, "plan", *QUESTION, *options, "--json").out)
+    result = json.loads(inside(capsys, "plan", *QUESTION, *options, "--json").out)
     found = dc.plan(100, 3, 20_000, dc.Budget(1.0, 1e-6, "add_remove", 3))
-    assert told["candidates"][0]["certified"] == found.candidates[0].certified
+    assert result["candidates"][0]["certified"] == found.candidates[0].certified
 
 
 def test_json_has_no_infinity(capsys):
@@ -68,4 +68,4 @@ def test_fits_a_narrow_terminal(capsys, monkeypatch):
     ],
 )
 def test_mistakes(capsys, options, words):
-    assert_told_off(inside(capsys, "plan", *options), words)
+    assert_refused(inside(capsys, "plan", *options), words)

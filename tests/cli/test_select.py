@@ -25,7 +25,7 @@ from discreet.offline import PrivateGreedy
 from discreet.privacy import Account
 from discreet.privacy.partitions import PartitionSelection
 
-from .running import assert_told_off, inside, process
+from .running import assert_refused, inside, process
 
 COLUMNS = ("--person", "user", "--item", "page")
 OWN = (*COLUMNS, "--items-from-data")
@@ -78,7 +78,7 @@ def file(tmp_path):
     return write
 
 
-def told(capsys, *arguments) -> dict:
+def selected(capsys, *arguments) -> dict:
     ended = inside(capsys, "select", *arguments, "--json")
     assert ended.code == 0, ended.err
     return json.loads(ended.out)
@@ -119,7 +119,7 @@ def test_prints_items_account_and_what_they_mean(visits, pages, tmp_path):
 
 @pytest.mark.parametrize("method", ["basic", "subsampled"])
 def test_chooses_what_the_library_chooses(visits, capsys, method):
-    result = told(capsys, visits, *ASK, "--method", method, "--seed", "5")
+    result = selected(capsys, visits, *ASK, "--method", method, "--seed", "5")
     people = Coverage.from_events(visits, person="user", item="page")
     selection = PrivateGreedy(3, dc.Gate(dc.Budget(1.0), 5), method).select(people)
     assert result["items"] == list(selection.labels)
@@ -129,14 +129,14 @@ def test_chooses_what_the_library_chooses(visits, capsys, method):
 
 def test_budget_options_reach_the_account(visits, capsys):
     options = (*ASK, "--delta", "1e-6", "--neighbours", "add_remove", "--method", "zcdp")
-    result = told(capsys, visits, *options)
+    result = selected(capsys, visits, *options)
     assert result["guarantee"]["neighbours"] == "add_remove"
     assert result["guarantee"]["epsilon"] <= 1.0
     assert Account.from_json(result["account"]).budget == dc.Budget(1.0, 1e-6, "add_remove")
 
 
 def test_gains_are_released_only_for_a_share_of_the_budget(visits, capsys):
-    result = told(capsys, visits, *OWN, "--k", "2", "--epsilon", "200", "--release-gains", "0.5")
+    result = selected(capsys, visits, *OWN, "--k", "2", "--epsilon", "200", "--release-gains", "0.5")
     people = Coverage.from_events(visits, person="user", item="page")
     places = [people.labels.index(item) for item in result["items"]]
     true = np.diff([0.0, people.value(places[:1]), people.value(places)]) * len(people)
@@ -148,13 +148,13 @@ def test_gains_are_released_only_for_a_share_of_the_budget(visits, capsys):
 
 def test_constraints_hold(visits, capsys):
     about = {page: (department, int(price)) for _, page, department, price in events(600)}
-    result = told(capsys, visits, *ASK, "--constraint", "partition:department")
+    result = selected(capsys, visits, *ASK, "--constraint", "partition:department")
     assert sorted(about[page][0] for page in result["items"]) == ["d0", "d1", "d2"]
-    result = told(capsys, visits, *OWN, "--constraint", "partition:department:2", "--epsilon", "1")
+    result = selected(capsys, visits, *OWN, "--constraint", "partition:department:2", "--epsilon", "1")
     assert sorted(about[page][0] for page in result["items"]) == ["d0", "d0", "d1", "d1", "d2", "d2"]
-    result = told(capsys, visits, *OWN, "--constraint", "knapsack:price:6", "--epsilon", "1")
+    result = selected(capsys, visits, *OWN, "--constraint", "knapsack:price:6", "--epsilon", "1")
     assert 0 < sum(about[page][1] for page in result["items"]) <= 6
-    result = told(capsys, visits, *OWN, "--epsilon", "1", "--constraint", "knapsack:price:3", "--k", "2")
+    result = selected(capsys, visits, *OWN, "--epsilon", "1", "--constraint", "knapsack:price:3", "--k", "2")
     assert 0 < sum(about[page][1] for page in result["items"]) <= 3
     assert len(result["items"]) <= 2
 
@@ -166,14 +166,14 @@ def test_several_constraints_hold_together(visits, capsys):
     for order in (rules, rules[::-1]):
         for more in ((), ("--k", "2")):
             options = [word for rule in order for word in rule]
-            result = told(capsys, visits, *OWN, "--epsilon", "50", *options, *more)
+            result = selected(capsys, visits, *OWN, "--epsilon", "50", *options, *more)
             departments = [about[page][0] for page in result["items"]]
             assert len(set(departments)) == len(departments) > 0
             assert sum(about[page][1] for page in result["items"]) <= 4
             assert len(departments) <= (2 if more else 3)
             assert "the constraints' columns say" in " ".join(result["treated_as_public"])
     both = ("--constraint", "partition:department:2", "--constraint", "partition:price:1")
-    result = told(capsys, visits, *OWN, "--epsilon", "50", *both)
+    result = selected(capsys, visits, *OWN, "--epsilon", "50", *both)
     prices = [about[page][1] for page in result["items"]]
     assert len(set(prices)) == len(prices) >= 4
     assert max(sum(about[page][0] == d for page in result["items"]) for d in ("d0", "d1", "d2")) <= 2
@@ -182,7 +182,7 @@ def test_several_constraints_hold_together(visits, capsys):
 def test_constraint_columns_come_from_the_catalogue(visits, file, capsys):
     pages = [f"p{page:02}" for page in range(25)]  # five more than anybody has
     listed = file("page,size\n" + "".join(f"{page},{1 + i}\n" for i, page in enumerate(pages)), "items.csv")
-    result = told(
+    result = selected(
         capsys, visits, *COLUMNS, "--items", listed, "--constraint", "knapsack:size:9", "--epsilon", "9"
     )
     assert 0 < sum(1 + pages.index(page) for page in result["items"]) <= 9
@@ -191,7 +191,7 @@ def test_constraint_columns_come_from_the_catalogue(visits, file, capsys):
 
 def test_a_catalogue_of_one_column_may_call_it_anything(visits, file, capsys):
     listed = file("name\n" + "".join(f"p{page:02}\n" for page in range(20)), "items.csv")
-    assert len(told(capsys, visits, *LISTED, "--items", listed)["items"]) == 3
+    assert len(selected(capsys, visits, *LISTED, "--items", listed)["items"]) == 3
 
 
 def test_what_is_not_private_says_so(visits, pages, capsys):
@@ -199,12 +199,12 @@ def test_what_is_not_private_says_so(visits, pages, capsys):
     seeded = inside(capsys, "select", *listed, "--seed", "1")
     assert seeded.out.startswith("NOT PRIVATE: with --seed")
     assert "may be published" not in seeded.out
-    result = told(capsys, *listed, "--seed", "1")
+    result = selected(capsys, *listed, "--seed", "1")
     assert (result["private"], result["reproducible"], result["insecure"]) == (False, True, False)
     insecure = inside(capsys, "select", *listed, "--insecure-diagnostics")
     assert insecure.out.startswith("NOT PRIVATE: this output holds true counts")
     assert "may be published" not in " ".join(insecure.out.split())
-    result = told(capsys, *listed, "--insecure-diagnostics")
+    result = selected(capsys, *listed, "--insecure-diagnostics")
     assert (result["private"], result["insecure"]) == (False, True)
     assert len(result["not_private_because"]) == 1
     people = Coverage.from_events(visits, person="user", item="page")
@@ -244,7 +244,7 @@ def with_ann(people: int, seed: int = 0) -> str:
 def test_without_a_list_of_items_nothing_is_read_or_chosen(capsys):
     """Which items occur is private: the default path names the ways to go on, before it looks at the file."""
     ended = inside(capsys, "select", "not even there.csv", *LISTED)
-    assert_told_off(ended, "--items FILE", "--items-private 0.5 with a --delta", "--items-from-data")
+    assert_refused(ended, "--items FILE", "--items-private 0.5 with a --delta", "--items-from-data")
 
 
 def test_items_of_the_file_are_marked_first(file, capsys):
@@ -253,7 +253,7 @@ def test_items_of_the_file_are_marked_first(file, capsys):
     assert ended.out.startswith("CONDITIONAL on the list of items")
     assert "may be published" not in " ".join(ended.out.split())
     assert "and the list of items stayed as it is, no list would" in " ".join(ended.out.split())
-    result = told(capsys, path, *ASK)
+    result = selected(capsys, path, *ASK)
     assert result["private"] is False
     assert result["conditional_on"] == "the list of items"
     assert result["not_private_because"][0].startswith("CONDITIONAL")
@@ -274,7 +274,7 @@ def test_an_item_of_one_person_is_in_no_private_output(file, pages, capsys):
     seen = []
     for _ in range(10):
         for options in (listed, private):
-            result = told(capsys, *options)
+            result = selected(capsys, *options)
             assert result["private"] is True
             assert result["items"]
             assert "ann's own page" not in json.dumps(result)
@@ -283,7 +283,7 @@ def test_an_item_of_one_person_is_in_no_private_output(file, pages, capsys):
     shown = {
         item
         for seed in range(10)
-        for item in told(
+        for item in selected(
             capsys, path, *OWN, "--k", "5", "--epsilon", ".01", "--method", "basic", "--seed", seed
         )["items"]
     }
@@ -292,7 +292,7 @@ def test_an_item_of_one_person_is_in_no_private_output(file, pages, capsys):
 
 def test_a_private_list_of_items_stands_in_the_account(visits, capsys):
     budget = ("--epsilon", "8", "--delta", "1e-6", "--items-private", "0.25")
-    result = told(capsys, visits, *COLUMNS, "--k", "3", *budget)
+    result = selected(capsys, visits, *COLUMNS, "--k", "3", *budget)
     account = Account.from_json(result["account"])
     labels = [(label, event.epsilon) for label, event, _ in account.ledger.counts]
     assert [epsilon for _, epsilon in labels] == [2, 6]
@@ -320,7 +320,7 @@ def test_a_private_list_too_short_for_k_is_a_result(file, capsys, neighbours, st
     assert (ended.code, ended.err) == (0, "")
     assert ('"items": []' if style else "no items") in ended.out
     few = file("user,page\n" + "".join(f"u{u},{'xy'[u % 2]}\n" for u in range(400)))
-    result = told(capsys, few, *ask)
+    result = selected(capsys, few, *ask)
     assert result["items"] == result["catalogue"] == ["x", "y"]
     assert result["guarantee"]["epsilon"] == 0.5  # all of them: nothing was picked, so nothing paid
 
@@ -342,7 +342,7 @@ def test_what_a_private_list_needs_is_said_before_it_is_paid_for(visits, capsys,
         ((*private, "--release-gains", "2"), "release_gains=2.0 must be less than 1"),
         ((*private, "--cap", "0"), "--cap=0 is too small"),
     ):
-        assert_told_off(inside(capsys, "select", visits, *options), words)
+        assert_refused(inside(capsys, "select", visits, *options), words)
 
 
 # --- nothing beside the account ----------------------------------------------------------------------
@@ -403,12 +403,12 @@ def test_too_many_people_are_refused_without_saying_how_many(visits, capsys, mon
         inside(capsys, *asked, "--max-people", 50),
         inside(capsys, *asked, "--max-people", 599),
     ):
-        assert_told_off(ended, "more people than --max-people")
+        assert_refused(ended, "more people than --max-people")
         assert "600" not in ended.err
     assert inside(capsys, *asked, "--max-people", 600).code == 0
     monkeypatch.setattr("discreet.offline.scores.MOST_PEOPLE", 500)
     ended = inside(capsys, *asked)
-    assert_told_off(ended, "more people than --max-people 500")
+    assert_refused(ended, "more people than --max-people 500")
     assert "600" not in ended.err
 
 
@@ -418,7 +418,7 @@ def test_with_skip_bad_no_row_of_anybody_stops_the_command(file, capsys):
     for place in range(len(rows)):
         path = file("user,page\n" + "\n".join(rows[place:] + rows[:place]) + "\n")
         options = (*COLUMNS, "--k", 2, "--epsilon", 9, "--items", items, "--skip-bad")
-        result = told(capsys, path, *options)
+        result = selected(capsys, path, *options)
         counted = "the number of people, 5, those with a row that can be read"  # a, b, e, f, g
         assert counted in result["treated_as_public"]
         assert any("read to its end" in said for said in result["treated_as_public"])
@@ -446,7 +446,7 @@ def test_that_test_can_fail(file, capsys):
     seen = []
     for seed in (1, 2):
         path = file(text_of(events(200, seed)))
-        seen.append(told(capsys, path, *ASK, "--insecure-diagnostics")["diagnostics"])
+        seen.append(selected(capsys, path, *ASK, "--insecure-diagnostics")["diagnostics"])
     assert seen[0] != seen[1]
 
 
@@ -510,7 +510,7 @@ def test_numbers_are_the_same_names_in_every_kind_of_file(file, read, capsys):
         listed = file("name\n" + "\n".join(items) + "\n", "items.csv")
         found = read(*asked, "--items-from-data")
         assert matrix(read(*asked, "--items", listed))[:3] == matrix(found)[:3]
-        chosen = told(capsys, *asked, "--items-from-data", "--k", "2", "--epsilon", "1")["items"]
+        chosen = selected(capsys, *asked, "--items-from-data", "--k", "2", "--epsilon", "1")["items"]
         assert sorted(chosen) == sorted(items)
 
 
@@ -559,7 +559,7 @@ def test_a_cap_is_a_cap(file, capsys, monkeypatch):
     path = file("u,i\n" + "".join(f"a,{item:02}\n" for item in range(50)) + "b,01\nb,02\n")
     columns = ("--person", "u", "--item", "i", "--items-from-data")
     asked = (path, *columns, "--k", "2", "--epsilon", "1", "--cap", "3")
-    assert any("at most 3 items of each person" in said for said in told(capsys, *asked)["reading"])
+    assert any("at most 3 items of each person" in said for said in selected(capsys, *asked)["reading"])
     [people] = seen
     assert np.diff(people.indptr).tolist() == [3, 2]
     assert people.indices[3:].tolist() == [1, 2]
@@ -657,7 +657,7 @@ def test_bad_files_in_a_process_of_their_own(file, tmp_path):
         ((tmp_path, *ASK), "is a directory"),
     ]
     for arguments, words in cases:
-        assert_told_off(process("select", *arguments), words)
+        assert_refused(process("select", *arguments), words)
 
 
 PACKED = gzip.compress(b"user,page\n" + b"a,x\n" * 1000, mtime=0)
@@ -707,7 +707,7 @@ BAD_FILES = {
 @pytest.mark.parametrize("case", BAD_FILES)
 def test_bad_files(file, capsys, case):
     name, content, words = BAD_FILES[case]
-    assert_told_off(inside(capsys, "select", file(content, name), *ASK), words)
+    assert_refused(inside(capsys, "select", file(content, name), *ASK), words)
 
 
 @pytest.mark.parametrize(
@@ -726,12 +726,12 @@ def test_a_refused_row_is_named_only_where_diagnostics_are_asked_for(file, capsy
     for before in ("", "c,x,1\n", "c,x,1\nd,y,1\n"):
         path = file("user,page,much\n" + before + content, "a.csv")
         said.append(inside(capsys, "select", path, *LISTED, *listed))
-        assert_told_off(said[-1], "(--insecure-diagnostics names the row)")
+        assert_refused(said[-1], "(--insecure-diagnostics names the row)")
     assert said[0] == said[1] == said[2]
     assert "MARK" not in said[0].err
     path = file("user,page,much\n" + content, "a.csv")
     asked = ("select", path, *LISTED, *listed, "--insecure-diagnostics")
-    assert_told_off(inside(capsys, *asked), details)
+    assert_refused(inside(capsys, *asked), details)
 
 
 def test_bad_columns_of_parquet(file, capsys):
@@ -739,22 +739,22 @@ def test_bad_columns_of_parquet(file, capsys):
 
     path = file("", "a.parquet")
     pandas.DataFrame({"user": [1, 2], "page": [[1], [2]], "other": [1.0, math.nan]}).to_parquet(path)
-    assert_told_off(inside(capsys, "select", path, *ASK), "--item page holds list<")
+    assert_refused(inside(capsys, "select", path, *ASK), "--item page holds list<")
     asked = ("--person", "user", "--item", "other", "--items-from-data", "--k", "1", "--epsilon", "1")
-    assert_told_off(inside(capsys, "select", path, *asked), "an entry of column 'other' is missing")
+    assert_refused(inside(capsys, "select", path, *asked), "an entry of column 'other' is missing")
     asked = ("--person", "user", "--item", "no", "--items-from-data", "--k", "1", "--epsilon", "1")
-    assert_told_off(
+    assert_refused(
         inside(capsys, "select", path, *asked),
         "--item no is not a column of the table in a.parquet, which has 'user', 'page', 'other'",
     )
     content = path.read_bytes()
     path.write_bytes(content[:20] + b"\xff" * 60 + content[80:])  # the footer is whole, the pages are not
     asked = ("--person", "user", "--item", "other", "--items-from-data", "--k", "1", "--epsilon", "1")
-    assert_told_off(inside(capsys, "select", path, *asked), "not a whole Parquet file")
+    assert_refused(inside(capsys, "select", path, *asked), "not a whole Parquet file")
 
 
 def test_missing_file(capsys):
-    assert_told_off(inside(capsys, "select", "nowhere.csv", *ASK), "nowhere.csv: no such file")
+    assert_refused(inside(capsys, "select", "nowhere.csv", *ASK), "nowhere.csv: no such file")
 
 
 @pytest.mark.parametrize(
@@ -792,13 +792,13 @@ def test_missing_file(capsys):
 )
 def test_bad_options(visits, capsys, monkeypatch, options, words):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b""))))
-    assert_told_off(inside(capsys, "select", visits, *options), words)
+    assert_refused(inside(capsys, "select", visits, *options), words)
 
 
 def test_a_bad_catalogue(visits, file, capsys):
     def refused(content, words, *more):
         asked = ("select", visits, *LISTED, "--items", file(content, "items.csv"), *more)
-        assert_told_off(inside(capsys, *asked), words)
+        assert_refused(inside(capsys, *asked), words)
 
     refused("page,size\n", "items.csv lists no items")
     refused(
@@ -824,7 +824,7 @@ def test_a_bad_catalogue(visits, file, capsys):
 
 
 def test_both_files_cannot_be_standard_input(capsys):
-    assert_told_off(inside(capsys, "select", "-", *LISTED, "--items", "-"), "cannot both be standard input")
+    assert_refused(inside(capsys, "select", "-", *LISTED, "--items", "-"), "cannot both be standard input")
 
 
 # --- interruption ------------------------------------------------------------------------------------
@@ -928,17 +928,17 @@ def test_the_private_file_is_no_public_list(file, capsys, tmp_path):
     link.symlink_to(path)
     for listed in (path, link, path.parent / "." / path.name):
         asked = ("select", path, *COLUMNS, "--items", listed, "--k", "1", "--epsilon", "1")
-        assert_told_off(inside(capsys, *asked), "is FILE itself", "--items-from-data")
+        assert_refused(inside(capsys, *asked), "is FILE itself", "--items-from-data")
 
 
 def test_a_first_line_that_is_somebody_s_is_not_repeated(file, pages, capsys):
     path = file("Ann Miller,p01\nBob,p02\n")
     asked = ("select", path, *LISTED, "--items", pages)
-    told = inside(capsys, *asked)
-    assert_told_off(told, "--person user is not a column of the table in events.csv")
-    assert "Miller" not in told.err
-    assert "p01" not in told.err
-    assert_told_off(inside(capsys, *asked, "--insecure-diagnostics"), "it has 'Ann Miller', 'p01'")
+    refused = inside(capsys, *asked)
+    assert_refused(refused, "--person user is not a column of the table in events.csv")
+    assert "Miller" not in refused.err
+    assert "p01" not in refused.err
+    assert_refused(inside(capsys, *asked, "--insecure-diagnostics"), "it has 'Ann Miller', 'p01'")
     with pytest.raises(dc.DataError) as refused:
         Coverage.from_events(path, person="user", item="page", items=["p01"])
     assert "Miller" not in str(refused.value)
@@ -959,4 +959,4 @@ def test_what_stops_the_command_is_said_to_be_public(file, pages, capsys):
     for cell, words in (("b" * 200_000, "field larger than"), ("b" * 2_000_000, "a line is longer")):
         path = file(f"user,page\nann,p01\n{cell},p02\n")
         asked = ("select", path, *LISTED, "--items", pages, "--skip-bad")
-        assert_told_off(inside(capsys, *asked), words)
+        assert_refused(inside(capsys, *asked), words)

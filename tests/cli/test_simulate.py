@@ -16,7 +16,7 @@ import pytest
 from discreet.evaluation.simulation.config import read_config
 from discreet.evaluation.simulation.simulate import simulate
 
-from .running import assert_told_off, inside, process
+from .running import assert_refused, inside, process
 
 QUICK = ("--rounds", 200, "--items", 10, "--k", 2, "--repeats", 2, "--workers", 1)
 
@@ -35,10 +35,10 @@ def test_flags_make_results_a_report_and_a_table(tmp_path):
 
 def test_json_is_plain_and_says_where_everything_is(tmp_path, capsys):
     arguments = ("--learner", "hedge", "--epsilon", 1, "--epsilon", "inf", "--out", tmp_path, "--json")
-    told = json.loads(inside(capsys, "simulate", *QUICK, *arguments).out)
-    assert [row["epsilon"] for row in told["rows"]] == [1.0, None]
-    assert [row["account"] is None for row in told["rows"]] == [False, True]
-    assert told["report"] == str(tmp_path / "report.html")
+    result = json.loads(inside(capsys, "simulate", *QUICK, *arguments).out)
+    assert [row["epsilon"] for row in result["rows"]] == [1.0, None]
+    assert [row["account"] is None for row in result["rows"]] == [False, True]
+    assert result["report"] == str(tmp_path / "report.html")
 
 
 def test_recorded_streams(tmp_path, capsys):
@@ -68,16 +68,16 @@ def test_recorded_streams(tmp_path, capsys):
 )
 def test_mistakes_are_told_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert_told_off(inside(capsys, "simulate", *arguments), words)
+    assert_refused(inside(capsys, "simulate", *arguments), words)
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_a_file_in_the_place_of_the_folder_and_broken_data(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert_told_off(inside(capsys, "simulate", *QUICK, "--out", tmp_path / "file"), "is a file")
+    assert_refused(inside(capsys, "simulate", *QUICK, "--out", tmp_path / "file"), "is a file")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
     columns = ("--person", "a", "--item", "b", "--out", tmp_path / "out")
-    assert_told_off(
+    assert_refused(
         inside(capsys, "simulate", "--events", tmp_path / "broken.parquet", *columns), "discreet simulate: "
     )
 
@@ -116,12 +116,12 @@ def test_interrupted_and_resumed(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         os.killpg(running.pid, signal.SIGINT)
-        said, told = running.communicate(timeout=600)
+        said, noted = running.communicate(timeout=600)
     assert running.returncode == 130
     assert said == ""
-    assert "run the same command again to go on" in told
-    assert "interrupted" in told
-    assert "Traceback" not in told
+    assert "run the same command again to go on" in noted
+    assert "interrupted" in noted
+    assert "Traceback" not in noted
     finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.parquet")}
     total = len(read_config(config).cells())
     assert 3 <= len(finished) < total

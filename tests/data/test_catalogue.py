@@ -279,9 +279,9 @@ def test_estimators_carry_the_mark():
     data = Coverage.from_events(table(), **WHERE)
     matrix = data._rows.sparse.toarray()
     plain = PrivateItemSelector(2, 1.0, random_state=0).fit(matrix)
-    told = PrivateItemSelector(2, 1.0, objective=lambda _: data, random_state=0).fit(matrix)
+    chooser = PrivateItemSelector(2, 1.0, objective=lambda _: data, random_state=0).fit(matrix)
     assert not conditional(plain.privacy_)
-    assert conditional(told.privacy_)
+    assert conditional(chooser.privacy_)
 
 
 def test_a_private_catalogue_is_mentioned_where_its_cost_may_be_missing():

@@ -62,9 +62,9 @@ def test_a_class_without_an_audit_is_missed():
 
 def test_every_kind_of_running_sum_is_audited():
     """What the classes say they can do, against what the settings say they try."""
-    told = " ".join(case.setting.lower() for case in registry.cases() if case.name == "TreeSum")
-    assert all(noise in told for noise in dc.privacy.TreeSum.noises)
-    assert "combined" in told
+    settings = " ".join(case.setting.lower() for case in registry.cases() if case.name == "TreeSum")
+    assert all(noise in settings for noise in dc.privacy.TreeSum.noises)
+    assert "combined" in settings
     assert len([case for case in QUICK_CASES if case.name == "FactorizedSum"]) == 2
 
 
@@ -193,10 +193,10 @@ def test_a_release_that_no_noise_covers_is_infinite():
 
     def play(stream, source):
         gate = dc.Gate(budget, source)
-        told = [gate.laplace(stream.sum(axis=0)[:1], 1.0, 1.0), stream.sum(axis=0)]
+        published = [gate.laplace(stream.sum(axis=0)[:1], 1.0, 1.0), stream.sum(axis=0)]
         with hooks.swapped(dc.privacy.Release, "steps", lambda _, n, *__: np.zeros(n, dtype=np.int64)):
-            told.append(gate.laplace(stream.sum(axis=0)[:1], 1.0, 0.0))
-        return Played(told, lambda: gate.spent)
+            published.append(gate.laplace(stream.sum(axis=0)[:1], 1.0, 0.0))
+        return Played(published, lambda: gate.spent)
 
     leaky = NoiseCase("Gate.laplace", "one of two bare", budget, Space(1, 1), play, ())
     finding = leaky.audit(QUICK)
@@ -408,7 +408,7 @@ def test_lower_bounds_are_seldom_wrong():
 
 
 def test_runs_that_prove_an_epsilon():
-    """The plan for perfectly told worlds is the fewest runs that do, and for others it is kept."""
+    """The plan for perfectly separated worlds is the fewest runs that do, and for others it is kept."""
     for epsilon, delta in ((0.5, 0.0), (1.0, 1e-5), (2.0, 0.05), (4.0, 0.0)):
         runs = black_box.runs_to_prove(epsilon, delta)
         assert black_box.epsilon_lower_bound(np.ones(runs), np.zeros(runs), delta) > epsilon
@@ -493,9 +493,9 @@ def test_verdicts():
 def test_command(tmp_path, capsys, monkeypatch):
     page, plain = tmp_path / "audit.md", tmp_path / "audit.json"
     assert main(["audit", "gate.laplace", "--json", "--out", str(page)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["sound"]
-    assert told["findings"][0]["name"] == "Gate.laplace"
+    report = json.loads(capsys.readouterr().out)
+    assert report["sound"]
+    assert report["findings"][0]["name"] == "Gate.laplace"
     assert "## Columns" in page.read_text()
     monkeypatch.setattr(face, "audit", lambda *_, **__: face.AuditReport((finding(excess=1.0),)))
     assert main(["audit", "--all", "--out", str(plain)]) == 1

@@ -200,9 +200,9 @@ def test_the_key_is_fresh_unless_given():
 
 
 def test_names_are_one_for_each_person():
-    with pytest.raises(ValueError, match="one entry for each person") as told:
+    with pytest.raises(ValueError, match="one entry for each person") as refused:
         Coverage(np.ones((41, 3))).with_identities(range(37))
-    assert not any(count in str(told.value) for count in ("41", "37"))
+    assert not any(count in str(refused.value) for count in ("41", "37"))
 
 
 def test_a_digest_is_of_the_name_alone():

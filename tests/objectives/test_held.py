@@ -68,11 +68,11 @@ def test_people_are_held_to_what_they_can_reach(family: str) -> None:
 )
 def test_the_cap_is_counted(people, touched: int) -> None:
     assert people.sensitivity("add_remove", "l1", touched) < people.sensitivity("add_remove", "l1", 4)
-    with pytest.raises(DataError, match="somebody touches more items") as told:
+    with pytest.raises(DataError, match="somebody touches more items") as refused:
         people.sensitivity("add_remove", "l1", touched - 1)
-    assert told.value.details == f"up to {touched} items"
+    assert refused.value.details == f"up to {touched} items"
     offers = isinstance(people, FacilityLocation | Mixture)
-    assert ("cap_items" in str(told.value)) == offers
+    assert ("cap_items" in str(refused.value)) == offers
 
 
 def test_a_mixture_of_capped_people_moves_less() -> None:

@@ -198,8 +198,8 @@ def tables(n_people: int, n_features: int, levels: int, classes: int) -> dict[tu
     found = {}
     for counts in split(n_people, len(rows)):
         picked = [r for r, c in zip(rows, counts, strict=True) for _ in range(c)]
-        told = MutualInformation([x for x, _ in picked], [y for _, y in picked], n_classes=classes)
-        found[counts] = told.value(range(n_features))
+        informed = MutualInformation([x for x, _ in picked], [y for _, y in picked], n_classes=classes)
+        found[counts] = informed.value(range(n_features))
     return found
 
 
@@ -254,10 +254,10 @@ def test_information_moves_by_no_more_than_claimed(
 
 
 def test_information_states_its_own_sensitivity() -> None:
-    told = MutualInformation(np.zeros((100, 6), dtype=int), np.arange(100) % 2)
-    one = told.sensitivity(norm="value", set_size=1)
+    informed = MutualInformation(np.zeros((100, 6), dtype=int), np.arange(100) % 2)
+    one = informed.sensitivity(norm="value", set_size=1)
     assert one == pytest.approx(-(0.01 * math.log(0.01) + 0.99 * math.log(0.99)))
-    assert told.sensitivity(norm="value", set_size=3) > one
-    assert told.sensitivity(norm="range", set_size=1) == pytest.approx(2 * one)
-    assert told.sensitivity(norm="l2", set_size=1) == pytest.approx(2 * one * math.sqrt(6))
-    assert told.sensitivity(norm="value") <= told.bound == pytest.approx(math.log(2))
+    assert informed.sensitivity(norm="value", set_size=3) > one
+    assert informed.sensitivity(norm="range", set_size=1) == pytest.approx(2 * one)
+    assert informed.sensitivity(norm="l2", set_size=1) == pytest.approx(2 * one * math.sqrt(6))
+    assert informed.sensitivity(norm="value") <= informed.bound == pytest.approx(math.log(2))

@@ -51,8 +51,8 @@ def given_out(people, constraint, budget, method):
 
         with mock.patch.object(Release, "sample", lambda *_, inside=inside: np.flatnonzero(inside)):
             chances = transcripts(program, budget).values()
-        for told, probability in zip(seen, chances, strict=True):
-            found[told] = found.get(told, 0.0) + chance * probability
+        for shown, probability in zip(seen, chances, strict=True):
+            found[shown] = found.get(shown, 0.0) + chance * probability
     assert abs(sum(found.values()) - 1.0) < 1e-9
     return found
 

@@ -804,8 +804,8 @@ def test_a_budget_too_small_is_told_with_one_that_would_do():
             ContinuousGreedy(Cardinality(2), dc.Budget(0.001, 1e-6), noise=noise, steps=2, seed=0).select(
                 people
             )
-        told = float(str(caught[0].message).split("; epsilon=")[1].split(" ")[0])
-        ContinuousGreedy(Cardinality(2), dc.Budget(1.1 * told, 1e-6), noise=noise, steps=2, seed=0).select(
+        least = float(str(caught[0].message).split("; epsilon=")[1].split(" ")[0])
+        ContinuousGreedy(Cardinality(2), dc.Budget(1.1 * least, 1e-6), noise=noise, steps=2, seed=0).select(
             people
         )
 
@@ -814,11 +814,11 @@ def test_an_objective_with_a_stated_sensitivity():
     rng = np.random.default_rng(0)
     classes = rng.integers(0, 2, 2000)
     features = np.column_stack([classes ^ (rng.random(2000) < p) for p in (0.05, 0.5, 0.1, 0.5, 0.5)])
-    told = MutualInformation(features.astype(int), classes)
-    options = {"sensitivity": told.sensitivity("replace", "value"), "bound": told.bound}
+    informed = MutualInformation(features.astype(int), classes)
+    options = {"sensitivity": informed.sensitivity("replace", "value"), "bound": informed.bound}
     with pytest.warns(UserWarning, match="too small"):
-        ContinuousGreedy(Cardinality(2), dc.Budget(0.01, 1e-6), seed=0, **options).select(told)
-    chosen = ContinuousGreedy(Cardinality(2), dc.Budget(200.0, 1e-6), seed=0, **options).select(told)
+        ContinuousGreedy(Cardinality(2), dc.Budget(0.01, 1e-6), seed=0, **options).select(informed)
+    chosen = ContinuousGreedy(Cardinality(2), dc.Budget(200.0, 1e-6), seed=0, **options).select(informed)
     assert set(chosen.items) == {0, 2}
     # At corners the common value cancels: half the range.
     once = ContinuousGreedy(Cardinality(2), dc.Budget(1.0), steps=1, **options)

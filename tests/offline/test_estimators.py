@@ -168,11 +168,11 @@ def test_a_fit_that_fails_leaves_no_old_choice_on_new_columns():
     with pytest.raises(NotFittedError):
         chosen.get_support()
     table, y = _table(np.random.default_rng(0), 60)
-    told = PrivateFeatureSelector(2, 8.0, bounds=(0, 1), classes=[0, 1], random_state=0).fit(table, y)
+    chooser = PrivateFeatureSelector(2, 8.0, bounds=(0, 1), classes=[0, 1], random_state=0).fit(table, y)
     with pytest.raises(ValueError, match="not among classes"):
-        told.fit(table, y + 5)
+        chooser.fit(table, y + 5)
     with pytest.raises(NotFittedError):
-        _ = told.privacy_
+        _ = chooser.privacy_
 
 
 def test_objectives_of_ones_own_are_held_to_the_columns():
@@ -244,20 +244,20 @@ def _settings(**more):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_fitting_an_object_again_adds_up_and_says_so(objective, delta):
     X, y = _table(np.random.default_rng(2), 300)
-    told = PrivateFeatureSelector(2, 1.5, delta, **_settings(objective=objective)).fit(X, y)
-    once = told.privacy_.epsilon()
+    chooser = PrivateFeatureSelector(2, 1.5, delta, **_settings(objective=objective)).fit(X, y)
+    once = chooser.privacy_.epsilon()
     assert 0.0 < once <= 1.5
     beside = " and delta 2e-06" if delta else ""
     with pytest.warns(RepeatedFitWarning, match=f"fitted again.* 2 so far come to epsilon 3{beside} for"):
-        told.fit(X, y)
+        chooser.fit(X, y)
     with pytest.warns(RepeatedFitWarning, match="3 so far come to epsilon 4.5"):
-        told.fit(X, y)
-    assert told.privacy_.epsilon() == pytest.approx(3 * once)
-    assert told.privacy_.epsilon() >= 3 * once
-    assert told.privacy_.budget == dc.Budget(4.5, 3 * delta)
-    assert told.privacy_.notion == "pure"  # fits may have been decided on by looking at the ones before
-    assert told.privacy_.reproducible
-    assert told.selection_.privacy.epsilon() == once
+        chooser.fit(X, y)
+    assert chooser.privacy_.epsilon() == pytest.approx(3 * once)
+    assert chooser.privacy_.epsilon() >= 3 * once
+    assert chooser.privacy_.budget == dc.Budget(4.5, 3 * delta)
+    assert chooser.privacy_.notion == "pure"  # fits may have been decided on by looking at the ones before
+    assert chooser.privacy_.reproducible
+    assert chooser.selection_.privacy.epsilon() == once
 
 
 def test_rows_of_one_person_and_fits_without_privacy_add_up():
@@ -267,11 +267,11 @@ def test_rows_of_one_person_and_fits_without_privacy_add_up():
         assert several.fit(X).privacy_.epsilon() == pytest.approx(4.0)
     for objective in ("mutual_information", "covariance"):
         table, y = _table(np.random.default_rng(2), 300)
-        told = PrivateFeatureSelector(2, math.inf, **_settings(objective=objective)).fit(table, y)
-        assert told.privacy_.epsilon() == math.inf
-        told.set_params(epsilon=1.0)
+        chooser = PrivateFeatureSelector(2, math.inf, **_settings(objective=objective)).fit(table, y)
+        assert chooser.privacy_.epsilon() == math.inf
+        chooser.set_params(epsilon=1.0)
         with pytest.warns(RepeatedFitWarning, match="epsilon inf"):
-            assert told.fit(table, y).privacy_.epsilon() == math.inf
+            assert chooser.fit(table, y).privacy_.epsilon() == math.inf
 
 
 def test_a_refusal_costs_nothing_and_an_interruption_counts(monkeypatch):
@@ -298,19 +298,19 @@ def test_a_refusal_costs_nothing_and_an_interruption_counts(monkeypatch):
 def test_cross_validation_and_grid_search_name_the_total_once():
     X, y = _table(np.random.default_rng(2), 300)
     model = make_pipeline(PrivateFeatureSelector(1, 1.0, **_settings()), LogisticRegression())
-    with pytest.warns(RepeatedFitWarning, match="2 so far come to epsilon 2 ") as told:
+    with pytest.warns(RepeatedFitWarning, match="2 so far come to epsilon 2 ") as warned:
         cross_val_score(model, X, y, cv=4)
-    assert len(told) == 1
+    assert len(warned) == 1
     search = GridSearchCV(clone(model), {"privatefeatureselector__k": [1, 2]}, cv=2)
     fresh = GridSearchCV(
         make_pipeline(PrivateFeatureSelector(1, 1.0, **_settings()), LogisticRegression()),
         {"privatefeatureselector__epsilon": [1.0, 2.0]},
         cv=2,
     )
-    search.fit(X, y)  # of the same family, which has been told
-    with pytest.warns(RepeatedFitWarning) as told:
+    search.fit(X, y)  # of the same family, which has been warned
+    with pytest.warns(RepeatedFitWarning) as warned:
         fresh.fit(X, y)
-    assert len(told) == 1
+    assert len(warned) == 1
     assert fresh.best_estimator_[0].privacy_.epsilon() <= 2.0  # a clone has an account of its own
 
 
@@ -319,15 +319,15 @@ def test_a_shared_gate_refuses_what_is_beyond_one_budget(selector):
     X, y = _table(np.random.default_rng(2), 300)
     gate = dc.Gate(dc.Budget(2.5), 0)
     if selector == "items":
-        told = PrivateItemSelector(1, 1.0, budget=gate)
+        chooser = PrivateItemSelector(1, 1.0, budget=gate)
     else:
-        told = PrivateFeatureSelector(1, 1.0, **_settings(budget=gate, random_state=None))
-    other = clone(told)
+        chooser = PrivateFeatureSelector(1, 1.0, **_settings(budget=gate, random_state=None))
+    other = clone(chooser)
     assert other.budget is gate
-    assert told.fit(X, y).privacy_.epsilon() == pytest.approx(1.0)
-    assert told.selection_.privacy.notion == gate.notion == "pure"
-    assert other.fit(X, y).privacy_.epsilon() == told.privacy_.epsilon() == pytest.approx(2.0)
-    for one in (told, other, clone(other)):
+    assert chooser.fit(X, y).privacy_.epsilon() == pytest.approx(1.0)
+    assert chooser.selection_.privacy.notion == gate.notion == "pure"
+    assert other.fit(X, y).privacy_.epsilon() == chooser.privacy_.epsilon() == pytest.approx(2.0)
+    for one in (chooser, other, clone(other)):
         with pytest.raises(dc.BudgetExceeded):
             one.fit(X, y)
     assert gate.spent.epsilon() == pytest.approx(2.0)

@@ -820,8 +820,8 @@ def test_objectives_of_every_kind():
     weights = rng.random((40, 6))
     cut = GraphCut([np.triu(np.ones((6, 6)), 1) / 40.0 * (1 + i % 2) for i in range(5)], directed=True)
     topics = WeightedTopics(weights[:, :3] / 3.0, rng.random((6, 3)) < 0.5)
-    told = MutualInformation(rng.integers(0, 2, (40, 6)), rng.integers(0, 2, 40))
-    for people in (topics, told, cut):
+    informed = MutualInformation(rng.integers(0, 2, (40, 6)), rng.integers(0, 2, 40))
+    for people in (topics, informed, cut):
         for method in ("basic", "zcdp", "auto"):
             chosen = PrivateGreedy(2, BUDGET, method, seed=0).select(people)
             assert len(chosen) == 2
@@ -831,7 +831,7 @@ def test_objectives_of_every_kind():
     assert len(PrivateGreedy(2, one_way, seed=0).select(cut)) == 2
     for method in ("decomposable", "subsampled"):
         with pytest.raises(ValueError, match="sums over people"):
-            PrivateGreedy(2, BUDGET, method, seed=0).select(told)
+            PrivateGreedy(2, BUDGET, method, seed=0).select(informed)
         with pytest.raises(ValueError, match="monotone"):
             PrivateGreedy(2, BUDGET, method, seed=0).select(cut)
 
@@ -887,13 +887,13 @@ def test_average_gains_are_totals_as_well():
 
 
 def _informed(rng, people=60):
-    told = MutualInformation(rng.integers(0, 2, (people, 3)), rng.integers(0, 2, people))
-    return told, 0.1 * Coverage(rng.random((people, 3)) < 0.3) + 1.0 * told
+    informed = MutualInformation(rng.integers(0, 2, (people, 3)), rng.integers(0, 2, people))
+    return informed, 0.1 * Coverage(rng.random((people, 3)) < 0.3) + 1.0 * informed
 
 
 def test_a_mixture_with_information_is_no_sum_over_people():
     """Asked one by one everybody's information is 0: it must not be taken for a sum."""
-    told, mixed = _informed(np.random.default_rng(1))
+    informed, mixed = _informed(np.random.default_rng(1))
     for method in ("decomposable", "subsampled"):
         with pytest.raises(ValueError, match="sums over people"):
             PrivateGreedy(2, BUDGET, method, bound=1.0).select(mixed)
@@ -902,13 +902,13 @@ def test_a_mixture_with_information_is_no_sum_over_people():
     chooser = PrivateGreedy(2, BUDGET, release_gains=0.5, seed=0)
     assert chooser.select(mixed).privacy.epsilon() <= 1.0
     events = {type(event).__name__: event for event in chooser.privacy.ledger.events()}
-    assert events["ExponentialChoice"].range >= told.sensitivity("replace", "range")
+    assert events["ExponentialChoice"].range >= informed.sensitivity("replace", "range")
     # Both gains can move by as much as one can: they need not add up to a value.
-    assert events["LaplaceNoise"].sensitivity >= 2 * told.sensitivity("replace", "coordinate")
+    assert events["LaplaceNoise"].sensitivity >= 2 * informed.sensitivity("replace", "coordinate")
     bag = PrivateGreedy(Knapsack([1.0, 2.0, 1.0], 2.0), BUDGET, seed=0)
-    bag.select(told)
+    bag.select(informed)
     # Weighed against costs gains no longer move together.
-    each = told.sensitivity("replace", "coordinate", set_size=2)
+    each = informed.sensitivity("replace", "coordinate", set_size=2)
     assert next(iter(bag.privacy.ledger.events())).range >= 2 * each
     free = PrivateGreedy(1, dc.Budget(math.inf), seed=0).select(mixed)
     assert free.items == (int(np.argmax(mixed.gains([]))),)
@@ -969,13 +969,13 @@ def test_choosers_and_learners_that_need_everybody_refuse_unlike_populations():
 
 def test_tables_that_would_grow_too_large_are_refused_before_anything_is_spent():
     rng = np.random.default_rng(0)
-    told = MutualInformation(rng.integers(0, 4, (50, 12)), rng.integers(0, 2, 50))
-    for people in (told, told + Coverage(np.ones((50, 12)))):
+    informed = MutualInformation(rng.integers(0, 4, (50, 12)), rng.integers(0, 2, 50))
+    for people in (informed, informed + Coverage(np.ones((50, 12)))):
         chooser = PrivateGreedy(11, BUDGET, seed=0)
         with pytest.raises(ValueError, match="table of 11 features"):
             chooser.select(people)
         assert chooser.privacy.epsilon() == 0.0
-    assert len(PrivateGreedy(6, BUDGET, seed=0).select(told)) == 6
+    assert len(PrivateGreedy(6, BUDGET, seed=0).select(informed)) == 6
 
 
 def test_nobody_is_asked_after_the_last_pick():
@@ -1185,7 +1185,7 @@ def test_costs_are_weighed_as_the_certificate_says(seed):
 def test_cheap_items_do_not_spoil_the_rate():
     plain = PrivateGreedy(Knapsack([1.0, 1.0, 1.0, 1.0], 2.5), dc.Budget(1.0), "basic", seed=0)
     cheap = PrivateGreedy(Knapsack([1e-9, 1.0, 1.0, 1.0], 2.5), dc.Budget(1.0), "basic", seed=0)
-    assert plain.plan(people=100).picks.rate == pytest.approx(1.5 * cheap.plan(people=100).picks.rate)
+    assert plain.plan(n_people=100).picks.rate == pytest.approx(1.5 * cheap.plan(n_people=100).picks.rate)
     assert ChargedCosts.of(cheap.constraint).weights.min() > 0.6
 
 

@@ -396,12 +396,12 @@ def test_each_fit_spends_its_epsilon_of_a_gate_in_the_notion_of_the_gate():
 
 def test_a_budget_says_what_epsilon_and_delta_would():
     budget = dc.Budget(2.0, 1e-6, "add_remove", 2)
-    told = PrivateItemSelector(2, budget=budget, random_state=0).fit(BASKETS)
+    chooser = PrivateItemSelector(2, budget=budget, random_state=0).fit(BASKETS)
     same = PrivateItemSelector(
         2, 2.0, 1e-6, neighbours="add_remove", max_rows_per_person=2, random_state=0
     ).fit(BASKETS)
-    assert told.selection_.items == same.selection_.items
-    assert str(told.privacy_) == str(same.privacy_)
+    assert chooser.selection_.items == same.selection_.items
+    assert str(chooser.privacy_) == str(same.privacy_)
     assert PrivateItemSelector(2, random_state=0).fit(BASKETS).privacy_.budget == dc.Budget(1.0)
     for wrong in ({"epsilon": 1.0}, {"delta": 1e-6}):
         for given in (budget, budget.split(2)[0], dc.Gate(budget, 0).split(2)[0]):
@@ -410,7 +410,7 @@ def test_a_budget_says_what_epsilon_and_delta_would():
     with pytest.raises(ValueError, match="max_rows_per_person=1, but the budget has"):
         PrivateItemSelector(2, budget=budget, max_rows_per_person=1).fit(BASKETS)
     with pytest.raises(ValueError, match="budget was changed after a fit"):
-        told.set_params(budget=budget.split(2)[0]).fit(BASKETS)
+        chooser.set_params(budget=budget.split(2)[0]).fit(BASKETS)
 
 
 def test_facilities_and_features_stand_in_one_account():

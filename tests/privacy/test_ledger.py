@@ -280,7 +280,7 @@ def test_settings_that_need_more_than_they_claim_need_a_budget_of_their_own():
 # --- disjoint groups, as data and in print ---------------------------------------------------------------
 
 
-def test_disjoint_releases_are_told_apart_in_data_and_in_print():
+def test_disjoint_releases_differ_in_data_and_in_print():
     gate = Gate(dc.Budget(2.0), 0)
     windows = gate.reserve(TENTH, 3, disjoint=True, label="windows")
     everybody = gate.reserve(TENTH, 2, label="windows")
@@ -291,8 +291,8 @@ def test_disjoint_releases_are_told_apart_in_data_and_in_print():
     again = Account.from_json(json.loads(json.dumps(account.to_json())))
     assert again.ledger.counts == account.ledger.counts
     assert [row[4:6] for row in account.releases()[1]] == [["3", "disjoint groups"], ["2", "all"]]
-    for told in (str(account), account._repr_html_()):
-        assert told.count("disjoint groups") == 1
+    for text in (str(account), account._repr_html_()):
+        assert text.count("disjoint groups") == 1
     assert str(again) == str(account)
 
 

@@ -74,7 +74,7 @@ def _accounts():
                     "epsilon": [account.epsilon(delta) for delta in (1e-9, 1e-6, 1e-3)],
                     "delta": [account.delta(epsilon) for epsilon in (0.1, 0.5, 2.0)],
                     "smallest": smallest_epsilon(account.loss, budget, 1e-5),
-                    "told": account.to_json(),
+                    "account": account.to_json(),
                 },
             )
 

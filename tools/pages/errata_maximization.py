@@ -83,7 +83,7 @@ def rate_and_explorations() -> str:
     varying, fixed = both(None), both(0.01)
     return (
         f"All {3**rounds:,} courses of {rounds} rounds with two items worth 1 and 0, k = 1, exploration rate"
-        f" {chance:g}: what the expert earns on what it is told is {varying[0]:.5f} in expectation, the lemma"
+        f" {chance:g}: what the expert earns on what it sees is {varying[0]:.5f} in expectation, the lemma"
         f" says {varying[1]:.5f}. With a rate fixed in advance both are {fixed[0]:.5f} (difference"
         f" {'below 1e-12' if abs(fixed[0] - fixed[1]) < 1e-12 else 'not 0'})."
     )

@@ -148,12 +148,12 @@ def stream_speed() -> str:
         rows.append([label, f"{one['run_us']:.1f}", f"{one['ratio']:,.0f}"])
     one = stored("minimization_speed")
     us = one["microseconds_per_round"]
-    for rival, told in (
+    for rival, name in (
         ("paper", "NumPy line by line"),
         ("chain at once", "NumPy, a chain at once"),
         ("tuned", "NumPy tuned"),
     ):
-        label = f"minimisation, {one['n_items']} items, beside {told}"
+        label = f"minimisation, {one['n_items']} items, beside {name}"
         rows.append([label, f"{us['run']:.1f}", f"{us[rival] / us['run']:,.1f}"])
     return markdown(["whole stream", "microseconds per round", "speed-up"], rows)
 

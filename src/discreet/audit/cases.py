@@ -198,7 +198,7 @@ class Case:
         raise NotImplementedError
 
     def sampler_notices(self, fault: Fault, pair: Pair, effort: Effort) -> bool:
-        """Whether real draws tell that they do not follow their probabilities."""
+        """Whether real draws show that they do not follow their probabilities."""
         raise NotImplementedError
 
     def outputs_notice(self, name: str, fault: Fault, pair: Pair, effort: Effort) -> bool:

@@ -88,7 +88,7 @@ class ChoiceCase(Case):
         return min(1.0, len(fits) * min(fits)), bound
 
     def _fits_beside_faults(self, pair: Pair, effort: Effort, first: int) -> list[float]:
-        """Sound p-values among the people who tell injected faults of the sampler."""
+        """Sound p-values among the people who show injected faults of the sampler."""
         fits = []
         for name in self.faults:
             fault = faults.SAMPLED.get(name)
@@ -124,21 +124,21 @@ class ChoiceCase(Case):
         clear, runs = found
         with fault():
             here, there = self._outputs(clear.here, runs), self._outputs(clear.there, runs, first=runs)
-        # Scored by what a sound library would do: outputs alone do not tell what the error is.
+        # Scored by what a sound library would do: outputs alone do not show what the fault is.
         p, q = self._distribution(clear.here), self._distribution(clear.there)
         bound = black_box.epsilon_lower_bound(*_ratios(p, q, here, there), self.budget.delta)
         return bound > self._claim(clear) * (1.0 + RELATIVE)
 
     def _clear_pair(self, fault: faults.Fault, pair: Pair, effort: Effort) -> tuple[Pair, int] | None:
-        """Neighbours whose outputs tell the error, and enough runs; None if it would take too many."""
+        """Neighbours whose outputs show the fault, and enough runs; None if it would take too many."""
         claim, delta = self._claim(pair), self.budget.delta
         with fault():
             known = exact.cached(self._distribution)
 
-            def told(pair: Pair) -> float:
+            def distance(pair: Pair) -> float:
                 return exact.hockey_stick(known(pair.here), known(pair.there), claim)
 
-            clear = self._worst(told, min(effort.evaluations, _LOOKED_AT), seed=2, extra=(pair,))
+            clear = self._worst(distance, min(effort.evaluations, _LOOKED_AT), seed=2, extra=(pair,))
             p, q = exact.paired(known(clear.here), known(clear.there))
         runs = black_box.runs_needed(p, q, claim * (1.0 + RELATIVE), delta, _MOST_TO_PROVE)
         return None if runs is None else (clear, runs)

@@ -217,16 +217,16 @@ def coupled_loss(here: Observe, there: Observe) -> float:
     The neighbour's noise is shifted until it publishes what the other run publishes, from the first thing
     that differs on. For Laplace noise the shifts in units of its scale add up to the loss.
     """
-    told, drawn = here(quiet)
+    wanted, drawn = here(quiet)
     sizes = drawn.sizes
     shifts = [np.zeros(size) for size in sizes]
 
     def script(number: int, count: int) -> Floats:
         return shifts[number] if number < len(shifts) else np.zeros(count)
 
-    for _ in range(len(told) + 1):
+    for _ in range(len(wanted) + 1):
         seen = there(script)[0]
-        at = next((t for t, (a, b) in enumerate(zip(told, seen, strict=True)) if differ(a, b)), None)
+        at = next((t for t, (a, b) in enumerate(zip(wanted, seen, strict=True)) if differ(a, b)), None)
         if at is None:
             return math.fsum(float(np.abs(shift).sum()) for shift in shifts)
         columns, places = [], []
@@ -241,7 +241,7 @@ def coupled_loss(here: Observe, there: Observe) -> float:
                     places.append((draw, place))
         if not columns:
             return math.inf
-        solution, *_ = np.linalg.lstsq(np.array(columns).T, told[at] - seen[at], rcond=1e-10)
+        solution, *_ = np.linalg.lstsq(np.array(columns).T, wanted[at] - seen[at], rcond=1e-10)
         for (draw, place), amount in zip(places, solution, strict=True):
             shifts[draw][place] += amount
     return math.inf

@@ -191,8 +191,8 @@ def overheard(answers: Callable[[int, int], Floats]) -> Iterator[list[Floats]]:
             answer = real(self, values, *given, **options)
             found = np.atleast_1d(np.asarray(answer, dtype=np.float64))
             heard.append(found)
-            told = answers(len(heard) - 1, found.size)
-            return float(told[0]) if np.ndim(answer) == 0 else told
+            given_back = answers(len(heard) - 1, found.size)
+            return float(given_back[0]) if np.ndim(answer) == 0 else given_back
 
         return release
 

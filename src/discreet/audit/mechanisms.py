@@ -65,8 +65,8 @@ def releasing(kind: str, budget: Budget, columns: int) -> Play:
         event = events[kind].within(budget.share(), most, 2)
         size = event.sigma if kind == "gaussian" else event.scale
         release = getattr(gate, kind)
-        told = [release(total, size, event.sensitivity) for _ in range(2)]
-        return Played(told, lambda: gate.spent)
+        published = [release(total, size, event.sensitivity) for _ in range(2)]
+        return Played(published, lambda: gate.spent)
 
     return play
 
@@ -77,8 +77,8 @@ def summing(kind: type[TreeSum] | type[FactorizedSum], budget: Budget, rows: int
     def play(stream: Floats, source: Source) -> Played:
         gate = Gate(budget, source)
         total = kind(stream.shape[1], rows, gate, norm_bound=1.0, clip=True, **options)
-        told = [total.add(vector) for vector in stream]
-        return Played(told, lambda: gate.spent)
+        published = [total.add(vector) for vector in stream]
+        return Played(published, lambda: gate.spent)
 
     return play
 
@@ -94,12 +94,12 @@ def one_number(kind: str, budget: Budget) -> tuple[Play, Callable[[Floats, int, 
         return getattr(gate, kind)(values, size, event.sensitivity, changed=1), gate
 
     def play(stream: Floats, source: Source) -> Played:
-        told, gate = released(stream.sum(axis=0), source)
-        return Played([told], lambda: gate.spent)
+        published, gate = released(stream.sum(axis=0), source)
+        return Played([published], lambda: gate.spent)
 
     def many(stream: Floats, runs: int, source: Source) -> Floats:
-        told, _ = released(np.full(runs, stream.sum()), source)
-        return np.asarray(told, dtype=np.float64)
+        published, _ = released(np.full(runs, stream.sum()), source)
+        return np.asarray(published, dtype=np.float64)
 
     return play, many
 

@@ -206,7 +206,7 @@ class MixedCase(ChoiceCase):
         """How likely something is chosen of which other numbers leave in the two worlds."""
         known = exact.cached(self._mixture)
 
-        def told(pair: Pair) -> float:
+        def distance(pair: Pair) -> float:
             here, there = known(pair.here), known(pair.there)
             return math.fsum(
                 min(chance, there.chances.get(o, 0.0))
@@ -214,7 +214,7 @@ class MixedCase(ChoiceCase):
                 if o in there.numbers and exact.differ(here.numbers[o], there.numbers[o])
             )
 
-        return told
+        return distance
 
 
 def _zeros(_: int, size: int) -> Floats:

@@ -128,10 +128,10 @@ class NoiseCase(Case):
         while sum(part.size for part in drawn) < enough:
             seed += 1
             observe = self._observe(pair.here, seed)
-            told, found = observe(None)
+            released, found = observe(None)
             law = found.laws[0]
             drawn += found.values
-            if noise is not None and not noise.explains(np.concatenate(told) - still, found):
+            if noise is not None and not noise.explains(np.concatenate(released) - still, found):
                 return 0.0
         return sampled.noise_law(drawn, law)
 
@@ -192,7 +192,7 @@ class NoiseCase(Case):
     def _clear_pair(self, fault: faults.Fault, pair: Pair, effort: Effort) -> Pair:
         """Neighbours of whom something else is shown while the error is there, whatever other coins say."""
 
-        def told(pair: Pair) -> float:
+        def distance(pair: Pair) -> float:
             here, there = (
                 np.array([self._published(s, seed) for seed in range(2)]) for s in (pair.here, pair.there)
             )
@@ -201,4 +201,4 @@ class NoiseCase(Case):
             return float(np.abs(apart).max()) / (float(np.abs(here).max()) + spread + 1e-100)
 
         with fault():
-            return self._worst(told, effort.evaluations, seed=2, extra=(pair,))
+            return self._worst(distance, effort.evaluations, seed=2, extra=(pair,))

@@ -53,7 +53,7 @@ class _Setting:
     """A setting of greedy picks: of how many people, and which injected faults have to be noticed."""
 
     method: str
-    told: str
+    words: str
     constraint: Callable[[], Constraint]
     budget: Budget
     rows: int
@@ -112,7 +112,7 @@ def _greedy() -> Iterator[Case]:
 
         yield ChoiceCase(
             "PrivateGreedy",
-            f"{each.method}, {each.told}",
+            f"{each.method}, {each.words}",
             each.budget,
             Space(each.rows, each.items, nobody=_ABSENT),
             play,

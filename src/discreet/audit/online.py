@@ -40,7 +40,7 @@ def cases_of(name: str) -> Iterator[Case]:
     """The settings of one registered learner."""
     entry = REGISTRY[name]
     for example in entry.audits():
-        play = _play(name, example, _TELL[entry.feedback])
+        play = _play(name, example, _FEEDBACK[entry.feedback])
         shape = (example.rows, example.columns)
         space = Space(*shape, example.values, nobody=example.nobody)
         make = _choices if example.mechanism == "choices" else _noise
@@ -83,7 +83,7 @@ def _noise(name: str, example: AuditExample, space: Space, play: Play) -> Case:
     )
 
 
-def _play(name: str, example: AuditExample, tell: Callable[[Any, Floats, Any], Any]) -> Play:
+def _play(name: str, example: AuditExample, feedback: Callable[[Any, Floats, Any], Any]) -> Play:
     """A round per row, and one more decision at the end; published is what the setting says."""
     publish = _PUBLISH[example.publishes]
 
@@ -93,15 +93,15 @@ def _play(name: str, example: AuditExample, tell: Callable[[Any, Floats, Any], A
         for row in stream:
             decision = learner.choose()
             decisions.append(None if example.publishes == "state" else publish(learner, decision))
-            learner.learn(tell(learner, row, decision))
+            learner.learn(feedback(learner, row, decision))
         decisions.append(publish(learner, learner.choose()))
-        told = decisions[-1:] if example.publishes == "state" else decisions
-        return Played(told, lambda: learner.privacy)
+        published = decisions[-1:] if example.publishes == "state" else decisions
+        return Played(published, lambda: learner.privacy)
 
     return play
 
 
-# --- what people tell -----------------------------------------------------------------------------
+# --- feedback of people ---------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
@@ -115,7 +115,7 @@ def _covers(_: Any, row: Floats, __: Any) -> Coverage:
 
 
 def _reward(learner: Any, row: Floats, decision: Any) -> Any:
-    """What the set was worth; or, where slots are told, which item was taken, if any."""
+    """What the set was worth; or, with slot feedback, which item was taken, if any."""
     if learner.feedback == "set":
         return float(row[0])
     return None if row[0] < 0 else int(decision.items[int(row[0])])
@@ -159,7 +159,7 @@ class _Linear:
         return self._row.copy()
 
 
-_TELL: dict[str, Callable[[Any, Floats, Any], Any]] = {
+_FEEDBACK: dict[str, Callable[[Any, Floats, Any], Any]] = {
     "function": _covers,
     "reward": _reward,
     "dr_function": lambda _, row, __: _Linear(row),

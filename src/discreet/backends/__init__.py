@@ -47,7 +47,7 @@ def use(package: str) -> Iterator[None]:
 
     A learner that has begun keeps the loops it began with.
     """
-    import_module(package)  # what is not there is told at once
+    import_module(package)  # what is not there fails at once
     _in_front.append(package)
     _look_again()
     try:

@@ -35,15 +35,21 @@ def extendible_loss(n_items: int, picks: int, temperature: float, p: int) -> flo
 
 
 def knapsack_loss(
-    costs: ChargedCosts, n_items: int, picks: int, temperature: float, ends: float, people: int, bound: float
+    costs: ChargedCosts,
+    n_items: int,
+    picks: int,
+    temperature: float,
+    ends: float,
+    n_people: int,
+    bound: float,
 ) -> float:
     """Beside ``costs.ratio``; ``ends`` is the rate of the best single item and of the choice between the two.
 
-    With probability 1 - 1/people no pick's density falls short by more than ln(n k people) / rate; each loses
-    its charged cost times that, and all feasible sets' charged costs are limited. Otherwise all of at most
-    people x bound is lost.
+    With N = ``n_people`` and probability 1 - 1/N no pick's density falls short by more than ln(n k N) / rate;
+    each loses its charged cost times that, and all feasible sets' charged costs are limited. Otherwise all of
+    at most N x bound is lost.
     """
-    short = costs.most * math.log(max(n_items * picks * people, 2)) / temperature + bound
+    short = costs.most * math.log(max(n_items * picks * n_people, 2)) / temperature + bound
     _, rest = costs.ratios
     if rest is None:
         return short
@@ -52,7 +58,7 @@ def knapsack_loss(
     return max(short, with_large) + math.log(2.0) / ends
 
 
-def sampling_loss(n_items: int, picks: int, people: int, chance: float, bound: float) -> float:
+def sampling_loss(n_items: int, picks: int, n_people: int, chance: float, bound: float) -> float:
     """Expected largest excess, over sets of up to ``picks`` items, of a sample's scaled sum over everybody's.
 
     A person counts 1/chance times or not at all: sub-Gaussian with the proxy variance of Kearns and Saul
@@ -65,7 +71,7 @@ def sampling_loss(n_items: int, picks: int, people: int, chance: float, bound: f
     else:
         proxy = (1.0 - 2.0 * chance) / (2.0 * math.log((1.0 - chance) / chance))
     sets = log_sets(n_items, picks)
-    return bound / chance * math.sqrt(2.0 * people * proxy * sets)
+    return bound / chance * math.sqrt(2.0 * n_people * proxy * sets)
 
 
 def log_sets(n_items: int, picks: int) -> float:
@@ -78,6 +84,6 @@ def log_sets(n_items: int, picks: int) -> float:
     return top + math.log(math.fsum(math.exp(x - top) for x in logs))
 
 
-def rounding(picks: int, people: int, unit: float) -> float:
+def rounding(picks: int, n_people: int, unit: float) -> float:
     """What rounding every person's gains down to a step can cost."""
-    return picks * people * unit
+    return picks * n_people * unit

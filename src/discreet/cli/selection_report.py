@@ -39,7 +39,7 @@ def result(
     max_people: int | None,
     notes: list[str],
 ) -> dict[str, Any]:
-    """All there is to tell, as plain values: what --json prints and --out holds.
+    """The whole result, as plain values: what --json prints and --out holds.
 
     ``greedy`` is None where no item was listed, so that there was nothing to pick from. ``max_people`` is the
     public bound on their number; None where the number itself is public.

@@ -161,7 +161,7 @@ def pair(name: str, value: Any) -> None:
 
 
 def named_rows(which: Any, count: int) -> NDArray[np.int64]:
-    """The people that an index names, at least one; how many there are is not told."""
+    """The people that an index names, at least one; how many there are stays out of errors."""
     try:
         rows = np.arange(count)[which]
     except (IndexError, TypeError, ValueError, OverflowError):

@@ -163,7 +163,7 @@ class Saved:
         return checks.real(name, value, **limits)
 
     def hidden(self, name: str, *, at_least: int, at_most: int | None = None) -> int:
-        """As `whole`, for a number that is made of people's data and is not to be told."""
+        """As `whole`, for a number that is made of people's data and must not be revealed."""
         try:
             return self.whole(name, at_least=at_least, at_most=at_most)
         except (ValueError, TypeError):

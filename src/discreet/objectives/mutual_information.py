@@ -29,8 +29,8 @@ class MutualInformation(Population):
     This is not an average over people: ``people[rows]`` is the same question asked of fewer people, and the
     influence of one person is not bound / N. See :meth:`sensitivity`.
 
-    >>> told = MutualInformation([[0, 0], [0, 1], [1, 0], [1, 1]], classes=[0, 0, 1, 1])
-    >>> round(told.value([0]), 6), round(told.value([1]), 6)    # log 2, and nothing
+    >>> people = MutualInformation([[0, 0], [0, 1], [1, 0], [1, 1]], classes=[0, 0, 1, 1])
+    >>> round(people.value([0]), 6), round(people.value([1]), 6)    # log 2, and nothing
     (0.693147, 0.0)
     """
 
@@ -164,7 +164,7 @@ class _TableState(State):
 
     def __init__(self, people: MutualInformation) -> None:
         self._people = people
-        self._told = people
+        self._information = people
         self.items = []
         self.value = 0.0
         self._joint = people._joint(np.zeros(0, dtype=np.int64))
@@ -172,8 +172,8 @@ class _TableState(State):
 
     def _grow(self, item: int) -> float:
         added = float(self._now[item])
-        self._joint = _extended(self._joint, self._told._model[1][item])
-        self._now = _next_gains(self._told, self._joint, np.array([*self.items, item]))
+        self._joint = _extended(self._joint, self._information._model[1][item])
+        self._now = _next_gains(self._information, self._joint, np.array([*self.items, item]))
         return added
 
 

@@ -185,7 +185,7 @@ class ContinuousGreedy(Chooser):
             self._gate.mark(*people.marks)
             return climb.point
 
-    def certified_loss(self, people: int, n_items: int | None = None, curvature: float = 1.0) -> float:
+    def certified_loss(self, n_people: int, n_items: int | None = None, curvature: float = 1.0) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.
 
         For gradients in closed form; sampled ones add their sampling error. Never more than choosing nothing
@@ -197,7 +197,7 @@ class ContinuousGreedy(Chooser):
         283
         """
         self._check_curvature(curvature)
-        count = checks.whole("people", people, at_least=1)
+        count = checks.whole("n_people", n_people, at_least=1)
         constraint = self._over(n_items)
         size = constraint.n_items
         assert size is not None
@@ -237,7 +237,7 @@ class ContinuousGreedy(Chooser):
         constraint: Constraint,
         n_items: int,
         touched: int,
-        people: int | None,
+        n_people: int | None,
         stated: float | None = None,
         bound: float | None = None,
     ) -> Setting:
@@ -248,7 +248,7 @@ class ContinuousGreedy(Chooser):
             change = Change.stated(stated, bound, n_items, corners_only=corners)
             return Setting.of(self._settings, constraint, n_items, change, stated, bound, sums=False)
         change = Change.of_sum(bound, self.budget.neighbours, n_items, touched)
-        most = None if people is None else people * bound
+        most = None if n_people is None else n_people * bound
         return Setting.of(self._settings, constraint, n_items, change, bound, most, sums=True)
 
     def _event(self, setting: Setting, steps: int) -> Event:

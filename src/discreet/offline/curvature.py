@@ -37,7 +37,7 @@ class CurvatureGreedy(ContinuousGreedy):
     moves by no more than they do, both are summed person by person in whole steps, and ell is used nowhere
     else. kappa is never computed: it is a fact about the people.
 
-    Utility. E F(x) >= (1 - kappa/e) best - ``certified_loss(people, n_items, kappa)``, whatever kappa is.
+    Utility. E F(x) >= (1 - kappa/e) best - ``certified_loss(n_people, n_items, kappa)``, whatever kappa is.
     With g = F - ell, step k lifts w_k g(x) + ell x by at least [w_k (g(S*) - g(x')) + ell(S*)] / K, which
     telescopes to F(x) >= F(S*) - (1 + 1/K)^-K g(S*); and g(S*) <= kappa F(S*).
 
@@ -105,17 +105,17 @@ class CurvatureGreedy(ContinuousGreedy):
         self._check_curvature(curvature)
         return 1.0 - curvature / math.e
 
-    def certified_loss(self, people: int, n_items: int | None = None, curvature: float = 1.0) -> float:
+    def certified_loss(self, n_people: int, n_items: int | None = None, curvature: float = 1.0) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.
 
         The published form may miss lambda by gamma times the best single item, on its grid of guesses. With a
         ``guess`` nothing is certified: it may be wrong by anything.
         """
-        loss = super().certified_loss(people, n_items, curvature)
+        loss = super().certified_loss(n_people, n_items, curvature)
         if self.calibration == "tight":
             return loss
         missed = self.gamma if self.guess is None else math.inf
-        return min(loss + missed * people * self.bound, self.guarantee(curvature) * people * self.bound)
+        return min(loss + missed * n_people * self.bound, self.guarantee(curvature) * n_people * self.bound)
 
     def _check_curvature(self, curvature: float) -> None:
         checks.real("curvature", curvature, at_least=0.0, at_most=1.0)

@@ -250,7 +250,7 @@ class PrivateItemSelector(_PrivateSelector):
 
 
 class PrivateFeatureSelector(_PrivateSelector):
-    """The k features that tell most about a class, chosen privately.
+    """The k most informative features about a class, chosen privately.
 
     ``bounds`` is the public range of the features: one (low, high) for all of them, or arrays of one per
     feature. ``classes`` is the public list of classes. Neither is ever read off the data: a smallest or
@@ -261,7 +261,7 @@ class PrivateFeatureSelector(_PrivateSelector):
     about the class, in a naive Bayes model (`MutualInformation`). One person can move it by about log(N) / N,
     which is a lot among a few hundred people. ``"covariance"``: the features with the largest absolute
     covariance with the class; one person moves N times it by at most 1 (`covariance_range`), which makes it
-    the better choice for small N, though it cannot see that two features tell the same.
+    the better choice for small N, though it cannot see that two features say the same.
 
     Guarantee: every fit is (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the
     set of chosen features is published. Fits on the same people add up; a `Gate` as ``budget`` holds all of
@@ -329,8 +329,8 @@ class PrivateFeatureSelector(_PrivateSelector):
                 " choose fewer features, fewer bins, or objective='covariance'"
             )
         parts = np.minimum((scaled * bins).astype(np.int64), bins - 1)
-        told = MutualInformation(parts, kinds, n_classes=len(known), labels=self._names())
-        self._greedy(told, Cardinality(k), allowance)
+        people = MutualInformation(parts, kinds, n_classes=len(known), labels=self._names())
+        self._greedy(people, Cardinality(k), allowance)
         return self
 
     def _largest(self, scores: NDArray[np.float64], k: int, allowance: Allowance) -> None:
@@ -401,16 +401,16 @@ def _validated(selector: _PrivateSelector, *data: Any, **options: Any) -> Any:
     if said.startswith(_HARMLESS):
         raise kind(said)
     if said.startswith("Found array with"):
-        told = re.sub(r"shape=\(\d+", "shape=(", said)
+        message = re.sub(r"shape=\(\d+", "shape=(", said)
     elif said.startswith("Expected 2D array"):
-        told = "Expected a table with a row per person. Reshape your data"
+        message = "Expected a table with a row per person. Reshape your data"
     elif said.startswith("Complex data not supported"):
-        told = "Complex data not supported"
+        message = "Complex data not supported"
     elif "inconsistent numbers of samples" in said:
-        told = "X and y must have the same number of rows"
+        message = "X and y must have the same number of rows"
     else:
-        told = "X must be a table of numbers, and y, where it is needed, a column"
-    raise checks.DataError(told, said)
+        message = "X must be a table of numbers, and y, where it is needed, a column"
+    raise checks.DataError(message, said)
 
 
 def _kinds(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:

@@ -130,24 +130,24 @@ class PrivateGreedy(Chooser):
         """What greedy is worth beside the best set, for monotone submodular objectives; None if not known."""
         return methods.ratio(self.constraint, scores.costs_of(self.constraint))
 
-    def plan(self, n_items: int | None = None, people: int | None = None) -> Plan:
+    def plan(self, n_items: int | None = None, n_people: int | None = None) -> Plan:
         """How a selection would be made and paid for: ``plan.method``, ``plan.picks.rate``, ``plan.reason``.
 
-        For a monotone sum over ``people`` people (or an objective with a stated ``sensitivity``).
+        For a monotone sum over ``n_people`` people (or an objective with a stated ``sensitivity``).
         """
-        return self._chosen_plan(self._terms.question(self._over(n_items), people))
+        return self._chosen_plan(self._terms.question(self._over(n_items), n_people))
 
-    def certified_loss(self, people: int, n_items: int | None = None) -> float:
+    def certified_loss(self, n_people: int, n_items: int | None = None) -> float:
         """Bound on ``ratio`` x OPT - E f(S), for a monotone submodular sum f over this many people.
 
         What the picks' randomness, a sample, and rounding can cost, in units of the sum over people; see
-        `bounds.greedy`. Not cut at the trivial bound, people x bound.
+        `bounds.greedy`. Not cut at the trivial bound, n_people x bound.
 
         >>> import discreet as dc
         >>> round(PrivateGreedy(5, dc.Budget(1.0, 1e-6), "zcdp").certified_loss(32_710, n_items=285))
         190
         """
-        size = checks.whole("people", people, at_least=1)
+        size = checks.whole("n_people", n_people, at_least=1)
         if self.ratio is None:
             raise ValueError(f"no guarantee is known for {self.constraint!r}; use matroids or a knapsack")
         # The plan is the one that `select` would make, which may not know how many people there are.
@@ -155,7 +155,7 @@ class PrivateGreedy(Chooser):
         plan = self._chosen_plan(question)
         if not self.budget.private:
             return plan.loss
-        return methods.loss(replace(question, people=size), plan.picks, plan.ends)
+        return methods.loss(replace(question, n_people=size), plan.picks, plan.ends)
 
     def _chosen_plan(self, question: Question) -> Plan:
         return methods.choose(question, self.share, self.method, self._for_gains)

@@ -104,15 +104,17 @@ def loss(question: Question, picks: Picks, ends: Picks | None) -> float:
 
     Infinite where it depends on a number of people that is not public.
     """
-    people = question.people
+    n_people = question.n_people
     total = draws_loss(question, picks, ends)
     if picks.keep is not None:
-        if people is None:
+        if n_people is None:
             return math.inf
-        total += greedy.sampling_loss(question.n_items, question.picks, people, picks.chance, question.bound)
+        total += greedy.sampling_loss(
+            question.n_items, question.picks, n_people, picks.chance, question.bound
+        )
     # Under a knapsack what is lost in a score counts as often as the item's cost holds the smallest one.
     times = question.picks if question.costs is None else max(question.picks, math.ceil(question.costs.most))
-    return total + greedy.rounding(times, people or 1, question.unit)
+    return total + greedy.rounding(times, n_people or 1, question.unit)
 
 
 def draws_loss(question: Question, picks: Picks, ends: Picks | None) -> float:
@@ -120,12 +122,12 @@ def draws_loss(question: Question, picks: Picks, ends: Picks | None) -> float:
 
     Constraints without a known ratio are compared as if they were matroids.
     """
-    n, k, temperature, people = question.n_items, question.picks, picks.temperature, question.people or 1
+    n, k, temperature, n_people = question.n_items, question.picks, picks.temperature, question.n_people or 1
     if k == 0:
         return 0.0
     if question.costs is not None:
         last = temperature if ends is None else ends.rate
-        return greedy.knapsack_loss(question.costs, n, k, temperature, last, people, question.bound)
+        return greedy.knapsack_loss(question.costs, n, k, temperature, last, n_people, question.bound)
     if isinstance(question.constraint, Cardinality):
         return greedy.cardinality_loss(n, k, temperature)
     return greedy.extendible_loss(n, k, temperature, _extendible(question.constraint) or 1)

@@ -39,7 +39,7 @@ class Question:
     n_items: int
     bound: float
     width: float
-    people: int | None
+    n_people: int | None
     gap: float | None
     apart: str | None
     unit: float
@@ -168,7 +168,7 @@ def quick_average(people: Population) -> bool:
     """Whether average gains come much cheaper than asking people one by one.
 
     Functions of unknown origin are asked one by one: what they give can then be clipped, and where they fail
-    nobody is told.
+    nobody learns of it.
     """
     return row_parts(people) is None and people.built_in
 

@@ -29,7 +29,7 @@ def plan_minimization(
 ) -> Plan:
     """Compare what is certified for the learners that choose a cheap set every round, and take the best.
 
-    Costs are submodular with values in [-bound, bound]. ``feedback="full"``: the person's function is told
+    Costs are submodular with values in [-bound, bound]. ``feedback="full"``: the person's function is seen
     after the round, ``"bandit"``: only what the chosen set cost. ``empty_is_free`` declares that the empty
     set costs nobody anything. Nothing here looks at data.
 
@@ -66,7 +66,7 @@ def plan_convex(
     """Compare what is certified for the learners that play a point every round, and take the best.
 
     Costs are convex with gradients no longer than ``lipschitz`` on the domain, curved by ``strong_convexity``
-    (0: merely Lipschitz), or linear. ``feedback="bandit"``: only what the point cost is told, a number within
+    (0: merely Lipschitz), or linear. ``feedback="bandit"``: only what the point cost is seen, a number within
     ``bound``. Nothing here looks at data.
 
     >>> import discreet as dc
@@ -81,7 +81,7 @@ def plan_convex(
     checks.one_of("feedback", feedback, FEEDBACK)
     checks.one_of("adversary", adversary, ("oblivious", "adaptive"))
     if feedback == "bandit" and bound is None:
-        raise ValueError("bound is missing: say within which range the costs that are told lie")
+        raise ValueError("bound is missing: say within which range the observed costs lie")
     return decide(
         _Convex(
             checks.whole("rounds", rounds, at_least=1),
@@ -235,7 +235,7 @@ class _Convex(Question):
         yield self._candidate(name, settings, found.certified_regret, note=note)
 
     def _asked(self, name: str) -> dict[str, Any]:
-        """What a learner of this name is told of the question."""
+        """The arguments of the question for a learner of this name."""
         asked: dict[str, Any] = {"lipschitz": self.lipschitz}
         if name != "LinearLeader":
             asked["strong_convexity"] = self.strong_convexity

@@ -45,7 +45,7 @@ def plan(
     less noise; what they certify is then about people cut to that many items, so up to a factor of two a
     candidate that needs no cut is preferred.
 
-    ``feedback="full"``: the person's whole function is told after the round; ``"bandit"``: only what the
+    ``feedback="full"``: the person's whole function is seen after the round; ``"bandit"``: only what the
     shown set was worth; ``"slots"``: which of the shown items was taken. In place of k a matroid or a
     knapsack may stand, with full feedback.
 
@@ -118,7 +118,7 @@ class _Selection(Question):
 
 @dataclass(frozen=True)
 class _FullInformation(_Selection):
-    """The person's whole function is told after the round."""
+    """The person's whole function is seen after the round."""
 
     stream: str = "adversarial"
     cap: int | None = None
@@ -213,14 +213,14 @@ class _FullInformation(_Selection):
 
 @dataclass(frozen=True)
 class _Bandit(_Selection):
-    """Only what the shown set was worth is told, or which of its items was taken."""
+    """Only what the shown set was worth is seen, or which of its items was taken."""
 
     slots: bool = False
 
     @property
     def headline(self) -> str:
-        told = "per-slot" if self.slots else "bandit"
-        return f"{self.k} of {self.n_items:,} items, {self.rounds:,} rounds, {told} feedback"
+        kind = "per-slot" if self.slots else "bandit"
+        return f"{self.k} of {self.n_items:,} items, {self.rounds:,} rounds, {kind} feedback"
 
     def candidates(self) -> Iterator[Candidate]:
         if self.rounds > MOST_ROUNDS:

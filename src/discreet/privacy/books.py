@@ -117,7 +117,7 @@ class Books:
         return fits(loss, self.budget) if self.limit is None else self.limit.fits(loss)
 
     def expect(self, group: Group, *releases: tuple[Event, int]) -> None:
-        """Fix the notion for releases to come, if none is; `BudgetExceeded` tells that they do not fit."""
+        """Fix the notion for releases to come, if none is; `BudgetExceeded` says that they do not fit."""
         with self.lock:
             self.refresh()
             place, total = self.of_group(group), Loss()

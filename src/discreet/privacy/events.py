@@ -128,7 +128,7 @@ class Event:
                 object.__setattr__(self, field.name, number)
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple(_told_apart(getattr(self, field.name)) for field in fields(self))
+        return tuple(_unlike_floats(getattr(self, field.name)) for field in fields(self))
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._key() == other._key()
@@ -170,7 +170,7 @@ def fraction(text: Any) -> Fraction:
     return Fraction(text)
 
 
-def _told_apart(number: Number) -> Number | tuple[Fraction]:
+def _unlike_floats(number: Number) -> Number | tuple[Fraction]:
     """The number; in brackets where it equals a float that stands for another number."""
     if isinstance(number, Fraction) and number == float(number) and exact(float(number)) != number:
         return (number,)

@@ -187,7 +187,7 @@ class Gate(Fixed):
     def expect(self, *releases: tuple[Event, int]) -> None:
         """Fix the privacy notion for (event, count) releases to come; nothing is charged or released.
 
-        A gate whose notion is fixed keeps it. Either way, `BudgetExceeded` tells that they do not fit. Within
+        A gate whose notion is fixed keeps it. Either way, `BudgetExceeded` says that they do not fit. Within
         `resumed` they have been charged already.
         """
         if not self._books.resuming:

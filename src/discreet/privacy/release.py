@@ -101,10 +101,10 @@ class Release:
         self._alive()
         return flips.flipped_choice(self._source, scores, self._rate(rate))
 
-    def sample(self, people: int, keep: int) -> NDArray[np.int64]:
+    def sample(self, n_people: int, keep: int) -> NDArray[np.int64]:
         """Who is in a secret sample, each with probability ``keep`` / 2^64: one secret word for each."""
         self._alive()
-        return np.flatnonzero(self._source.words(people) < np.uint64(keep))
+        return np.flatnonzero(self._source.words(n_people) < np.uint64(keep))
 
     def ordered_set(self, experts: OrderedExperts) -> NDArray[np.int32]:
         """One item for each expert in turn, none twice, each an exponential choice of its scores; exact."""

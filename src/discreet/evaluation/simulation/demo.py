@@ -67,7 +67,7 @@ class Shop:
 
 @dataclass(frozen=True)
 class Features:
-    """Which features were chosen, what they tell, and how a model does with them on other people.
+    """The chosen features, their covariance with the class, and the accuracy of a model with them.
 
     ``covariance`` is that of the chosen features with the class, as a part of that of the best five.
     """

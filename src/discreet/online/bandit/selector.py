@@ -48,7 +48,7 @@ class BanditSelector(OnlineSelector):
       published form (Algorithm 3) draws a new set right after exploring.
     - ``"every_round"``: a coin in every round, and a new set in every round (Appendix B.1).
 
-    ``feedback="slots"`` is for pages that tell which shown item was taken: see `SlotFeedback`. Privacy as for
+    ``feedback="slots"`` is for pages that know which shown item was taken: see `SlotFeedback`. Privacy as for
     blocks, far more learned per round; no regret bound better than the trivial one is certified for it.
 
     ``calibration="tight"`` takes the numbers with the smallest certified regret that the budget allows; any
@@ -57,7 +57,7 @@ class BanditSelector(OnlineSelector):
     certifies most. Where the horizon is too short for every expert to try every item four times, blocks
     explore in one round of 32 only: they then serve about what sets at random do, which is more than
     exploring would, and `certified_regret` is the trivial one. Slots need far shorter horizons.
-    ``"published"`` takes the paper's constants; `privacy` then tells the true account, and a warning says
+    ``"published"`` takes the paper's constants; `privacy` is then the true account, and a warning says
     where every round explores.
 
     Late rewards. ``choose(wait=False)`` moves on without the last reward; ``learn(value, round=r)`` brings it

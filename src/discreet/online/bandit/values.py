@@ -322,7 +322,7 @@ class ValueFeedback(Feedback):
         settings = self._settings
         for row in rows:
             block, expert, heard, left = row
-            good = all(type(value) is int and value >= 0 for value in row)  # what was heard is not told
+            good = all(type(value) is int and value >= 0 for value in row)  # what was heard is not revealed
             known = settings.repeats - left if good else 0
             good = good and block * settings.block < number and expert < settings.k
             good = good and 0 < known < settings.repeats and heard <= known * self._most

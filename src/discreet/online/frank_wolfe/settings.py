@@ -74,7 +74,7 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         if self.noise != "gaussian" and self.sums != "tree":
             raise ValueError(f'{self.noise} noise needs sums="tree", not {checks.shown(self.sums)}')
 
-    # --- what the two forms tell apart -----------------------------------------------------------
+    # --- differences of the two forms -----------------------------------------------------------
 
     @property
     @abstractmethod

@@ -189,7 +189,7 @@ class SubmodularMinimizer(SetMinimizer):
     is post-processing. Holds for people chosen with knowledge of all earlier sets.
 
     ``calibration="published"`` has the paper's constants: spherical noise for a difference of 4 ``bound``,
-    one tree level too many, H = M sqrt(T), centre 0. The account tells what that really costs.
+    one tree level too many, H = M sqrt(T), centre 0. The account says what that really costs.
 
     >>> import discreet as dc
     >>> people = dc.objectives.GraphCut([[[0, 1], [0, 0]]] * 500, modular=[-1.0, 0.5], directed=True, bound=2)

@@ -51,7 +51,7 @@ AWAY = dc.Budget(1.0, 1e-6, "add_remove")
 PURE = dc.Budget(1.0, 0.0, "add_remove")
 
 
-def told(ask: Callable[[], object]) -> list[str]:
+def messages(ask: Callable[[], object]) -> list[str]:
     """Every word of a refusal and of warnings; nothing where there are none."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -143,8 +143,8 @@ def test_one_person_more_is_refused_in_the_same_words(chooser, family):
     here, there = people_of(family, FEW), people_of(family, FEW + 1)
     refusals = 0
     for ask in CHOOSERS[chooser]:
-        words = told(lambda ask=ask: ask(here))
-        assert words == told(lambda ask=ask: ask(there))
+        words = messages(lambda ask=ask: ask(here))
+        assert words == messages(lambda ask=ask: ask(there))
         refusals += bool(words)
         count = re.compile(rf"(?<![\d.])({len(here)}|{len(there)})(?![\d.])")
         assert not any(count.search(said) for said in words)
@@ -172,7 +172,7 @@ def test_features_are_refused_in_the_same_words(objective, changes):
     for count in (FEW, FEW + 1):
         rng = np.random.default_rng(0)
         table, kinds = rng.random((count, ITEMS)), rng.integers(0, 2, count - changes.get("y", 0))
-        found.append(told(lambda data=(table, kinds): PrivateFeatureSelector(**settings).fit(*data)))
+        found.append(messages(lambda data=(table, kinds): PrivateFeatureSelector(**settings).fit(*data)))
     assert found[0] == found[1]
     assert found[0] or (objective, changes) == ("covariance", {}) or "bins" in changes
 
@@ -189,7 +189,7 @@ def test_scikit_learns_own_words_are_looked_through():
         lambda n: [[{"n": n}, 1.0]] * n,
         lambda n: sp.csr_array(np.full((n, 2), np.inf)),
     ):
-        words = [told(lambda X=X: PrivateItemSelector(1).fit(X)) for X in map(rows, (FEW, FEW + 1))]
+        words = [messages(lambda X=X: PrivateItemSelector(1).fit(X)) for X in map(rows, (FEW, FEW + 1))]
         assert words[0] == words[1] != []
 
 
@@ -296,7 +296,7 @@ REFUSED: dict[str, Callable[[int, float, int], object]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_data_is_refused_without_its_place_its_value_or_the_number_of_rows(what):
     words = [
-        told(lambda who=who: REFUSED[what](*who))
+        messages(lambda who=who: REFUSED[what](*who))
         for who in ((4, 3.0, FEW), (11, 7.0, FEW), (4, 3.0, FEW + 1))
     ]
     assert words[0] == words[1] == words[2] != []
