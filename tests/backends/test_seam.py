@@ -40,7 +40,7 @@ def test_what_a_backend_does_not_have_comes_from_the_one_that_has_it_all():
     assert backends.selectors.__name__ == "discreet.backends.numba.selectors"
 
 
-def test_a_backend_that_is_not_there_is_told_at_once():
+def test_a_backend_that_is_missing_is_refused_at_once():
     with pytest.raises(ModuleNotFoundError), backends.use("tests.backends.nowhere"):
         pass
     assert backends.selectors is not plain

@@ -66,7 +66,7 @@ def test_recorded_streams(tmp_path, capsys):
         (["nowhere.toml", "--learner", "hedge"], "--learner is for runs without a file"),
     ],
 )
-def test_mistakes_are_told_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):
+def test_mistakes_are_refused_in_one_line(arguments, words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert_refused(inside(capsys, "simulate", *arguments), words)
     assert not list(tmp_path.rglob("*.parquet"))

@@ -190,7 +190,7 @@ def test_total_curve_and_bound_belong_together():
         assert trace.regret(people).total == regret(trace, people).total
 
 
-def test_negative_regret_is_told_and_clipped_only_on_request():
+def test_negative_regret_is_reported_and_clipped_only_on_request():
     people = Coverage(np.eye(2)[np.arange(100) % 2])
     perfect = Trace(np.ones(100), (np.arange(100) % 2)[:, None].astype(np.int32))
     found = regret(perfect, people)

@@ -252,7 +252,7 @@ def test_learners_meet_the_same_people_and_repeats_differ():
     assert not np.array_equal(first.rewards, second.rewards)
 
 
-def test_what_cannot_be_run_is_told_and_the_rest_is_run():
+def test_what_cannot_be_run_is_reported_and_the_rest_is_run():
     learners = [{"learner": "hedge", "calibration": "published"}, {"learner": "greedy"}]
     given = SMALL | {"epsilons": [1.0, math.inf], "learners": learners, "repeats": 1}
     results = simulate(Config.of(given), None, workers=1)

@@ -85,7 +85,7 @@ def _raises(_):
     raise Broken("my diagnosis")
 
 
-def _told(selection):
+def _outcome(selection):
     return selection.items, selection.gains
 
 
@@ -100,7 +100,7 @@ def test_one_who_answers_badly_counts_as_nothing(make, kind, bad):
         expected = kind(N_ITEMS, lambda good: np.ones_like(good))
     else:
         expected = kind(N_ITEMS, lambda good: good * 0.0)
-    assert _told(chosen) == _told(make().select(Crowd(expected)))
+    assert _outcome(chosen) == _outcome(make().select(Crowd(expected)))
 
 
 @pytest.mark.parametrize("bad", [one for one in BAD if one != "too large"])
@@ -151,7 +151,7 @@ def test_a_person_cannot_put_items_into_the_set(make):
 
     idle = OverridingSets(N_ITEMS, lambda good: good * 0.0)
     pushed = make().select(Crowd(Pushing(N_ITEMS, lambda good: good * 0.0)))
-    assert _told(pushed) == _told(make().select(Crowd(idle)))
+    assert _outcome(pushed) == _outcome(make().select(Crowd(idle)))
 
 
 def test_a_person_cannot_use_the_chooser_that_asks_them(make):
@@ -168,7 +168,7 @@ def test_a_person_cannot_use_the_chooser_that_asks_them(make):
     assert set(said) == {
         "select() was called inside select() of the same chooser; a person's function must not use it"
     }
-    assert _told(chosen) == _told(make().select(Crowd(OwnSets(N_ITEMS, lambda good: good * 0.0))))
+    assert _outcome(chosen) == _outcome(make().select(Crowd(OwnSets(N_ITEMS, lambda good: good * 0.0))))
 
 
 @pytest.mark.filterwarnings("ignore")  # published constants say what they really cost

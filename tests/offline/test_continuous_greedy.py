@@ -797,7 +797,7 @@ def test_a_private_number_of_people_decides_nothing():
     assert guessed.steps_ > 3
 
 
-def test_a_budget_too_small_is_told_with_one_that_would_do():
+def test_a_budget_too_small_is_refused_with_one_that_would_do():
     people = Coverage((dense(50, 7) > 0).astype(float))
     for noise in ("exponential", "laplace", "gaussian"):
         with pytest.warns(UserWarning, match="would do") as caught:

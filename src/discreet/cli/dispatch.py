@@ -1,4 +1,4 @@
-"""The frame of all commands: finding them, reading their arguments, ending with an exit code."""
+"""Dispatch of commands: finding them, reading their arguments, ending with an exit code."""
 
 from __future__ import annotations
 
