@@ -124,6 +124,7 @@ def bandit_audits() -> list[AuditExample]:
                 {"feedback": "slots", "block": 3},
                 words="which of 2 shown items was taken",
                 mechanism="batches",
+                faults=("noise halved", "charges forgotten"),  # half a sensitivity is refused at once
                 values=SIGNED,
                 nobody=-1.0,
                 publishes="state",
