@@ -401,6 +401,12 @@ def test_private_names_stay_in_their_package():
     assert [one for module in MODULES for one in private_names(module)] == []
 
 
+def test_modules_have_plain_names():
+    """What is private is a name within a file; a file of its own is something to be found."""
+    names = [module.path for module in MODULES if re.search(r"(^|/)_(?!_)", module.path)]
+    assert names == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

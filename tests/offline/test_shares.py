@@ -23,10 +23,9 @@ from discreet.offline import (
     PrivateFeatureSelector,
     PrivateGreedy,
     PrivateItemSelector,
-    methods,
 )
 from discreet.offline.continuous_settings import Setting
-from discreet.privacy import BudgetExceeded, GaussianNoise
+from discreet.privacy import BudgetExceeded, GaussianNoise, picks
 from discreet.privacy.events import Loss
 from discreet.privacy.limits import Filter, filter_of
 from discreet.privacy.published import PublishedCalibrationWarning
@@ -317,9 +316,9 @@ def _larger(share):
 
 def _faults():
     for name, notion in (("basic", "pure"), ("zcdp", "zcdp"), ("subsampled", "zcdp")):
-        original = getattr(methods, name)
+        original = getattr(picks, name)
         fault = mock.patch.object(
-            methods, name, lambda share, *rest, original=original: original(_larger(share), *rest)
+            picks, name, lambda share, *rest, original=original: original(_larger(share), *rest)
         )
         yield f"picks, {name}", notion, fault, _greedy(method=name)
     event = Setting._event_of
