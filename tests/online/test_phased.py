@@ -183,18 +183,18 @@ def test_scores_are_exact_sums_of_rounded_gains(bound, length):
         window = Window(6, bound, length)
         for person in people:
             window.keep(person)
-        growth = window.start()
+        gains = window.start()
         for item in (2, 5, 0):
-            scores = growth.scores()
+            scores = gains.scores()
             for j in range(6):
-                exact = [Fraction(person.gains(growth.items)[j]) for person in people]
+                exact = [Fraction(person.gains(gains.items)[j]) for person in people]
                 rounded = sum((max(gain, Fraction(0)) // unit) * unit for gain in exact)
                 # Compiled and interpreted gains may differ in their last digit, which can turn one step.
                 assert abs(Fraction(scores[j]) - rounded) <= len(people) * unit
                 assert Fraction(scores[j]) % unit == 0
                 if isinstance(people, Coverage | FacilityLocation | ProbabilisticCoverage | WeightedTopics):
                     assert Fraction(scores[j]) == rounded
-            growth.add(item)
+            gains.add(item)
 
 
 def test_one_person_moves_scores_by_no_more_than_the_bound():

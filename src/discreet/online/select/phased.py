@@ -156,11 +156,11 @@ class PhasedSelector(OnlineSelector):
         return chosen
 
     def _learned(self, window: Window) -> NDArray[np.int32]:
-        growth = window.start()
+        gains = window.start()
         left = np.ones(self.settings.n_items, dtype=np.bool_)
         for _ in range(self.settings.k):
             candidates = np.flatnonzero(left)
-            scores = growth.scores()[candidates]
+            scores = gains.scores()[candidates]
             if candidates.size == 1:
                 place = 0
             elif math.isfinite(self.settings.rate):
@@ -168,9 +168,9 @@ class PhasedSelector(OnlineSelector):
             else:
                 place = int(np.argmax(scores))
             item = int(candidates[place])
-            growth.add(item)
+            gains.add(item)
             left[item] = False
-        return np.array(growth.items, dtype=np.int32)
+        return np.array(gains.items, dtype=np.int32)
 
     def _prepared(self, person: Any) -> Population:
         ready: Population = super()._prepared(person)
