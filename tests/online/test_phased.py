@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -61,7 +63,7 @@ def _program(matrix, budget, make=PhasedSelector, **options):
     return program
 
 
-def _worst(budget, n_items, k, window, rounds, neighbour, tries, make=PhasedSelector):
+def _worst(budget, n_items, k, window, rounds, neighbour, tries, make=PhasedSelector, method="composed"):
     """Largest delta beyond the budget's own, and largest log-ratio, over streams and neighbours searched."""
     rng = np.random.default_rng(1)
     rows = [np.array(row) for row in itertools.product((0, 1), repeat=n_items)]
@@ -74,8 +76,9 @@ def _worst(budget, n_items, k, window, rounds, neighbour, tries, make=PhasedSele
         place = int(rng.integers(rounds))
         other = list(stream)
         stream[place], other[place] = neighbour(rng, n_items)
-        p, q = (transcripts(_program(s, budget, make, k=k, window=window), budget) for s in (stream, other))
-        account = make(n_items, k, budget, window=window, seed=0).privacy
+        options = {"k": k, "window": window, "method": method}
+        p, q = (transcripts(_program(s, budget, make, **options), budget) for s in (stream, other))
+        account = make(n_items, budget=budget, seed=0, **options).privacy
         for epsilon in epsilons:
             excess = max(excess, hockey_stick(p, q, epsilon) - account.delta(epsilon))
         widest = max(widest, max(abs(math.log(p[o] / q[o])) for o in p))
@@ -102,6 +105,72 @@ def test_enumerated_transcripts_stay_within_the_account(n_items, k, window, roun
     excess, widest = _worst(budget, n_items, k, window, rounds, neighbour, tries)
     assert excess <= 1e-9
     assert 0.3 < widest <= 1.5 + 1e-9  # close enough to the limit that a larger rate would show
+
+
+@pytest.mark.parametrize(
+    ("n_items", "k", "window", "rounds", "tries"), [(2, 1, 3, 6, 6), (3, 3, 2, 4, 2), (4, 2, 2, 2, 12)]
+)
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_enumerated_samples_stay_within_pure_epsilon(n_items, k, window, rounds, tries, neighbours):
+    budget = dc.Budget(1.5, 0.0, neighbours=neighbours)
+    neighbour = _replaced if neighbours == "replace" else _removed
+    found = _worst(budget, n_items, k, window, rounds, neighbour, tries, method="subsampled")
+    assert found[0] <= 1e-9
+    assert 0.3 < found[1] <= 1.5 + 1e-9
+
+
+def test_a_sample_of_everybody_is_caught(monkeypatch):
+    kept = PhasedSettings.tight
+    monkeypatch.setattr(
+        PhasedSettings, "tight", lambda *a, **o: replace(kept(*a, **o), keep=int(0.99 * 2**64))
+    )
+    monkeypatch.setattr(PhasedSettings, "check", lambda *_: None)
+    found = _worst(dc.Budget(0.5, 0.0, "add_remove"), 4, 2, 2, 2, _removed, 12, method="subsampled")
+    assert found[0] > 1e-3
+
+
+def test_picks_that_are_not_paid_for_are_refused():
+    sampled = PhasedSettings.tight(4, 2, dc.Budget(1.0).share(), method="subsampled")
+    composed = PhasedSettings.tight(4, 2, dc.Budget(1.0).share(), method="composed")
+    sampled.check("replace")
+    composed.check("replace")
+    for wrong in (
+        replace(sampled, rate=sampled.rate * (1 + 1e-12)),
+        replace(sampled, keep=sampled.keep + 2**33),
+        replace(sampled, keep=None),
+        replace(sampled, event=composed.event),
+        replace(sampled, bound=1.5),
+        replace(composed, rate=2 * composed.rate),
+        replace(composed, event=sampled.event),
+        replace(composed, keep=2**63),
+    ):
+        with pytest.raises(ValueError, match="not paid for"):
+            wrong.check("replace")
+    PhasedSettings.tight(4, 2, dc.Budget(1.0, neighbours="add_remove").share()).check("add_remove")
+    with pytest.raises(ValueError, match="not paid for"):
+        PhasedSettings.tight(4, 2, dc.Budget(1.0, neighbours="add_remove").share()).check("replace")
+
+
+def test_whether_a_file_can_be_written_tells_nothing_of_the_sample(tmp_path):
+    """Functions cannot be saved: that is said for everybody who came, also for those who were not kept."""
+    person = SetFunction(lambda chosen: 1.0 * bool(chosen), n_items=4, bound=1.0, monotone=True)
+    learners = [PhasedSelector(4, 2, dc.Budget(0.1), method="subsampled", seed=s) for s in range(20)]
+    for learner in learners:
+        learner.choose()
+        learner.learn(person)
+        with pytest.raises(TypeError, match="functions"):
+            learner.save(tmp_path / "state")
+    assert sum(len(learner._phases.window) for learner in learners) < 20
+
+
+def test_the_share_that_is_kept_is_the_one_that_is_paid_for():
+    people = _stream(20_000)
+    learner = PhasedSelector(8, 3, dc.Budget(1.0), window=30_000, seed=0)
+    learner.run(people)
+    kept, chance = len(learner._phases.window), -math.expm1(-0.5)
+    assert learner.method == "subsampled"
+    assert learner.chance == pytest.approx(chance)
+    assert abs(kept - 20_000 * chance) < 5 * math.sqrt(20_000 * chance * (1 - chance))
 
 
 class _Twice(PhasedSelector):
@@ -146,15 +215,30 @@ def test_the_budget_is_paid_once_however_many_windows_there_are():
 
 
 def test_rates_follow_the_budget_and_the_neighbours():
-    pure = PhasedSelector(50, 5, dc.Budget(1.0), seed=0)
+    composed = partial(PhasedSelector, method="composed", seed=0)
+    pure = composed(50, 5, dc.Budget(1.0))
     assert pure.rate == pytest.approx(1.0 / 5 / 2)
-    assert PhasedSelector(50, 5, dc.Budget(1.0, neighbours="add_remove"), seed=0).rate == pytest.approx(0.2)
-    assert PhasedSelector(50, 5, dc.Budget(1.0), bound=4.0, seed=0).rate == pytest.approx(0.1 / 4)
-    assert PhasedSelector(50, 5, dc.Budget(1.0, max_rounds_per_person=2), seed=0).rate == pytest.approx(0.05)
-    many = PhasedSelector(50, 20, BUDGET, seed=0)
+    assert composed(50, 5, dc.Budget(1.0, neighbours="add_remove")).rate == pytest.approx(0.2)
+    assert composed(50, 5, dc.Budget(1.0), bound=4.0).rate == pytest.approx(0.1 / 4)
+    assert composed(50, 5, dc.Budget(1.0, max_rounds_per_person=2)).rate == pytest.approx(0.05)
+    many = composed(50, 20, BUDGET)
     assert many.rate == pytest.approx(math.sqrt(8 * BUDGET.rho / 20) / 2)
-    assert PhasedSelector(1, 1, dc.Budget(1.0), seed=0).privacy.epsilon() == 0.0  # nothing to choose
-    assert PhasedSelector(3, 3, dc.Budget(1.0), seed=0).rate == pytest.approx(1.0 / 2 / 2)
+    for method in ("auto", "composed", "subsampled"):  # nothing to choose
+        assert PhasedSelector(1, 1, dc.Budget(1.0), method=method, seed=0).privacy.epsilon() == 0.0
+    assert composed(3, 3, dc.Budget(1.0)).rate == pytest.approx(1.0 / 2 / 2)
+
+
+def test_the_account_that_lets_people_count_more_is_taken():
+    for k in (1, 2, 5, 20):
+        every = {
+            m: PhasedSelector(50, k, BUDGET, method=m, seed=0) for m in ("auto", "composed", "subsampled")
+        }
+        rates = {method: one.rate * one.chance for method, one in every.items()}
+        assert rates["auto"] == max(rates.values())
+        assert every["auto"].method == ("composed" if k == 1 else "subsampled")
+        assert every["subsampled"].privacy.delta(1.0) == 0.0
+    free = PhasedSelector(50, 5, dc.Budget(math.inf), method="subsampled", seed=0)
+    assert (free.rate, free.chance) == (math.inf, 1.0)
 
 
 # --- sums of gains: exact, whoever the people are -------------------------------------------------
@@ -304,7 +388,7 @@ def test_windows_double_and_need_no_horizon():
     assert opened == [0, 10, 30, 70, 150, 310, 630]
     assert learner.rounds is None
     assert not learner.over
-    fixed = PhasedSelector(8, 2, BUDGET, window=100, seed=3).run(people)
+    fixed = PhasedSelector(8, 2, dc.Budget(0.1), window=100, seed=3).run(people)
     changes = np.flatnonzero((fixed.selections[1:] != fixed.selections[:-1]).any(axis=1)) + 1
     assert set(changes) <= set(range(100, 1_000, 100))
     assert len(changes) > 2
@@ -349,7 +433,7 @@ def _two_regimes(rounds, change):
 
 
 def test_a_change_that_shows_in_the_sets_starts_small_windows_again():
-    people = _two_regimes(12_000, 3_000)
+    people = _two_regimes(12_000, 3_150)  # when a window closes
     budget = dc.Budget(2.0, 1e-6)
     steady = PhasedSelector(6, 2, budget, first_window=50, seed=0)
     watchful = PhasedSelector(6, 2, budget, first_window=50, restart_on_drift=True, seed=0)
@@ -370,8 +454,7 @@ def test_further_rounds_of_a_person_pass_without_being_learned_from(limit):
     people = _stream(120)
     ids = [f"user {t % 40}" for t in range(120)]
     budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=limit)
-    whole = PhasedSelector(8, 2, budget, window=200, seed=4)
-    single = PhasedSelector(8, 2, budget, window=200, seed=4)
+    whole, single = (PhasedSelector(8, 2, budget, window=200, method="composed", seed=4) for _ in range(2))
     trace = whole.run(people, person_ids=ids)
     np.testing.assert_array_equal(trace.selections, _one_by_one(single, people, ids))
     assert len(whole._phases.window) == len(single._phases.window) == 40 * limit
@@ -428,8 +511,11 @@ def test_the_first_window_is_public():
     def first(*shape, epsilon=1.0, **options):
         return PhasedSettings.tight(*shape, dc.Budget(epsilon).share(), **options).first_window
 
-    assert first(100, 5) == math.ceil(4 * math.log(100) / 0.1)
+    assert first(100, 5, method="composed") == math.ceil(4 * math.log(100) / 0.1)
+    assert first(100, 5) == math.ceil(4 * math.log(100) / (-math.expm1(-0.5) * math.log1p(math.exp(0.5))))
     assert first(100, 5, bound=7.0) == first(100, 5)
+    assert first(100, 5, rounds=100) == 25  # a crowd that small is learned from early
+    assert first(100, 5, rounds=8) == 5
     assert first(1, 1, epsilon=100.0) >= 1
 
 
@@ -455,9 +541,10 @@ def test_private_greedy_loses_no_more_than_the_picks():
     rng = np.random.default_rng(4)
     for _ in range(6):
         people = Coverage(rng.random((12, 4)) < 0.35)
-        learner = PhasedSelector(4, 2, dc.Budget(8.0), window=12, seed=0)
+        options = {"k": 2, "window": 12, "method": "composed"}
+        learner = PhasedSelector(4, budget=dc.Budget(8.0), seed=0, **options)
         matrix = people._rows.sparse.toarray()
-        paths = transcripts(_program(matrix, learner.budget, k=2, window=12), learner.budget)
+        paths = transcripts(_program(matrix, learner.budget, **options), learner.budget)
         expected = 0.0
         for path, chance in paths.items():
             first = path[0]
@@ -509,7 +596,7 @@ def test_certified_regret_falls_per_round_and_knows_its_limits():
     ]
     assert averages == sorted(averages, reverse=True)
     assert averages[0] <= ALPHA
-    assert averages[-1] < 0.01
+    assert averages[-1] < 0.02
     exponent = math.log(averages[-1] * 10**7 / (averages[-2] * 10**6), 10)
     assert exponent < 0.55
     drifting = PhasedSelector(100, 5, BUDGET, restart_on_drift=True, seed=0)

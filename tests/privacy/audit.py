@@ -6,6 +6,7 @@ linear in their noise, so their noise is probed draw by draw and the exact loss 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from unittest import mock
 
@@ -14,30 +15,51 @@ from numpy.typing import NDArray
 
 import discreet as dc
 from discreet.privacy import samplers
+from discreet.privacy.samplers import flips
 from discreet.privacy.sums.base import RunningSum
 
 
 def transcripts(program: Callable[[dc.Gate], object], budget: dc.Budget) -> dict[tuple[int, ...], float]:
-    """Probability of every sequence of choices that ``program`` can make with a fresh gate."""
+    """Probability of every sequence of choices that ``program`` can make with a fresh gate.
+
+    Secret samples are enumerated too, and are no part of what is seen.
+    """
     found: dict[tuple[int, ...], float] = {}
     stack: list[tuple[int, ...]] = [()]
     while stack:
         script = stack.pop()
         path: list[int] = []
+        seen: list[int] = []
         log_probability = 0.0
 
-        def scripted(_: object, scores: NDArray[np.float64], rate: float, script=script, path=path) -> int:
+        def scripted(probabilities: NDArray[np.float64], script=script, path=path) -> int:
             nonlocal log_probability
             index = script[len(path)] if len(path) < len(script) else 0
             if len(path) >= len(script):
-                stack.extend((*path, other) for other in range(1, scores.size))
-            log_probability += samplers.choice_log_probabilities(scores, rate)[index]
+                stack.extend((*path, other) for other in range(1, probabilities.size))
+            log_probability += math.log(probabilities[index])
             path.append(index)
             return index
 
-        with mock.patch.object(samplers, "exponential_choice", scripted):
+        def choice(_, scores, rate, scripted=scripted, seen=seen) -> int:
+            seen.append(scripted(np.exp(samplers.choice_log_probabilities(scores, rate))))
+            return seen[-1]
+
+        def flipped(_, scores, rate, scripted=scripted, seen=seen) -> int:
+            seen.append(scripted(flips.flip_probabilities(scores, rate)))
+            return seen[-1]
+
+        def sample(_, people, keep, scripted=scripted) -> NDArray[np.int64]:
+            chance = keep * 2.0**-64
+            return np.flatnonzero([scripted(np.array([1.0 - chance, chance])) for _ in range(people)])
+
+        with (
+            mock.patch.object(samplers, "exponential_choice", choice),
+            mock.patch.object(flips, "flipped_choice", flipped),
+            mock.patch.object(dc.privacy.Release, "sample", sample),
+        ):
             program(dc.Gate(budget, 0))
-        found[tuple(path)] = float(np.exp(log_probability))
+        found[tuple(seen)] = found.get(tuple(seen), 0.0) + math.exp(log_probability)
     assert abs(sum(found.values()) - 1.0) < 1e-9
     return found
 

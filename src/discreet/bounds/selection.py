@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+from .greedy import sampling_loss
+
 ALPHA = 1.0 - 1.0 / math.e
 
 
@@ -109,6 +111,7 @@ def phased(
     first_window: int,
     *,
     growth: int = 2,
+    chance: float = 1.0,
     bound: float = 1.0,
     clipped: bool = True,
 ) -> float:
@@ -126,6 +129,9 @@ def phased(
     (3) F(S) >= (1 - 1/e) max F - `picks_loss` / w in expectation (and the rounding step, k times).
     (4) max F is at least the whole stream's best average in expectation: that average is the mean of F
     over all orders, and a maximum is convex.
+    Where each person is learned from with probability ``chance`` only, (3) is about the sample's average,
+    which exceeds F(S) by at most `greedy.sampling_loss` / w in expectation, and whose maximum is no smaller
+    than that of F on average; the picks then lose `picks_loss` at the rate times the chance.
     During the first window, and never more than, (1 - 1/e) bound is lost a round (``clipped``).
     """
     from ..objectives.rows.fixed_point import step
@@ -135,7 +141,8 @@ def phased(
     window, done = first_window, first_window
     while done < rounds:
         loss = sampling_error(n_items, k, window, rounds, bound)
-        loss += picks_loss(n_items, k, rate) / window + k * step(bound, window)
+        loss += picks_loss(n_items, k, rate * chance) / window + k * step(bound, window)
+        loss += sampling_loss(n_items, k, window, chance, bound) / window
         served = growth * window if growth > 1 else rounds - done
         served = min(served, rounds - done)
         total += served * (min(trivial_loss, loss) if clipped else loss)

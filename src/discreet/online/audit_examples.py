@@ -41,22 +41,34 @@ def hedge_audits() -> list[AuditExample]:
 
 
 def phased_audits() -> list[AuditExample]:
+    sampling = ("everybody in the sample", "charges forgotten")
     return [
         AuditExample(
             (n, k),
             budget,
-            {"window": window},
-            words=f"{k} of {n} items, two windows of {window}",
+            {"window": window, "method": method},
+            words=f"{method}, {k} of {n} items, two windows of {window}",
             mechanism="choices",
             rows=2 * window,
             columns=n,
             twice=window,
             deep=deep,
+            faults=faults,
         )
-        for n, k, window, budget, deep in (
-            (3, 1, 2, Budget(2.0), False),
-            (3, 2, 1, Budget(2.0, 1e-2, ADD_REMOVE), False),
-            (4, 2, 1, Budget(3.0), True),
+        for method, n, k, window, budget, deep, faults in (
+            ("composed", 3, 1, 2, Budget(2.0), False, None),
+            ("composed", 3, 2, 1, Budget(2.0, 1e-2, ADD_REMOVE), False, None),
+            ("composed", 4, 2, 1, Budget(3.0), True, None),
+            ("subsampled", 5, 1, 1, Budget(2.0, 0.0, ADD_REMOVE), False, sampling),
+            (
+                "subsampled",
+                8,
+                1,
+                1,
+                Budget(2.0),
+                True,
+                ("rate doubled", *sampling),
+            ),  # shows where picks are rare
         )
     ]
 

@@ -37,6 +37,7 @@ def phased_examples() -> dict[str, Example]:
     return {
         "phased, doubling": Example(shape, APPROXIMATE, {"first_window": 2}),
         "phased, fixed windows": Example(shape, APPROXIMATE, {"window": 7}),
+        "phased, composed": Example(shape, APPROXIMATE, {"window": 7, "method": "composed"}),
         "phased, pure, two rounds each": Example(shape, PURE_TWICE, {"window": 5}),
         "phased, drift": Example(shape, APPROXIMATE, {"first_window": 3, "restart_on_drift": True}),
         "phased, not private": Example(shape, FREE, {"window": 6}),

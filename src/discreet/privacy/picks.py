@@ -157,8 +157,12 @@ def subsampled(share: Share, bound: float) -> Picks:
     A chance of keeping that is rounded down satisfies both inequalities as well.
     """
     assert isinstance(share.epsilon, Fraction)
-    moves = 2 if share.budget.neighbours == "replace" else 1
-    a = rounded_down(share.epsilon / moves)
+    return sampled(PureRelease(share.epsilon), bound, share.budget.neighbours)
+
+
+def sampled(event: PureRelease, bound: float, neighbours: str) -> Picks:
+    """The picks of `subsampled` that ``event`` pays for."""
+    a = rounded_down(exact(event.epsilon) / (2 if neighbours == "replace" else 1))
     keep = int(-math.expm1(-a) * _SAFE * 2.0**64)
     rate = (a + math.log1p(math.exp(-a))) * _SAFE
-    return Picks("subsampled", rounded_down(exact(rate) / exact(bound)), PureRelease(share.epsilon), 1, keep)
+    return Picks("subsampled", rounded_down(exact(rate) / exact(bound)), event, 1, keep)

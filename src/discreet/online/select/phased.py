@@ -39,9 +39,16 @@ class PhasedGuarantee(Guarantee):
 class PhasedSelector(OnlineSelector):
     """Private greedy on disjoint windows of the stream; each set is served during the next window.
 
-    The people of a window are kept until it closes; then k items are picked one after the other by the
-    exponential mechanism, each by the sum of its gains on top of those already picked. No horizon has to be
-    declared. Before the first window closes a uniformly random set is served.
+    The people of a window are kept until it closes; then k items are picked one after the other, each by the
+    sum of its gains on top of those already picked. No horizon has to be declared. Before the first window
+    closes a uniformly random set is served.
+
+    ``method`` says how the picks are paid for (`privacy.picks`):
+
+    - ``"subsampled"``: a secret coin decides, when somebody comes, whether the window keeps them at all;
+      picks are by permute-and-flip. Pure epsilon, whatever k is, and the others are not even stored.
+    - ``"composed"``: picks of the exponential mechanism on everybody, composed: better for very few of them.
+    - ``"auto"``: whichever lets people's gains enter with the larger rate on average.
 
     ``window`` is the number of rounds of every window, or ``"doubling"``: each is twice as long as the one
     before, starting with ``first_window`` (`PhasedSettings.tight` says how long, if it is not given).
@@ -50,10 +57,12 @@ class PhasedSelector(OnlineSelector):
     from the set before it. This looks only at what is served anyway, so it costs nothing.
 
     Formal guarantee: privacy for any stream, also one that reacts to what is served. A window is a range of
-    round numbers, so nobody's round is in two of them and the budget is paid once: k exponential choices,
-    whose scores one person moves apart by 2 ``bound`` (replace-one) or ``bound`` (add or remove, where a
-    removed person's round passes without being learned from). Gains are rounded down to a public step before
-    they are added up, so these ranges are exact, and choices are drawn exactly.
+    round numbers, so nobody's round is in two of them and the budget is paid once. Composed: k exponential
+    choices, whose scores one person moves apart by 2 ``bound`` (replace-one) or ``bound`` (add or remove,
+    where a removed person's round passes without being learned from). Subsampled: one release with pure
+    epsilon, for people whose gains add up, over the picks, to at most ``bound``; whatever a function answers,
+    it is held to that. Gains are rounded down to a public step before they are added up, so all this is
+    exact, and choices are drawn exactly.
 
     Regret: only for exchangeable streams (independent people, or people in random order), see
     `certified_regret_after`. On a stream that drifts a set can be out of date for a whole window.
@@ -76,7 +85,9 @@ class PhasedSelector(OnlineSelector):
     window = Setting('The number of rounds of every window, or "doubling".')
     first_window = Setting("The number of rounds of the first window.")
     restart_on_drift = Setting("Whether a set that changes after it had settled starts the doubling again.")
-    rate = Setting("Weights of a pick are exp(rate x sum of gains); infinite without privacy.")
+    method = Setting('How the picks of a window are paid for: "subsampled" or "composed".')
+    rate = Setting("A pick prefers an item by exp(rate x sum of gains); infinite without privacy.")
+    chance = Setting("How likely somebody is learned from.")
 
     def __init__(
         self,
@@ -88,6 +99,7 @@ class PhasedSelector(OnlineSelector):
         window: int | str = "doubling",
         first_window: int | None = None,
         restart_on_drift: bool = False,
+        method: str = "auto",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
         seed: Seed = None,
@@ -101,6 +113,7 @@ class PhasedSelector(OnlineSelector):
             window=window,
             first_window=first_window,
             restart_on_drift=restart_on_drift,
+            method=method,
             bound=bound,
             labels=labels,
         )
@@ -136,8 +149,8 @@ class PhasedSelector(OnlineSelector):
     def _begin(self) -> None:
         settings = self.settings
         self._coins = self._gate.coins()
-        event = settings.event(self.budget.neighbours)
-        self._release = self._gate.reserve(event, settings.releases, disjoint=True, label=_LABEL)
+        settings.check(self.budget.neighbours)
+        self._release = self._gate.reserve(settings.event, settings.releases, disjoint=True, label=_LABEL)
         self._phases = Phases(settings)
 
     def _due(self) -> bool:
@@ -163,10 +176,12 @@ class PhasedSelector(OnlineSelector):
             scores = gains.scores()[candidates]
             if candidates.size == 1:
                 place = 0
-            elif math.isfinite(self.settings.rate):
+            elif math.isinf(self.settings.rate):
+                place = int(np.argmax(scores))
+            elif self.settings.keep is None:
                 place = self._release.choice(scores)
             else:
-                place = int(np.argmax(scores))
+                place = self._release.flipped_choice(scores, self.settings.rate)
             item = int(candidates[place])
             gains.add(item)
             left[item] = False
@@ -180,8 +195,30 @@ class PhasedSelector(OnlineSelector):
             answers.vector("gains", ready.gains([]), self.n_items, 0.0, self.bound)
         return ready
 
-    def _absorb(self, person: Population) -> None:
-        self._phases.window.keep(person)
+    def _take(self, ready: Any, within_limit: bool) -> None:
+        self._rounds.close(then=lambda: self._absorb(ready if within_limit else None))
+
+    def _absorb(self, person: Population | None) -> None:
+        """Keep one person, if they are in the sample; None for one who came too often, who has a coin too."""
+        kept, window = self._sampled(1)[0], self._phases.window
+        if person is None:
+            return
+        rows = person.as_rows()
+        if rows is None:
+            window.keep(person if kept else None)
+        elif kept:
+            window.keep_rows(rows)
+
+    def _keep_rows(self, rows: Rows, within_limit: NDArray[np.bool_]) -> None:
+        kept = self._sampled(rows.n_rows) & within_limit
+        self._phases.window.keep_rows(rows if kept.all() else rows.take(np.flatnonzero(kept)))
+
+    def _sampled(self, count: int) -> NDArray[np.bool_]:
+        """Who of the next people is in the secret sample: a coin for every round, tossed when it closes."""
+        kept = np.full(count, self.settings.keep is None)
+        if self.settings.keep is not None:
+            kept[self._release.sample(count, self.settings.keep)] = True
+        return kept
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         start, count = 0, int(stream.rewards.size)
@@ -191,9 +228,8 @@ class PhasedSelector(OnlineSelector):
             part = row_range(rows, start, stop)
             stream.selections[start:stop] = shown
             stream.rewards[start:stop] = value_to_rows(part, shown)
-            known = stream.within_limit[start:stop]
-            kept = part if known.all() else part.take(np.flatnonzero(known))
-            self._rounds.close(stop - start, then=partial(self._phases.window.keep_rows, kept))
+            within_limit = stream.within_limit[start:stop]
+            self._rounds.close(stop - start, then=partial(self._keep_rows, part, within_limit))
             start = stop
 
     def _spent(self) -> Account:

@@ -83,7 +83,7 @@ class Phases:
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """For `resume`: the people of the open window are in it, as they are."""
         window = self._window
-        if window is not None and window.others:
+        if window is not None and window.functions:
             raise TypeError(
                 "the open window holds people who are functions, which cannot be written to a file; save"
                 f" before round {self.opens} is learned from, or after round {self.closes} has been chosen"
@@ -121,18 +121,17 @@ class Window:
     def __init__(self, n_items: int, bound: float, length: int) -> None:
         self.n_items, self.bound, self.length = n_items, bound, length
         self.others: list[Population] = []
+        self.functions = False  # whether somebody came who is a function: kept or not, which is secret
         self._stores: dict[int, _Store] = {}
 
     def __len__(self) -> int:
         return len(self.others) + sum(len(store) for store in self._stores.values())
 
-    def keep(self, person: Population) -> None:
-        """Take in one person."""
-        rows = person.as_rows()
-        if rows is None:
+    def keep(self, person: Population | None) -> None:
+        """Take in one person who is a function; None for one who is not in the sample."""
+        self.functions = True
+        if person is not None:
             self.others.append(person)
-        else:
-            self.keep_rows(rows)
 
     def keep_rows(self, rows: Rows) -> None:
         """Take in people who are rows."""
