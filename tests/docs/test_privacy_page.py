@@ -6,6 +6,8 @@ import inspect
 import math
 import re
 from collections.abc import Mapping
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -120,8 +122,11 @@ def test_hedge_and_phases_move_scores_as_said():
             online.HedgeSelector(9, 2, 100, budget, bound=3.0, resample_every=10, seed=0).privacy
         )
         assert (event.range, count) == (apart, 2 * (10 - 1))
-        event, count = released(online.PhasedSelector(9, 2, budget, bound=3.0, seed=0).privacy)
+        phased = partial(online.PhasedSelector, 9, 2, budget, bound=3.0, seed=0)
+        event, count = released(phased(method="composed").privacy)
         assert (event.range, count) == (apart, 2)
+        event, count = released(phased(method="subsampled").privacy)
+        assert (event, count) == (dc.privacy.PureRelease(Fraction(1)), 1)
 
 
 def test_running_sums_move_as_said():
