@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from .objectives import _gain, _step
+from .vectors import exponentials
 
 
 @njit(cache=True, nogil=True)
@@ -77,20 +78,18 @@ def draw_ordered(scores, rate, coins, out):  # type: ignore[no-untyped-def]
     Ordinary floating point: for scores that have already left through the gate.
     """
     count, items = scores.shape
-    weights = np.empty(items)
+    arguments, weights, taken = np.empty(items), np.empty(items), np.zeros(items, dtype=np.bool_)
     for i in range(count):
         top = -np.inf
         for a in range(items):
-            taken = False
-            for e in range(i):
-                taken = taken or out[e] == a
-            if not taken and scores[i, a] > top:
+            if scores[i, a] > top and not taken[a]:
                 top = scores[i, a]
-        total = 0.0
         for a in range(items):
-            weights[a] = math.exp(rate * (scores[i, a] - top)) if scores[i, a] <= top else 0.0
+            arguments[a] = rate * (scores[i, a] - top)
+        exponentials(np.uint64(items), arguments, weights)
         for e in range(i):
             weights[out[e]] = 0.0
+        total = 0.0
         for a in range(items):
             total += weights[a]
         left = coins[i] * total
@@ -101,4 +100,5 @@ def draw_ordered(scores, rate, coins, out):  # type: ignore[no-untyped-def]
                 left -= weights[a]
                 if left < 0.0:
                     break
+        taken[pick] = True
         out[i] = pick
