@@ -7,7 +7,8 @@ on each other in pairs, 100,000 people, each of whom minds 3 of the pairs and ha
 every person's weights are scaled to a bound of 1. Three streams, by the seeds 0, 1 and 2 and no others.
 Epsilon 1, delta 1e-6 where noise is Gaussian, one person replaced. "closed" is the share of the gap between a
 random set and the best fixed set (found among all 2^20) that the average cost of a learner closes. Learners
-on trees run once on each stream, the others ``--runs`` times.
+on trees run once on each stream, the others ``--runs`` times. "optimistic" is the option of that
+name: the regularisation of a learner without noise, with no constant that was settled on these streams.
 
 Also the growth of the regret with the number of rounds, on such streams with 5 items at epsilon 4, with the
 slope of a line through the points on a log-log scale, and through those of the last decade. Bandits start
@@ -38,7 +39,11 @@ from tools.results import exponent, store
 
 ITEMS, ROUNDS = 20, 100_000
 BUDGET, PURE, FREE = dc.Budget(1.0, 1e-6), dc.Budget(1.0), dc.Budget(math.inf)
-CLOSED = 0.60
+CLOSED = {
+    "full information": 0.60,
+    "full information, optimistic": 0.96,
+    "pure epsilon, Laplace tree, optimistic": 0.88,
+}
 
 Make = Callable[[int], Any]
 FULL: dict[str, Make] = {
@@ -46,7 +51,13 @@ FULL: dict[str, Make] = {
     "full information, `empty_is_free=True`": lambda s: SubmodularMinimizer(
         ITEMS, ROUNDS, BUDGET, empty_is_free=True, seed=s
     ),
+    "full information, optimistic": lambda s: SubmodularMinimizer(
+        ITEMS, ROUNDS, BUDGET, regularization="optimistic", seed=s
+    ),
     "pure epsilon, Laplace tree": lambda s: SubmodularMinimizer(ITEMS, ROUNDS, PURE, seed=s),
+    "pure epsilon, Laplace tree, optimistic": lambda s: SubmodularMinimizer(
+        ITEMS, ROUNDS, PURE, regularization="optimistic", seed=s
+    ),
     "pure epsilon, spherical tree": lambda s: SubmodularMinimizer(
         ITEMS, ROUNDS, PURE, noise="spherical", seed=s
     ),
@@ -195,8 +206,11 @@ def main() -> int:
     ]
     print(table(["learner", "epsilon", "average cost, by stream", "gap closed", "certified"], rows))
     for seed, found in enumerate(streams):
-        if closed(found, "full information") < CLOSED:
-            missed.append(f"stream {seed}: full information closes {closed(found, 'full information'):.0%}")
+        missed += [
+            f"stream {seed}: {name} closes {closed(found, name):.1%}"
+            for name, floor in CLOSED.items()
+            if closed(found, name) < floor
+        ]
         if np.mean(found["learned"]["bandit: noise on values"]) >= unlearned(found):
             missed.append(f"stream {seed}: the bandit does not beat {unlearned(found):.3f}")
     excess = published_excess()

@@ -641,6 +641,55 @@ def test_defaults_are_a_quarter_from_the_smallest_certificate():
     assert 1.1 * least < _bandit_bound(batch, share) <= 1.25 * least * 1.005
 
 
+@pytest.mark.parametrize("budget", [BUDGET, PURE])
+def test_optimistic_is_the_regularization_without_noise_at_the_same_privacy(budget):
+    free = SubmodularMinimizer(6, 10_000, FREE, bound=2.0)
+    careful, bold = (
+        SubmodularMinimizer(6, 10_000, budget, bound=2.0, regularization=how)
+        for how in ("auto", "optimistic")
+    )
+    assert bold.regularization == free.regularization < careful.regularization
+    assert bold.settings.event == careful.settings.event
+    assert bold.privacy.epsilon(budget.delta) == careful.privacy.epsilon(budget.delta) <= budget.epsilon
+    # the certificate is the theorem's at that regularization: larger, at most the trivial one
+    assert careful.certified_regret < bold.certified_regret <= bounds.trivial_cost(10_000, 2.0)
+    assert bold.certified_regret == _certified(
+        6, 10_000, budget, bound=2.0, regularization=free.regularization
+    )
+
+
+@pytest.mark.parametrize("form", ["values", "tree"])
+def test_an_optimistic_bandit_ignores_the_noise(form):
+    careful, bold = (
+        BanditSubmodularMinimizer(3, 50_000, PURE, form=form, exploration_rate=0.2, regularization=how)
+        for how in ("auto", "optimistic")
+    )
+    assert (bold.batch, bold.settings.event) == (careful.batch, careful.settings.event)
+    expected = 0.5 * math.sqrt(8.0 * 50_000 * 4.0**2 / (0.2 * 3 * bold.batch))
+    assert bold.regularization == pytest.approx(expected)
+    assert bold.regularization < careful.regularization
+    assert bold.certified_regret >= careful.certified_regret
+
+
+def test_optimistic_closes_more_of_the_gap():
+    people = cuts_and_prices(20_000, 8, np.random.default_rng(5))
+    averages = {
+        how: SubmodularMinimizer(8, 20_000, BUDGET, regularization=how, seed=0).run(people).average
+        for how in ("auto", "optimistic")
+    }
+    assert averages["optimistic"] < averages["auto"] < 0.0
+
+
+@pytest.mark.parametrize("kind", [SubmodularMinimizer, BanditSubmodularMinimizer])
+def test_regularization_is_named_or_a_number(kind):
+    with pytest.raises(ValueError, match="regularization"):
+        kind(3, 10_000, PURE, regularization="bold")
+    with pytest.raises(ValueError, match="published"):
+        _quiet(kind, 3, 10_000, PURE, regularization="optimistic", calibration="published")
+    given = _quiet(kind, 3, 10_000, PURE, regularization=7.0, calibration="published")
+    assert given.regularization == 7.0
+
+
 @pytest.mark.parametrize("budget", [PURE, dc.Budget(0.07, neighbours="add_remove"), dc.Budget(9.0), FREE])
 @pytest.mark.parametrize("rounds", [2, 30, 5000])
 def test_batches_are_those_of_a_search_through_all(budget, rounds):

@@ -183,6 +183,7 @@ def minimizer_examples() -> dict[str, Example]:
         "minimizer, tree": of(sums="tree"),
         "minimizer, Laplace tree": of(PURE, sums="tree", noise="laplace"),
         "minimizer, spherical tree": of(PURE, sums="tree", noise="spherical"),
+        "minimizer, optimistic": of(regularization="optimistic"),
         "minimizer, two rounds each": of(TWICE),
         "minimizer, published": of(PURE, calibration="published"),
         "minimizer, not private": of(FREE),
@@ -196,6 +197,7 @@ def bandit_minimizer_examples() -> dict[str, Example]:
     half: dict[str, Any] = {"exploration_rate": 0.5}
     return {
         "bandit minimizer, values": of(batch=4, **half),
+        "bandit minimizer, optimistic": of(batch=4, regularization="optimistic", **half),
         "bandit minimizer, two rounds each": of(PURE_TWICE, batch=5, **half),
         "bandit minimizer, estimates": of(form="tree", **half),
         "bandit minimizer, estimates, two rounds each": of(TWICE, form="tree", **half),

@@ -14,7 +14,7 @@ from ...core import checks
 from ...core.settings import of, one_of, real, whole
 from ...privacy import Event, LaplaceNoise, Share, SphericalLaplaceNoise, SumSpec, VectorBounds
 from .lovasz_sums import ROUNDING, noise_cost
-from .sets import BOLDER, SetMinimizerSettings, asked
+from .sets import SetMinimizerSettings, asked, published_regularization, wanted_regularization
 
 FORMS = ("values", "tree")
 # Batches longer than the certificate's best tell more about people whose costs are far below the bound.
@@ -52,7 +52,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         form: str = "values",
         batch: int | None = None,
         exploration_rate: float | None = None,
-        regularization: float | None = None,
+        regularization: float | str = "auto",
         labels: Sequence[Any] | None = None,
         clip: bool = False,
     ) -> BanditMinimizerSettings:
@@ -71,8 +71,9 @@ class BanditMinimizerSettings(SetMinimizerSettings):
             return replace(found, event=tree.event(share, share.notion))
 
         found = trial(*_settled(trial, length, rate))
-        wanted = BOLDER * found.best_regularization if regularization is None else regularization
-        return replace(found, regularization=checks.real("regularization", wanted, above=0.0))
+        careful = found.best_regularization(found.second_moment)
+        optimistic = found.best_regularization(found.second_moment_without_noise)
+        return replace(found, regularization=wanted_regularization(regularization, careful, optimistic))
 
     @classmethod
     def published(
@@ -84,7 +85,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         *,
         batch: int | None = None,
         exploration_rate: float | None = None,
-        regularization: float | None = None,
+        regularization: float | str = "auto",
         labels: Sequence[Any] | None = None,
         clip: bool = False,
     ) -> BanditMinimizerSettings:
@@ -97,8 +98,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         levels, length = math.ceil(math.log2(horizon)) + 1, 4.0 * largest * size / math.sqrt(gamma)
         moves = _estimate_moves(size, largest, gamma, share.neighbours)
         printed = largest * math.exp(math.log(horizon) * 2.0 / 3.0)
-        wanted = printed if regularization is None else regularization
-        common["regularization"] = checks.real("regularization", wanted, above=0.0)
+        common["regularization"] = published_regularization(regularization, printed)
         return cls(
             **common,
             calibration="published",
@@ -156,10 +156,14 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         )
 
     @property
-    def best_regularization(self) -> float:
-        """The regularization with the smallest certificate."""
+    def second_moment_without_noise(self) -> float:
+        """The same if nothing protected the costs."""
+        return bounds.value_second_moment(self.n_items, self.batch, 0.0, self.bound)
+
+    def best_regularization(self, second_moment: float) -> float:
+        """The regularization with the smallest certificate for such estimates."""
         slope = self.exploration_rate * self.n_items * self.batch
-        return math.sqrt(8.0 * self.rounds * self.second_moment / slope)
+        return math.sqrt(8.0 * self.rounds * second_moment / slope)
 
     @property
     def certified_regret(self) -> float:

@@ -25,7 +25,13 @@ from ..protocol import CALIBRATIONS, Part, Stream
 from ..sums import NOISES, chosen_sums
 from ..total import PrivateTotal
 from .lovasz_sums import ROUNDING, gradient_bounds, noise_cost
-from .sets import BOLDER, SetMinimizer, SetMinimizerSettings, asked
+from .sets import (
+    SetMinimizer,
+    SetMinimizerSettings,
+    asked,
+    published_regularization,
+    wanted_regularization,
+)
 
 if TYPE_CHECKING:
     from ...backends.arguments import Cuts, FactorizedState
@@ -51,7 +57,7 @@ class MinimizerSettings(SetMinimizerSettings):
         *,
         sums: str = "auto",
         noise: str = "auto",
-        regularization: float | None = None,
+        regularization: float | str = "auto",
         empty_is_free: bool = False,
         check: int = 0,
         labels: Sequence[Any] | None = None,
@@ -74,8 +80,8 @@ class MinimizerSettings(SetMinimizerSettings):
             return min(("laplace", "spherical"), key=lambda law: calibrated("tree", law).noise_cost)
 
         found = calibrated(*chosen_sums(sums, noise, share, pure))
-        wanted = BOLDER * found.best_regularization if regularization is None else regularization
-        return replace(found, regularization=checks.real("regularization", wanted, above=0.0))
+        careful, optimistic = found.best_regularization(found.noise_cost), found.best_regularization(0.0)
+        return replace(found, regularization=wanted_regularization(regularization, careful, optimistic))
 
     @classmethod
     def published(
@@ -85,7 +91,7 @@ class MinimizerSettings(SetMinimizerSettings):
         share: Share,
         bound: float = 1.0,
         *,
-        regularization: float | None = None,
+        regularization: float | str = "auto",
         empty_is_free: bool = False,
         check: int = 0,
         labels: Sequence[Any] | None = None,
@@ -94,8 +100,7 @@ class MinimizerSettings(SetMinimizerSettings):
         """The constants of paper 001: noise for a difference of 4 bound, and one tree level too many."""
         common = asked(n_items, rounds, share, bound, labels, clip)
         horizon, largest = common["rounds"], common["bound"]
-        wanted = largest * math.sqrt(horizon) if regularization is None else regularization
-        common["regularization"] = checks.real("regularization", wanted, above=0.0)
+        common["regularization"] = published_regularization(regularization, largest * math.sqrt(horizon))
         found = cls(
             **common,
             calibration="published",
@@ -144,10 +149,9 @@ class MinimizerSettings(SetMinimizerSettings):
             return 0.0
         return noise_cost(spec, event, self.rounds, self.bound, empty_is_free=self.empty_is_free)
 
-    @property
-    def best_regularization(self) -> float:
-        """The regularization with the smallest certificate."""
-        shape = (self.n_items, self.rounds, self.noise_cost, self.bound)
+    def best_regularization(self, noise: float) -> float:
+        """The regularization with the smallest certificate, if the noise costs so much a round."""
+        shape = (self.n_items, self.rounds, noise, self.bound)
         return bounds.best_regularization(*shape, empty_is_free=self.empty_is_free)
 
     @property
@@ -176,12 +180,14 @@ class SubmodularMinimizer(SetMinimizer):
 
     ``sums`` and ``noise``: ``"sqrt"`` or ``"blt"`` with Gaussian noise; ``"tree"`` with Gaussian, spherical
     (the paper's) or per-coordinate Laplace noise, the last two for a pure epsilon. ``"auto"`` is ``"sqrt"``
-    where the budget has a delta, else the tree whose noise certifies less. ``regularization`` is H; if not
-    given, half of what the certified regret is smallest at: a quarter more is certified, and learning is
-    twice as fast. ``empty_is_free`` declares that the empty set costs everybody 0, which saves a quarter of
-    the noise. ``check=m`` asks every person m questions that a cost which is not submodular may fail; it
-    is refused then, and the round stays open. ``clip=True`` shortens gradients that the bound does not allow
-    instead of refusing them; ``insecure_clipped`` counts them.
+    where the budget has a delta, else the tree whose noise certifies less. ``regularization`` is H;
+    ``"auto"`` is half of what the certified regret is smallest at: a quarter more is certified, and learning
+    is twice as fast. The certificate has to fear gradients that lie along the noise; ``"optimistic"`` takes
+    the H of a learner without noise, on the same noisy sums: the same privacy, much better on streams that do
+    not fight the learner, and hardly anything certified. ``empty_is_free`` declares that the empty set costs
+    everybody 0, which saves a quarter of the noise. ``check=m`` asks every person m questions that a cost
+    which is not submodular may fail; it is refused then, and the round stays open. ``clip=True`` shortens
+    gradients that the bound does not allow instead of refusing them; ``insecure_clipped`` counts them.
 
     Formal guarantee: replacing a person moves one gradient by at most 2 sqrt(6) ``bound`` in L2, 8 ``bound``
     in L1, adding or removing one by 2 sqrt(2) and 4 ``bound`` (`bounds.minimization.gradient_difference`);
@@ -216,7 +222,7 @@ class SubmodularMinimizer(SetMinimizer):
         *,
         sums: str = "auto",
         noise: str = "auto",
-        regularization: float | None = None,
+        regularization: float | str = "auto",
         empty_is_free: bool = False,
         check: int = 0,
         calibration: str = "tight",
@@ -252,7 +258,8 @@ class SubmodularMinimizer(SetMinimizer):
     def certified_regret(self) -> float:
         """Bound on the expected cost beyond the best fixed set's, over the declared rounds.
 
-        `bounds.minimization.lovasz_leader`; rounds that are not learned from are not in it.
+        `bounds.minimization.lovasz_leader`; rounds that are not learned from are not in it. It holds for any
+        regularization; at ``"optimistic"`` it mostly is the trivial bound, and promises nothing.
         """
         return self.settings.certified_regret
 

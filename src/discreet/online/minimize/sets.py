@@ -69,6 +69,21 @@ def asked(
     }
 
 
+def wanted_regularization(asked: float | str, careful: float, optimistic: float) -> float:
+    """H as given; else half of the best one for the noise (``"auto"``), or as if there were none."""
+    if not isinstance(asked, str):
+        return checks.real("regularization", asked, above=0.0)
+    named = {"auto": careful, "optimistic": optimistic}
+    return BOLDER * named[checks.one_of("regularization", asked, tuple(named))]
+
+
+def published_regularization(asked: float | str, printed: float) -> float:
+    """H as given, or the paper's."""
+    if asked == "optimistic":
+        raise ValueError('calibration="published" has its own regularization=; leave it out or give a number')
+    return printed if asked == "auto" else wanted_regularization(asked, printed, printed)
+
+
 class SetMinimizer(OnlineLearner):
     """A set of any size every round, and what it costs the person of that round."""
 
