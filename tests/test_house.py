@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "results": {"core", "constraints", "privacy", "objectives"},
     "online": {"core", "backends", "constraints", "privacy", "objectives", "bounds", "results"},
     "offline": {"core", "backends", "constraints", "privacy", "objectives", "bounds", "results"},
-    "planning": {"core", "constraints", "privacy", "bounds", "online"},
+    "planning": {"core", "constraints", "privacy", "objectives", "bounds", "online"},
     "evaluation": {
         "core",
         "constraints",

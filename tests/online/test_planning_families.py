@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 
+certified = partial(dc.plan, goal="certified")
 BUDGET = dc.Budget(1.0, 1e-6)
 PURE = dc.Budget(0.5)
 FREE = dc.Budget(math.inf)
@@ -19,12 +21,12 @@ BLOCKS = PartitionMatroid([0, 0, 0, 1, 1, 1, 2, 2], [1, 2, 1])
 BALL = dc.domains.Ball(3, 2.0)
 
 PLANS = {
-    "bandit": lambda budget: dc.plan(10, 2, 10**5, budget, feedback="bandit"),
-    "bandit, bound 3": lambda budget: dc.plan(6, 3, 5_000, budget, feedback="bandit", bound=3.0),
-    "slots": lambda budget: dc.plan(12, 3, 5_000, budget, feedback="slots"),
-    "matroid": lambda budget: dc.plan(8, BLOCKS, 10**5, budget),
-    "matroid, cut": lambda budget: dc.plan(8, BLOCKS, 10**5, budget, items_per_person=2),
-    "knapsack": lambda budget: dc.plan(5, Knapsack([1, 2, 2, 3, 1], 4), 20_000, budget),
+    "bandit": lambda budget: certified(10, 2, 10**5, budget, feedback="bandit"),
+    "bandit, bound 3": lambda budget: certified(6, 3, 5_000, budget, feedback="bandit", bound=3.0),
+    "slots": lambda budget: certified(12, 3, 5_000, budget, feedback="slots"),
+    "matroid": lambda budget: certified(8, BLOCKS, 10**5, budget),
+    "matroid, cut": lambda budget: certified(8, BLOCKS, 10**5, budget, items_per_person=2),
+    "knapsack": lambda budget: certified(5, Knapsack([1, 2, 2, 3, 1], 4), 20_000, budget),
     "minimize": lambda budget: dc.plan_minimization(8, 10**5, budget, bound=2.0),
     "minimize, free": lambda budget: dc.plan_minimization(8, 10**5, budget, empty_is_free=True),
     "minimize, bandit": lambda budget: dc.plan_minimization(4, 10**6, budget, feedback="bandit"),
@@ -67,14 +69,14 @@ def test_the_table_names_what_was_chosen(name):
 
 
 def test_bandit_plans_prefer_blocks_and_tell_of_the_paper():
-    found = dc.plan(10, 2, 10**6, BUDGET, feedback="bandit")
+    found = certified(10, 2, 10**6, BUDGET, feedback="bandit")
     assert found.best.settings["exploration"] == "blocks"
     assert not found.vacuous
     published = next(one for one in found.candidates if "calibration" in one.settings)
     assert "constants of paper 000" in published.note
     assert published.formula > 20 * found.best.formula
     assert not any(
-        "calibration" in one.settings for one in dc.plan(10, 2, 10**6, PURE, feedback="bandit").candidates
+        "calibration" in one.settings for one in certified(10, 2, 10**6, PURE, feedback="bandit").candidates
     )
 
 
@@ -86,7 +88,9 @@ def test_what_would_be_enough_is_enough():
 
 
 def test_a_cardinality_is_k():
-    assert dc.plan(10, Cardinality(2), 1_000, BUDGET).candidates == dc.plan(10, 2, 1_000, BUDGET).candidates
+    assert (
+        certified(10, Cardinality(2), 1_000, BUDGET).candidates == certified(10, 2, 1_000, BUDGET).candidates
+    )
 
 
 def test_linear_costs_have_a_better_learner_for_streams_fixed_in_advance():
@@ -100,9 +104,9 @@ def test_linear_costs_have_a_better_learner_for_streams_fixed_in_advance():
 
 def test_bad_questions_are_named():
     for make, said in (
-        (lambda: dc.plan(8, BLOCKS, 100, BUDGET, feedback="bandit"), "planned for k items only"),
-        (lambda: dc.plan(9, BLOCKS, 100, BUDGET), "over 8 items, not n_items=9"),
-        (lambda: dc.plan(8, 9, 100, BUDGET, feedback="bandit"), "k=9 exceeds n_items=8"),
+        (lambda: certified(8, BLOCKS, 100, BUDGET, feedback="bandit"), "planned for k items only"),
+        (lambda: certified(9, BLOCKS, 100, BUDGET), "over 8 items, not n_items=9"),
+        (lambda: certified(8, 9, 100, BUDGET, feedback="bandit"), "k=9 exceeds n_items=8"),
         (lambda: dc.plan_minimization(0, 100, BUDGET), "n_items=0"),
         (lambda: dc.plan_minimization(3, 100, BUDGET, feedback="slots"), "feedback='slots'"),
         (lambda: dc.plan_convex(BALL, 100, BUDGET, lipschitz=0.0), "lipschitz=0"),

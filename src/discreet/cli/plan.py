@@ -43,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help="adversarial (any order of people, default) or stationary (as in a random order)",
     )
+    question.add_argument(
+        "--goal",
+        default="expected",
+        metavar="WHAT",
+        help="choose by the share that is expected (from simulations, default) or by what is certified",
+    )
     question.add_argument("--cap", type=int, metavar="M", help="count at most M items of each person")
     budget = parser.add_argument_group("privacy")
     budget.add_argument("--epsilon", type=float, required=True, help="for the whole stream; inf: no privacy")
@@ -76,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
         feedback=options.feedback,
         stream=options.stream,
         items_per_person=options.cap,
+        goal=options.goal,
     )
     if options.json:
         print(as_json(_result(options, found)))
@@ -95,6 +102,8 @@ def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
         "chosen": str(found.best),
         "reason": found.reason,
         "vacuous": found.vacuous,
+        "hopeless": found.hopeless,
+        "random_sets_expected_share": None if found.simulation is None else found.simulation.at_random.share,
         "without_learning": _finite(found.at_random),
         "rounds_needed": found.rounds_needed,
         "epsilon_needed": found.epsilon_needed,
@@ -102,6 +111,8 @@ def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
             {
                 "learner": one.name,
                 "settings": {name: _finite(value) for name, value in one.settings.items()},
+                "expected_share": None if one.expected is None else one.expected.share,
+                "expected_spread": None if one.expected is None else one.expected.spread,
                 "certified": _finite(one.certified),
                 "certified_per_round": _finite(one.average),
                 "formula": _finite(one.formula),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from ..core.table import table
+from ..objectives import Population
 from ..privacy import Budget, Seed
 from ..privacy.sums.factorizations import longest_buffered
+from .expected import Expected
 
 if TYPE_CHECKING:
     from ..online import OnlineLearner
@@ -21,6 +24,7 @@ _MOST_ROUNDS = 1 << 40
 _MOST_EPSILON = 1e6
 # Beyond so many rounds the rounding errors of factorised sums come near their noise, and they are refused.
 _MOST_FILTERED = 1 << 25
+_NO_GUARANTEE = ("no guarantee at this size", "")
 # A certificate about people as they are is worth this much more than one about people cut short.
 _WORTH = 2.0
 
@@ -32,7 +36,7 @@ class Candidate:
     ``certified`` bounds the expected regret over all rounds, ``average`` the same per round. ``formula`` is
     the bound before it is cut off at what any play can lose; it ranks candidates none of which does better.
     ``cut`` marks a certificate about people with at most ``items_per_person`` items each, not about people
-    as they are.
+    as they are. ``expected`` is what it serves on simulated streams, where that was asked for.
     """
 
     name: str
@@ -42,6 +46,12 @@ class Candidate:
     formula: float
     cut: bool = False
     note: str = ""
+    expected: Expected | None = None
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """The learner and its options, without the numbers that depend on the size of the question."""
+        return (self.name, *(f"{k}={v}" for k, v in self.settings.items() if isinstance(v, str)))
 
     @property
     def shown_settings(self) -> str:
@@ -84,6 +94,10 @@ class Question(ABC):
     @abstractmethod
     def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         """The learner of a candidate, ready for its first round."""
+
+    def simulated(self, sample: Population | None) -> Simulation | None:  # noqa: ARG002
+        """What to expect of each candidate; None where nothing is simulated."""
+        return None
 
     def _candidate(
         self,
@@ -146,12 +160,31 @@ class Question(ABC):
 
 
 @dataclass(frozen=True)
+class Simulation:
+    """What every kind of candidate served on simulated streams, beside sets drawn at random.
+
+    ``people`` is how many people came in each; ``needed`` how many would have to come for the best of them
+    to serve clearly more than chance, where these are too few.
+    """
+
+    shares: dict[tuple[str, ...], Expected]
+    at_random: Expected
+    people: int
+    needed: int | None = None
+
+    def better(self, one: Expected) -> bool:
+        """Whether it is clearly better than chance."""
+        return one.share > self.at_random.share + max(0.02, 2.0 * one.spread)
+
+
+@dataclass(frozen=True)
 class Plan:
     """Candidates for one question, the chosen one, and the reason.
 
-    ``candidates`` in order of rising bound. ``rounds_needed`` and ``epsilon_needed`` are filled in when no
-    candidate is certified to beat not learning at all: from how many rounds on, and from which epsilon on,
-    one would be (None where the search found none).
+    ``candidates`` in order of preference: of falling expected share (``goal="expected"``, and then
+    ``simulation`` is what these come from), or of rising bound. In the second case ``rounds_needed`` and
+    ``epsilon_needed`` are filled in when no candidate is certified to beat not learning at all: from how many
+    rounds on, and from which epsilon on, one would be (None where the search found none).
     """
 
     question: Question
@@ -160,6 +193,7 @@ class Plan:
     reason: str
     rounds_needed: int | None = None
     epsilon_needed: float | None = None
+    simulation: Simulation | None = None
 
     @property
     def rounds(self) -> int:
@@ -180,8 +214,19 @@ class Plan:
         return self.at_random > 0.0 and self.best.certified >= self.at_random
 
     def learner(self, seed: Seed = None) -> Any:
-        """The chosen learner, ready for its first round; ``seed`` as for every learner."""
+        """The chosen learner, ready for its first round; ``seed`` as for every learner.
+
+        With a warning where nothing is expected to do better than chance.
+        """
+        if self.hopeless:
+            warnings.warn(self.reason, stacklevel=2)
         return self.question.build(self.best, seed)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no candidate is expected to do better than sets drawn at random."""
+        found, best = self.simulation, self.best.expected
+        return found is not None and best is not None and not found.better(best)
 
     @property
     def headline(self) -> str:
@@ -193,13 +238,17 @@ class Plan:
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """The candidates in words: the header of a table and its rows; the chosen one has a star."""
         rows = []
+        found = self.simulation
         for one in self.candidates:
-            shown = one.certified if one.certified < self.at_random else one.formula
+            columns = self._columns(one.certified) if one.certified < self.at_random else _NO_GUARANTEE
+            expected = [] if found is None else [str(one.expected or "")]
             chosen = "*" if one is self.best else ""
-            rows.append([chosen, one.name, one.shown_settings, *self._columns(shown), one.note])
+            rows.append([chosen, one.name, one.shown_settings, *expected, *columns, one.note])
         name, loss = self.question.without_learning
-        rows.append(["", name, "", *self._columns(loss), ""])
-        return ["", "learner", "settings", "regret at most", "a round", "note"], rows
+        expected = [] if found is None else [str(found.at_random)]
+        rows.append(["", name, "", *expected, *self._columns(loss), ""])
+        header = [] if found is None else ["expected share"]
+        return ["", "learner", "settings", *header, "regret at most", "a round", "note"], rows
 
     def __str__(self) -> str:
         return "\n".join([self.headline, table(*self.rows()), f"chosen: {self.best}", self.reason])
@@ -217,17 +266,47 @@ class Plan:
         return number(regret), share(regret / self.rounds)
 
 
-def decide(question: Question) -> Plan:
-    """Compare what is certified for every learner that fits the question, and take the best."""
+def decide(question: Question, goal: str = "certified", sample: Population | None = None) -> Plan:
+    """Compare every learner that fits the question, and take the best by what is asked for."""
     candidates = sorted(question.candidates(), key=lambda one: (one.certified, one.formula))
     if not candidates:
         raise ValueError(f"no learner fits: {question.headline}")
+    found = question.simulated(sample) if goal == "expected" else None
+    if found is not None:
+        return _most_served(question, candidates, found)
     best, reason = _chosen(candidates, question)
     needed: tuple[int | None, float | None] = (None, None)
     if 0.0 < question.without_learning[1] <= best.certified:
         needed = question.rounds_needed(), question.epsilon_needed()
         reason += " " + _remedy(*needed, question)
     return Plan(question, tuple(candidates), best, reason, *needed)
+
+
+def _most_served(question: Question, candidates: Sequence[Candidate], found: Simulation) -> Plan:
+    """The plan by expected shares."""
+    every = [replace(one, expected=found.shares.get(one.kind)) for one in candidates]
+    every.sort(key=lambda one: -1.0 if one.expected is None else one.expected.share, reverse=True)
+    best = every[0]
+    assert best.expected is not None
+    chance = question.without_learning[1]
+    bound = (
+        f"Its certified regret is {number(best.certified)}."
+        if best.certified < chance
+        else "For this size nothing is guaranteed on every stream."
+    )
+    if found.better(best.expected):
+        reason = (
+            f"Expected to serve {best.expected} of what the best fixed set would (random sets:"
+            f" {found.at_random.share:.2f}), the most of all, on made-up people: {found.people:,} of them,"
+            f" several streams. {bound}"
+        )
+    else:
+        more = "" if found.needed is None else f" About {found.needed:,} people would be needed."
+        reason = (
+            f"Nothing is expected to do better than random sets here ({best.expected} of what the best fixed"
+            f" set would serve, random sets {found.at_random.share:.2f}).{more}"
+        )
+    return Plan(question, tuple(every), best, reason, simulation=found)
 
 
 def _chosen(candidates: Sequence[Candidate], question: Question) -> tuple[Candidate, str]:

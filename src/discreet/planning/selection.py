@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from .. import bounds
 from ..constraints import Cardinality, Constraint
 from ..core import checks
+from ..objectives import Population
 from ..online import OnlineLearner
 from ..online.frank_wolfe.set_settings import SetSettings
 from ..online.frank_wolfe.settings import REGULARIZERS
 from ..privacy import Budget, Seed
 from ..privacy.ordered import MOST_ROUNDS
-from .plans import Candidate, Plan, Question, batches, decide, made, smallest
+from .expected import Expected, Size, at_random, served, streams
+from .plans import Candidate, Plan, Question, Simulation, batches, decide, made, smallest
 
 if TYPE_CHECKING:
     from ..online.select.hedge import HedgeSettings
     from ..online.select.running_sums import RunningSumSettings
 
+# How far the search for enough people goes.
+_MOST_PEOPLE = 300_000
+_MOST_SETS = 400
 FEEDBACK = ("full", "bandit", "slots")
 STREAMS = ("adversarial", "stationary")
+GOALS = ("expected", "certified")
 
 
 def plan(
@@ -36,8 +42,14 @@ def plan(
     items_per_person: int | None = None,
     bound: float = 1.0,
     labels: Sequence[Any] | None = None,
+    *,
+    goal: str = "expected",
+    sample: Population | None = None,
 ) -> Plan:
-    """Compare what is certified for every learner that fits the question, and take the best.
+    """Compare every learner that fits the question, and take the best by ``goal``.
+
+    ``goal="expected"``: the one that serves most on simulated streams of that size (made-up people, or drawn
+    from a public ``sample``), beside what is certified. ``"certified"``: the smallest certified regret.
 
     ``stream="adversarial"``: any order of people that was fixed in advance. ``"stationary"``: people come as
     in a random order, which also admits `PhasedSelector`; its privacy does not depend on that, its regret
@@ -49,16 +61,17 @@ def plan(
     shown set was worth; ``"slots"``: which of the shown items was taken. In place of k a matroid or a
     knapsack may stand, with full feedback.
 
-    Nothing here looks at data: the question is public. All bounds are on the expected regret against
+    Nothing here looks at private data: the question is public. All bounds are on the expected regret against
     (1 - 1/e) times the best fixed set (see `discreet.bounds`).
 
     >>> import discreet as dc
-    >>> found = plan(100, 10, 10**6, dc.Budget(1.0, 1e-6))
+    >>> found = plan(100, 10, 10**6, dc.Budget(1.0, 1e-6), goal="certified")
     >>> found.best.name, round(found.best.average, 3), found.vacuous
     ('RunningSumSelector', 0.036, False)
     """
     checks.one_of("feedback", feedback, FEEDBACK)
     checks.one_of("stream", stream, STREAMS)
+    checks.one_of("goal", goal, GOALS)
     if not isinstance(budget, Budget):
         raise TypeError(
             f"budget must be a Budget, got {checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
@@ -81,13 +94,13 @@ def plan(
             raise ValueError(
                 f"feedback={checks.shown(feedback)} is planned for k items only, not for {checks.shown(k)}"
             )
-        return decide(_Constrained(**shape, constraint=k.over(items), cap=cap))
+        return decide(_Constrained(**shape, constraint=k.over(items), cap=cap), "certified")
     slots = k.rank if isinstance(k, Cardinality) else checks.whole("k", k, at_least=1)
     if slots > items:
         raise ValueError(f"k={slots} exceeds n_items={n_items}; choose k <= {n_items}")
     if feedback == "full":
-        return decide(_FullInformation(**shape, k=slots, stream=stream, cap=cap))
-    return decide(_Bandit(**shape, k=slots, slots=feedback == "slots"))
+        return decide(_FullInformation(**shape, k=slots, stream=stream, cap=cap), goal, sample)
+    return decide(_Bandit(**shape, k=slots, slots=feedback == "slots"), goal, sample)
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,16 @@ class _Selection(Question):
     k: int = 0
     bound: float = 1.0
     labels: tuple[Any, ...] | None = None
+
+    def simulated(self, sample: Population | None) -> Simulation | None:
+        if sample is None:
+            return _simulated(replace(self, labels=None))
+        if sample.n_items != self.n_items or not sample.bound <= self.bound:
+            raise ValueError(
+                f"sample has {sample.n_items} items and values up to {sample.bound:g}; the question is about"
+                f" {self.n_items} items and values up to {self.bound:g}"
+            )
+        return _tried(self, sample)
 
     @property
     def without_learning(self) -> tuple[str, float]:
@@ -114,6 +137,62 @@ class _Selection(Question):
             candidate.name, self.n_items, self.k, *horizon, self.budget, **(options | candidate.settings)
         )
         return learner
+
+
+@lru_cache(maxsize=64)
+def _simulated(question: _Selection) -> Simulation:
+    return _tried(question, None)
+
+
+def _tried(question: _Selection, sample: Population | None) -> Simulation:
+    """Every candidate on a few streams of the question's size, or of the largest one that takes seconds."""
+    size = Size.of(question.rounds, question.n_items, question.k)
+    if sample is not None:
+        size = replace(size, n_items=question.n_items, k=question.k)
+    small = replace(question, rounds=size.rounds, n_items=size.n_items, k=size.k, labels=None)
+    people = streams(size, question.bound, sample)
+    shares: dict[tuple[str, ...], Expected] = {}
+    for one in _simulated_candidates(small):
+        shares[one.kind] = served(partial(small.build, one), people, size.k)
+    found = Simulation(shares, at_random(people, size.k), size.rounds)
+    best = max(shares, key=lambda kind: shares[kind].share)
+    if found.better(shares[best]) or sample is not None:
+        return found
+    return replace(found, needed=_people_needed(small, best))
+
+
+def _simulated_candidates(question: _Selection) -> Iterator[Candidate]:
+    """One for each learner and method: the one that certifies most.
+
+    Where it draws a new set in almost every round, it is simulated with some hundreds of sets in all.
+    """
+    found: dict[tuple[str, Any], Candidate] = {}
+    for one in question.candidates():
+        key = (one.name, one.settings.get("method") or one.settings.get("exploration"))
+        best = found.get(key)
+        if "published" not in one.settings.values() and (best is None or one.formula < best.formula):
+            found[key] = one
+    least = question.rounds // _MOST_SETS
+    for one in found.values():
+        every = one.settings.get("resample_every")
+        if isinstance(every, int) and every < least:
+            yield replace(one, settings=one.settings | {"resample_every": least})
+        else:
+            yield one
+
+
+def _people_needed(question: _Selection, kind: tuple[str, ...]) -> int | None:
+    """From how many people on a kind of learner does clearly better than chance; by doubling."""
+    rounds = question.rounds
+    while (rounds := 2 * rounds) <= _MOST_PEOPLE:
+        size = Size(rounds, question.n_items, question.k)
+        larger = replace(question, rounds=rounds)
+        people = streams(size, question.bound, None)
+        one = next(one for one in _simulated_candidates(larger) if one.kind == kind)
+        share = served(partial(larger.build, one), people, size.k)
+        if Simulation({}, at_random(people, size.k), rounds).better(share):
+            return rounds
+    return None
 
 
 @dataclass(frozen=True)
@@ -133,7 +212,7 @@ class _FullInformation(_Selection):
 
     def candidates(self) -> Iterator[Candidate]:
         if self.stream == "stationary":
-            yield self._phased()
+            yield from (self._phased(method) for method in ("subsampled", "composed"))
         yield from self._running_sums()
         yield from self._hedges()
 
@@ -198,13 +277,14 @@ class _FullInformation(_Selection):
             bound=self.bound,
         )
 
-    def _phased(self) -> Candidate:
+    def _phased(self, method: str) -> Candidate:
         from ..online.select.phased_settings import PhasedSettings
 
-        found = PhasedSettings.tight(self.n_items, self.k, self.budget.share(), bound=self.bound)
+        shape = (self.n_items, self.k, self.budget.share())
+        found = PhasedSettings.tight(*shape, method=method, bound=self.bound)
         return self._candidate(
             "PhasedSelector",
-            {},
+            {"method": method},
             found.certified_regret_after(self.rounds, clipped=False),
             certified=found.certified_regret_after(self.rounds),
             note="only for exchangeable streams",

@@ -60,7 +60,7 @@ class PhasedSettings(SelectorSettings):
 
         >>> import discreet as dc
         >>> PhasedSettings.tight(285, 5, dc.Budget(1.0, 1e-6).share()).first_window
-        60
+        59
         >>> PhasedSettings.tight(285, 5, dc.Budget(float("inf")).share()).first_window
         5
         """

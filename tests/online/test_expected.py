@@ -1,0 +1,107 @@
+"""Expected shares: simulated on made-up people, cached, and what a plan says of them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.objectives import Coverage, greedy
+from discreet.planning.expected import Size, at_random, made_up, served, streams
+
+BUDGET = dc.Budget(1.0, 1e-6)
+
+
+def test_made_up_people_are_as_described():
+    people = made_up(20_000, 200, seed=3)
+    counts = np.diff(people.indptr)
+    assert 2.0 < counts.mean() < 3.0  # one and two more, less what was drawn twice
+    popular = np.sort(people.gains([]))[::-1]
+    assert popular[0] > 5 * popular[20] > 0.0
+    again = made_up(20_000, 200, seed=3)
+    np.testing.assert_array_equal(people.indices, again.indices)
+    assert (made_up(20_000, 200, seed=4).gains([]) != people.gains([])).any()
+
+
+def test_a_share_is_that_of_the_best_fixed_set():
+    people = [Coverage(np.eye(4)[np.random.default_rng(0).integers(4, size=400)])]
+    random = at_random(people, 1)
+    assert random.share == pytest.approx(people[0].gains([]).mean() / people[0].gains([]).max(), abs=0.06)
+    perfect = served(lambda seed: dc.online.PhasedSelector(4, 4, BUDGET, seed=seed), people, 4)
+    assert perfect.share == pytest.approx(1.0)
+
+
+def test_the_most_served_is_chosen_and_said():
+    found = dc.plan(60, 4, 8_000, BUDGET, stream="stationary")
+    shares = {one.name: one.expected.share for one in found.candidates if one.expected is not None}
+    assert found.best.name == max(shares, key=shares.get) == "PhasedSelector"
+    assert shares["PhasedSelector"] > 0.9
+    assert str(found.best.expected) in found.reason
+    assert not found.hopeless
+    assert "no guarantee at this size" in str(found)
+    header, rows = found.rows()
+    assert header[3] == "expected share"
+    assert all(len(row) == len(header) for row in rows)
+    assert found.learner(seed=0).n_items == 60
+    certified = dc.plan(60, 4, 8_000, BUDGET, stream="stationary", goal="certified")
+    assert certified.simulation is None
+    assert all(one.expected is None for one in certified.candidates)
+
+
+def test_the_figure_is_what_the_learner_then_serves():
+    """On other people of the same kind, within what the runs vary."""
+    found = dc.plan(60, 4, 8_000, BUDGET, stream="stationary")
+    shares = []
+    for seed in range(8):
+        people = made_up(8_000, 60, seed=100 + seed)
+        best = people.value(greedy(people, 4)[0])
+        shares.append(found.learner(seed=seed).run(people).average / best)
+    error = 6 * np.hypot(found.best.expected.spread / np.sqrt(3), np.std(shares) / np.sqrt(8))
+    assert abs(np.mean(shares) - found.best.expected.share) < error + 0.01
+
+
+def test_a_question_is_simulated_once():
+    dc.plan(50, 3, 2_000, BUDGET)
+    start = time.perf_counter()
+    again = dc.plan(50, 3, 2_000, BUDGET, labels=[f"item {i}" for i in range(50)])
+    assert time.perf_counter() - start < 2.0
+    assert again.best.expected == dc.plan(50, 3, 2_000, BUDGET).best.expected
+
+
+def test_where_nothing_helps_it_says_so_and_how_many_people_would():
+    found = dc.plan(200, 2, 300, dc.Budget(0.02), stream="stationary")
+    assert found.hopeless
+    assert found.simulation.needed > 300
+    assert f"{found.simulation.needed:,} people would be needed" in found.reason
+    with pytest.warns(UserWarning, match="Nothing is expected to do better than random sets"):
+        found.learner(seed=0)
+    enough = dc.plan(200, 2, 4 * found.simulation.needed, dc.Budget(0.02), stream="stationary")
+    assert not enough.hopeless
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        enough.learner(seed=0)
+
+
+def test_a_public_sample_stands_for_the_people():
+    likes = np.zeros((500, 30))
+    likes[:, 7] = 1.0
+    found = dc.plan(30, 1, 3_000, BUDGET, stream="stationary", sample=Coverage(likes))
+    assert found.simulation.at_random.share < 0.2
+    assert found.best.expected.share > 0.9
+    with pytest.raises(ValueError, match="sample has 30 items"):
+        dc.plan(31, 1, 3_000, BUDGET, sample=Coverage(likes))
+    with pytest.raises(ValueError, match="values up to 3"):
+        dc.plan(30, 1, 3_000, BUDGET, sample=Coverage(likes) * 3.0)
+    with pytest.raises(ValueError, match="goal"):
+        dc.plan(30, 1, 3_000, BUDGET, goal="luck")
+
+
+def test_large_questions_are_answered_by_smaller_ones():
+    assert Size.of(10**6, 10**5, 10) == Size(20_000, 2_000, 10)
+    assert Size.of(500, 20, 3) == Size(500, 20, 3)
+    assert Size.of(10**6, 10**5, 5_000).n_items == 10_000
+    scaled = streams(Size(100, 10, 2), 3.0, None)
+    assert [people.bound for people in scaled] == [3.0] * 3
