@@ -23,6 +23,7 @@ from discreet.online import (
     BanditSelector,
     BanditSubmodularMinimizer,
     HedgeSelector,
+    LeaderSelector,
     LinearLeader,
     MetaFrankWolfe,
     MetaFrankWolfePoints,
@@ -54,6 +55,8 @@ LARGE = {
         30, 2, 2**16 + 1, b(PURE), sums="tree", noise="laplace", resample_every="auto", seed=0
     ),
     "phased": lambda b: PhasedSelector(100, 5, b(LOOSE), bound=2.0, seed=0),
+    "leader selector": lambda b: LeaderSelector(100, 5, 10**5, b(LOOSE), bound=2.0, seed=0),
+    "leader selector, endless": lambda b: LeaderSelector(100, 5, None, b(LOOSE), seed=0),
     "bandit": lambda b: BanditSelector(10, 2, 10**6, b(PURE), seed=0),
     "bandit, certified": lambda b: BanditSelector(10, 1, 10**6, b(PURE), rate="certified", bound=2.0, seed=0),
     "bandit, online": lambda b: BanditSelector(5, 2, 10**6, b(RICH), exploration="online", seed=0),
@@ -154,7 +157,7 @@ def _plain(value):
 
 def _known(learner):
     """What a learner has settled on, and says of itself."""
-    endless = learner.rounds is None
+    endless = learner.rounds is None and hasattr(learner, "certified_regret_after")
     total = getattr(getattr(learner, "_total", None), "sum", None)
     found = {
         "settings": _settings(learner),

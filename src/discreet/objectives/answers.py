@@ -8,7 +8,7 @@ the rounding of a sum is cut to it. An error names the answer; what it was is in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +28,16 @@ class Grows(Protocol):
     def gains(self) -> Floats: ...
 
     def add(self, item: int) -> float: ...
+
+
+class Answers(Protocol):
+    """Somebody who says what items add to a set, and what those of a set add to the others of it."""
+
+    n_items: int
+
+    def gains(self, items: Iterable[int]) -> Floats: ...
+
+    def contributions(self, items: Iterable[int]) -> Floats: ...
 
 
 class Starts(Protocol):
@@ -79,6 +89,18 @@ def gains_along(person: Starts, items: Iterable[int], bound: float) -> Floats:
         rows.append(vector("gains", state.gains(), person.n_items, 0.0, bound))
         state.add(int(item))
     return np.array(rows)
+
+
+def leave_one_out(person: Answers, items: Sequence[int], bound: float) -> tuple[Floats, Floats]:
+    """What every item adds alone, and what it adds to those of ``items`` that are others, within [0, bound].
+
+    Submodularity says that nothing adds more than alone, and functions are held to that: what is answered
+    beyond it is cut off.
+    """
+    alone = vector("gains", person.gains([]), person.n_items, 0.0, bound)
+    gains = vector("gains", person.gains(items), person.n_items, 0.0, bound)
+    gains[items] = vector("contributions", person.contributions(items), len(items), 0.0, bound)
+    return alone, np.clip(gains, 0.0, alone)
 
 
 def _slack(low: float, high: float) -> float:

@@ -167,6 +167,11 @@ class Population(Fixed, ABC):
         gains[chosen] = 0.0
         return gains
 
+    def contributions(self, items: Iterable[int]) -> Floats:
+        """The average over people of f(S) - f(S without j), for each j of S in the order of ``items``."""
+        chosen = self._checked(items)
+        return answers.vector("contributions", self._contributions(chosen), chosen.size)
+
     def start(self) -> State:
         """An empty set that can grow: exact gains of all items after every addition."""
         return State(self)

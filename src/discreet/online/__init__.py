@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .protocol import Guarantee as Guarantee
     from .protocol import OnlineLearner as OnlineLearner
     from .select.hedge import HedgeSelector as HedgeSelector
+    from .select.leader import LeaderSelector as LeaderSelector
     from .select.phased import PhasedSelector as PhasedSelector
     from .select.running_sums import RunningSumSelector as RunningSumSelector
     from .select.selector import OnlineSelector as OnlineSelector

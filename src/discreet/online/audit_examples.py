@@ -73,6 +73,26 @@ def phased_audits() -> list[AuditExample]:
     ]
 
 
+def leader_audits() -> list[AuditExample]:
+    return [
+        AuditExample(
+            (4, k, 4),
+            budget,
+            options,
+            words=f"{words}, {k} of 4 items",
+            columns=4,
+            publishes="set",
+            deep=deep,
+        )
+        for words, k, options, budget, deep in (
+            ("square root", 1, {"batch": 1}, APPROXIMATE, False),
+            ("square root", 2, {"batch": 1}, ALONE, False),
+            ("tree", 2, {"batch": 1, "sums": "tree"}, APPROXIMATE, True),
+            ("few buffers", 2, {"batch": 1, "sums": "blt"}, APPROXIMATE, True),
+        )
+    ]
+
+
 def running_sums_audits() -> list[AuditExample]:
     return [
         AuditExample(

@@ -44,6 +44,21 @@ def phased_examples() -> dict[str, Example]:
     }
 
 
+def leader_examples() -> dict[str, Example]:
+    few: dict[str, Any] = {"batch": 4}
+    two_of_each = PartitionMatroid([[0, 1, 2], [3, 4], [5, 6]], 2)
+    return {
+        "leader selector": _hedge(),
+        "leader selector, batches": _hedge(**few),
+        "leader selector, partition": _hedge(constraint=BLOCKS, first_batch=2),
+        "leader selector, fewer than fit": _hedge(constraint=two_of_each, sums="blt"),
+        "leader selector, tree, two rounds each": _hedge(TWICE, sums="tree", **few),
+        "leader selector, endless": Example((N_ITEMS, K, None), APPROXIMATE, {"first_batch": 3}),
+        "leader selector, one batch": _hedge(batch=ROUNDS),
+        "leader selector, not private": _hedge(FREE, **few),
+    }
+
+
 def running_sums_examples() -> dict[str, Example]:
     return {
         "running sum, sqrt": _hedge(),

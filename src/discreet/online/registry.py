@@ -111,6 +111,7 @@ REGISTRY: dict[str, Registered] = {
     "BanditSelector": _of("bandit.selector", "reward", "bandit"),
     "BanditSubmodularMinimizer": _of("minimize.bandit", "shown_set_cost", "bandit_minimizer"),
     "HedgeSelector": _of("select.hedge", "function", "hedge"),
+    "LeaderSelector": _of("select.leader", "function", "leader"),
     "LinearLeader": _of("convex.linear", "cost_vector", "linear_leader"),
     "MetaFrankWolfe": _of("frank_wolfe.sets", "function", "frank_wolfe"),
     "MetaFrankWolfePoints": _of("frank_wolfe.points", "dr_function", "frank_wolfe_points"),

@@ -154,15 +154,24 @@ class PrivateTotal:
 
         ``most`` bounds what one round adds to an entry.
         """
+        least = max(0, rounds.drawn(every) - 1)
+        self.resume_after(saved, least, rounds.number - least * every, rounds.number, most=most)
+
+    def resume_after(
+        self, saved: Saved, least: int, waiting: int, unreleased: int, *, most: float | None = None
+    ) -> None:
+        """Go on after ``least`` sums at the least, with people of ``waiting`` rounds at the most.
+
+        ``unreleased`` is how many rounds may be gathered once nothing more will be released.
+        """
         if saved.given("sum") != (self.sum is not None):
             raise ValueError("the file has a running sum and the settings do not, or the other way round")
-        least = max(0, rounds.drawn(every) - 1)
         if self.sum is not None:
             self.sum.resume(saved.inner("sum", "sum."))
             if self.sum.taken < min(least, self.sum.rounds):
                 raise ValueError(f"taken={self.sum.taken}, but {least} sums have been asked for")
         full = self.sum is not None and self.exhausted
-        waiting = rounds.number if full else rounds.number - least * every
+        waiting = unreleased if full else waiting
         noisiest = 0.0
         if self.sum is not None:  # no sum has more noise than so many draws of it
             noisiest = self.sum.noise_std(1) * math.sqrt(self.sum.spec.most_draws) * (1.0 + 1e-9)
@@ -174,7 +183,13 @@ class PrivateTotal:
         self.gathered = saved.array("gathered", self._shape, kind, at_least=low, at_most=limit)
         if self.sum is not None and not full:
             bounds = self.sum.spec.added
-            if np.count_nonzero(self.gathered) > (bounds.nonzeros or math.inf) * bounds.people_per_vector:
+            many = bounds.nonzeros is not None and int(np.count_nonzero(self.gathered)) > (
+                bounds.nonzeros * bounds.people_per_vector
+            )
+            if self._units is not None and bounds.norm_bound is not None:
+                length = np.linalg.norm(self.gathered.ravel() / self._units)
+                many = many or bool(length > bounds.norm_bound * waiting * (1.0 + 1e-9))
+            if many:
                 raise ValueError("the array gathered holds more than a batch of such people can amount to")
 
 

@@ -7,8 +7,11 @@ import math
 import numpy as np
 from numba import njit
 
-from .objectives import _gain, _step
+from .objectives import BEST, COVER, SURVIVE, _gain, _step
 from .vectors import exponentials
+
+# Takes off more than the rounding of a norm of 2^31 entries can add.
+_NORM_SLACK = 1.0 - 2.0**-20
 
 
 @njit(cache=True, nogil=True)
@@ -69,6 +72,60 @@ def add_row_gains(  # type: ignore[no-untyped-def]
             weight = _weight_of(shown[i], start, stop, indices, data)
             if weight != 0.0:
                 state = _step(kind, state, weight)
+
+
+@njit(cache=True, nogil=True)
+def _joined(kind, first, second):  # type: ignore[no-untyped-def]
+    """The state of a row once the items of two states are chosen."""
+    if kind in (COVER, BEST):
+        return max(first, second)
+    if kind == SURVIVE:
+        return first * second
+    return first + second
+
+
+@njit(cache=True, nogil=True)
+def add_leave_one_out(  # type: ignore[no-untyped-def]
+    kind, fresh, indptr, indices, data, cap, first, within_limit, inside, bound, units, totals
+):
+    """Add to ``totals`` what each item adds to the others that are ``inside``, for people within the limit.
+
+    Gains are in units of the bound, at most what the item adds alone. Each person's are weighted so that what
+    the items add alone has an L2 norm of at most 1, and counted in whole units, ``units`` to 1, rounded down.
+    """
+    shown = 0
+    for item in range(inside.size):
+        shown += inside[item]
+    after = np.empty(shown + 1)
+    for j in range(within_limit.size):
+        if not within_limit[j]:
+            continue
+        row = first + j
+        start, stop = indptr[row], indptr[row + 1]
+        squares = 0.0
+        count = 0
+        for p in range(start, stop):
+            alone = min(_gain(kind, fresh, data[p], cap[row]) / bound, 1.0)
+            squares += alone * alone
+            count += inside[indices[p]]
+        weight = math.floor(units * _NORM_SLACK / max(1.0, math.sqrt(squares)))
+        # The states of the shown items from the i-th on; those before it are joined to them.
+        after[count] = fresh
+        place = count
+        for p in range(stop - 1, start - 1, -1):
+            if inside[indices[p]]:
+                after[place - 1] = _step(kind, after[place], data[p])
+                place -= 1
+        before = fresh
+        for p in range(start, stop):
+            state = after[0]
+            if inside[indices[p]]:
+                state = _joined(kind, before, after[place + 1])
+                before = _step(kind, before, data[p])
+                place += 1
+            alone = min(_gain(kind, fresh, data[p], cap[row]) / bound, 1.0)
+            gain = min(_gain(kind, state, data[p], cap[row]) / bound, alone)
+            totals[indices[p]] += np.int64(math.floor(max(0.0, gain) * weight))
 
 
 @njit(cache=True, nogil=True)
