@@ -38,7 +38,7 @@ def test_every_kind_survives_being_saved(name):
     rows, window = _restored(NAMED[name])
     assert len(window) == 2
     (store,) = window._stores.values()
-    found = store.rows(3)
+    found = store.rows()
     assert found.kind is NAMED[name]
     assert (found.sparse.toarray() == rows.sparse.toarray()).all()
     assert (found.share == rows.share).all()

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn, Protocol, Self
 
@@ -343,12 +343,10 @@ class OnlineLearner(Fixed, ABC):
         """Whether such a decision can have been drawn."""
         return shown.shape == (self._width,) and bool(np.isfinite(shown).all())
 
-    @contextmanager
-    def _turn(self, call: str) -> Iterator[None]:
+    def _turn(self, call: str) -> AbstractContextManager[None]:
         """Around everything that changes the learner: in this process only, one call at a time."""
         self._gate.check_process()
-        with self._turns.take(call):
-            yield
+        return self._turns.take(call)
 
     @property
     def _shown(self) -> NDArray[Any]:

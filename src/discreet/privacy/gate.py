@@ -181,6 +181,8 @@ class Gate(Fixed):
     def mark(self, *sentences: str) -> None:
         """Let every account of this gate say what its guarantee takes for granted; once said, it stays."""
         books = self._books
+        if all(sentence in books.marks for sentence in sentences):
+            return
         with books.lock:
             books.marks += tuple(new for new in dict.fromkeys(sentences) if new not in books.marks)
 

@@ -200,7 +200,8 @@ class PhasedSelector(OnlineSelector):
 
     def _absorb(self, person: Population | None) -> None:
         """Keep one person, if they are in the sample; None for one who came too often, who has a coin too."""
-        kept, window = self._sampled(1)[0], self._phases.window
+        keep, window = self.settings.keep, self._phases.window
+        kept = keep is None or self._release.sample(1, keep).size
         if person is None:
             return
         rows = person.as_rows()

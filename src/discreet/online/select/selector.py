@@ -114,7 +114,7 @@ class OnlineSelector(OnlineLearner):
         return self.settings.k
 
     def _decision(self, shown: NDArray[Any]) -> Selection:
-        items = tuple(int(item) for item in shown)
+        items = tuple(shown.tolist())
         labels = self.settings.labels
         named = None if labels is None else tuple(labels[item] for item in items)
         return Selection(items, self._rounds.number, named)

@@ -15,6 +15,9 @@ from ...objectives.rows.table import KINDS, Kind, Rows
 from ..rounds import Rounds
 from .phased_settings import LONGEST, PhasedSettings
 
+# Rows that came one by one are joined when there are so many of them.
+_MOST_RUNS = 4096
+
 
 class Phases:
     """Which window is open, since which round and for how many, and how many have been learned from."""
@@ -135,19 +138,20 @@ class Window:
 
     def keep_rows(self, rows: Rows) -> None:
         """Take in people who are rows."""
-        self._stores.setdefault(rows.kind.code, _Store(rows.kind)).extend(rows)
+        if rows.n_rows:
+            self._stores.setdefault(rows.kind.code, _Store(rows.kind)).extend(rows)
 
     def start(self) -> FixedPointGains:
         """The empty set, which can grow."""
-        parts = [(store.rows(self.n_items), self.bound) for store in self._stores.values()]
+        parts = [(store.rows(), self.bound) for store in self._stores.values() if len(store)]
         return FixedPointGains(self.n_items, parts, self.others, step(self.bound, self.length), self.bound)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The rows, for saving."""
         return {
-            f"kept{code}_{name}": growing.values
+            f"kept{code}_{name}": array
             for code, store in self._stores.items()
-            for name, growing in store.columns.items()
+            for name, array in store.arrays().items()
         }
 
     def restore(self, saved: Saved, rounds: int) -> None:
@@ -194,60 +198,52 @@ def _saved_rows(saved: Saved, code: str, kind: Kind, n_items: int) -> Rows:
     return Rows(kind, matrix, share, cap)
 
 
-class _Growing:
-    """An array that takes in more at its end."""
-
-    def __init__(self, dtype: type[np.generic]) -> None:
-        self._array: NDArray[Any] = np.empty(64, dtype=dtype)
-        self.size = 0
-
-    def write(self, more: NDArray[Any]) -> None:
-        """Put ``more`` behind the end; it counts only once ``size`` says so."""
-        size = self.size + more.size
-        if size > self._array.size:
-            larger = np.empty(max(size, 2 * self._array.size), dtype=self._array.dtype)
-            larger[: self.size] = self.values
-            self._array = larger
-        self._array[self.size : size] = more
-
-    @property
-    def values(self) -> NDArray[Any]:
-        return self._array[: self.size]
-
-
 class _Store:
-    """Rows of one kind, one after the other."""
+    """Rows of one kind, one after the other: whole runs of them as they came, joined when they are wanted."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.columns = {
-            "lengths": _Growing(np.int64),
-            "indices": _Growing(np.int32),
-            "data": _Growing(np.float64),
-            "share": _Growing(np.float64),
-            "cap": _Growing(np.float64),
-        }
+        self._runs: list[Rows] = []
+        self._count = 0
 
     def __len__(self) -> int:
-        return self.columns["lengths"].size
+        return self._count
 
     def extend(self, rows: Rows) -> None:
-        matrix = rows.sparse
-        added: list[NDArray[Any]] = [
-            np.diff(matrix.indptr),
-            matrix.indices,
-            matrix.data,
-            rows.share,
-            rows.cap,
-        ]
-        for growing, more in zip(self.columns.values(), added, strict=True):
-            growing.write(more)
-        # An interruption before this line keeps nothing of these people.
-        sizes = [growing.size + more.size for growing, more in zip(self.columns.values(), added, strict=True)]
-        for growing, size in zip(self.columns.values(), sizes, strict=True):
-            growing.size = size
+        self._runs.append(rows)
+        self._count += rows.n_rows
+        if len(self._runs) >= _MOST_RUNS:
+            self._runs = [self._joined()]
 
-    def rows(self, n_items: int) -> Rows:
-        lengths, indices, data, share, cap = (growing.values for growing in self.columns.values())
-        indptr = np.concatenate(([0], np.cumsum(lengths)))
-        return Rows(self.kind, SparseMatrix(indptr, indices, data, n_items), share, cap)
+    def _joined(self) -> Rows:
+        tables = [rows.sparse for rows in self._runs]
+        lengths = np.concatenate([np.diff(table.indptr) for table in tables])
+        matrix = SparseMatrix(
+            np.concatenate(([0], np.cumsum(lengths))),
+            np.concatenate([table.indices for table in tables]),
+            np.concatenate([table.data for table in tables]),
+            tables[0].n_columns,
+        )
+        share, cap = (
+            np.concatenate([getattr(rows, name) for rows in self._runs]) for name in ("share", "cap")
+        )
+        return Rows(self.kind, matrix, share, cap)
+
+    def rows(self) -> Rows:
+        """All of them."""
+        if len(self._runs) > 1:
+            self._runs = [self._joined()]
+        return self._runs[0]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The same for saving."""
+        rows = self.rows()
+        matrix = rows.sparse
+        lengths = np.diff(matrix.indptr)
+        return {
+            "lengths": lengths,
+            "indices": matrix.indices,
+            "data": matrix.data,
+            "share": rows.share,
+            "cap": rows.cap,
+        }
