@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.constraints import Cardinality, PartitionMatroid
 from discreet.objectives import Coverage, greedy
-from discreet.planning.expected import Size, at_random, made_up, served, streams
+from discreet.planning.expected import Size, at_random, best_values, made_up, served, streams
 
 BUDGET = dc.Budget(1.0, 1e-6)
 
@@ -28,17 +29,31 @@ def test_made_up_people_are_as_described():
 
 def test_a_share_is_that_of_the_best_fixed_set():
     people = [Coverage(np.eye(4)[np.random.default_rng(0).integers(4, size=400)])]
-    random = at_random(people, 1)
-    assert random.share == pytest.approx(people[0].gains([]).mean() / people[0].gains([]).max(), abs=0.06)
-    perfect = served(lambda seed: dc.online.PhasedSelector(4, 4, BUDGET, seed=seed), people, 4)
+    best = best_values(people, Cardinality(1, n_items=4))
+    assert best == [people[0].gains([]).max()]
+    random = at_random(people, best, Cardinality(1, n_items=4))
+    assert random.share == pytest.approx(people[0].gains([]).mean() / people[0].gains([]).max(), abs=0.15)
+    all_of_them = best_values(people, Cardinality(4, n_items=4))
+    perfect = served(lambda seed: dc.online.PhasedSelector(4, 4, BUDGET, seed=seed), people, all_of_them)
     assert perfect.share == pytest.approx(1.0)
+
+
+def test_the_best_set_of_a_constraint_is_greedy():
+    people = made_up(2_000, 12, seed=0)
+    blocks = PartitionMatroid([0] * 6 + [1] * 6, [1, 1])
+    (value,) = best_values([people], blocks)
+    pairs = [people.value([a, b]) for a in range(6) for b in range(6, 12)]
+    assert 0.9 * max(pairs) <= value <= max(pairs)
+    assert at_random([people], [value], blocks).share < 1.0
 
 
 def test_the_most_served_is_chosen_and_said():
     found = dc.plan(60, 4, 8_000, BUDGET, stream="stationary")
-    shares = {one.name: one.expected.share for one in found.candidates if one.expected is not None}
-    assert found.best.name == max(shares, key=shares.get) == "PhasedSelector"
-    assert shares["PhasedSelector"] > 0.9
+    shares = [(one.expected.share, one.name) for one in found.candidates if one.expected is not None]
+    assert shares == sorted(shares, reverse=True)
+    assert found.best.expected.share == shares[0][0] > 0.9
+    assert found.best.name in ("PhasedSelector", "LeaderSelector")
+    assert {"HedgeSelector", "RunningSumSelector"} <= {name for _, name in shares}
     assert str(found.best.expected) in found.reason
     assert not found.hopeless
     assert "no guarantee at this size" in str(found)
@@ -97,6 +112,17 @@ def test_a_public_sample_stands_for_the_people():
         dc.plan(30, 1, 3_000, BUDGET, sample=Coverage(likes) * 3.0)
     with pytest.raises(ValueError, match="goal"):
         dc.plan(30, 1, 3_000, BUDGET, goal="luck")
+
+
+def test_constraints_have_expected_shares_too():
+    blocks = PartitionMatroid([0] * 10 + [1] * 10, [1, 2])
+    found = dc.plan(20, blocks, 4_000, BUDGET, stream="stationary")
+    assert {one.name for one in found.candidates if one.expected} == {"LeaderSelector", "MetaFrankWolfe"}
+    assert found.best.name == "LeaderSelector"
+    assert blocks.contains(found.learner(seed=0).choose().items)
+    guaranteed = dc.plan(20, blocks, 4_000, BUDGET)
+    assert {one.name for one in guaranteed.candidates} == {"MetaFrankWolfe"}
+    assert guaranteed.learner(seed=0).constraint is not None
 
 
 def test_large_questions_are_answered_by_smaller_ones():

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..objectives import Coverage, Population, greedy
+from ..constraints import Constraint
+from ..objectives import Coverage, Population
 from ..online import OnlineLearner
 from ..privacy import Coins
 
@@ -23,6 +24,7 @@ _MOST_ROUNDS = 20_000
 _MOST_ITEMS = 2_000
 _MOST_WORK = 4e8  # rounds x items x k
 _RUNS = 3
+_RANDOM_SETS = 30
 _CLUSTERS = 5
 _OWN_TASTE = 0.6  # how much of what people want is their own cluster's
 _MORE_ITEMS = 2.0  # items of a person beside the first, on average
@@ -92,26 +94,44 @@ def streams(size: Size, bound: float, sample: Population | None) -> list[Populat
     return [sample[rng.integers(len(sample), size=size.rounds)] for rng in drawn]
 
 
-def at_random(people: Sequence[Population], k: int) -> Expected:
-    """The same for sets that are drawn at random."""
+def best_values(people: Sequence[Population], constraint: Constraint) -> list[float]:
+    """What the best fixed set is worth to the people of each stream, by greedy."""
+    return [crowd.value(_taken_in_turn(crowd, constraint)) for crowd in people]
+
+
+def _taken_in_turn(people: Population, constraint: Constraint) -> list[int]:
+    state = people.start()
+    while (left := np.flatnonzero(constraint.addable(np.array(state.items, dtype=np.intp)))).size:
+        state.add(int(left[np.argmax(state.gains()[left])]))
+    return list(state.items)
+
+
+def at_random(people: Sequence[Population], best: Sequence[float], constraint: Constraint) -> Expected:
+    """The share of sets that are drawn at random."""
     shares = []
-    for run, crowd in enumerate(people):
+    for run, (crowd, most) in enumerate(zip(people, best, strict=True)):
         rng = Coins.seeded([20_003, run]).generator
-        best = crowd.value(greedy(crowd, k)[0])
-        sets = [rng.permutation(crowd.n_items)[:k] for _ in range(50)]
-        shares.append(float(np.mean([crowd.value(one) for one in sets])) / best if best else 1.0)
+        values = []
+        for _ in range(_RANDOM_SETS):
+            chosen: list[int] = []
+            order = rng.permutation(crowd.n_items)
+            while (left := order[constraint.addable(np.array(chosen, dtype=np.intp))[order]]).size:
+                chosen.append(int(left[0]))
+            values.append(crowd.value(chosen))
+        shares.append(float(np.mean(values)) / most if most else 1.0)
     return _summary(shares)
 
 
-def served(make: Callable[[int], OnlineLearner], people: Sequence[Population], k: int) -> Expected:
-    """What a learner serves, of what the best fixed set (by greedy) would."""
+def served(
+    make: Callable[[int], OnlineLearner], people: Sequence[Population], best: Sequence[float]
+) -> Expected:
+    """What a learner serves, of what the best fixed set would."""
     shares = []
-    for run, crowd in enumerate(people):
-        best = crowd.value(greedy(crowd, k)[0])
+    for run, (crowd, most) in enumerate(zip(people, best, strict=True)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of published constants; a plan's notes say it
             learner = make(run)
-        shares.append(float(learner.run(crowd).average) / best if best else 1.0)
+        shares.append(float(learner.run(crowd).average) / most if most else 1.0)
     return _summary(shares)
 
 

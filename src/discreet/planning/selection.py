@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import bounds
-from ..constraints import Cardinality, Constraint
+from ..constraints import Cardinality, Constraint, Matroid
 from ..core import checks
 from ..objectives import Population
 from ..online import OnlineLearner
@@ -17,16 +18,16 @@ from ..online.frank_wolfe.set_settings import SetSettings
 from ..online.frank_wolfe.settings import REGULARIZERS
 from ..privacy import Budget, Seed
 from ..privacy.ordered import MOST_ROUNDS
-from .expected import Expected, Size, at_random, served, streams
-from .plans import Candidate, Plan, Question, Simulation, batches, decide, made, smallest
+from .expected import Size
+from .plans import Candidate, Plan, batches, decide, made, smallest
+from .simulated import ItemQuestion
 
 if TYPE_CHECKING:
     from ..online.select.hedge import HedgeSettings
     from ..online.select.running_sums import RunningSumSettings
 
-# How far the search for enough people goes.
-_MOST_PEOPLE = 300_000
-_MOST_SETS = 400
+_WITHOUT_HORIZON = ("PhasedSelector",)
+_UNPROVEN = "no regret bound is known"
 FEEDBACK = ("full", "bandit", "slots")
 STREAMS = ("adversarial", "stationary")
 GOALS = ("expected", "certified")
@@ -94,7 +95,8 @@ def plan(
             raise ValueError(
                 f"feedback={checks.shown(feedback)} is planned for k items only, not for {checks.shown(k)}"
             )
-        return decide(_Constrained(**shape, constraint=k.over(items), cap=cap), "certified")
+        constrained = _Constrained(**shape, constraint=k.over(items), cap=cap, stream=stream)
+        return decide(constrained, goal, sample)
     slots = k.rank if isinstance(k, Cardinality) else checks.whole("k", k, at_least=1)
     if slots > items:
         raise ValueError(f"k={slots} exceeds n_items={n_items}; choose k <= {n_items}")
@@ -104,95 +106,30 @@ def plan(
 
 
 @dataclass(frozen=True)
-class _Selection(Question):
+class _Selection(ItemQuestion):
     """k of n items a round."""
 
-    n_items: int = 0
     k: int = 0
-    bound: float = 1.0
-    labels: tuple[Any, ...] | None = None
 
-    def simulated(self, sample: Population | None) -> Simulation | None:
-        if sample is None:
-            return _simulated(replace(self, labels=None))
-        if sample.n_items != self.n_items or not sample.bound <= self.bound:
-            raise ValueError(
-                f"sample has {sample.n_items} items and values up to {sample.bound:g}; the question is about"
-                f" {self.n_items} items and values up to {self.bound:g}"
-            )
-        return _tried(self, sample)
+    @property
+    def allowed(self) -> Constraint:
+        return Cardinality(self.k, n_items=self.n_items)
+
+    def at_size(self, rounds: int) -> Self:
+        size = Size.of(rounds, self.n_items, self.k)
+        return replace(self, rounds=rounds, n_items=size.n_items, k=size.k)
 
     @property
     def without_learning(self) -> tuple[str, float]:
         return "choosing at random", bounds.at_random(self.n_items, self.k, self.rounds, self.bound)
 
-    @property
-    def trivial(self) -> float:
-        return bounds.trivial(self.rounds, self.bound)
-
     def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         options: dict[str, Any] = {"bound": self.bound, "labels": self.labels, "seed": seed}
-        horizon = () if candidate.name == "PhasedSelector" else (self.rounds,)
+        horizon = () if candidate.name in _WITHOUT_HORIZON else (self.rounds,)
         learner: OnlineLearner = made(
             candidate.name, self.n_items, self.k, *horizon, self.budget, **(options | candidate.settings)
         )
         return learner
-
-
-@lru_cache(maxsize=64)
-def _simulated(question: _Selection) -> Simulation:
-    return _tried(question, None)
-
-
-def _tried(question: _Selection, sample: Population | None) -> Simulation:
-    """Every candidate on a few streams of the question's size, or of the largest one that takes seconds."""
-    size = Size.of(question.rounds, question.n_items, question.k)
-    if sample is not None:
-        size = replace(size, n_items=question.n_items, k=question.k)
-    small = replace(question, rounds=size.rounds, n_items=size.n_items, k=size.k, labels=None)
-    people = streams(size, question.bound, sample)
-    shares: dict[tuple[str, ...], Expected] = {}
-    for one in _simulated_candidates(small):
-        shares[one.kind] = served(partial(small.build, one), people, size.k)
-    found = Simulation(shares, at_random(people, size.k), size.rounds)
-    best = max(shares, key=lambda kind: shares[kind].share)
-    if found.better(shares[best]) or sample is not None:
-        return found
-    return replace(found, needed=_people_needed(small, best))
-
-
-def _simulated_candidates(question: _Selection) -> Iterator[Candidate]:
-    """One for each learner and method: the one that certifies most.
-
-    Where it draws a new set in almost every round, it is simulated with some hundreds of sets in all.
-    """
-    found: dict[tuple[str, Any], Candidate] = {}
-    for one in question.candidates():
-        key = (one.name, one.settings.get("method") or one.settings.get("exploration"))
-        best = found.get(key)
-        if "published" not in one.settings.values() and (best is None or one.formula < best.formula):
-            found[key] = one
-    least = question.rounds // _MOST_SETS
-    for one in found.values():
-        every = one.settings.get("resample_every")
-        if isinstance(every, int) and every < least:
-            yield replace(one, settings=one.settings | {"resample_every": least})
-        else:
-            yield one
-
-
-def _people_needed(question: _Selection, kind: tuple[str, ...]) -> int | None:
-    """From how many people on a kind of learner does clearly better than chance; by doubling."""
-    rounds = question.rounds
-    while (rounds := 2 * rounds) <= _MOST_PEOPLE:
-        size = Size(rounds, question.n_items, question.k)
-        larger = replace(question, rounds=rounds)
-        people = streams(size, question.bound, None)
-        one = next(one for one in _simulated_candidates(larger) if one.kind == kind)
-        share = served(partial(larger.build, one), people, size.k)
-        if Simulation({}, at_random(people, size.k), rounds).better(share):
-            return rounds
-    return None
 
 
 @dataclass(frozen=True)
@@ -213,6 +150,8 @@ class _FullInformation(_Selection):
     def candidates(self) -> Iterator[Candidate]:
         if self.stream == "stationary":
             yield from (self._phased(method) for method in ("subsampled", "composed"))
+            if self.budget.private and self.budget.delta > 0.0:
+                yield self._candidate("LeaderSelector", {}, math.inf, note=_UNPROVEN)
         yield from self._running_sums()
         yield from self._hedges()
 
@@ -342,14 +281,20 @@ class _Bandit(_Selection):
 
 
 @dataclass(frozen=True)
-class _Constrained(Question):
-    """A set within a matroid or a knapsack a round, through the multilinear extension."""
+class _Constrained(ItemQuestion):
+    """A set within a matroid or a knapsack a round."""
 
-    n_items: int = 0
     constraint: Constraint | None = None
     cap: int | None = None
-    bound: float = 1.0
-    labels: tuple[Any, ...] | None = None
+    stream: str = "adversarial"
+
+    @property
+    def allowed(self) -> Constraint:
+        assert self.constraint is not None
+        return self.constraint
+
+    def at_size(self, rounds: int) -> Self:
+        return replace(self, rounds=rounds)
 
     @property
     def headline(self) -> str:
@@ -357,14 +302,12 @@ class _Constrained(Question):
         return f"{self.constraint!r}, {self.n_items:,} items, {self.rounds:,} rounds, full feedback{cut}"
 
     @property
-    def trivial(self) -> float:
-        return bounds.trivial(self.rounds, self.bound)
-
-    @property
     def without_learning(self) -> tuple[str, float]:
         return "any fixed choice", self.trivial
 
     def candidates(self) -> Iterator[Candidate]:
+        if self.stream == "stationary" and isinstance(self.constraint, Matroid) and self.budget.delta > 0.0:
+            yield self._candidate("LeaderSelector", {}, math.inf, note=_UNPROVEN)
         for regularizer in REGULARIZERS:
             for cap in (None,) if self.cap is None else (None, self.cap):
                 yield self._frank_wolfe(regularizer, cap)
@@ -389,7 +332,11 @@ class _Constrained(Question):
 
     def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         options: dict[str, Any] = {"bound": self.bound, "labels": self.labels, "seed": seed}
-        learner: OnlineLearner = made(
-            "MetaFrankWolfe", self.constraint, self.rounds, self.budget, **(options | candidate.settings)
-        )
+        options |= candidate.settings
+        learner: OnlineLearner
+        if candidate.name == "LeaderSelector":
+            question = (self.n_items, None, self.rounds, self.budget)
+            learner = made("LeaderSelector", *question, constraint=self.constraint, **options)
+        else:
+            learner = made("MetaFrankWolfe", self.constraint, self.rounds, self.budget, **options)
         return learner
