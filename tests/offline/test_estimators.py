@@ -6,6 +6,8 @@ import copy
 import itertools
 import math
 import pickle
+import warnings
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -21,11 +23,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import discreet as dc
-from discreet.offline.covariance import covariance_range, covariances
+from discreet.offline import estimators
+from discreet.offline.covariance import chance_of_a_copy, covariance_choice, covariance_range, covariances
 from discreet.offline.estimators import PrivateFeatureSelector, PrivateItemSelector
 from discreet.offline.fits import RepeatedFitWarning
 from discreet.offline.greedy import PrivateGreedy
 from discreet.privacy import samplers
+from discreet.privacy.samplers import flips
 from tests.privacy.audit import hockey_stick
 
 
@@ -100,6 +104,40 @@ def test_the_telling_feature_is_found(objective):
     assert clone(selector).fit(X, y).get_support().tolist() == [False, False, True, False]
     with pytest.warns(RepeatedFitWarning, match="clones of one estimator"):
         assert selector.fit(X, y).privacy_.epsilon() <= 2.0
+
+
+def test_the_default_is_covariance_by_public_facts(monkeypatch):
+    X, y = _table(np.random.default_rng(2))
+    for neighbours in ("replace", "add_remove"):
+        options = {"bounds": (0, 1), "classes": [0, 1], "neighbours": neighbours, "random_state": 0}
+        default = PrivateFeatureSelector(2, 1.0, **options).fit(X, y)
+        named = PrivateFeatureSelector(2, 1.0, objective="covariance", **options).fit(X, y)
+        assert default.objective_ == "covariance"
+        assert default.selection_.items == named.selection_.items
+    # More people than whose covariances are exact: their number is public where they are replaced.
+    monkeypatch.setattr(estimators, "MOST_PEOPLE", 1000)
+    options["neighbours"] = "replace"
+    assert PrivateFeatureSelector(1, 9.0, **options).fit(X, y).objective_ == "mutual_information"
+    options["neighbours"] = "add_remove"
+    assert PrivateFeatureSelector(1, 9.0, **options).fit(X, y).objective_ == "covariance"
+
+
+def test_a_budget_that_is_too_small_names_what_would_do():
+    X, y = _table(np.random.default_rng(2), 300)
+    X = np.hstack([X] * 5)
+    options = {"bounds": (0, 1), "classes": [0, 1], "random_state": 0}
+    with pytest.warns(UserWarning, match=r'objective="covariance" would make it 1 for'):
+        PrivateFeatureSelector(2, 1.0, objective="mutual_information", **options).fit(X, y)
+    with pytest.warns(
+        UserWarning, match=r"probability 0\.1.* \(at random 0\.05\); epsilon=0\.\d+ would"
+    ) as said:
+        PrivateFeatureSelector(2, 0.05, **options).fit(X, y)
+    enough = float(str(said[0].message).split("epsilon=")[2].split(" ")[0])
+    choice = covariance_choice(dc.Budget(enough).share(), 2, pure=True)
+    chances = flips.flip_probabilities(np.array([75.0] + [0.0] * 19), choice.rate)
+    assert chance_of_a_copy(choice, 20, 300) == pytest.approx(chances[0])
+    assert 0.5 <= chances[0] < 0.51
+    PrivateFeatureSelector(2, 0.05, neighbours="add_remove", **options).fit(X, y)  # their number is private
 
 
 def test_without_privacy_the_best_are_taken():
@@ -207,7 +245,9 @@ def test_too_many_bins_are_refused_by_public_sizes():
     rng = np.random.default_rng(0)
     X = np.zeros((20, 12))  # one bin in fact: what is allowed must not depend on it
     with pytest.raises(ValueError, match="k=11 features in bins=4"):
-        PrivateFeatureSelector(11, bounds=(0, 1), classes=[0, 1]).fit(X, rng.integers(0, 2, 20))
+        PrivateFeatureSelector(11, objective="mutual_information", bounds=(0, 1), classes=[0, 1]).fit(
+            X, rng.integers(0, 2, 20)
+        )
 
 
 def test_all_features_are_a_public_outcome():
@@ -420,8 +460,17 @@ def test_the_two_class_range_is_nearly_reached():
     assert _score(steep, 2)[0] - _score(flat, 2)[0] > 0.98
 
 
+def _flipped(scores, rate):
+    return flips.flip_probabilities(scores, rate)
+
+
+def _weights(scores, rate):
+    return np.exp(samplers.choice_log_probabilities(scores, rate))
+
+
+@pytest.mark.parametrize("probabilities", [_weights, _flipped])
 @pytest.mark.parametrize("inflated", [1.0, 4.0])
-def test_the_choice_by_covariance_is_as_private_as_it_says(inflated):
+def test_the_choice_by_covariance_is_as_private_as_it_says(inflated, probabilities):
     """All pairs of small tables with two features, one pick: the exact probabilities against epsilon."""
     epsilon = 1.0
     rate = inflated * epsilon / covariance_range()
@@ -433,7 +482,100 @@ def test_the_choice_by_covariance_is_as_private_as_it_says(inflated):
             for people in (table, (*table[1:], other)):
                 x = np.array([r[:2] for r in people])
                 scores = covariances(x, np.array([r[2] for r in people]), 2)
-                chances = np.exp(samplers.choice_log_probabilities(scores, rate))
+                chances = probabilities(scores, rate)
                 pair.append({(item,): float(chance) for item, chance in enumerate(chances)})
             worst = max(worst, hockey_stick(pair[0], pair[1], epsilon))
     assert (worst > 1e-3) == (inflated > 1.0)
+
+
+def _drawn_all_ways(table, budget, factor, k=2):
+    """The exact distribution of what a fit chooses, every draw made in every way; ``factor`` is a fault."""
+    X, y = np.array([row[:-1] for row in table], dtype=float), np.array([row[-1] for row in table])
+    found, kinds = {}, set()
+
+    def play(script):
+        places, chance = iter(script), [1.0]
+        open_ways = []
+
+        def decide(probabilities):
+            place = next(places, None)
+            if place is None:
+                open_ways.append(probabilities.size)
+                place = 0
+            chance[0] *= probabilities[place]
+            return int(place)
+
+        def flipped(self, scores):
+            kinds.add(type(self.event).__name__)
+            return decide(flips.flip_probabilities(scores, factor * self.event.rate))
+
+        def choice(self, scores):
+            kinds.add(type(self.event).__name__)
+            return decide(np.exp(samplers.choice_log_probabilities(scores, factor * self.event.rate)))
+
+        with (
+            mock.patch.object(dc.privacy.Release, "flipped_choice", flipped),
+            mock.patch.object(dc.privacy.Release, "choice", choice),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            chosen = PrivateFeatureSelector(k, budget=budget, bounds=(0, 1), classes=[0, 1]).fit(X, y)
+        if not open_ways:
+            items = chosen.selection_.items
+            found[items] = found.get(items, 0.0) + chance[0]
+            return
+        for place in range(open_ways[0]):
+            play([*script, place])
+
+    play([])
+    assert sum(found.values()) == pytest.approx(1.0)
+    return found, kinds
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_two_picks_by_permute_and_flip_are_as_private_as_the_account_says(factor):
+    """Enumerated through the real fit, between the neighbours that move scores most."""
+    budget = dc.Budget(2.0)
+    alone, other, flat = (1, 1, 0, 0, 0, 1), (0, 0, 1, 1, 1, 1), (0, 0, 0, 0, 0, 0)
+    tables = ([one] + [flat] * 40 for one in (alone, other))
+    (here, kinds), (there, _) = (_drawn_all_ways(table, budget, factor) for table in tables)
+    assert kinds == {"FlippedChoice"}
+    worst = max(abs(math.log(here[items] / there[items])) for items in here)
+    assert (worst > 2.0) == (factor > 1.0)
+    assert worst > 1.6
+
+
+@pytest.mark.parametrize(
+    ("spend", "kind"),
+    [
+        (lambda: dc.Budget(1.0), "FlippedChoice"),
+        (lambda: dc.Budget(1.0, 1e-6), "FlippedChoice"),  # pure epsilon allows two picks more than zCDP
+        (lambda: dc.Budget(1.0, 0.1), "ExponentialChoice"),
+        (lambda: dc.Gate(dc.Budget(1.0), 0), "FlippedChoice"),
+        (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure"), "FlippedChoice"),
+        (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="zcdp"), "ExponentialChoice"),
+        (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0).split(2)[0], "ExponentialChoice"),
+        (lambda: dc.Budget(1.0).split(2)[0], "FlippedChoice"),
+    ],
+)
+def test_flips_are_for_what_is_paid_in_pure_epsilon(spend, kind):
+    X, y = _table(np.random.default_rng(2))
+    budget = spend()
+    own = {"random_state": 0} if isinstance(budget, dc.Budget) else {}
+    chosen = PrivateFeatureSelector(2, budget=budget, bounds=(0, 1), classes=[0, 1], **own).fit(X, y)
+    account = chosen.privacy_
+    assert {type(event).__name__ for event in account.ledger.events()} == {kind}
+    assert account.epsilon() <= 1.0
+    assert account.epsilon() > (0.4 if "Share" in type(budget).__name__ else 0.9)
+    if kind == "FlippedChoice":
+        assert "permute-and-flip" in str(account)
+
+
+def test_fits_of_their_own_epsilon_at_a_concentrated_gate_take_exponential_choices():
+    """There a flipped choice would be charged four times as much."""
+    X, y = _table(np.random.default_rng(2))
+    gate = dc.Gate(dc.Budget(5.0, 1e-6), 0)
+    for _ in range(3):
+        PrivateFeatureSelector(3, 1.0, bounds=(0, 1), classes=[0, 1], budget=gate).fit(X, y)
+    assert {type(event).__name__ for event in gate.spent.ledger.events()} == {"ExponentialChoice"}
+    assert gate.notion == "zcdp"

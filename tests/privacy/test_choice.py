@@ -13,6 +13,7 @@ from scipy import stats
 
 import discreet as dc
 from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, samplers
+from discreet.privacy.samplers import flips
 from discreet.privacy.samplers.choice import exact_choice
 from tests.privacy.audit import hockey_stick, loss_range, transcripts
 from tests.privacy.test_noise import Scripted
@@ -246,3 +247,55 @@ def test_bad_scores_are_refused_and_nothing_is_spent():
             gate.choose([0.0, 1.0], rate, width)
     assert gate.spent.epsilon() == 0.0
     assert gate.spent.ledger.counts == {}
+
+
+# --- permute and flip ------------------------------------------------------------------------------
+
+
+def _flip_pairs(width):
+    """Neighbouring scores of two and three candidates, pushed apart by ``width`` in all."""
+    for high in (0.0, 0.5 * width, width, 3.0 * width):
+        for parts in ((0.0, 1.0), (1.0, 0.0), (0.5, -0.5), (0.0, 1.0, 1.0), (1.0, 0.0, 0.5)):
+            before = np.array([high] + [0.0] * (len(parts) - 1))
+            yield before, before + width * np.array(parts)
+
+
+def _divergences(p, q):
+    """(order, Renyi divergence) of p from q."""
+    for order in (1.01, 1.5, 2.0, 8.0, 40.0):
+        yield order, float(np.log(np.sum(p**order * q ** (1.0 - order))) / (order - 1.0))
+
+
+@pytest.mark.parametrize("width", [0.1, 0.5, 2.0])
+def test_flips_cost_a_pure_epsilon_and_are_not_of_bounded_range(width):
+    """What a FlippedChoice is charged holds; what an exponential choice of that range is charged does not."""
+    event = dc.privacy.FlippedChoice(1.0, width)
+    charged, ranged = event.loss(), dc.privacy.ExponentialChoice(1.0, width).loss()
+    assert charged == dc.privacy.PureRelease(width).loss()
+    spread = least = 0.0
+    for before, after in _flip_pairs(width):
+        for one, two in ((before, after), (after, before)):
+            p, q = (flips.flip_probabilities(scores, 1.0) for scores in (one, two))
+            losses = np.log(p / q)
+            assert np.abs(losses).max() <= width * (1.0 + 1e-9)
+            spread = max(spread, np.ptp(losses))
+            for order, divergence in _divergences(p, q):
+                assert divergence <= float(charged.rho) * order * (1.0 + 1e-9)
+                least = max(least, divergence / order)
+    assert spread > 1.2 * width
+    assert least > 1.2 * float(ranged.rho)
+
+
+def test_an_exponential_choice_does_not_pay_for_flips():
+    gate = dc.Gate(dc.Budget(1.0), 0)
+    scores = np.array([0.0, 1.0])
+    with pytest.raises(TypeError, match="does not pay for permute-and-flip"):
+        gate.reserve(dc.privacy.ExponentialChoice(0.1, 2.0)).flipped_choice(scores)
+    assert gate.reserve(dc.privacy.FlippedChoice(0.1, 2.0)).flipped_choice(scores) in (0, 1)
+    share = dc.Budget(1.0, 1e-6).share()
+    assert dc.privacy.FlippedChoice.within(share, 2.0, 5, "pure").rate == 0.1
+    assert dc.privacy.FlippedChoice.within(share, 2.0, 5, "zcdp").rate == pytest.approx(
+        dc.privacy.ExponentialChoice.within(share, 2.0, 5, "zcdp").rate / 2.0
+    )
+    with pytest.raises(ValueError, match="infinite budget"):
+        dc.privacy.FlippedChoice.within(dc.Budget(math.inf).share(), 2.0)

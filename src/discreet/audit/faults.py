@@ -12,6 +12,7 @@ import numpy as np
 from ..privacy import (
     Entry,
     ExponentialChoice,
+    FlippedChoice,
     GaussianNoise,
     LaplaceNoise,
     MemoryLedger,
@@ -92,7 +93,7 @@ def charges_forgotten() -> Iterator[None]:
 def sensitivity_halved() -> Iterator[None]:
     """Everything is calibrated, and charged, for half of what one person can do."""
     with ExitStack() as stack:
-        for kind in (ExponentialChoice, LaplaceNoise, GaussianNoise):
+        for kind in (ExponentialChoice, FlippedChoice, LaplaceNoise, GaussianNoise):
             honest = vars(kind)["within"].__func__
 
             def within(

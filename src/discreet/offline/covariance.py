@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
+
+from ..privacy import ExponentialChoice, FlippedChoice, Share
+from .chooser import Allowance
+from .methods import least_epsilon
 
 # Products of numbers in [0, 1] are summed as whole numbers of this many steps to 1, so that sums are exact.
 _STEPS = 1 << 20
@@ -46,3 +52,54 @@ def covariance_range() -> float:
     by 2 against each other. The last rounding of a score, relative 2^-50, is covered by a factor.
     """
     return 2.0 * (1.0 + 2.0**-20)
+
+
+def covariance_choice(share: Share, count: int, *, pure: bool) -> ExponentialChoice | FlippedChoice:
+    """The choice by which ``count`` features are picked.
+
+    Where they are paid for in pure epsilon it is permute-and-flip, which loses less at the same rate.
+    ``pure`` says that nothing else is paid in another notion.
+    """
+    choice = ExponentialChoice.within(share, covariance_range(), count)
+    if pure and share.notion in (None, "pure"):
+        flipped = FlippedChoice.within(share, covariance_range(), count, "pure")
+        if flipped.rate >= choice.rate:
+            return flipped
+    return choice
+
+
+def paid_in_pure(allowance: Allowance) -> bool:
+    """Whether a pure epsilon is what is spent, or may be without costing others at the same gate."""
+    notion = allowance.gate.notion
+    return notion == "pure" or (notion is None and allowance.alone)
+
+
+def chance_of_a_copy(choice: ExponentialChoice | FlippedChoice, n_features: int, n_people: int) -> float:
+    """How likely a feature that says which half somebody is in is picked over others that say nothing.
+
+    Its score is n_people / 4, the largest there is, and theirs is 0.
+    """
+    odds = math.exp(-min(700.0, choice.rate * n_people / 4.0))
+    if isinstance(choice, FlippedChoice):
+        return (
+            -math.expm1(n_features * math.log1p(-odds)) / (n_features * odds)
+            if odds < 1.0
+            else 1 / n_features
+        )
+    return 1.0 / (1.0 + (n_features - 1) * odds)
+
+
+def copy_warning(allowance: Allowance, k: int, n_features: int, n_people: int) -> str | None:
+    """What to say of a budget with which even such a feature is hardly found; None where there is nothing."""
+    pure = paid_in_pure(allowance)
+
+    def chance(share: Share) -> float:
+        return chance_of_a_copy(covariance_choice(share, k, pure=pure), n_features, n_people)
+
+    if (found := chance(allowance.share)) >= 0.5:
+        return None
+    return (
+        f"{allowance} is too small here for much more than chance: a feature that tells the class exactly is"
+        f" picked first with probability {found:.2g} (at random {1 / n_features:.2g});"
+        f" epsilon={least_epsilon(chance, allowance.share):g} would make that 1/2"
+    )

@@ -105,6 +105,7 @@ class PrivateGreedy(Chooser):
         self._for_gains = exact(self.release_gains or 0)
         self._terms = Terms(self.bound, self.sensitivity, self.max_people, self.budget.neighbours)
         self._plan: Plan | None = None
+        self._advice = ""  # what would do better, for whoever is told that the budget is too small
         if self.constraint.n_items is not None:
             self.plan()  # a method that cannot be accounted for is refused before there is any data
 
@@ -252,7 +253,7 @@ class PrivateGreedy(Chooser):
         warnings.warn(
             f"{self._allowance} is too small here for much more than chance: an item that"
             f" everybody values fully is picked first with probability {chance:.2g} (at random"
-            f" {1 / question.n_items:.2g}); epsilon={enough:g} would make that 1/2",
+            f" {1 / question.n_items:.2g}); epsilon={enough:g} would make that 1/2{self._advice}",
             stacklevel=4,
         )
 

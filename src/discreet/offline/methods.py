@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -144,10 +145,17 @@ def chance_of_a_favourite(question: Question, plan: Plan) -> float | None:
 def epsilon_that_would_do(question: Question, share: Share, method: str, for_gains: Fraction) -> float:
     """The least epsilon, to three digits, with which everybody's favourite is picked as often as not."""
 
+    def chance(larger: Share) -> float:
+        return chance_of_a_favourite(question, make(question, larger, method, for_gains)) or 0.0
+
+    return least_epsilon(chance, share)
+
+
+def least_epsilon(chance: Callable[[Share], float], share: Share) -> float:
+    """The least epsilon, to three digits, with which ``chance`` of such a share is 1/2."""
+
     def enough(epsilon: float) -> bool:
-        larger = replace(share, budget=replace(share.budget, epsilon=epsilon))
-        chance = chance_of_a_favourite(question, make(question, larger, method, for_gains))
-        return chance is not None and chance >= 0.5
+        return chance(replace(share, budget=replace(share.budget, epsilon=epsilon))) >= 0.5
 
     low = high = share.budget.epsilon
     while not enough(high):

@@ -21,6 +21,7 @@ from .conversions import rounded_up
 from .events import (
     Event,
     ExponentialChoice,
+    FlippedChoice,
     GaussianNoise,
     LaplaceNoise,
     Loss,
@@ -187,8 +188,9 @@ def _rows(ledger: MemoryLedger, prefix: str) -> Iterator[list[str]]:
 
 def _described(event: Event) -> tuple[str, str, str]:
     """Mechanism, sensitivity and noise of an event, in words."""
-    if isinstance(event, ExponentialChoice):
-        return "exponential", f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
+    if isinstance(event, ExponentialChoice | FlippedChoice):
+        kind = "exponential" if isinstance(event, ExponentialChoice) else "permute-and-flip"
+        return kind, f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
     if isinstance(event, GaussianNoise):
         return "Gaussian", f"L2 {float(event.sensitivity):.4g}", f"sigma {float(event.sigma):.4g}"
     if isinstance(event, LaplaceNoise):
@@ -226,7 +228,7 @@ class _ExactCurve:
                     ranges[event.width] = ranges.get(event.width, 0) + count
                 elif isinstance(event, GaussianNoise) and loss.mu_squared is not None:
                     mu_squared += loss.mu_squared * count
-                elif isinstance(event, LaplaceNoise | PureRelease) and loss.pure is not None:
+                elif isinstance(event, LaplaceNoise | PureRelease | FlippedChoice) and loss.pure is not None:
                     pure[loss.pure] = pure.get(loss.pure, 0) + count
                 else:
                     return None

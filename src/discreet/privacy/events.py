@@ -215,6 +215,18 @@ def _largest_each(share: Share, count: int, notion: str | None, rho: Number, mu_
     return found
 
 
+def _largest_rate(
+    share: Share, range: float, count: int, notion: str | None, rho: Number, mu_squared: Number
+) -> tuple[float, float]:
+    """The largest rate of ``count`` choices, as in `_largest_each`, and the range it is for."""
+    width = checks.real("range", range, above=0.0)
+    checks.whole("count", count, at_least=1, at_most=checks.ANY)
+    if not _of(share).budget.private:
+        raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
+    each = _largest_each(share, count, notion, rho, mu_squared)
+    return rounded_down(each / exact(width)), width
+
+
 @dataclass(frozen=True)
 class ScoreChange:
     """How far one person can move the scores of a choice.
@@ -272,14 +284,40 @@ class ExponentialChoice(Event):
         >>> ExponentialChoice.within(Budget(1.0).share(), 2.0, count=5).rate
         0.1
         """
-        width = checks.real("range", range, above=0.0)
-        checks.whole("count", count, at_least=1, at_most=checks.ANY)
-        share = _of(share)
-        if not share.budget.private:
-            raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
         # A range w costs w^2/8 of rho, and at most (pi/2)(w/2)^2 of mu squared.
-        each = _largest_each(share, count, notion, 8, 4 / conversions.HALF_PI)
-        return cls(rounded_down(each / exact(width)), width)
+        return cls(*_largest_rate(share, range, count, notion, 8, 4 / conversions.HALF_PI))
+
+
+@dataclass(frozen=True, eq=False)
+class FlippedChoice(Event):
+    """One draw by permute-and-flip (`samplers.flips`), at ``rate``; ``range`` as of an `ExponentialChoice`.
+
+    Only differences of scores matter to it, so a change of scores is one where each rises by between 0 and
+    ``range``, and nothing becomes more than ``exp(rate * range)`` times as likely. Its privacy loss need not
+    lie in an interval of that length (it can be anything between plus and minus that), so that a pure epsilon
+    is all that is known of it: in zCDP it costs four times as much as an exponential choice.
+    """
+
+    rate: float
+    range: float
+
+    @property
+    def width(self) -> Fraction:
+        return exact(self.rate) * exact(self.range)
+
+    def loss(self) -> Loss:
+        return Loss.of_pure(self.width)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, rate=rounded_down(exact(self.rate) * _part(factor)))
+
+    @classmethod
+    def within(cls, share: Share, range: float, count: int = 1, notion: str | None = None) -> FlippedChoice:
+        """The largest rate at which ``count`` choices fit into ``share``, by ``notion``.
+
+        By default the larger of what plain epsilon and what zCDP allows.
+        """
+        return cls(*_largest_rate(share, range, count, notion, 2, 1 / conversions.HALF_PI))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import samplers
-from .events import Event, ExponentialChoice, GaussianNoise, LaplaceNoise, SphericalLaplaceNoise
+from .events import (
+    Event,
+    ExponentialChoice,
+    FlippedChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    SphericalLaplaceNoise,
+)
 from .samplers import flips
 
 if TYPE_CHECKING:
@@ -97,8 +104,13 @@ class Release:
         return samplers.exponential_choice(self._source, scores, self._rate(rate))
 
     def flipped_choice(self, scores: Floats, rate: float | None = None) -> int:
-        """An index, drawn by permute and flip (`flips.flipped_choice`), exactly."""
+        """An index, drawn by permute and flip (`flips.flipped_choice`), exactly.
+
+        An exponential choice does not pay for it: that is charged by its bounded range, which this has not.
+        """
         self._alive()
+        if isinstance(self._event, ExponentialChoice):
+            raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a FlippedChoice")
         return flips.flipped_choice(self._source, scores, self._rate(rate))
 
     def sample(self, n_people: int, keep: int) -> NDArray[np.int64]:
@@ -125,7 +137,7 @@ class Release:
     def _rate(self, given: float | None) -> float:
         if given is not None:
             return given
-        if not isinstance(self._event, ExponentialChoice):
+        if not isinstance(self._event, ExponentialChoice | FlippedChoice):
             raise TypeError(f"{self._event} does not say at which rate to choose; give rate=")
         return self._event.rate
 
