@@ -32,6 +32,8 @@ TOLD_FUNCTIONS = (
     "running sum, blt",
     "running sum, tree",
     "running sum, not private",
+    "leader selector",
+    "leader selector, partition",
     "phased, doubling",
     "phased, fixed windows",
     "frank-wolfe, partition",

@@ -47,12 +47,16 @@ class SetFunction(Population):
         return len(self._functions)
 
     def _all(self, items: Items) -> Floats:
-        chosen = frozenset(int(j) for j in items)
+        return np.array(self._each(frozenset(items.tolist())))
+
+    def _each(self, chosen: frozenset[int]) -> list[float]:
         lowest = 0.0 if self.monotone else -self.bound
-        return np.array([self._asked(i, chosen, lowest) for i in range(len(self))])
+        return [self._asked(i, chosen, lowest) for i in range(len(self._functions))]
 
     def _asked(self, person: int, chosen: frozenset[int], lowest: float) -> float:
         answer = self._functions[person](chosen)
+        if type(answer) is float and lowest <= answer <= self.bound:
+            return answer
         try:
             return answers.number("value", answer, lowest, self.bound)
         except DataError as error:
@@ -63,13 +67,21 @@ class SetFunction(Population):
             ) from None
 
     def _value(self, items: Items) -> float:
-        return float(self._all(items).mean())
+        values = self._each(frozenset(items.tolist()))
+        return values[0] if len(values) == 1 else float(np.mean(values))
 
     def _gains(self, items: Items) -> Floats:
-        before = self._all(items)
-        gains = np.zeros(self.n_items)
-        for j in np.setdiff1d(np.arange(self.n_items), items):
-            gains[j] = self._rise(before, self._all(np.append(items, j)), items, j)
+        gains, chosen = np.zeros(self.n_items), frozenset(items.tolist())
+        before = self._each(chosen)
+        lost = -ROUNDING * self.bound if self.monotone else -np.inf
+        for j in range(self.n_items):
+            if j in chosen:
+                continue
+            after = self._each(chosen | {j})
+            if len(after) == 1 and after[0] - before[0] >= lost:
+                gains[j] = after[0] - before[0]
+            else:
+                gains[j] = self._rise(np.array(before), np.array(after), items, j)
         return gains
 
     def _rise(self, before: Floats, after: Floats, items: Items, j: int) -> float:

@@ -13,23 +13,26 @@ if TYPE_CHECKING:
     from .base import Population
 
 Floats = NDArray[np.float64]
+_NOT_ASKED = np.zeros(0)
 
 
 class State:
     """A growing set: ``gains()`` of all items, ``add(item)``, ``items`` and ``value`` so far.
 
-    This one asks the population again after each addition; families that can, keep the gains up to date
-    instead.
+    This one asks the population again after each addition, for all gains only where they are wanted; families
+    that can, keep the gains up to date instead.
     """
 
     def __init__(self, people: Population) -> None:
         self._people = people
         self.items: list[int] = []
         self.value = people.value([])
-        self._now = people.gains([])
+        self._now: Floats = _NOT_ASKED
 
     def gains(self) -> Floats:
         """The average gain of every item on top of the set; 0 for the items in it."""
+        if self._now is _NOT_ASKED:
+            self._now = self._people.gains(self.items)
         now = self._now.copy()
         now[self.items] = 0.0
         return now
@@ -45,6 +48,7 @@ class State:
         return added
 
     def _grow(self, item: int) -> float:
-        added = float(self._now[item])
-        self._now = self._people.gains([*self.items, item])
-        return added
+        now, self._now = self._now, _NOT_ASKED
+        if now is _NOT_ASKED:
+            return self._people.value([*self.items, item]) - self.value
+        return float(now[item])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,14 +113,11 @@ class SlotFeedback(Feedback):
             spare -= int(got[slot])
         return got
 
-    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> list[float]:  # noqa: ARG002
-        """What a simulated person takes: what each item adds to those above it."""
-        state, gained, bound = person.start(), [], self._settings.bound
-        for item in items:
-            before = answers.number("value", state.value, 0.0, bound)
-            state.add(item)
-            gained.append(max(0.0, answers.number("value", state.value, 0.0, bound) - before))
-        return gained
+    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> list[float]:
+        """What a simulated person takes: what each item adds to those above it; all are worth ``worth``."""
+        bound = self._settings.bound
+        above = [answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))]
+        return [max(0.0, after - before) for before, after in pairwise([*above, worth])]
 
     def absorb(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
         """Take up what a round brought, in the open block.
