@@ -13,9 +13,9 @@ from scipy import stats
 import discreet as dc
 from discreet import bounds
 from discreet.backends.numba import selectors
-from discreet.objectives import Coverage, ProbabilisticCoverage
+from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
 from discreet.online.select.running_sums import RunningSumSelector, RunningSumSettings
-from discreet.privacy import FactorizedSum, TreeSum, samplers
+from discreet.privacy import FactorizedSum, TreeSum, VectorBounds, samplers
 from tests.online import sharing
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -111,6 +111,146 @@ def test_cap_bounds_what_a_person_moves_and_a_missing_cap_is_caught():
     ):
         # injected fault: without the cap the running sum itself refuses the vector
         _worst_loss(make, 8, 2, 5, 2)
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_weighted_people_move_the_sums_by_the_root_of_k(neighbours, batch):
+    budget = dc.Budget(1.0, 1e-6, neighbours)
+
+    def make():
+        return RunningSumSelector(6, 2, 6, budget, weights="norm", resample_every=batch, seed=0)
+
+    rows = list(itertools.product((0, 1), repeat=6))
+    worst = _worst_loss(make, 6, 2, 6, 2, rows=rows if neighbours == "replace" else [(0,) * 6, *rows[1:]])
+    assert worst <= budget.mu * (1.0 if neighbours == "replace" else math.sqrt(2.0))
+    # Somebody who wants what is not shown, whichever item of it: length 1 for each expert.
+    script = [[0, 1]] * 6
+    here, there = (_released(make, [row, *[(0,) * 6] * 5], script) for row in ((0, 0, 1, 1, 1, 1), (0,) * 6))
+    moved = np.linalg.norm((here - there).ravel())
+    assert 0.99 <= moved / budget.mu * (math.sqrt(2.0) if neighbours == "replace" else 1.0) <= 1.0
+
+
+def test_people_who_are_not_weighted_are_caught():
+    """The injected fault: everybody has a weight of 1."""
+
+    def make():
+        return RunningSumSelector(6, 2, 6, BUDGET, weights="norm", seed=0)
+
+    plain = selectors.add_row_gains
+
+    def unweighted(*given):
+        plain(*given[:10], False, *given[11:])
+
+    def checked(_, values, clip):  # noqa: ARG001
+        return np.asarray(values)
+
+    with mock.patch.object(selectors, "add_row_gains", unweighted):
+        with pytest.raises(ValueError, match="norm_bound"):  # the sum itself refuses such a vector
+            _worst_loss(make, 6, 2, 6, 2)
+        with mock.patch.object(VectorBounds, "checked", checked):
+            assert _worst_loss(make, 6, 2, 6, 2) > 1.3 * BUDGET.mu
+
+
+def test_weights_are_those_of_the_norm_and_functions_are_held_to_them():
+    learner = RunningSumSelector(4, 2, 10, dc.Budget(math.inf), weights="norm", bound=2.0, seed=0)
+    shown = learner.choose().items
+    person = ProbabilisticCoverage([[0.5, 0.25, 0.0, 1.0]]) * 2.0
+    learner.learn(person)
+    weight = 1.0 / np.linalg.norm([0.5, 0.25, 0.0, 1.0])
+    expected = weight * np.array([person.gains([]), person.gains([shown[0]])])
+    assert np.abs(learner._total.gathered / learner._units - expected).max() <= 1e-5
+    rows = RunningSumSelector(4, 2, 10, dc.Budget(math.inf), weights="norm", seed=0)
+    rows.choose()
+    rows.learn(ProbabilisticCoverage([[0.5, 0.25, 0.0, 1.0]]))
+    np.testing.assert_allclose(2.0 * rows._total.gathered / rows._units, expected, atol=1e-5)
+    learner.choose()
+    learner._total.gathered[:] = 0
+    rising = SetFunction(lambda items: 0.1 if len(items) == 1 else 2.0 * bool(items), 4, 2.0, monotone=True)
+    learner.learn(rising)
+    assert (learner._total.gathered <= math.ceil(0.1 * learner._units)).all()
+
+
+# --- rates --------------------------------------------------------------------------------------
+
+
+def test_a_falling_rate_depends_on_the_round_alone():
+    rates = []
+
+    def draw(_scores, rate, _coins, out):
+        rates.append(rate)
+        out[:] = [0, 1]
+
+    people = Coverage(np.zeros((400, 6)))
+    learner = RunningSumSelector(6, 2, 400, BUDGET, rate="falling", bound=3.0, seed=0)
+    with mock.patch.object(selectors, "draw_ordered", draw):
+        learner.run(people)
+    after = np.arange(1, 400)
+    expected = np.minimum(1.0, 2.0 * np.sqrt(2 * math.log(6) / after)) / 3.0
+    np.testing.assert_allclose(rates[1:], expected)
+    assert learner.rate == pytest.approx(2.0 * math.sqrt(2 * math.log(6) / 400) / 3.0)
+    assert learner.fastest == pytest.approx(1.0 / 3.0)
+    assert RunningSumSelector(6, 2, 400, BUDGET, seed=0).fastest is None
+
+
+def _hedge_by_hand(rates, gains):
+    """Expected gains of Hedge at the given rates, on sums so far."""
+    earned, total = 0.0, np.zeros(gains.shape[1])
+    for rate, gain in zip(rates, gains, strict=True):
+        weights = np.exp(rate * (total - total.max()))
+        earned += float(weights @ gain) / float(weights.sum())
+        total += gain
+    return total.max() - earned
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("kind", ["random", "turning", "alternating"])
+def test_falling_hedge_bounds_hedge_at_a_falling_rate(batch, kind):
+    rng = np.random.default_rng(7)
+    rounds, n = 600, 4
+    gains = {
+        "random": rng.random((rounds, n)) * [1.0, 0.9, 0.8, 0.5],
+        "turning": np.eye(n)[np.where(np.arange(rounds) < rounds // 3, 0, 1)],
+        "alternating": np.eye(n)[np.arange(rounds) % n],
+    }[kind]
+    for factor in (0.5, 2.0, 8.0):
+        fastest = 1.0 / batch
+        rate = min(fastest, factor * math.sqrt(math.log(n) / (batch * rounds)))
+        after = batch * np.maximum(1, np.arange(rounds // batch))
+        rates = np.minimum(fastest, rate * np.sqrt(rounds / after))
+        summed = gains.reshape(rounds // batch, batch, n).sum(axis=1)
+        certified = bounds.falling_hedge(n, 1, rounds, rate, fastest, batch, clipped=False)
+        assert _hedge_by_hand(rates, summed) <= certified
+        assert bounds.falling_hedge(n, 1, rounds, rate, 1.01 / batch, batch, clipped=False) == math.inf
+        clipped = bounds.falling_hedge(n, 1, rounds, rate, fastest, batch)
+        assert clipped == min(certified, bounds.trivial(rounds))
+
+
+def test_the_certificate_of_a_falling_rate_matches_its_formula():
+    rounds, k, n = 10_000, 3, 20
+    learner = RunningSumSelector(n, k, rounds, BUDGET, rate="falling", weights="norm", seed=0)
+    sigma = math.sqrt(2 * k) * (1.0663 + math.log(rounds) / math.pi) / BUDGET.mu
+    learned = 4.5 * math.sqrt(k * rounds * math.log(n)) + 1.0
+    expected = learned + k * sigma * math.sqrt(2 * math.log(n))
+    assert learner.certified_regret == pytest.approx(expected, rel=1e-3)
+    auto = RunningSumSelector(n, k, rounds, BUDGET, rate="falling", resample_every="auto", seed=0)
+    assert auto.certified_regret <= learner.certified_regret * 2.0
+    assert auto.fastest * auto.resample_every <= 1.0
+    assert RunningSumSelector(3, 3, rounds, BUDGET, rate="falling", seed=0).certified_regret == 0.0
+
+
+def test_falling_rates_and_weights_serve_better_where_nothing_changes():
+    rng = np.random.default_rng(8)
+    people = Coverage((rng.random((6000, 60)) < np.geomspace(0.25, 0.01, 60)).astype(float))
+
+    def average(**options):
+        learners = [
+            RunningSumSelector(60, 3, 6000, BUDGET, resample_every=50, seed=s, **options) for s in range(3)
+        ]
+        return np.mean([learner.run(people).average for learner in learners])
+
+    plain, weighted, both = average(), average(weights="norm"), average(weights="norm", rate="falling")
+    assert plain < weighted < both
 
 
 def test_gains_are_those_on_top_of_the_items_before():
@@ -242,6 +382,10 @@ def test_laplace_maximum_is_a_bound():
         ({"resample_every": 0}, "resample_every=0 is too small"),
         ({"resample_every": "often"}, "resample_every must be a whole number"),
         ({"rate": -1.0}, "rate=-1.0 must be greater than 0"),
+        ({"rate": "slow"}, "rate='slow' is not one of"),
+        ({"weights": "all"}, "weights='all' is not one of"),
+        ({"weights": "norm", "items_per_person": 2}, "no items_per_person"),
+        ({"weights": "norm", "budget": PURE, "noise": "laplace", "sums": "tree"}, "needs Gaussian noise"),
         ({"calibration": "published"}, "no constants were published"),
         ({"rounds": 0}, "rounds=0 is too small"),
         ({"bound": math.nan}, "bound is NaN"),

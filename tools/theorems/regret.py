@@ -11,6 +11,7 @@ import numpy as np
 from discreet.bounds import ALPHA
 from discreet.constraints import Constraint
 from discreet.evaluation import best_fixed_set
+from discreet.objectives.each import value_to_each
 
 from .streams import COSTED, prices_only
 
@@ -18,6 +19,19 @@ from .streams import COSTED, prices_only
 def set_regret(alpha: float, constraint: Constraint | None = None) -> Callable[[Any, Any], float]:
     def regret(learner: Any, people: Any) -> float:
         return float(learner.run(people).regret(people, alpha=alpha, constraint=constraint).upper)
+
+    return regret
+
+
+def weighted_regret(alpha: float) -> Callable[[Any, Any], float]:
+    """The regret of people weighted as a learner with ``weights="norm"`` counts them, by enumeration."""
+
+    def regret(learner: Any, people: Any) -> float:
+        rows = np.array([person.gains([]) for person in people])
+        weights = 1.0 / np.maximum(1.0, np.sqrt((rows**2).sum(axis=1)))
+        sets = itertools.combinations(range(people.n_items), learner.k)
+        best = max(float(weights @ value_to_each(people, items)) for items in sets)
+        return float(alpha * best - learner.run(people).rewards @ weights)
 
     return regret
 

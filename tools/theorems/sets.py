@@ -20,7 +20,7 @@ from discreet.online import (
 )
 
 from .check import BANDIT, DELTA, POINTS, SETS, Check
-from .regret import allocation_regret, fractional_regret, set_regret
+from .regret import allocation_regret, fractional_regret, set_regret, weighted_regret
 from .streams import (
     ALLOCATIONS,
     EXCHANGEABLE,
@@ -58,7 +58,7 @@ def set_checks(epsilon: float) -> list[Check]:
             SETS,
             lambda t, s: RunningSumSelector(ITEMS, k, t, pure if laplace else loose, seed=s, **options),
             FEW_SET_STREAMS if "sums" in options and not laplace else SET_STREAMS,
-            set_regret(1.0 if k == 1 else ALPHA),
+            (weighted_regret if "weights" in options else set_regret)(1.0 if k == 1 else ALPHA),
             (lambda t: published_private_experts(ITEMS, k, t, epsilon))
             if laplace
             else (lambda t: published_hedge(ITEMS, k, t, epsilon, DELTA)),
@@ -90,6 +90,8 @@ def set_checks(epsilon: float) -> list[Check]:
         sums("experts on BLT sums", ", blt", sums="blt"),
         sums("experts on tree sums", ", Gaussian tree", sums="tree"),
         sums("000, Section 3: private experts", ", Laplace tree", sums="tree", noise="laplace"),
+        sums("experts at a falling rate", ", falling", rate="falling"),
+        sums("experts of weighted people", ", weights, k = 2", k=2, weights="norm"),
         phased("windows of exchangeable streams", ", k = 1", 1),
         phased("windows of exchangeable streams", ", k = 2", 2),
         phased("one window of an exchangeable stream", ", fixed window", 1, window="third"),

@@ -71,8 +71,44 @@ def best_rate(n_items: int, k: int, rounds: int, batch: int = 1, bound: float = 
     return min(wanted, 1.0 / batch) / bound
 
 
+def falling_hedge(
+    n_items: int,
+    k: int,
+    rounds: int,
+    rate: float,
+    fastest: float,
+    batch: int = 1,
+    bound: float = 1.0,
+    *,
+    clipped: bool = True,
+) -> float:
+    """`hedge` at the rate min(fastest, rate sqrt(T / t)) after t rounds, for bound 1 at most
+    B (2 rate T + fastest B) + k ln n / rate.
+
+    The potential ln(mean of exp(rate x sum)) / rate never rises when the rate falls (a power mean), so each
+    batch costs what it would at its own rate, and the last rate pays for the comparator. The rates after
+    B, 2 B, ... rounds, B times each, add up to at most 2 rate T; the first batch is charged at the fastest.
+    It needs fastest B bound <= 1; without ``clipped`` it is infinite where that does not hold.
+    """
+    if k >= n_items:
+        return 0.0
+    most = trivial(rounds, bound) if clipped else math.inf
+    if rate <= 0.0 or fastest * bound * batch > 1.0 + 1e-12:
+        return most
+    quadratic = batch * bound * (2.0 * rate * rounds + fastest * batch)
+    return min(most, bound * quadratic + k * math.log(n_items) / rate)
+
+
 def noisy_leader(
-    n_items: int, k: int, rounds: int, rate: float, noise: float, batch: int = 1, bound: float = 1.0
+    n_items: int,
+    k: int,
+    rounds: int,
+    rate: float,
+    noise: float,
+    batch: int = 1,
+    bound: float = 1.0,
+    *,
+    fastest: float | None = None,
 ) -> float:
     """k experts that follow the regularised leader on noisy sums: `hedge`, and k times the noise's maximum.
 
@@ -80,11 +116,16 @@ def noisy_leader(
     `laplace_maximum`). The noise of an expert is independent of its gains, and its size never falls from one
     sum to the next, so it can be replaced by a single growing perturbation (Agarwal and Singh 2017; for
     growing noise, be-the-leader on losses and increments in turn). The comparator is fixed, so its own noise
-    averages out.
+    averages out. With ``fastest`` the rate falls (`falling_hedge`) by the number of rounds alone, so that a
+    round's chances still depend on the noise of one sum only, and the same replacement holds.
     """
     if k >= n_items:
         return 0.0
-    return min(trivial(rounds, bound), hedge(n_items, k, rounds, rate, batch, bound) + k * noise)
+    if fastest is None:
+        learned = hedge(n_items, k, rounds, rate, batch, bound)
+    else:
+        learned = falling_hedge(n_items, k, rounds, rate, fastest, batch, bound)
+    return min(trivial(rounds, bound), learned + k * noise)
 
 
 def gaussian_maximum(n_items: int, deviation: float) -> float:

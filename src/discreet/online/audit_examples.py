@@ -102,6 +102,7 @@ def running_sums_audits() -> list[AuditExample]:
             ("square root", {"sums": "sqrt"}, APPROXIMATE, False),
             ("Laplace tree", {"sums": "tree", "noise": "laplace"}, PURE, False),
             ("tree", {"sums": "tree"}, ALONE, True),
+            ("weighted people", {"weights": "norm"}, APPROXIMATE, False),
             ("few buffers, 2 items each", {"sums": "blt", "items_per_person": 2}, APPROXIMATE, True),
         )
     ]

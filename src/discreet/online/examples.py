@@ -69,6 +69,9 @@ def running_sums_examples() -> dict[str, Example]:
         "running sum, two rounds each": _hedge(TWICE),
         "running sum, one batch": _hedge(resample_every=ROUNDS),
         "running sum, not private": _hedge(FREE),
+        "running sum, weighted": _hedge(weights="norm"),
+        "running sum, falling, weighted, batches": _hedge(rate="falling", weights="norm", resample_every=4),
+        "running sum, falling, tree, two rounds each": _hedge(TWICE, rate="falling", sums="tree"),
         "running sum, capped, not private": _hedge(FREE, items_per_person=1, rate=5.0),
     }
 

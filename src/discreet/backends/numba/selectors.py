@@ -10,8 +10,15 @@ from numba import njit
 from .objectives import BEST, COVER, SURVIVE, _gain, _step
 from .vectors import exponentials
 
-# Takes off more than the rounding of a norm of 2^31 entries can add.
+# A person's weight is a multiple of 2^-28, and lower by more than the rounding of 2^31 squares can add.
+_WEIGHTS = 2.0**28
 _NORM_SLACK = 1.0 - 2.0**-20
+
+
+@njit(cache=True, nogil=True)
+def norm_weight(squares):  # type: ignore[no-untyped-def]
+    """What a vector with this sum of squares is multiplied by to have a norm of at most 1."""
+    return math.floor(_WEIGHTS * _NORM_SLACK / max(1.0, math.sqrt(squares))) / _WEIGHTS
 
 
 @njit(cache=True, nogil=True)
@@ -45,18 +52,26 @@ def row_values(kind, fresh, indptr, indices, data, cap, first, shown, out):  # t
 
 @njit(cache=True, nogil=True)
 def add_row_gains(  # type: ignore[no-untyped-def]
-    kind, fresh, indptr, indices, data, cap, first, within_limit, shown, scale, most, totals
+    kind, fresh, indptr, indices, data, cap, first, within_limit, shown, bound, weighted, units, most, totals
 ):
     """Add to ``totals[i, a]`` what item a adds on top of the first i shown, for each person within the limit.
 
-    Gains are counted in whole units, ``scale`` to 1 and at most ``most``, rounded down, so that sums of them
-    are whole numbers and one person's share in them is exact.
+    Gains are counted in whole units, ``units`` to 1 and at most ``most``, rounded down, so that sums of them
+    are whole numbers and one person's share in them is exact. ``weighted``: so that what a person's items add
+    alone has an L2 norm of at most ``bound``.
     """
     for j in range(within_limit.size):
         if not within_limit[j]:
             continue
         row = first + j
         start, stop = indptr[row], indptr[row + 1]
+        scale = units
+        if weighted:
+            squares = 0.0
+            for p in range(start, stop):
+                alone = min(_gain(kind, fresh, data[p], cap[row]) / bound, 1.0)
+                squares += alone * alone
+            scale = units * norm_weight(squares)
         state = fresh
         for i in range(shown.size):
             for p in range(start, stop):
@@ -108,7 +123,7 @@ def add_leave_one_out(  # type: ignore[no-untyped-def]
             alone = min(_gain(kind, fresh, data[p], cap[row]) / bound, 1.0)
             squares += alone * alone
             count += inside[indices[p]]
-        weight = math.floor(units * _NORM_SLACK / max(1.0, math.sqrt(squares)))
+        weight = units * norm_weight(squares)
         # The states of the shown items from the i-th on; those before it are joined to them.
         after[count] = fresh
         place = count

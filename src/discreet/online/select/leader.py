@@ -211,5 +211,5 @@ class LeaderSelector(OnlineSelector):
 
 def _weighted(alone: NDArray[np.float64], gains: NDArray[np.float64]) -> NDArray[np.int64]:
     """The gains of a person whose items add ``alone``, weighted, in whole units."""
-    weight = math.floor(UNITS * (1.0 - 2.0**-20) / max(1.0, math.sqrt(float(alone @ alone))))
+    weight = UNITS * float(backends.selectors.norm_weight(float(alone @ alone)))
     return np.floor(gains * weight).astype(np.int64)

@@ -26,17 +26,30 @@ from ..protocol import CALIBRATIONS, Part, Stream
 from ..total import PrivateTotal
 from .selector import OnlineSelector, SelectorSettings, common_settings
 
+# A falling rate is so many times what is best for the rounds so far, if they were all.
+_FALLING = 2.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunningSumSettings(SelectorSettings):
-    """What a `RunningSumSelector` goes by."""
+    """What a `RunningSumSelector` goes by.
+
+    ``rate`` is that of every draw, or of the last one where it falls from ``fastest``.
+    """
 
     sums: str = one_of(METHODS)
     noise: str = one_of(("gaussian", "laplace"))
     items_per_person: int | None = whole(at_least=1, optional=True)
+    weights: str | None = one_of(("norm",), optional=True)
     resample_every: int = whole(at_least=1)
     rate: float = real(above=0.0)
+    fastest: float | None = real(above=0.0, optional=True)
     event: Event | None = of(Event.from_json, Event.to_json, optional=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is not None and (self.noise == "laplace" or self.items_per_person is not None):
+            raise ValueError(f"weights={self.weights!r} needs Gaussian noise, and no items_per_person")
 
     @classmethod
     def tight(
@@ -49,8 +62,9 @@ class RunningSumSettings(SelectorSettings):
         sums: str = "sqrt",
         noise: str = "gaussian",
         items_per_person: int | None = None,
+        weights: str | None = None,
         resample_every: int | str = 1,
-        rate: float | None = None,
+        rate: float | str | None = None,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
     ) -> RunningSumSettings:
@@ -62,16 +76,20 @@ class RunningSumSettings(SelectorSettings):
             raise ValueError('noise="laplace" needs sums="tree"')
         if items_per_person is not None:
             checks.whole("items_per_person", items_per_person, at_least=1, at_most=common["n_items"])
-        common |= {"sums": sums, "noise": noise, "items_per_person": items_per_person}
+        if weights is not None:
+            checks.one_of("weights", weights, ("norm",))
+        falls = isinstance(rate, str)
+        if isinstance(rate, str):
+            checks.one_of("rate", rate, ("falling",))
+        common |= {"sums": sums, "noise": noise, "items_per_person": items_per_person, "weights": weights}
         size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
 
         def of_batch(batch: int, cautious: int) -> RunningSumSettings:
-            found = cls(
-                **common,
-                resample_every=batch,
-                rate=bounds.best_rate(size, chosen, horizon, cautious, largest),
-                event=None,
-            )
+            best, fastest = bounds.best_rate(size, chosen, horizon, cautious, largest), None
+            if falls:
+                fastest = 1.0 / (cautious * largest)
+                best = min(fastest, _FALLING * best)
+            found = cls(**common, resample_every=batch, rate=best, fastest=fastest, event=None)
             spec = found.spec
             return found if spec is None else replace(found, event=spec.event(share, share.notion))
 
@@ -79,12 +97,20 @@ class RunningSumSettings(SelectorSettings):
             grid = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * horizon.bit_length())})
             every = [of_batch(batch, batch) for batch in grid if batch <= horizon]
             # Where Hedge's own part is trivial already, the batch of the least noise is taken.
-            found = min(every, key=lambda one: one._hedge_regret + chosen * one.noise_maximum)
+            found = min(every, key=lambda one: one._learning_regret() + chosen * one.noise_maximum)
         else:
             # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
             # That is certified only for batches up to 1 / (rate bound); "auto" keeps to what is certified.
             found = of_batch(checks.whole("resample_every", resample_every, at_least=1), 1)
-        return found if rate is None else replace(found, rate=checks.real("rate", rate, above=0.0))
+        if rate is None or falls:
+            return found
+        return replace(found, rate=checks.real("rate", rate, above=0.0))
+
+    def rate_after(self, rounds: int) -> float:
+        """The rate of a draw after so many rounds."""
+        if self.fastest is None or not rounds:
+            return self.rate if self.fastest is None else self.fastest
+        return min(self.fastest, self.rate * math.sqrt(self.horizon / rounds))
 
     @property
     def entries(self) -> int:
@@ -103,7 +129,9 @@ class RunningSumSettings(SelectorSettings):
         nonzeros = None if self.items_per_person is None else self.k * self.items_per_person
         norm = 1 if self.noise == "laplace" else 2
         box = (0.0, self.bound)
-        vectors = VectorBounds(self.k * self.n_items, norm, None, box, nonzeros, self.resample_every)
+        # Weighted, what an expert is paid by a person has an L2 norm of at most the bound.
+        longest = None if self.weights is None else self.bound * math.sqrt(self.k)
+        vectors = VectorBounds(self.k * self.n_items, norm, longest, box, nonzeros, self.resample_every)
         reduced = self.sums == "tree" and self.noise == "gaussian"
         return SumSpec(vectors, self.releases, self.sums, self.noise, variance_reduction=reduced)
 
@@ -117,23 +145,26 @@ class RunningSumSettings(SelectorSettings):
             return bounds.laplace_maximum(self.n_items, float(event.scale), spec.most_draws)
         return bounds.gaussian_maximum(self.n_items, spec.deviation(event))
 
-    @property
-    def _hedge_regret(self) -> float:
-        shape = (self.n_items, self.k, self.horizon)
-        return bounds.hedge(*shape, self.rate, self.resample_every, self.bound)
+    def _learning_regret(self, *, clipped: bool = True) -> float:
+        """What learning costs without noise."""
+        shape = (self.n_items, self.k, self.horizon, self.rate)
+        if self.fastest is not None:
+            return bounds.falling_hedge(
+                *shape, self.fastest, self.resample_every, self.bound, clipped=clipped
+            )
+        hedge = bounds.hedge if clipped else bounds.unclipped_hedge
+        return hedge(*shape, self.resample_every, self.bound)
 
     @property
     def unclipped_regret(self) -> float:
         """The certificate without the trivial bound, to compare settings by."""
-        shape = (self.n_items, self.k, self.horizon)
-        hedge = bounds.unclipped_hedge(*shape, self.rate, self.resample_every, self.bound)
-        return hedge + self.k * self.noise_maximum
+        return self._learning_regret(clipped=False) + self.k * self.noise_maximum
 
     @property
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`)."""
-        shape = (self.n_items, self.k, self.horizon)
-        return bounds.noisy_leader(*shape, self.rate, self.noise_maximum, self.resample_every, self.bound)
+        shape = (self.n_items, self.k, self.horizon, self.rate, self.noise_maximum)
+        return bounds.noisy_leader(*shape, self.resample_every, self.bound, fastest=self.fastest)
 
 
 class RunningSumSelector(OnlineSelector):
@@ -147,13 +178,21 @@ class RunningSumSelector(OnlineSelector):
 
     ``items_per_person=m`` counts at most m of each person's items (chosen by a coin of the round): noise then
     grows with sqrt(m) instead of sqrt(n_items), and the learner sees a little less of each person.
+    ``weights="norm"`` drops nobody's items and weights people instead: somebody whose items are worth much
+    counts less, by min(1, bound / L2 norm of the values of single items), and noise does not grow with
+    n_items at all.
     ``resample_every=B`` draws a new set every B rounds, at the same learning ``rate`` as without; it is
     faster and, on streams that do not turn against it within a batch, better. ``"auto"`` takes the B and
-    the rate of the smallest certified regret. ``noise="laplace"`` with ``sums="tree"`` is pure epsilon.
+    the rate of the smallest certified regret. ``rate="falling"`` starts fast and slows down as 2 sqrt(k ln(n)
+    / t): better where people want the same all the time, at up to 2.25 times the certified cost of learning.
+    ``noise="laplace"`` with ``sums="tree"`` is pure epsilon.
 
     Formal guarantee: one person's gains move the stacked vector by at most bound sqrt(min(k n, 2 k m)) in L2
-    (replace), bound min(k n, 2 k m) in L1; everything after the running sum is post-processing. Holds for
-    people chosen with knowledge of all earlier sets. Sets are drawn with public coins.
+    (replace), bound min(k n, 2 k m) in L1; weighted, by bound sqrt(2 k) (added or removed: sqrt k). There no
+    gain exceeds what the item is worth alone (functions are cut to that), so each expert's part of a person's
+    vector has a norm of at most the bound, and no entry is negative. Everything after the running sum is
+    post-processing. Holds for people chosen with knowledge of all earlier sets. Sets are drawn with public
+    coins.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [0, 1, 0]] * 50)
@@ -168,8 +207,10 @@ class RunningSumSelector(OnlineSelector):
     sums = Setting("The method of the running sums.")
     noise = Setting("The distribution of their noise.")
     items_per_person = Setting("How many of a person's items are counted; None for all.")
+    weights = Setting('How people are weighted: "norm", or None for all alike.')
     resample_every = Setting("For how many rounds a set is shown.")
-    rate = Setting("Weights of a draw are exp(rate x private sum of gains).")
+    rate = Setting("Weights of a draw are exp(rate x private sum of gains); of the last one, if it falls.")
+    fastest = Setting("The rate that a falling one starts with; None for a constant rate.")
 
     def __init__(
         self,
@@ -181,8 +222,9 @@ class RunningSumSelector(OnlineSelector):
         sums: str = "sqrt",
         noise: str = "gaussian",
         items_per_person: int | None = None,
+        weights: str | None = None,
         resample_every: int | str = 1,
-        rate: float | None = None,
+        rate: float | str | None = None,
         bound: float = 1.0,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
@@ -199,6 +241,7 @@ class RunningSumSelector(OnlineSelector):
             sums=sums,
             noise=noise,
             items_per_person=items_per_person,
+            weights=weights,
             resample_every=resample_every,
             rate=rate,
             bound=bound,
@@ -210,8 +253,9 @@ class RunningSumSelector(OnlineSelector):
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`).
 
-        With ``items_per_person`` it is about the people as they are counted, cut to that many items; rounds
-        that are not learned from (beyond ``max_rounds_per_person``) are not in it either.
+        With ``items_per_person`` it is about the people as they are counted, cut to that many items, and with
+        ``weights`` about weighted people, also in the comparison; rounds that are not learned from (beyond
+        ``max_rounds_per_person``) are not in it either.
         """
         return self.settings.certified_regret
 
@@ -244,7 +288,7 @@ class RunningSumSelector(OnlineSelector):
         known = self._total.release() if self.round else self._total.known
         shown = np.empty(self.settings.k, dtype=np.int32)
         coins = self._coins.generator.random(self.settings.k)
-        backends.selectors.draw_ordered(known, self.settings.rate, coins, shown)
+        backends.selectors.draw_ordered(known, self.settings.rate_after(self.round), coins, shown)
         return shown
 
     def _prepared(self, person: Any) -> Population | NDArray[np.int64]:
@@ -253,6 +297,9 @@ class RunningSumSelector(OnlineSelector):
         if one.as_rows() is not None:
             return one
         gains = answers.gains_along(one, self._shown.tolist(), self.settings.bound)
+        if self.settings.weights is not None:
+            alone = gains[0] / self.settings.bound
+            gains = np.minimum(gains, gains[0]) * backends.selectors.norm_weight(float(alone @ alone))
         return np.clip(np.floor(gains * self._units), 0, self._most).astype(np.int64)
 
     def _counted(self, people: Population) -> Population:
@@ -279,6 +326,8 @@ class RunningSumSelector(OnlineSelector):
             first,
             within_limit,
             self._shown,
+            self.settings.bound,
+            self.settings.weights is not None,
             self._units,
             self._most,
             self._total.gathered,
