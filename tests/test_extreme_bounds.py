@@ -13,7 +13,13 @@ import discreet as dc
 from discreet.core import checks
 from discreet.objectives import FacilityLocation
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
-from discreet.online import BanditSelector, HedgeSelector, PhasedSelector, RunningSumSelector
+from discreet.online import (
+    BanditSelector,
+    HedgeSelector,
+    PhasedSelector,
+    RunningSumSelector,
+    ThompsonSelector,
+)
 
 AWAY = dc.Budget(1.0, neighbours="add_remove")
 BOTH = dc.Budget(20.0, 1e-6)
@@ -45,6 +51,7 @@ RULES = {
     "hedge": _online(lambda bound: HedgeSelector(3, 1, 10, BOTH, bound=bound, seed=0)),
     "sums": _online(lambda bound: RunningSumSelector(3, 1, 10, BOTH, bound=bound, seed=0)),
     "bandit": _online(lambda bound: BanditSelector(3, 1, 10, BOTH, bound=bound, seed=0)),
+    "thompson": _online(lambda bound: ThompsonSelector(3, 1, 10, BOTH, block=1, bound=bound, seed=0)),
 }
 
 

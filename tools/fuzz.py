@@ -286,6 +286,7 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             {k: v for k, v in learner.items() if k != "rounds"} | {"window": 5},
         ),
         "online.BanditSelector": (on.BanditSelector, learner | {"block": 4, "feedback": "set"}),
+        "online.ThompsonSelector": (on.ThompsonSelector, learner | {"block": 2, "feedback": "set"}),
         "online.MetaFrankWolfe": (
             on.MetaFrankWolfe,
             {"constraint": c.Cardinality(K, N), "rounds": ROUNDS, "budget": BUDGET, "steps": 2, "seed": 1},
@@ -409,6 +410,8 @@ SPARSE = {"matrix", "weights", "adjacency", "chances", "covers", "kernel", "line
 # what the library alone hands on: grids, experts, losses, specifications, events and files that were read.
 UNCHECKED = {"project", "values", "at", "compiled", "choice", "flipped_choice", "sample", "noisy", "noise"}
 UNCHECKED |= {"ordered_set", "index", "loss_with"}
+# Learners that are told a number in place of a person.
+_HEARS_VALUES = (dc.online.BanditSelector, dc.online.BanditSubmodularMinimizer, dc.online.ThompsonSelector)
 HANDED_ON = {"spec", "saved", "found", "listed"}
 
 
@@ -836,7 +839,7 @@ class Case:
         name = self.rng.choice(names)
         call = getattr(subject, name)
         fits = fitting(subject, self.folder)
-        if isinstance(subject, dc.online.BanditSelector | dc.online.BanditSubmodularMinimizer):
+        if isinstance(subject, _HEARS_VALUES):
             fits["person"] = 0.5
         try:
             parameters = inspect.signature(call).parameters.values()
@@ -1035,7 +1038,7 @@ def warm(learner: Any, rounds: int) -> None:
     crowd = fits["people"]
     for i in range(rounds):
         shown = learner.choose()
-        if isinstance(learner, dc.online.BanditSelector | dc.online.BanditSubmodularMinimizer):
+        if isinstance(learner, _HEARS_VALUES):
             slots = getattr(learner, "feedback", "set") == "slots"
             learner.learn(np.zeros(len(shown.items)) if slots else 0.5, person_id=f"{LABEL} {i}")
         elif isinstance(learner, dc.online.BanditApproximateLeader):

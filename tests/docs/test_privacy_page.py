@@ -161,6 +161,11 @@ def test_bandits_move_as_said():
             assert event.range == 3.0
             assert count == -(-4000 // learner.settings.block) - 1
         assert count == 3999
+        event, count = released(online.ThompsonSelector(5, 2, None, budget, bound=3.0, seed=0).privacy)
+        assert (float(event.sensitivity), count) == (3.0, 1)
+        slots = online.ThompsonSelector(5, 2, None, budget, bound=3.0, feedback="slots", seed=0)
+        event, count = released(slots.privacy)
+        assert (float(event.sensitivity), count, slots.privacy.pure) == (counts, 1, pytest.approx(1.0))
 
 
 def test_points_move_as_said():

@@ -30,6 +30,7 @@ from discreet.online import (
     PhasedSelector,
     RunningSumSelector,
     SubmodularMinimizer,
+    ThompsonSelector,
 )
 from tests.online.learners import EVERYBODY, ROUNDS
 
@@ -63,6 +64,8 @@ LARGE = {
     "bandit, presampled": lambda b: BanditSelector(10, 1, 10**6, b(LOOSE), exploration="presampled", seed=0),
     "bandit, every round": lambda b: BanditSelector(5, 1, 10**6, b(RICH), exploration="every_round", seed=0),
     "bandit, slots": lambda b: BanditSelector(50, 5, 10**5, b(PURE), feedback="slots", bound=2.0, seed=0),
+    "thompson": lambda b: ThompsonSelector(50, 5, None, b(PURE), bound=2.0, seed=0),
+    "thompson, slots": lambda b: ThompsonSelector(50, 5, 10**5, b(LOOSE), feedback="slots", seed=0),
     "minimizer": lambda b: SubmodularMinimizer(20, 10**5, b(LOOSE), bound=2.0, seed=0),
     "minimizer, tree": lambda b: SubmodularMinimizer(20, 2**16 + 1, b(LOOSE), sums="tree", seed=0),
     "minimizer, pure": lambda b: SubmodularMinimizer(20, 2**16 + 1, b(PURE), empty_is_free=True, seed=0),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .select.phased import PhasedSelector as PhasedSelector
     from .select.running_sums import RunningSumSelector as RunningSumSelector
     from .select.selector import OnlineSelector as OnlineSelector
+    from .thompson.selector import ThompsonSelector as ThompsonSelector
 
 # What there is beside the registered learners; modules are imported when a name is first asked for.
 _BASES = {

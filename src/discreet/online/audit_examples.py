@@ -168,6 +168,32 @@ def bandit_audits() -> list[AuditExample]:
     return found
 
 
+def thompson_audits() -> list[AuditExample]:
+    # Half a sensitivity is refused at once, so it is not a fault to notice.
+    faults = ("noise halved", "charges forgotten")
+    return [
+        AuditExample(
+            (3, 2, None),
+            budget,
+            {"feedback": feedback, "block": 2},
+            words=words,
+            mechanism="batches",
+            faults=faults,
+            rows=4,
+            values=values,
+            nobody=nobody,
+            publishes="state",
+            twice=2,
+            deep=deep,
+        )
+        for budget, deep in ((PURE, False), (PURE_ALONE, True))
+        for feedback, words, values, nobody in (
+            ("set", "values in blocks of 2 rounds, 2 of 3 items", HALVES, 0.0),
+            ("slots", "what was taken in blocks of 2 rounds, 2 of 3 items", SIGNED, -1.0),
+        )
+    ]
+
+
 def approximate_leader_audits() -> list[AuditExample]:
     return [
         AuditExample(

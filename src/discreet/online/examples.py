@@ -98,6 +98,21 @@ def bandit_examples() -> dict[str, Example]:
     }
 
 
+def thompson_examples() -> dict[str, Example]:
+    def of(budget: Budget = PURE, rounds: int | None = ROUNDS, **options: Any) -> Example:
+        return Example((N_ITEMS, K, rounds), budget, {"block": 2} | options)
+
+    return {
+        "thompson, sets": of(),
+        "thompson, sets, any number of rounds": of(rounds=None),
+        "thompson, sets, forgetful, two rounds each": of(PURE_TWICE, forget=0.1),
+        "thompson, sets, not private": of(FREE),
+        "thompson, slots": of(feedback="slots"),
+        "thompson, slots, two rounds each": of(PURE_TWICE, feedback="slots", block=3),
+        "thompson, slots, not private": of(FREE, feedback="slots", forget=0.1),
+    }
+
+
 def frank_wolfe_examples() -> dict[str, Example]:
     def of(constraint: Constraint = BLOCKS, budget: Budget = APPROXIMATE, **options: Any) -> Example:
         return Example((constraint, ROUNDS), budget, {"steps": 3} | options)

@@ -118,6 +118,7 @@ REGISTRY: dict[str, Registered] = {
     "PhasedSelector": _of("select.phased", "function", "phased"),
     "RunningSumSelector": _of("select.running_sums", "function", "running_sums"),
     "SubmodularMinimizer": _of("minimize.minimizer", "set_cost", "minimizer"),
+    "ThompsonSelector": _of("thompson.selector", "reward", "thompson"),
 }
 
 

@@ -35,7 +35,7 @@ from .hedge import (
 )
 from .objectives import _gain, _step
 
-__all__ = ["chain_stream", "stream", "teach"]
+__all__ = ["block_stream", "chain_stream", "stream", "take_outer", "teach"]
 
 
 @njit(cache=True, nogil=True)
@@ -148,3 +148,39 @@ def chain_stream(  # type: ignore[no-untyped-def]
                     steps = min(_units(added, finer, most), spare)
                     clicks[shown] += steps
                     spare -= steps
+
+
+@njit(cache=True, nogil=True)
+def block_stream(  # type: ignore[no-untyped-def]
+    indptr, indices, data, cap, kind, fresh, first, within_limit, items, slots, finer, most, steps, rewards
+):
+    """What one set is worth to one person after the other, summed up in whole steps; or, by ``slots``, what
+    each of its items adds to those before it, of which nobody adds more than ``most`` steps in all.
+    """
+    for t in range(np.uint64(rewards.size)):
+        person = first + t
+        start, stop = indptr[person], indptr[person + _U1]
+        state = fresh
+        spare = most
+        value = 0.0
+        for i in range(items.size):
+            p = _find(indices, start, stop, np.uint64(items[i]))
+            if p < stop:
+                added = _gain(kind, state, data[p], cap[person])
+                state = _step(kind, state, data[p])
+                value += added
+                if slots and within_limit[t]:
+                    got = min(_units(added, finer, most), spare)
+                    steps[i] += got
+                    spare -= got
+        rewards[t] = value
+        if not slots and within_limit[t]:
+            steps[0] += _units(value, finer, most)
+
+
+@njit(cache=True, nogil=True)
+def take_outer(matrix, column, row):  # type: ignore[no-untyped-def]
+    """Subtract the outer product of two vectors."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] -= column[i] * row[j]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...core import checks
 from ...core.state import Saved
+from ...objectives import answers
 from ...objectives.rows.table import Rows
 from ...privacy import Release
 from ..protocol import Stream
@@ -38,6 +40,9 @@ class Feedback(ABC):
     @abstractmethod
     def could_be(self, round: int, ticket: Ticket) -> bool:
         """Whether a round can have had such a ticket."""
+
+    def expect(self, late: tuple[int, ...], rounds: Rounds) -> None:  # noqa: B027
+        """Refuse, after `resume`, rewards of earlier rounds that nothing waits for."""
 
     @abstractmethod
     def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> Any:
@@ -107,3 +112,37 @@ class Pending:
             if late >= rounds.number or late in self._tickets or not could_be(late, tuple(ticket)):
                 raise ValueError(f"tickets={row} is no round whose reward is to come")
             self._tickets[late] = tuple(ticket)
+
+
+def slot_steps(
+    value: Any, shown: tuple[int, ...], n_items: int, bound: float, finer: float, most: int
+) -> NDArray[np.int64]:
+    """What each slot got, in whole steps, from None, the item taken, or one number per slot.
+
+    ``finer`` steps make 1, and ``most`` of them the bound.
+    """
+    got = np.zeros(len(shown), dtype=np.int64)
+    if value is None:
+        return got
+    if np.ndim(value) == 0:
+        item = checks.whole("value", value, at_least=0, at_most=n_items - 1)
+        if item not in shown:
+            raise ValueError(f"value={item} was not shown in that round; shown were {list(shown)}")
+        got[shown.index(item)] = most
+        return got
+    values = checks.vector("value", value, length=len(shown))
+    if values.min() < 0.0 or values.sum() > bound * (1.0 + 1e-9):
+        raise ValueError(
+            f"value={values.tolist()} must hold no negative number and sum to at most bound={bound:g}"
+        )
+    spare = most
+    for slot in range(len(shown)):
+        got[slot] = min(int(values[slot] * finer), spare)
+        spare -= int(got[slot])
+    return got
+
+
+def slot_gains(person: Any, items: tuple[int, ...], worth: float, bound: float) -> list[float]:
+    """What a simulated person takes: what each item adds to those above it; all are worth ``worth``."""
+    above = [answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))]
+    return [max(0.0, after - before) for before, after in pairwise([*above, worth])]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,22 +10,20 @@ from numpy.typing import NDArray
 
 from ...core import checks
 from ...core.settings import Setting
-from ...core.state import Saved
-from ...objectives.rows.table import Rows
-from ...privacy import Account, Seed, spend_from
+from ...privacy import Seed, spend_from
 from ...privacy.published import published_share
 from ...privacy.spending import Spending
 from ...results import Selection
-from ..protocol import CALIBRATIONS, OnlineLearner, Part, Stream
-from ..select.selector import OnlineSelector
+from ..protocol import CALIBRATIONS
 from .feedback import Feedback, Pending
+from .rewards import RewardSelector
 from .schedule import Schedule
 from .settings import BanditSettings
 from .slots import SlotFeedback
 from .values import ValueFeedback
 
 
-class BanditSelector(OnlineSelector):
+class BanditSelector(RewardSelector):
     """k ordered experts that learn from the value of the shown set alone.
 
     Paper 000, Algorithm 3 and Appendix B, after Streeter and Golovin 2009. Expert i learns what to add to the
@@ -131,43 +128,6 @@ class BanditSelector(OnlineSelector):
         """Bound on the expected (1 - 1/e)-regret of the whole run, in units of reward."""
         return self.settings.certified_regret
 
-    @property
-    def pending(self) -> tuple[int, ...]:
-        """Rounds that were passed without their reward, which may still come."""
-        with self._turns.look():
-            return self._pending.rounds
-
-    def choose(self, *, wait: bool = True) -> Selection:
-        """The set for this round; with ``wait=False`` the next one, even if the last reward has not come."""
-        with self._turn("choose()"):
-            if not wait and self._rounds.is_open and not self.over:
-                passed = self._rounds.number
-                later = partial(self._pending.add, passed, self._engine.ticket(passed))
-                self._rounds.close(then=later)  # an interruption never leaves the round open and pending
-            chosen: Selection = self._next()
-            return chosen
-
-    def learn(self, value: Any, *, round: int | None = None, person_id: Hashable | None = None) -> None:
-        """Learn what the set of this round was worth, or of an earlier ``round`` whose reward comes late.
-
-        ``value`` is a number in [0, bound]; with ``feedback="slots"`` it is the item that was taken, None for
-        none, or one number per slot, in all at most ``bound`` (who took two counts half for each).
-        ``person_id`` lets the learner keep to ``max_rounds_per_person``.
-        """
-        with self._turn("learn()"):
-            now = self._rounds.number
-            if round is None or (round == now and self._rounds.is_open):
-                self._learn(value, person_id)
-                return
-            late = checks.whole("round", round, at_least=0)
-            if late not in self._pending:
-                why = "has been counted" if late < now else "has not been chosen for"
-                raise ValueError(f"round={late} {why}; rewards are open for {_few(self._pending.rounds)}")
-            ready = self._engine.ready(value, self._pending[late])
-            within_limit = self._contribution.register(person_id)
-            ticket = self._pending.take(late)  # first, so that an interruption never doubles anybody
-            self._absorb((ticket, ready if within_limit else None))
-
     # --- the protocol ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
@@ -183,45 +143,11 @@ class BanditSelector(OnlineSelector):
             self.settings = self.settings.with_explorations(schedule.explorations, self.budget)
         self._engine = ValueFeedback(self.settings, self._gate, schedule)
 
-    def _next(self) -> Any:
-        if self.over and not self._rounds.is_open:
-            self._rounds.show(self._engine.current())
-        return super()._next()
-
-    def _due(self) -> bool:
-        return True
-
-    def _draw(self) -> NDArray[np.int32]:
-        return self._engine.show(self._rounds.number)
-
     def _decision(self, shown: NDArray[Any]) -> Selection:
         return super()._decision(shown[shown >= 0])
 
     def _row(self, decision: Selection) -> tuple[int, ...]:
         return decision.items + (-1,) * (self.settings.k - len(decision.items))
-
-    def _feedback(self, person: Any, decision: Selection, worth: float) -> Any:
-        return self._engine.feedback(person, decision.items, worth)
-
-    def _prepared(self, person: Any) -> Any:
-        return self._engine.ready(person, self._engine.ticket(self._rounds.number))
-
-    def _take(self, ready: Any, within_limit: bool) -> None:
-        feedback = (self._engine.ticket(self._rounds.number), ready if within_limit else None)
-        self._rounds.close(then=lambda: self._absorb(feedback))
-
-    def _absorb(self, person: Any) -> None:
-        self._engine.absorb(*person)
-
-    def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        if len(self._pending):  # compiled loops know nothing of rewards that come late
-            OnlineLearner._run(self, stream)
-            return
-        self._next()  # the first set is drawn before anybody of this stream is seen
-        self._engine.run_rows(stream, rows, self._rounds)
-
-    def _spent(self) -> Account:
-        return self._account(*self._engine.released(self._rounds.number))
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
         settings, served = self.settings, shown[: np.count_nonzero(shown >= 0)]
@@ -229,17 +155,3 @@ class BanditSelector(OnlineSelector):
         fewest = settings.k if settings.feedback == "slots" else 1
         enough = np.unique(served).size == served.size >= fewest
         return shown.shape == (settings.k,) and inside and enough
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _parts(self) -> Mapping[str, Part]:
-        return {"pending": self._pending, "feedback": self._engine}
-
-    def _restore(self, saved: Saved) -> None:
-        self._engine.resume(saved.part("feedback"), self._rounds)
-        self._pending.resume(saved.part("pending"), self._rounds, self._engine.could_be)
-
-
-def _few(rounds: tuple[int, ...]) -> str:
-    shown = ", ".join(map(str, rounds[:5])) + (", ..." if len(rounds) > 5 else "")
-    return f"rounds {shown}" if rounds else "no earlier round"

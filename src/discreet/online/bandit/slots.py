@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
-from ...core import checks
 from ...core.state import Saved
-from ...objectives import answers
 from ...objectives.rows.table import Rows
 from ...privacy import Coins, Gate, Release
 from ...privacy.conversions import exact
 from ..protocol import Stream
 from ..rounds import Rounds
 from ..total import BatchTotal
-from .feedback import Feedback, Ticket
+from .feedback import Feedback, Ticket, slot_gains, slot_steps
 from .settings import COUNTS, BanditSettings
 
 _UNITS = 32
@@ -92,32 +89,12 @@ class SlotFeedback(Feedback):
 
     def ready(self, value: Any, ticket: Ticket) -> NDArray[np.int64]:
         """What each slot got, in whole steps, from None, the item taken, or one number per slot."""
-        settings, got = self._settings, np.zeros(self._settings.k, dtype=np.int64)
-        if value is None:
-            return got
-        if np.ndim(value) == 0:
-            item = checks.whole("value", value, at_least=0, at_most=settings.n_items - 1)
-            if item not in ticket:
-                raise ValueError(f"value={item} was not shown in that round; shown were {list(ticket)}")
-            got[ticket.index(item)] = self._most
-            return got
-        values = checks.vector("value", value, length=settings.k)
-        if values.min() < 0.0 or values.sum() > settings.bound * (1.0 + 1e-9):
-            raise ValueError(
-                f"value={values.tolist()} must hold no negative number and sum to at most"
-                f" bound={settings.bound:g}"
-            )
-        spare = self._most
-        for slot in range(settings.k):
-            got[slot] = min(int(values[slot] * self._finer), spare)
-            spare -= int(got[slot])
-        return got
+        settings = self._settings
+        return slot_steps(value, ticket, settings.n_items, settings.bound, self._finer, self._most)
 
     def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> list[float]:
-        """What a simulated person takes: what each item adds to those above it; all are worth ``worth``."""
-        bound = self._settings.bound
-        above = [answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))]
-        return [max(0.0, after - before) for before, after in pairwise([*above, worth])]
+        """What a simulated person takes: what each item adds to those above it."""
+        return slot_gains(person, items, worth, self._settings.bound)
 
     def absorb(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
         """Take up what a round brought, in the open block.

@@ -1,0 +1,1 @@
+"""Thompson sampling on private sums of blocks of rounds."""

@@ -1,0 +1,135 @@
+"""Normal beliefs about what items are worth, learned from noisy sums that have been released.
+
+Nothing here sees a person: values are released ones, draws are made with public coins.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import backends
+from ...core.state import Saved
+
+Floats = NDArray[np.float64]
+Features = NDArray[np.int64]
+
+
+class Posterior(ABC):
+    """A normal distribution of one weight per feature; a value is the sum of the weights of its features."""
+
+    def __init__(self, mean: Floats) -> None:
+        self.mean = mean
+
+    @abstractmethod
+    def observe(self, features: Features, value: float, variance: float) -> None:
+        """Take up a released value of these features, with the variance of its error."""
+
+    @abstractmethod
+    def draw(self, generator: np.random.Generator, spread: float) -> Floats:
+        """Weights at random: the mean, and ``spread`` times what is not known."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """For `resumed`."""
+
+
+class Independent(Posterior):
+    """Every weight on its own: one variance each, so that an observation costs as much as it has features."""
+
+    def __init__(self, mean: Floats, variance: Floats) -> None:
+        super().__init__(mean)
+        self.variance = variance
+
+    def observe(self, features: Features, value: float, variance: float) -> None:
+        """What a sum tells about each of its weights; how they go together is left out."""
+        before, mean = self.variance[features], self.mean[features]
+        share = before / (before.sum() + variance)
+        self.mean[features] = mean + share * (value - mean.sum())
+        self.variance[features] = before - share * before
+
+    def observe_each(self, features: Features, values: Floats, variance: float) -> None:
+        """A released value of every feature."""
+        before, mean = self.variance[features], self.mean[features]
+        share = before / (before + variance)
+        self.mean[features] = mean + share * (values - mean)
+        self.variance[features] = before - share * before
+
+    def widen(self, amount: float, most: float) -> None:
+        """What was learned grows old: more variance, up to the one from before anything was."""
+        np.minimum(self.variance + amount, most, out=self.variance)
+
+    def draw(self, generator: np.random.Generator, spread: float) -> Floats:
+        noise = generator.standard_normal(self.mean.size)
+        return np.asarray(self.mean + spread * np.sqrt(self.variance) * noise)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {}, {"mean": self.mean, "variance": self.variance}
+
+    @classmethod
+    def resumed(cls, saved: Saved, size: int) -> Independent:
+        """The belief that gave ``saved``."""
+        return cls(saved.array("mean", (size,)), saved.array("variance", (size,), at_least=0.0))
+
+
+class Joint(Posterior):
+    """All weights together: ``root`` times its transpose is their covariance.
+
+    An observation changes the root by one outer product (Potter's square-root form of the Kalman filter), so
+    that neither it nor a draw needs a decomposition.
+    """
+
+    def __init__(self, mean: Floats, root: Floats) -> None:
+        super().__init__(mean)
+        self.root = root
+
+    def observe(self, features: Features, value: float, variance: float) -> None:
+        along = self.root[features].sum(axis=0)
+        total = float(along @ along) + variance
+        towards = self.root @ along
+        self.mean += towards * ((value - float(self.mean[features].sum())) / total)
+        towards *= 1.0 / (total * (1.0 + math.sqrt(variance / total)))
+        backends.bandit.take_outer(self.root, towards, along)
+
+    def draw(self, generator: np.random.Generator, spread: float) -> Floats:
+        return np.asarray(self.mean + spread * (self.root @ generator.standard_normal(self.mean.size)))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {}, {"mean": self.mean, "root": self.root}
+
+    @classmethod
+    def resumed(cls, saved: Saved, size: int) -> Joint:
+        """The belief that gave ``saved``."""
+        return cls(saved.array("mean", (size,)), saved.array("root", (size, size)))
+
+
+class Pairs:
+    """Numbers of features: some ``first`` ones, at least one, come before the pairs of ``n_items`` items."""
+
+    def __init__(self, n_items: int, first: int) -> None:
+        self._above = np.triu_indices(n_items, 1)
+        self._number = np.zeros((n_items, n_items), dtype=np.int64)
+        self._number[self._above] = first + np.arange(self._above[0].size)
+        self._first, self._size = first, n_items
+        self.count = int(self._above[0].size)
+
+    def of(self, items: Features) -> Features:
+        """The pairs within some items."""
+        found = self._number[items[:, None], items]
+        return np.asarray(found[found > 0])
+
+    def matrix(self, weights: Floats) -> Floats:
+        """The weights of all pairs as a symmetric matrix."""
+        found = np.zeros((self._size, self._size))
+        found[self._above] = weights[self._first :]
+        return found + found.T
+
+
+def root_of(own: float, common: float, size: int) -> Floats:
+    """The symmetric root of own^2 on the diagonal and common^2 everywhere."""
+    shift = (math.sqrt(own * own + size * common * common) - own) / size
+    return own * np.eye(size) + shift

@@ -1,0 +1,323 @@
+"""Thompson sampling: what one person moves, that nothing else leaves, late rewards, beliefs, and learning."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations, product
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.backends.numba import bandit as kernels
+from discreet.evaluation.regret import best_fixed_set
+from discreet.evaluation.streams import drifting, product_display
+from discreet.online import ThompsonSelector
+from discreet.online.thompson import settings as thompson_settings
+from discreet.online.thompson.posterior import Independent, Joint, Pairs, root_of
+from discreet.online.thompson.settings import ThompsonSettings
+from discreet.online.thompson.values import WARM_UP, ItemValues
+from discreet.online.total import BatchTotal
+
+PURE, ALONE, FREE = dc.Budget(1.0), dc.Budget(1.0, 0.0, "add_remove"), dc.Budget(math.inf)
+
+
+def leaving(learner, rewards):
+    """The sums that leave when these rewards come one after the other, exactly, in units of reward."""
+    found, step = [], float(learner._engine._total.step)
+
+    def exactly(_, steps):
+        found.append(steps * step)
+        return steps
+
+    with mock.patch.object(BatchTotal, "noisy", exactly):
+        for reward in rewards:
+            learner.learn(reward(learner.choose().items))
+    return np.array(found)
+
+
+# --- what one person moves ------------------------------------------------------------------------------
+
+
+def moved(options, here, there, rounds=6, at=3, **settings):
+    """How far a person who answers otherwise moves everything that leaves, in L1."""
+
+    def rewards(changed):
+        return [changed if t == at else (lambda _: options.get("common")) for t in range(rounds)]
+
+    shape = {"block": 2, "bound": 3.0, "seed": 0} | settings
+    worlds = [leaving(ThompsonSelector(4, 3, None, PURE, **shape), rewards(one)) for one in (here, there)]
+    assert worlds[0].shape[0] == rounds // shape["block"]
+    assert np.count_nonzero(np.abs(worlds[0] - worlds[1]).sum(axis=1)) <= 1  # nobody is in two sums
+    return float(np.abs(worlds[0] - worlds[1]).sum())
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_one_value_moves_one_sum_by_the_bound(neighbours):
+    values = (0.0, 0.1, 1.0, 2.9999999, 3.0)
+    far = max(
+        moved({"common": 0.7}, lambda _, a=a: a, lambda _, b=b: b) for a, b in product(values, repeat=2)
+    )
+    noise = ThompsonSettings.tight(4, 3, None, dc.Budget(1.0, 0.0, neighbours).share(), bound=3.0).noise
+    assert far <= float(noise.sensitivity)
+    assert far == pytest.approx(3.0, rel=1e-6)
+
+
+def answers_of_slots(bound):
+    """Every kind of answer: nothing, one item, all of it on one slot, and shares of it."""
+    shares = [(1.0, 0.0, 0.0), (0.0, 0.5, 0.5), (1 / 3, 1 / 3, 1 / 3), (0.1, 0.2, 0.3)]
+    vectors = {tuple(bound * x for x in order) for share in shares for order in permutations(share)}
+    return [
+        lambda _: None,
+        *(lambda items, i=i: items[i] for i in range(3)),
+        *(lambda _, v=v: list(v) for v in vectors),
+    ]
+
+
+def test_slots_move_by_the_bound_alone_and_by_twice_that_when_replaced():
+    slots = {"feedback": "slots"}
+    answers = answers_of_slots(3.0)
+    removed = max(moved({}, answers[0], one, **slots) for one in answers)
+    replaced = max(moved({}, one, other, **slots) for one, other in product(answers, repeat=2))
+    for budget, far in ((ALONE, removed), (PURE, replaced)):
+        noise = ThompsonSettings.tight(4, 3, None, budget.share(), bound=3.0, feedback="slots").noise
+        assert far <= float(noise.sensitivity)
+        assert far == pytest.approx(float(noise.sensitivity), rel=1e-6)
+
+
+def test_noise_for_less_than_a_person_moves_is_refused():
+    honest = thompson_settings._moves
+    with mock.patch.object(thompson_settings, "_moves", lambda *a: honest(*a) / 2):
+        half = ThompsonSettings.tight(4, 2, None, PURE.share())
+    with pytest.raises(ValueError, match="one person can move"):
+        half.check_noise("replace")
+
+
+def test_the_account_is_one_pure_release_however_many_rounds():
+    learner = ThompsonSelector(4, 2, None, PURE, block=3, seed=0)
+    before = learner.privacy
+    assert before.spent.epsilon() == 0.0
+    for t in range(100):
+        learner.choose()
+        learner.learn(0.5)
+        assert learner.privacy.spent.epsilon() == pytest.approx(float(t >= 2))
+    assert learner.privacy.pure == before.pure == pytest.approx(1.0)
+
+
+# --- nothing but released sums --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("feedback", ["set", "slots"])
+def test_sets_follow_from_released_sums_and_public_coins(feedback):
+    """Other people, and noise that makes the same sums of them: the same sets, and the same beliefs."""
+    rng = np.random.default_rng(0)
+    script = rng.normal(0.3, 0.1, size=(60, 2)) * 1e9
+    seen = []
+    for world in range(2):
+        learner = ThompsonSelector(5, 2, None, PURE, feedback=feedback, block=2, seed=4)
+        left = iter(script)
+        people = np.random.default_rng(world)
+
+        def scripted(_, steps, left=left):
+            return next(left)[: steps.size].astype(np.int64)
+
+        with mock.patch.object(BatchTotal, "noisy", scripted):
+            shown = []
+            for _ in range(80):
+                items = learner.choose().items
+                shown.append(items)
+                reward = people.random()
+                learner.learn(reward if feedback == "set" else [reward, 0.0])
+        seen.append((shown, learner._engine._values.state()[1]))
+    assert seen[0][0] == seen[1][0]
+    assert len(set(seen[0][0])) > 5
+    for name, array in seen[0][1].items():
+        assert np.array_equal(array, seen[1][1][name]), name
+
+
+def test_blocks_begin_where_round_numbers_say():
+    learner = ThompsonSelector(9, 2, None, PURE, block=5, seed=1)
+    shown = []
+    for t in range(40):
+        shown.append(learner.choose().items)
+        learner.learn((t % 3) / 2.0)
+    assert all(len(set(shown[t : t + 5])) == 1 for t in range(0, 40, 5))
+
+
+# --- rewards that come late ------------------------------------------------------------------------------
+
+
+def test_late_rewards_enter_the_block_of_their_round():
+    rewards = np.random.default_rng(3).random(24)
+    punctual = ThompsonSelector(6, 2, None, PURE, block=4, seed=0)
+    expected = leaving(punctual, [lambda _, r=r: r for r in rewards])
+    late = ThompsonSelector(6, 2, None, PURE, block=4, seed=0)
+    step, found = float(late._engine._total.step), []
+
+    def exactly(_, steps):
+        found.append(steps * step)
+        return steps
+
+    with mock.patch.object(BatchTotal, "noisy", exactly):
+        for _ in range(25):
+            late.choose(wait=False)
+        assert late.pending == tuple(range(24))
+        for t in np.random.default_rng(4).permutation(24).tolist():
+            late.learn(rewards[t], round=t)
+            with pytest.raises(ValueError, match="has been counted"):
+                late.learn(rewards[t], round=t)
+    assert late.pending == ()
+    assert sorted(np.ravel(found)) == pytest.approx(sorted(np.ravel(expected)))
+
+
+def test_a_block_waits_for_its_last_reward_and_others_go_on(tmp_path):
+    learner = ThompsonSelector(6, 2, None, PURE, feedback="slots", block=2, seed=0)
+    first = learner.choose().items
+    learner.choose(wait=False)
+    learner.learn(first[0])
+    learner.choose()
+    learner.learn(None)
+    assert learner.privacy.spent.epsilon() == 0.0
+    learner.save(tmp_path / "state")
+    for one in (learner, dc.load(tmp_path / "state")):
+        assert one.pending == (0,)
+        with pytest.raises(ValueError, match="was not shown"):
+            one.learn(next(i for i in range(6) if i not in first), round=0)
+        one.learn(first[1], round=0)
+        assert one.privacy.spent.epsilon() == pytest.approx(1.0)
+        assert one.pending == ()
+
+
+# --- beliefs --------------------------------------------------------------------------------------------
+
+
+def test_beliefs_together_are_those_of_bayes():
+    rng = np.random.default_rng(0)
+    size = 6
+    own, common = 0.7, 0.4
+    root = root_of(own, common, size)
+    prior = own**2 * np.eye(size) + common**2
+    assert root @ root.T == pytest.approx(prior)
+    belief, precision, weighed = Joint(np.zeros(size), root), np.linalg.inv(prior), np.zeros(size)
+    for _ in range(25):
+        items = rng.choice(size, 3, replace=False)
+        value, variance = rng.normal(), rng.uniform(0.05, 0.5)
+        belief.observe(items, value, variance)
+        one = np.zeros(size)
+        one[items] = 1.0
+        precision += np.outer(one, one) / variance
+        weighed += one * value / variance
+    covariance = np.linalg.inv(precision)
+    assert belief.root @ belief.root.T == pytest.approx(covariance)
+    assert belief.mean == pytest.approx(covariance @ weighed)
+    drawn = np.array([belief.draw(rng, 0.5) for _ in range(20_000)])
+    assert np.cov(drawn.T) == pytest.approx(0.25 * covariance, abs=0.1 * covariance.max() * 0.25)
+
+
+def test_beliefs_alone_are_those_of_bayes_for_one_item():
+    belief = Independent(np.array([0.2, 0.5]), np.array([0.3, 0.1]))
+    belief.observe_each(np.array([0]), np.array([0.8]), 0.6)
+    assert belief.mean[0] == pytest.approx((0.2 / 0.3 + 0.8 / 0.6) / (1 / 0.3 + 1 / 0.6))
+    assert belief.variance[0] == pytest.approx(1 / (1 / 0.3 + 1 / 0.6))
+    alike = Independent(np.array([0.2, 0.5]), np.array([0.3, 0.1]))
+    alike.observe(np.array([0]), 0.8, 0.6)
+    assert (alike.mean == belief.mean).all()
+    assert (alike.variance == belief.variance).all()
+    belief.widen(0.05, 0.12)
+    assert belief.variance.tolist() == pytest.approx([0.12, 0.12])
+
+
+def test_pairs_have_a_number_each():
+    pairs = Pairs(5, 7)
+    assert sorted(pairs.of(np.arange(5))) == list(range(7, 17))
+    assert pairs.of(np.array([3, 1])).tolist() == pairs.of(np.array([1, 3])).tolist()
+    weights = np.arange(17.0)
+    matrix = pairs.matrix(weights)
+    assert (matrix == matrix.T).all()
+    for i, j in product(range(5), repeat=2):
+        assert matrix[i, j] == (0.0 if i == j else weights[pairs.of(np.array([i, j]))[0]])
+
+
+def test_outer_products_are_taken_as_numpy_would():
+    rng = np.random.default_rng(0)
+    matrix, column, row = rng.random((4, 5)), rng.random(4), rng.random(5)
+    expected = matrix - np.outer(column, row)
+    kernels.take_outer(matrix, column, row)
+    assert matrix == pytest.approx(expected, abs=1e-15)
+
+
+def test_many_items_need_no_matrix():
+    learner = ThompsonSelector(50_000, 3, None, FREE, block=1, seed=0)
+    for _ in range(WARM_UP + 3):
+        learner.choose()
+        learner.learn(0.5)
+    _, arrays = learner._engine.state()
+    assert sum(array.size for array in arrays.values()) < 3 * 50_000
+
+
+def test_sums_below_their_noise_still_make_a_belief():
+    for feedback in ("set", "slots"):
+        settings = ThompsonSettings.tight(30, 4, None, PURE.share(), feedback=feedback)
+        values = ItemValues(settings)
+        for _ in range(WARM_UP + 1):
+            values.observe(np.arange(4, dtype=np.int32), np.full(settings.width, -0.5))
+        items = values.suggest(np.random.default_rng(0))
+        assert np.unique(items).size == 4
+
+
+# --- learning -------------------------------------------------------------------------------------------
+
+
+def test_shows_what_is_worth_most():
+    people = product_display(20_000, 10, np.random.default_rng(50))
+    best = people.value(best_fixed_set(people, 2)[0])
+    for options, share in (({}, 0.93), ({"feedback": "slots"}, 0.85)):
+        trace = ThompsonSelector(10, 2, None, PURE, seed=0, **options).run(people)
+        assert trace.rewards[10_000:].mean() / best > share, options
+
+
+def test_forgetting_follows_tastes_that_drift():
+    people = drifting(40_000, 8, np.random.default_rng(1))
+    averages = [
+        ThompsonSelector(8, 1, None, PURE, forget=forget, seed=0).run(people).average
+        for forget in (0.0, 0.01)
+    ]
+    assert averages[1] > 1.3 * averages[0]
+
+
+def test_beliefs_are_chosen_by_size():
+    def belief(n_items, k=2, **options):
+        return ThompsonSettings.tight(n_items, k, None, PURE.share(), **options).belief
+
+    assert belief(25) == "pairs"
+    assert belief(25, k=1) == belief(26) == belief(300) == "together"
+    assert belief(301) == belief(10, forget=0.1) == belief(10, feedback="slots") == "alone"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"block": 0}, "block=0"),
+        ({"forget": -0.1}, "forget=-0.1"),
+        ({"forget": 1.5}, "forget=1.5"),
+        ({"feedback": "clicks"}, "feedback='clicks'"),
+        ({"bound": 0.0}, "bound=0"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ThompsonSelector(5, 2, None, PURE, **options)
+
+
+def test_an_enormous_epsilon_keeps_sums_within_their_range():
+    learner = ThompsonSelector(3, 1, None, dc.Budget(1e12), block=1000, seed=0)
+    for _ in range(2000):
+        learner.choose()
+        learner.learn(1.0)
+    values = learner._engine._values.state()[1]["values"]
+    assert values == pytest.approx(np.ones((2, 1)), rel=1e-6)
+
+
+def test_nothing_is_certified():
+    assert ThompsonSelector(5, 2, 100, PURE).certified_regret == math.inf
