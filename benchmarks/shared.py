@@ -153,6 +153,15 @@ def eshop(folder: Path, item: str = "model") -> Coverage:
     return Coverage.from_events(folder / "eshop_clicks" / "clicks.csv.gz", person="session_id", item=item)
 
 
+def retail(folder: Path) -> Coverage:
+    """Customers of online_retail and the products that they bought, in a random order (fixed seed)."""
+    rows = table_rows(folder, "online_retail/lines")
+    bought = [r for r in rows if r["customer_id"] and not r["invoice"].startswith("C")]
+    events = {name: [r[name] for r in bought] for name in ("customer_id", "stock_code")}
+    people = Coverage.from_events(events, person="customer_id", item="stock_code")
+    return people[np.random.default_rng(0).permutation(len(people))]
+
+
 def eshop_products(folder: Path, people: Coverage) -> tuple[list[int], list[float]]:
     """The category (from 0) and the price of each product of `eshop`."""
     facts = {
