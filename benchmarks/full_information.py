@@ -3,10 +3,10 @@
     python -m benchmarks.full_information FOLDER
 
 FOLDER holds msweb/visits.csv.gz (user_id, item_id), eshop_clicks/clicks.csv.gz (session_id, model in time
-order) and online_retail/lines.csv.gz (customer_id, stock_code). Settings: delta 1e-6, one person replaced, mean
-of 5 runs. msweb visitors and customers come in a random order (fixed seed), eshop sessions in the order of
-their first click. First the learners at epsilon 1 and k = 5, which is the README's table (``python -m
-tools.pages``); then what learners for stationary streams serve at other sizes and budgets.
+order) and online_retail/lines.csv.gz (customer_id, stock_code). Settings: delta 1e-6, one person replaced,
+the mean of 5 runs. msweb visitors and customers come in a random order (fixed seed), eshop sessions in the
+order of their first click. First the learners at epsilon 1 and k = 5, which is the README's table (``python
+-m tools.pages``); then what learners for stationary streams serve at other sizes and budgets.
 
 What was tuned on what: the length of PhasedSelector's first window with msweb and eshop_clicks in view, its
 limit for small crowds with online_retail in view (at epsilon 0.1 and less); LeaderSelector's constants on

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _WITHOUT_HORIZON = ("PhasedSelector",)
 _UNPROVEN = "no regret bound is known"
+_SETS = 160  # new sets of weighted running sums, in all
 FEEDBACK = ("full", "bandit", "slots")
 STREAMS = ("adversarial", "stationary")
 GOALS = ("expected", "certified")
@@ -153,6 +154,7 @@ class _FullInformation(_Selection):
             if self.budget.private and self.budget.delta > 0.0:
                 yield self._candidate("LeaderSelector", {}, math.inf, note=_UNPROVEN)
         yield from self._running_sums()
+        yield from self._weighted_sums()
         yield from self._hedges()
 
     def _hedges(self) -> Iterator[Candidate]:
@@ -199,6 +201,20 @@ class _FullInformation(_Selection):
                 note = f"of people cut to {self.cap} items" + (f"; {note}" if note else "")
             cut = self.cap is not None
             yield self._candidate("RunningSumSelector", settings, found.unclipped_regret, cut=cut, note=note)
+
+    def _weighted_sums(self) -> Iterator[Candidate]:
+        """Weighted people and a falling rate: of the running sums these serve most."""
+        from ..online.select.running_sums import RunningSumSettings
+
+        if not (self.budget.private and self.budget.delta > 0.0 and "sqrt" in self.factorised):
+            return
+        settings: dict[str, Any] = {"weights": "norm", "rate": "falling"}
+        settings["resample_every"] = max(1, self.rounds // _SETS)
+        found = RunningSumSettings.tight(
+            self.n_items, self.k, self.rounds, self.budget.share(), bound=self.bound, **settings
+        )
+        note = "of people weighted by their items"
+        yield self._candidate("RunningSumSelector", settings, found.unclipped_regret, cut=True, note=note)
 
     def _running_sum(self, batch: int, sums: str, noise: str) -> RunningSumSettings:
         from ..online.select.running_sums import RunningSumSettings

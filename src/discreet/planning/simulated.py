@@ -74,9 +74,9 @@ def _tried(question: ItemQuestion, sample: Population | None) -> Simulation:
 
 def _candidates(question: ItemQuestion) -> Iterator[Candidate]:
     """One for each learner and method: the one that certifies most."""
-    found: dict[tuple[str, Any], Candidate] = {}
+    found: dict[tuple[Any, ...], Candidate] = {}
     for one in question.candidates():
-        key = (one.name, one.settings.get("method") or one.settings.get("exploration"))
+        key = (one.name, *(one.settings.get(name) for name in ("method", "exploration", "weights")))
         best = found.get(key)
         if "published" not in one.settings.values() and (best is None or one.formula < best.formula):
             found[key] = one
