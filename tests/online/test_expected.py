@@ -11,6 +11,7 @@ import pytest
 import discreet as dc
 from discreet.constraints import Cardinality, PartitionMatroid
 from discreet.objectives import Coverage, greedy
+from discreet.online.bandit.rewards import FewRoundsWarning
 from discreet.planning.expected import Size, at_random, best_values, made_up, served, streams
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -131,3 +132,25 @@ def test_large_questions_are_answered_by_smaller_ones():
     assert Size.of(10**6, 10**5, 5_000).n_items == 10_000
     scaled = streams(Size(100, 10, 2), 3.0, None)
     assert [people.bound for people in scaled] == [3.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_items", "rounds", "options", "warned"),
+    [
+        (dc.online.BanditSelector, 285, 32_710, {}, True),
+        (dc.online.BanditSelector, 285, 32_710, {"exploration": "online"}, True),
+        (dc.online.BanditSelector, 285, 32_710, {"feedback": "slots"}, False),
+        (dc.online.BanditSelector, 10, 10**6, {}, False),
+        (dc.online.BanditSelector, 10, 10**6, {"exploration": "online"}, False),
+        (dc.online.ThompsonSelector, 285, 32_710, {}, False),
+        (dc.online.ThompsonSelector, 50_000, 32_710, {}, True),
+        (dc.online.ThompsonSelector, 50_000, None, {}, False),
+    ],
+)
+def test_values_of_sets_that_teach_nothing_are_warned_of(kind, n_items, rounds, options, warned):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kind(n_items, 5, rounds, BUDGET, seed=0, **options)
+    few = [one for one in caught if issubclass(one.category, FewRoundsWarning)]
+    assert bool(few) == warned
+    assert all(one.filename == __file__ for one in few)

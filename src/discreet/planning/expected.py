@@ -23,7 +23,7 @@ from ..privacy import Coins
 _MOST_ROUNDS = 20_000
 _MOST_ITEMS = 2_000
 _MOST_WORK = 4e8  # rounds x items x k
-_RUNS = 3
+RUNS = 3
 _RANDOM_SETS = 30
 _CLUSTERS = 5
 _OWN_TASTE = 0.6  # how much of what people want is their own cluster's
@@ -88,9 +88,9 @@ def made_up(rounds: int, n_items: int, seed: int) -> Coverage:
 def streams(size: Size, bound: float, sample: Population | None) -> list[Population]:
     """The people of a few simulated streams."""
     if sample is None:
-        found: list[Population] = [made_up(size.rounds, size.n_items, seed) for seed in range(_RUNS)]
+        found: list[Population] = [made_up(size.rounds, size.n_items, seed) for seed in range(RUNS)]
         return found if bound == 1.0 else [people * bound for people in found]
-    drawn = [Coins.seeded([20_002, seed]).generator for seed in range(_RUNS)]
+    drawn = [Coins.seeded([20_002, seed]).generator for seed in range(RUNS)]
     return [sample[rng.integers(len(sample), size=size.rounds)] for rng in drawn]
 
 

@@ -14,7 +14,7 @@ from ..core.table import table
 from ..objectives import Population
 from ..privacy import Budget, Seed
 from ..privacy.sums.factorizations import longest_buffered
-from .expected import Expected
+from .expected import RUNS, Expected
 
 if TYPE_CHECKING:
     from ..online import OnlineLearner
@@ -173,8 +173,8 @@ class Simulation:
     needed: int | None = None
 
     def better(self, one: Expected) -> bool:
-        """Whether it is clearly better than chance."""
-        return one.share > self.at_random.share + max(0.02, 2.0 * one.spread)
+        """Whether it is clearly better than chance: by two standard errors of a few runs."""
+        return one.share > self.at_random.share + max(0.02, 2.0 * one.spread / math.sqrt(RUNS))
 
 
 @dataclass(frozen=True)

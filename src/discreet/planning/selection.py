@@ -260,6 +260,8 @@ class _Bandit(_Selection):
     def candidates(self) -> Iterator[Candidate]:
         if self.rounds > MOST_ROUNDS:
             return
+        feedback = {"feedback": "slots"} if self.slots else {}
+        yield self._candidate("ThompsonSelector", feedback, math.inf, note=f"{_UNPROVEN}; pure epsilon")
         if self.slots:
             yield self._candidate(
                 "BanditSelector", {"feedback": "slots"}, self.trivial, note="no better bound is known"

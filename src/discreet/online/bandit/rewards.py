@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
@@ -12,11 +13,15 @@ from numpy.typing import NDArray
 from ...core import checks
 from ...core.state import Saved
 from ...objectives.rows.table import Rows
-from ...privacy import Account
+from ...privacy import Account, Share
 from ...results import Selection
 from ..protocol import OnlineLearner, Part, Stream
-from ..select.selector import OnlineSelector
+from ..select.selector import OnlineSelector, SelectorSettings
 from .feedback import Feedback, Pending
+
+
+class FewRoundsWarning(UserWarning):
+    """The declared rounds are too few to learn anything from values of sets."""
 
 
 class RewardSelector(OnlineSelector):
@@ -27,6 +32,18 @@ class RewardSelector(OnlineSelector):
 
     _engine: Feedback
     _pending: Pending
+
+    def __init__(self, settings: SelectorSettings, share: Share) -> None:
+        super().__init__(settings, share)
+        if settings.too_short:
+            warnings.warn(
+                f"rounds={settings.rounds} are too few to learn from values of sets of {settings.k} out of"
+                f" {settings.n_items} items with this budget: expect what random sets would bring. Take more"
+                ' rounds, fewer items, feedback="slots", or ThompsonSelector where it is not that already;'
+                " discreet.plan says what to expect.",
+                FewRoundsWarning,
+                stacklevel=5,
+            )
 
     # --- for users -------------------------------------------------------------------------------
 

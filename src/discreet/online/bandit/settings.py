@@ -214,6 +214,24 @@ class BanditSettings(SelectorSettings):
             draws = redraws(rounds, self.block)
         return [(DRAWS, ExponentialChoice(self.rate, self.bound), draws), *found] if draws else found
 
+    @property
+    def too_short(self) -> bool:
+        """Whether an expert cannot come to prefer an item: it is tried too seldom for the noise or the rate.
+
+        With noise the standard error of an item's value stays above a quarter of the bound; without, the
+        weights of an item that is worth the bound and of one that is worth nothing stay within a factor e.
+        """
+        if self.feedback == "slots" or self.k == self.n_items:
+            return False
+        if self.noise is not None:
+            tried = self.horizon / (self.block * self.n_items)
+            variance = 0.25 / self.repeats + 2.0 * (float(self.noise.scale) / self.bound / self.repeats) ** 2
+            return variance > tried / 16.0
+        if self.rate is None or self.exploration_rate is None:
+            return False  # not known yet
+        tried = self.exploration_rate * self.horizon / (self.k * self.n_items)
+        return self.rate * self.bound * tried < 1.0
+
     def check_noise(self, neighbours: str) -> None:
         """Refuse noise that is not for what one person can move, or sums that would not fit into 63 bits."""
         if self.noise is None:

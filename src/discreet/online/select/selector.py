@@ -34,6 +34,11 @@ class SelectorSettings(LearnerSettings):
         if self.labels is not None:
             item_labels(self.labels, self.n_items)
 
+    @property
+    def too_short(self) -> bool:
+        """Whether so few rounds are declared that items cannot be told apart by their end."""
+        return False
+
 
 def common_settings(
     n_items: int,

@@ -88,6 +88,15 @@ class ThompsonSettings(SelectorSettings):
         return self.k if self.feedback == "slots" else 1
 
     @property
+    def too_short(self) -> bool:
+        """Whether the standard error of an item's value stays above a tenth of the bound."""
+        if self.feedback == "slots" or self.rounds is None or self.k == self.n_items:
+            return False
+        looks = self.rounds / self.block * self.k / self.n_items
+        variance = 0.25 / self.block + 2.0 * (self.scale / self.block) ** 2
+        return variance > 0.01 * looks
+
+    @property
     def belief(self) -> str:
         """What is believed about items: each "alone", all "together", or their "pairs" too."""
         if self.feedback == "slots" or self.forget or self.n_items > _MOST_TOGETHER:
