@@ -45,6 +45,7 @@ SOME = [
     "minimizer, tree",
     "bandit minimizer, values",
     "bandit minimizer, estimates",
+    "bandit minimizer, thompson",
 ]
 
 
@@ -164,6 +165,8 @@ def swap(name, make):
         ("one point", put("settings", "neighbours", value="add_remove"), "the settings are for neighbours="),
         ("minimizer, sqrt", put("settings", "neighbours", value="add_remove"), "are for neighbours="),
         ("bandit minimizer, values", put("settings", "bound", value=9.0), "not for costs"),
+        ("bandit minimizer, thompson", put("settings", "bound", value=9.0), "not for costs"),
+        ("bandit minimizer, thompson", put("settings", "event", "scale", value="1/100"), "not charged"),
         ("frank-wolfe, box", put("settings", "gradient_bound", value=9.0), "one person can move"),
         ("frank-wolfe, partition", put("settings", "resample_every", value=1000), "noise has to be declared"),
         ("frank-wolfe, partition", put("settings", "event", value=None), "noise has to be declared"),
@@ -205,6 +208,8 @@ def swap(name, make):
         ),
         ("bandit minimizer, values", swap("drawn.order", lambda a: a + 5), "name every item once"),
         ("bandit minimizer, values", put("parts", "drawn", "place", value=10**6), "too large"),
+        ("bandit minimizer, thompson", swap("beliefs.shown", lambda a: a + 2.0), "outside of"),
+        ("bandit minimizer, thompson", swap("beliefs.values", lambda a: a * np.nan), "not finite"),
         ("running sum, sqrt", swap("total.sum.encoder", lambda a: a[:1]), "shape"),
         ("running sum, sqrt", swap("total.sum.encoder", lambda a: a + 1e9), "holds more than"),
         ("leader", swap("total.sum.decays", lambda a: a * 0.5), "another filter"),

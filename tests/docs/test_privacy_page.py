@@ -99,7 +99,7 @@ def test_settings_that_choose_a_mechanism_are_named():
     from discreet.offline.methods import METHODS
     from discreet.online.bandit.settings import EXPLORATIONS
 
-    for setting in (*EXPLORATIONS, *METHODS, "slots", "values", "tree", "published"):
+    for setting in (*EXPLORATIONS, *METHODS, "slots", "values", "tree", "thompson", "published"):
         assert f'"{setting}"' in PAGE, setting
 
 

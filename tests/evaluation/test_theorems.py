@@ -98,6 +98,7 @@ def test_certificates_that_say_nothing_are_known():
         "BanditSelector, presampled, published, 2 items",
         "SubmodularMinimizer, published",
         "SubmodularMinimizer, published, adaptive adversary",
+        "BanditSubmodularMinimizer, thompson",
         "BanditSubmodularMinimizer, published",
         "BanditApproximateLeader, strongly convex, published",
         "BanditApproximateLeader, strongly convex, published, adaptive adversary",

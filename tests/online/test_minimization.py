@@ -751,6 +751,7 @@ LEARNERS = {
     "published": lambda b, **o: _quiet(SubmodularMinimizer, 4, 650, b, calibration="published", **o),
     "values": lambda b, **o: BanditSubmodularMinimizer(4, 650, b, exploration_rate=0.5, **o),
     "estimates": lambda b, **o: BanditSubmodularMinimizer(4, 650, b, form="tree", exploration_rate=0.5, **o),
+    "thompson": lambda b, **o: BanditSubmodularMinimizer(4, 650, b, form="thompson", batch=20, **o),
     "published bandit": lambda b, **o: _quiet(
         BanditSubmodularMinimizer, 4, 650, b, calibration="published", **o
     ),
@@ -979,6 +980,9 @@ def test_settings_that_do_not_go_together_are_refused():
         SubmodularMinimizer(3, 10, PURE, sums="blt", calibration="published")
     with pytest.raises(ValueError, match="batch=3"):
         BanditSubmodularMinimizer(3, 10, PURE, form="tree", batch=3)
+    for wrong in ({"exploration_rate": 0.5}, {"regularization": 2.0}, {"regularization": "optimistic"}):
+        with pytest.raises(ValueError, match='form="thompson" has neither'):
+            BanditSubmodularMinimizer(3, 10, PURE, form="thompson", **wrong)
     for wrong in ({"bound": 0.0}, {"regularization": -1.0}, {"check": -1}, {"sums": "x"}, {"noise": "x"}):
         with pytest.raises(ValueError):
             SubmodularMinimizer(3, 10, BUDGET, **wrong)

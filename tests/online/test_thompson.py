@@ -11,14 +11,16 @@ import pytest
 
 import discreet as dc
 from discreet.backends.numba import bandit as kernels
+from discreet.bounds.minimization import trivial_cost
 from discreet.evaluation.regret import best_fixed_set
-from discreet.evaluation.streams import drifting, product_display
-from discreet.online import ThompsonSelector
+from discreet.evaluation.streams import cuts_and_prices, drifting, product_display
+from discreet.online import BanditSubmodularMinimizer, ThompsonSelector
+from discreet.online.minimize.thompson import SetCosts, _descended
 from discreet.online.thompson import settings as thompson_settings
 from discreet.online.thompson.posterior import Independent, Joint, Pairs, root_of
 from discreet.online.thompson.settings import ThompsonSettings
 from discreet.online.thompson.values import WARM_UP, ItemValues
-from discreet.online.total import BatchTotal
+from discreet.online.total import BatchTotal, CostTotal
 
 PURE, ALONE, FREE = dc.Budget(1.0), dc.Budget(1.0, 0.0, "add_remove"), dc.Budget(math.inf)
 
@@ -264,6 +266,91 @@ def test_sums_below_their_noise_still_make_a_belief():
             values.observe(np.arange(4, dtype=np.int32), np.full(settings.width, -0.5))
         items = values.suggest(np.random.default_rng(0))
         assert np.unique(items).size == 4
+
+
+# --- costs of sets --------------------------------------------------------------------------------------
+
+
+def leaving_costs(values, **options):
+    """The sums of costs that leave, exactly."""
+    found, learner = [], BanditSubmodularMinimizer(4, 40, form="thompson", batch=3, seed=0, **options)
+
+    def exactly(total, steps):
+        found.append(float(steps * total.step))
+        return found[-1]
+
+    with mock.patch.object(CostTotal, "leave", exactly):
+        for value in values:
+            learner.choose()
+            learner.learn(value)
+        learner.choose()
+    return np.array(found), learner
+
+
+@pytest.mark.parametrize(("budget", "times"), [(PURE, 2.0), (ALONE, 1.0)])
+def test_one_cost_moves_one_sum(budget, times):
+    answers = (-2.0, -0.3, 0.0, 1.7, 2.0)
+    others = [0.0] if times == 1.0 else answers
+    far = 0.0
+    for here, there, at in product(answers, others, (0, 4, 14)):
+        worlds = [
+            leaving_costs([one if t == at else 0.1 for t in range(15)], budget=budget, bound=2.0)
+            for one in (here, there)
+        ]
+        apart = np.abs(worlds[0][0] - worlds[1][0])
+        step = float(worlds[0][1]._costs.step)
+        assert np.count_nonzero(apart > 2.0 * step) <= 1  # nobody is in two sums
+        far = max(far, float(apart.max()))
+    event = worlds[0][1].settings.event
+    assert far == pytest.approx(2.0 * times, abs=2.0 * step)
+    assert far <= float(event.sensitivity) + step  # rounding is paid for by the grid
+
+
+def test_sets_of_costs_follow_from_released_sums():
+    script = np.random.default_rng(0).normal(0.0, 1.0, size=40)
+    shown = []
+    for world in range(2):
+        learner = BanditSubmodularMinimizer(5, 60, PURE, form="thompson", batch=2, seed=3)
+        left, people = iter(script), np.random.default_rng(world)
+        with mock.patch.object(CostTotal, "leave", lambda *_, left=left: next(left)):
+            here = []
+            for _ in range(60):
+                here.append(learner.choose().items)
+                learner.learn(people.uniform(-1.0, 1.0))
+        shown.append(here)
+    assert shown[0] == shown[1]
+    assert len(set(shown[0])) > 5
+
+
+@pytest.mark.parametrize("n_items", [5, 30, 310])
+def test_beliefs_about_costs_find_a_cheap_set(n_items):
+    """Costs that are sums of items' own, without noise: what is believed is what is so."""
+    rng = np.random.default_rng(1)
+    weights = rng.uniform(-1.0, 1.0, n_items) / n_items
+    costs = SetCosts(n_items, 10**6, 0.0)
+    assert (costs.best == 0.5).all()
+    last = None
+    for _ in range(80 if n_items < 100 else 3000):
+        last = costs.suggest(rng, last)
+        costs.observe(last, np.array([last @ weights]))
+    cheapest = weights[weights < 0.0].sum()
+    assert costs.best @ weights <= (0.999 if n_items < 100 else 0.7) * cheapest
+
+
+def test_pairs_that_save_together_are_found():
+    items, pairs = np.array([0.2, 0.3, 0.5]), np.zeros((3, 3))
+    pairs[0, 1] = pairs[1, 0] = -1.0
+    assert _descended(items, pairs, np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+    assert _descended(items, pairs, np.array([1.0, 0.0, 1.0])).tolist() == [1.0, 1.0, 0.0]
+
+
+def test_cheap_sets_are_served():
+    people = cuts_and_prices(20_000, 6, np.random.default_rng(40))
+    values = [people.value([i for i in range(6) if s >> i & 1]) for s in range(64)]
+    learner = BanditSubmodularMinimizer(6, 20_000, dc.Budget(2.0), form="thompson", seed=0)
+    paid = learner.run(people).costs[10_000:].mean()
+    assert np.mean(values) - paid > 0.85 * (np.mean(values) - min(values))
+    assert learner.certified_regret == trivial_cost(20_000)
 
 
 # --- learning -------------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ def cost_checks(epsilon: float) -> list[Check]:
         values,
         adaptive(values, "BanditSubmodularMinimizer, adaptive adversary", adaptive_values),
         seen("001, Theorem 9, a tree of estimates", ", tree", form="tree"),
+        seen("no theorem for Thompson sampling", ", thompson", form="thompson"),
         seen("001, Theorem 9", ", published", calibration="published"),
         seen("without privacy", ", epsilon inf", free),
     ]

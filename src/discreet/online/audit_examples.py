@@ -291,6 +291,18 @@ def bandit_minimizer_audits() -> list[AuditExample]:
         AuditExample(
             (2, 6),
             PURE,
+            {"form": "thompson", "batch": 2},
+            words="batches of 2 costs, Thompson sampling",
+            mechanism="batches",
+            faults=("noise halved", "charges forgotten"),  # half a sensitivity is refused at once
+            rows=4,
+            values=SIGNED,
+            publishes="state",
+            twice=2,
+        ),
+        AuditExample(
+            (2, 6),
+            PURE,
             common | {"form": "tree"},
             words="a tree of estimates",
             rows=5,

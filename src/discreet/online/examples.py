@@ -234,6 +234,9 @@ def bandit_minimizer_examples() -> dict[str, Example]:
         "bandit minimizer, two rounds each": of(PURE_TWICE, batch=5, **half),
         "bandit minimizer, estimates": of(form="tree", **half),
         "bandit minimizer, estimates, two rounds each": of(TWICE, form="tree", **half),
+        "bandit minimizer, thompson": of(batch=2, form="thompson"),
+        "bandit minimizer, thompson, two rounds each": of(PURE_TWICE, batch=1, form="thompson"),
+        "bandit minimizer, thompson, not private": of(FREE, batch=2, form="thompson"),
         "bandit minimizer, published": of(rounds=600, calibration="published"),
         "bandit minimizer, not private": of(FREE, **half),
     }

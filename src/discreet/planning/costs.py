@@ -160,7 +160,8 @@ class _Minimization(Question):
                 formula = found.certified_regret
             except HorizonTooShort:
                 formula = self.trivial
-            yield self._candidate("BanditSubmodularMinimizer", {"form": form}, formula, note="pure epsilon")
+            note = "pure epsilon" if form != "thompson" else "pure epsilon; no better bound is known"
+            yield self._candidate("BanditSubmodularMinimizer", {"form": form}, formula, note=note)
 
     def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         learner: OnlineLearner = made(

@@ -16,9 +16,11 @@ from ...privacy import Event, LaplaceNoise, Share, SphericalLaplaceNoise, SumSpe
 from .lovasz_sums import ROUNDING, noise_cost
 from .sets import SetMinimizerSettings, asked, published_regularization, wanted_regularization
 
-FORMS = ("values", "tree")
+FORMS = ("values", "tree", "thompson")
 # Batches longer than the certificate's best tell more about people whose costs are far below the bound.
 _LONGER = 1.25
+# Rounds of a batch of Thompson sampling, by epsilon; a horizon has so many of them at least.
+_THOMPSON_ROUNDS, _FEWEST_BATCHES = 80.0, 24
 
 
 class HorizonTooShort(ValueError):
@@ -29,7 +31,8 @@ class HorizonTooShort(ValueError):
 class BanditMinimizerSettings(SetMinimizerSettings):
     """What a `BanditSubmodularMinimizer` goes by.
 
-    ``event`` is the noise on a batch's sum of costs, or on a node of the tree of estimates.
+    ``event`` is the noise on a batch's sum of costs, or on a node of the tree of estimates. Thompson sampling
+    has neither exploration rate nor regularization; both are 1.
     """
 
     form: str = one_of(FORMS)
@@ -39,7 +42,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.whole("batch", self.batch, at_least=1, at_most=self.rounds if self.form == "values" else 1)
+        checks.whole("batch", self.batch, at_least=1, at_most=1 if self.form == "tree" else self.rounds)
 
     @classmethod
     def tight(
@@ -62,6 +65,14 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         length, rate = _given(common["rounds"], form, batch, exploration_rate)
         event = value_noise(share, common["bound"])
         common |= {"calibration": "tight", "centre": 0.5, "form": form, "event": event}
+        if form == "thompson":
+            if rate is not None or regularization != "auto":
+                raise ValueError(
+                    'form="thompson" has neither exploration_rate= nor regularization=; leave both out'
+                )
+            return cls(
+                **common, batch=length or _thompson_batch(common["rounds"], share), exploration_rate=1.0
+            )
 
         def trial(length: int, rate: float) -> BanditMinimizerSettings:
             found = cls(**common, batch=length, exploration_rate=rate)
@@ -168,6 +179,8 @@ class BanditMinimizerSettings(SetMinimizerSettings):
     @property
     def certified_regret(self) -> float:
         """Bound on the expected cost beyond the best fixed set's (see `bounds.minimization.explored`)."""
+        if self.form == "thompson":
+            return bounds.trivial_cost(self.rounds, self.bound)
         return bounds.explored(
             self.n_items,
             self.rounds,
@@ -178,6 +191,12 @@ class BanditMinimizerSettings(SetMinimizerSettings):
             self.bound,
             centre=self.centre,
         )
+
+
+def _thompson_batch(rounds: int, share: Share) -> int:
+    """So many rounds that the noise on their average is a small part of the bound."""
+    wanted = math.ceil(_THOMPSON_ROUNDS / float(share.epsilon)) if share.private else 10
+    return max(1, min(max(10, wanted), rounds // _FEWEST_BATCHES))
 
 
 def value_noise(share: Share, bound: float) -> LaplaceNoise:
@@ -198,7 +217,7 @@ def _given(
     if exploration_rate is not None:
         exploration_rate = checks.real("exploration_rate", exploration_rate, above=0.0, at_most=1.0)
     if form == "tree" and batch not in (None, 1):
-        raise ValueError(f'batch={batch}, but only form="values" has batches; leave it out')
+        raise ValueError(f'batch={batch}, but form="tree" has no batches; leave it out')
     return batch, exploration_rate
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.state import Saved
+from .beliefs import Beliefs
 from .posterior import Features, Floats, Independent, Joint, Pairs, Posterior, root_of
 from .settings import ThompsonSettings
 
@@ -23,48 +23,32 @@ _SPREAD = {"pairs": 0.4, "together": 0.4, "alone": 0.5}
 _SLOT_SPREAD = 0.3
 
 
-class ItemValues:
+class ItemValues(Beliefs):
     """What is believed of every item, from released averages of blocks in units of the bound."""
 
     def __init__(self, settings: ThompsonSettings) -> None:
         self._settings = settings
         self._pairs = Pairs(settings.n_items, settings.n_items) if settings.belief == "pairs" else None
-        self._shown: list[NDArray[np.int32]] = []
-        self._values: list[Floats] = []
-        self._posterior: Posterior | None = None
+        size = settings.n_items + (0 if self._pairs is None else self._pairs.count)
+        shape = (settings.k, np.int32, settings.n_items - 1, settings.width)
+        super().__init__(WARM_UP, *shape, size, settings.belief != "alone")
         self._own = self._error = 0.0
 
     # --- learning --------------------------------------------------------------------------------
 
-    def observe(self, items: NDArray[np.int32], values: Floats) -> None:
-        """The released averages of a block that showed these items."""
-        if self._posterior is None:
-            self._shown.append(items)
-            self._values.append(values)
-            if len(self._shown) < WARM_UP:
-                return
-            self._begin()
-            for shown, known in zip(self._shown, self._values, strict=True):
-                self._learn(shown, known)
-            return
-        self._learn(items, values)
-
-    def _begin(self) -> None:
-        """The belief before anything is known, by how large released averages are."""
+    def _begin(self, values: Floats) -> Posterior:
         settings = self._settings
-        size = settings.n_items
-        self._own, self._error = self._scales(np.array(self._values))
+        items = settings.n_items
+        self._own, self._error = self._scales(values)
         if settings.belief == "alone":
             start = self._own / _SLOT if settings.feedback == "slots" else 0.0
-            self._posterior = Independent(np.full(size, start), np.full(size, self._own**2))
-            return
+            return Independent(np.full(items, start), np.full(items, self._own**2))
         mean = self._own / _OWN
-        features = size + (0 if self._pairs is None else self._pairs.count)
-        root = np.zeros((features, features))
-        root[:size, :size] = root_of(self._own, _COMMON * mean, size)
-        pairs = np.arange(size, features)
+        root = np.zeros((self._size, self._size))
+        root[:items, :items] = root_of(self._own, _COMMON * mean, items)
+        pairs = np.arange(items, self._size)
         root[pairs, pairs] = _PAIR * mean
-        self._posterior = Joint(np.zeros(features), root)
+        return Joint(np.zeros(self._size), root)
 
     def _scales(self, values: Floats) -> tuple[float, float]:
         """The deviation of what items are worth, and the variance of a released average.
@@ -81,14 +65,13 @@ class ItemValues:
         own = math.hypot(_OWN, _COMMON) if settings.belief == "alone" else _OWN
         return own * mean / settings.k, error
 
-    def _learn(self, items: NDArray[np.int32], values: Floats) -> None:
-        posterior, shown = self._posterior, items.astype(np.int64)
-        assert posterior is not None
+    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats) -> None:
+        items = shown.astype(np.int64)
         if self._settings.feedback == "slots":
             assert isinstance(posterior, Independent)
-            posterior.observe_each(shown, values, self._error)
+            posterior.observe_each(items, values, self._error)
         else:
-            posterior.observe(self._features(shown), float(values[0]), self._error)
+            posterior.observe(self._features(items), float(values[0]), self._error)
         if self._settings.forget:
             assert isinstance(posterior, Independent)
             posterior.widen(self._settings.forget * self._own**2, self._own**2)
@@ -109,35 +92,6 @@ class ItemValues:
             return _greedy(weights[:size].copy(), self._pairs.matrix(weights), k)
         top = np.argpartition(-weights, k - 1)[:k] if k < size else np.arange(size)
         return top[np.argsort(-weights[top], kind="stable")].astype(np.int32)
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """For `resume`: released values, and what follows from them."""
-        settings, count = self._settings, len(self._shown)
-        arrays: dict[str, NDArray[Any]] = {
-            "shown": np.array(self._shown, dtype=np.int32).reshape(count, settings.k),
-            "values": np.array(self._values).reshape(count, settings.width),
-        }
-        if self._posterior is not None:
-            arrays |= self._posterior.state()[1]
-        return {"begun": self._posterior is not None}, arrays
-
-    def resume(self, saved: Saved) -> None:
-        """Go on with what was believed."""
-        settings = self._settings
-        begun = saved.flag("begun")
-        values = saved.array("values", (None, settings.width))
-        if values.shape[0] != WARM_UP if begun else values.shape[0] >= WARM_UP:
-            raise ValueError(f"the array values has {values.shape[0]} blocks; {WARM_UP} are kept")
-        shape, largest = (values.shape[0], settings.k), settings.n_items - 1
-        shown = saved.array("shown", shape, np.int32, at_least=0, at_most=largest)
-        self._shown, self._values = list(shown), list(values)
-        if begun:
-            self._own, self._error = self._scales(values)
-            size = settings.n_items + (0 if self._pairs is None else self._pairs.count)
-            kind = Independent if settings.belief == "alone" else Joint
-            self._posterior = kind.resumed(saved, size)
 
 
 def _greedy(gains: Floats, pairs: Floats, k: int) -> NDArray[np.int32]:
