@@ -525,7 +525,7 @@ def test_units_fit_any_bound_and_budget(epsilon, bound):
             slow.learn(
                 people[t].value(items)
                 if "repeats" in options
-                else slow._engine.feedback(people[t], items, 0.0)
+                else slow._engine.feedback(people[t], items, people[t].value(items))
             )
         assert fast.privacy.spent.to_json() == slow.privacy.spent.to_json()
 
