@@ -280,6 +280,7 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         ),
         "online.HedgeSelector": (on.HedgeSelector, learner | {"resample_every": 2}),
         "online.RunningSumSelector": (on.RunningSumSelector, learner | {"resample_every": 2}),
+        "online.BestOfBothSelector": (on.BestOfBothSelector, learner | {"resample_every": 2}),
         "online.LeaderSelector": (on.LeaderSelector, learner | {"batch": 4}),
         "online.PhasedSelector": (
             on.PhasedSelector,

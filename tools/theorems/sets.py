@@ -12,6 +12,7 @@ from discreet.constraints import Cardinality, Constraint, Knapsack, PartitionMat
 from discreet.constraints.domains import Box
 from discreet.online import (
     BanditSelector,
+    BestOfBothSelector,
     HedgeSelector,
     MetaFrankWolfe,
     MetaFrankWolfePoints,
@@ -66,6 +67,17 @@ def set_checks(epsilon: float) -> list[Check]:
             power="T^1/2",
         )
 
+    def both(theorem: str, name: str, k: int = 1, **options: Any) -> Check:
+        return Check(
+            theorem,
+            f"BestOfBothSelector{name}",
+            SETS,
+            lambda t, s: BestOfBothSelector(ITEMS, k, t, loose, seed=s, **options),
+            FEW_SET_STREAMS if "sums" in options else SET_STREAMS,
+            (set_regret if "weights" in options else weighted_regret)(1.0 if k == 1 else ALPHA),
+            power="T^1/2",
+        )
+
     def phased(theorem: str, name: str, k: int, most: float = ALPHA, **options: Any) -> Check:
         return Check(
             theorem,
@@ -92,6 +104,10 @@ def set_checks(epsilon: float) -> list[Check]:
         sums("000, Section 3: private experts", ", Laplace tree", sums="tree", noise="laplace"),
         sums("experts at a falling rate", ", falling", rate="falling"),
         sums("experts of weighted people", ", weights, k = 2", k=2, weights="norm"),
+        both("a master over a leader and experts", "", weights=None),
+        both("a master over a leader and experts", ", weights, k = 2", k=2),
+        both("a master over a leader and experts", ", blt", weights=None, sums="blt"),
+        both("a master over a leader and experts", ", tree", weights=None, sums="tree"),
         phased("windows of exchangeable streams", ", k = 1", 1),
         phased("windows of exchangeable streams", ", k = 2", 2),
         phased("one window of an exchangeable stream", ", fixed window", 1, window="third"),

@@ -128,6 +128,23 @@ def noisy_leader(
     return min(trivial(rounds, bound), learned + k * noise)
 
 
+def following(
+    rounds: int, rate: float, prior: float, deviation: float, batch: int = 1, bound: float = 1.0
+) -> float:
+    """What Hedge over two learners can lose beside the one that has only this ``prior`` at first.
+
+    For bound 1 that is ln(1 / prior) / rate + rate B T / 8 + deviation / sqrt(2 pi), where it goes by the sum
+    of the differences of their rewards, known with Gaussian noise whose ``deviation`` never falls. Proof.
+    With D the difference so far take ln((1 - prior) exp(rate (D + noise)) + prior) / rate. A batch raises it
+    by at most what is earned beyond the one with the prior, plus rate (B bound)^2 / 8 (Hoeffding's lemma).
+    The noise, coupled as one growing Gaussian, raises it on average by at most the rise of its deviation
+    times the mean of a positive part, 1 / sqrt(2 pi). At the start it is 0, and never below ln(prior) / rate.
+    Both learners learn from everybody whoever is followed, so the differences do not depend on this noise.
+    """
+    quadratic = rate * batch * bound * rounds * bound / 8.0
+    return -math.log(prior) / rate + quadratic + deviation / math.sqrt(2.0 * math.pi)
+
+
 def gaussian_maximum(n_items: int, deviation: float) -> float:
     """Bound on the expected largest of ``n_items`` centred Gaussians: deviation sqrt(2 ln n)."""
     return deviation * math.sqrt(2.0 * math.log(max(n_items, 1)))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .minimize.minimizer import SubmodularMinimizer as SubmodularMinimizer
     from .protocol import Guarantee as Guarantee
     from .protocol import OnlineLearner as OnlineLearner
+    from .select.best_of_both import BestOfBothSelector as BestOfBothSelector
     from .select.hedge import HedgeSelector as HedgeSelector
     from .select.leader import LeaderSelector as LeaderSelector
     from .select.phased import PhasedSelector as PhasedSelector

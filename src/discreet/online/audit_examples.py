@@ -73,6 +73,26 @@ def phased_audits() -> list[AuditExample]:
     ]
 
 
+def best_of_both_audits() -> list[AuditExample]:
+    return [
+        AuditExample(
+            (3, 1, 3),
+            budget,
+            {"sums": sums},
+            words=words,
+            rows=2,
+            columns=3,
+            publishes="set",
+            twice=1,
+            deep=deep,
+        )
+        for words, sums, budget, deep in (
+            ("square root, 1 of 3 items", "sqrt", APPROXIMATE, False),
+            ("tree, 1 of 3 items", "tree", ALONE, True),
+        )
+    ]
+
+
 def leader_audits() -> list[AuditExample]:
     return [
         AuditExample(

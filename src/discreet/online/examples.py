@@ -59,6 +59,16 @@ def leader_examples() -> dict[str, Example]:
     }
 
 
+def best_of_both_examples() -> dict[str, Example]:
+    return {
+        "best of both": _hedge(),
+        "best of both, batches, not weighted": _hedge(resample_every=4, weights=None),
+        "best of both, tree, two rounds each": _hedge(TWICE, sums="tree"),
+        "best of both, one batch": _hedge(resample_every=ROUNDS),
+        "best of both, not private": _hedge(FREE, resample_every=4),
+    }
+
+
 def running_sums_examples() -> dict[str, Example]:
     return {
         "running sum, sqrt": _hedge(),

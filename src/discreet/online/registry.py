@@ -110,6 +110,7 @@ REGISTRY: dict[str, Registered] = {
     "BanditApproximateLeader": _of("convex.bandit", "cost", "bandit_leader"),
     "BanditSelector": _of("bandit.selector", "reward", "bandit"),
     "BanditSubmodularMinimizer": _of("minimize.bandit", "shown_set_cost", "bandit_minimizer"),
+    "BestOfBothSelector": _of("select.best_of_both", "function", "best_of_both"),
     "HedgeSelector": _of("select.hedge", "function", "hedge"),
     "LeaderSelector": _of("select.leader", "function", "leader"),
     "LinearLeader": _of("convex.linear", "cost_vector", "linear_leader"),

@@ -178,7 +178,8 @@ class PrivateTotal:
         self._topped_up = saved.real("topped_up", at_least=0.0, at_most=noisiest)
         self.known = saved.array("known", self._shape)
         whole, limit = self._units is not None, None if most is None else most * waiting
-        low = None if limit is None else (0 if whole else -limit)
+        signed = not whole or (self.sum is not None and (self.sum.spec.added.box or (-1.0,))[0] < 0.0)
+        low = None if limit is None else (-limit if signed else 0)
         kind = np.int64 if whole else np.float64
         self.gathered = saved.array("gathered", self._shape, kind, at_least=low, at_most=limit)
         if self.sum is not None and not full:

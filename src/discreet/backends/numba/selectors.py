@@ -51,6 +51,23 @@ def row_values(kind, fresh, indptr, indices, data, cap, first, shown, out):  # t
 
 
 @njit(cache=True, nogil=True)
+def row_weight(kind, fresh, data, start, stop, cap, bound):  # type: ignore[no-untyped-def]
+    """A person's weight, so that what the items of the row add alone has an L2 norm of at most ``bound``."""
+    squares = 0.0
+    for p in range(start, stop):
+        alone = min(_gain(kind, fresh, data[p], cap) / bound, 1.0)
+        squares += alone * alone
+    return norm_weight(squares)
+
+
+@njit(cache=True, nogil=True)
+def row_weights(kind, fresh, indptr, data, cap, bound, out):  # type: ignore[no-untyped-def]
+    """``out[i]`` = `row_weight` of the person of row i."""
+    for i in range(out.size):
+        out[i] = row_weight(kind, fresh, data, indptr[i], indptr[i + 1], cap[i], bound)
+
+
+@njit(cache=True, nogil=True)
 def add_row_gains(  # type: ignore[no-untyped-def]
     kind, fresh, indptr, indices, data, cap, first, within_limit, shown, bound, weighted, units, most, totals
 ):
@@ -67,11 +84,7 @@ def add_row_gains(  # type: ignore[no-untyped-def]
         start, stop = indptr[row], indptr[row + 1]
         scale = units
         if weighted:
-            squares = 0.0
-            for p in range(start, stop):
-                alone = min(_gain(kind, fresh, data[p], cap[row]) / bound, 1.0)
-                squares += alone * alone
-            scale = units * norm_weight(squares)
+            scale = units * row_weight(kind, fresh, data, start, stop, cap[row], bound)
         state = fresh
         for i in range(shown.size):
             for p in range(start, stop):
@@ -117,13 +130,10 @@ def add_leave_one_out(  # type: ignore[no-untyped-def]
             continue
         row = first + j
         start, stop = indptr[row], indptr[row + 1]
-        squares = 0.0
         count = 0
         for p in range(start, stop):
-            alone = min(_gain(kind, fresh, data[p], cap[row]) / bound, 1.0)
-            squares += alone * alone
             count += inside[indices[p]]
-        weight = units * norm_weight(squares)
+        weight = units * row_weight(kind, fresh, data, start, stop, cap[row], bound)
         # The states of the shown items from the i-th on; those before it are joined to them.
         after[count] = fresh
         place = count

@@ -1,0 +1,287 @@
+"""A master over one leader and ordered experts: serves as well as the better, certified like the experts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import backends
+from ...core.progress import track
+from ...core.settings import Setting
+from ...core.state import Saved
+from ...objectives import Population, answers
+from ...objectives.rows.table import Rows
+from ...privacy import Account, Gate, Seed, spend_from
+from ...privacy.spending import Spending
+from ..protocol import Part, Stream
+from ..total import PrivateTotal
+from .best_of_both_settings import PRIOR, BestOfBothSettings
+from .leader import LeaderSelector
+from .running_sums import RunningSumSelector
+from .selector import OnlineSelector, SelectorSettings
+
+_Kind = TypeVar("_Kind", bound=OnlineSelector)
+
+
+class BestOfBothSelector(OnlineSelector):
+    """Follow a `LeaderSelector` as long as it earns no less than the experts of a `RunningSumSelector`.
+
+    Both learn from everybody, each by its own sets. A third private sum, of what the leader's set earned
+    beyond the experts', says whose set is shown: Hedge over the two, with 49 to 1 for the leader at first, a
+    new draw every ``resample_every`` rounds. On stationary streams it serves like the leader, on a stream
+    that is made against it like the experts.
+
+    The budget is divided 48 : 48 : 4 (of mu squared, which adds up) among leader, experts and comparison.
+    ``weights="norm"`` weights people for the experts and for the comparison (`RunningSumSelector`): far less
+    noise where there are many items, and a certificate about weighted people. ``weights=None`` counts all
+    people alike, and the certificate is about people as they are.
+
+    Formal guarantee: the sums of the two learners are released as each of them says; what a person adds to
+    the comparison is the difference of two numbers in [0, 1] (in units of the bound), so it moves that sum
+    by at most 2 when replaced, 1 when added or removed. All three are charged at one gate. Everything else
+    is post-processing and public coins. Holds for people chosen with knowledge of all earlier sets.
+
+    Regret: that of the experts with their share, plus `bounds.following`: the two learners never see whom
+    the comparison's noise made the master follow, so its noise is independent of what it compares.
+
+    >>> import discreet as dc
+    >>> people = dc.objectives.Coverage([[1, 0, 0, 1], [0, 1, 0, 0]] * 500)
+    >>> learner = BestOfBothSelector(4, 2, len(people), dc.Budget(1.0, 1e-6), resample_every=10, seed=0)
+    >>> learner.run(people).average > 0.7
+    True
+    """
+
+    settings: BestOfBothSettings
+    _settings_type: ClassVar[type[BestOfBothSettings]] = BestOfBothSettings
+
+    resample_every = Setting("For how many rounds one of the two learners is followed.")
+    rate = Setting("How fast it goes over to the one that earns more.")
+
+    def __init__(
+        self,
+        n_items: int,
+        k: int,
+        rounds: int,
+        budget: Spending,
+        *,
+        resample_every: int | str = 1,
+        weights: str | None = "norm",
+        sums: str = "sqrt",
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+        seed: Seed = None,
+    ) -> None:
+        share = spend_from(budget, seed)
+        settings = BestOfBothSettings.tight(
+            n_items,
+            k,
+            rounds,
+            share,
+            resample_every=resample_every,
+            weights=weights,
+            sums=sums,
+            bound=bound,
+            labels=labels,
+        )
+        super().__init__(settings, share)
+
+    @property
+    def weights(self) -> str | None:
+        """How people are weighted for the experts and the comparison: "norm", or None for all alike."""
+        return self.settings.experts.weights
+
+    @property
+    def sums(self) -> str:
+        """The method of the running sums."""
+        return self.settings.experts.sums
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds.
+
+        With ``weights="norm"`` it is about weighted people, also in the comparison; rounds that are not
+        learned from (beyond ``max_rounds_per_person``) are not in it.
+        """
+        return self.settings.certified_regret
+
+    # --- the protocol ----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        settings, gate = self.settings, self._gate
+        whole = [(one.event, one.spec) for one in (settings.leader, settings.experts, settings)]
+        gate.expect(*((event, spec.count) for event, spec in whole if event is not None and spec is not None))
+        self._coins = gate.coins()
+        self._leader = _part(LeaderSelector, settings.leader, gate)
+        self._experts = _part(RunningSumSelector, settings.experts, gate)
+        self._total = PrivateTotal(
+            settings.spec,
+            gate,
+            settings.event,
+            (1,),
+            units=float(settings.units),
+            coins=self._coins,
+            label="difference of rewards",
+        )
+
+    def _due(self) -> bool:
+        return self._leader._due() or self._experts._due()
+
+    def _draw(self) -> NDArray[np.int32]:
+        self._leader._next()
+        self._experts._next()
+        if self._rounds.number and self._experts._due():
+            self._total.release()
+        score = self.settings.rate * self.settings.bound * float(self._total.known[0])
+        # Beyond 700 exponentials leave the range of floats, and the chance is 0 or 1 anyway.
+        against = PRIOR / (1.0 - PRIOR) * math.exp(min(700.0, max(-700.0, -score)))
+        follow = self._coins.generator.random() * (1.0 + against) < 1.0
+        shown: NDArray[np.int32] = (self._leader if follow else self._experts)._shown
+        return shown.copy()
+
+    def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
+        """What each of the two learners takes up, and the difference of rewards in whole units."""
+        one = super()._prepared(person)
+        inside = (self._leader, self._experts)
+        rows = one.as_rows()
+        if rows is not None:
+            rewards = np.empty((2, 1))
+            for place, learner in enumerate(inside):
+                backends.selectors.row_values(*_table(rows), 0, learner._shown, rewards[place])
+            weights = self._weights(rows)
+        else:
+            bound = self.settings.bound
+            values = [answers.number("value", one.value(x._shown.tolist()), 0.0, bound) for x in inside]
+            rewards, weights = np.array(values)[:, None], np.ones(1)
+            if self.weights is not None:
+                alone = answers.vector("gains", one.gains([]), self.n_items, 0.0, bound) / bound
+                weights[0] = backends.selectors.norm_weight(float(alone @ alone))
+        differences = self._differences(rewards, weights)
+        return self._leader._prepared(one), self._experts._prepared(one), differences
+
+    def _weights(self, rows: Rows) -> NDArray[np.float64]:
+        """The weight of every person in the comparison."""
+        weights = np.ones(rows.n_rows)
+        if self.weights is not None:
+            table, kind = rows.sparse, rows.kind
+            about = (kind.code, kind.fresh, table.indptr, table.data, rows.cap)
+            backends.selectors.row_weights(*about, self.settings.bound, weights)
+        return weights
+
+    def _differences(self, rewards: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
+        """What the leader's set earned beyond the experts', for each person, in whole units."""
+        shares = np.clip(rewards / self.settings.bound, 0.0, 1.0) * weights
+        units = np.floor(shares * self.settings.units).astype(np.int64)
+        return np.asarray(units[0] - units[1])
+
+    def _take(self, ready: Any, within_limit: bool) -> None:
+        self._rounds.close(then=lambda: self._absorb(ready if within_limit else None))
+
+    def _absorb(self, person: Any) -> None:
+        """One round passes for both learners; None for somebody who came too often."""
+        self._leader._rounds.close()
+        self._experts._rounds.close()
+        if person is not None:
+            leader, experts, difference = person
+            self._leader._absorb(leader)
+            self._experts._absorb(experts)
+            self._compare(difference)
+
+    def _learn_rows(
+        self,
+        people: Population,
+        within_limit: NDArray[np.bool_],
+        first: int,
+        differences: NDArray[np.int64],
+    ) -> None:
+        for learner in (self._leader, self._experts):
+            learner._rounds.close(within_limit.size)
+        for learner in (self._leader, self._experts):
+            learner._add_rows(people, within_limit, first)
+        self._compare(differences[within_limit])
+
+    def _compare(self, differences: NDArray[np.int64]) -> None:
+        if not self._total.exhausted:  # nobody who comes later is in any release
+            self._total.gather(differences.sum(keepdims=True))
+
+    def _run_rows(self, stream: Stream, rows: Rows) -> None:
+        leader, experts, count = self._leader, self._experts, stream.rewards.size
+        table, weights = _table(rows), self._weights(rows)
+        rewards = np.empty((2, count))
+        stops = self._stops(count)
+        start = 0
+        for stop in track(stops, "batches", stream.progress):
+            self._next()
+            inside = slice(start, stop)
+            for place, learner in enumerate((leader, experts)):
+                backends.selectors.row_values(*table, start, learner._shown, rewards[place, inside])
+            followed = 0 if np.array_equal(self._shown, leader._shown) else 1
+            stream.rewards[inside] = rewards[followed, inside]
+            stream.selections[inside] = self._shown
+            differences = self._differences(rewards[:, inside], weights[inside])
+            within_limit = stream.within_limit[inside]
+            learned = partial(self._learn_rows, stream.people, within_limit, start, differences)
+            self._rounds.close(stop - start, then=learned)
+            start = stop
+
+    def _stops(self, count: int) -> list[int]:
+        """After how many of the next people a new set is drawn, and the last of them."""
+        now, every, settings = self._rounds.number, self.settings.resample_every, self.settings.leader
+        ends = settings.ends[settings.batches(now + 1) : settings.batches(now + count)]
+        draws = {*(end - now for end in ends), *range(every - now % every, count, every), count}
+        return sorted(draws)
+
+    def _spent(self) -> Account:
+        inside = (self._leader._total, self._experts._total, self._total)
+        return self._account(*(entry for total in inside for entry in total.released()))
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def _parts(self) -> Mapping[str, Part]:
+        both = {"leader": _Inside(self._leader), "experts": _Inside(self._experts)}
+        return both | {"coins": self._coins, "total": self._total}
+
+    def _restore(self, saved: Saved) -> None:
+        self._coins.resume(saved.part("coins"))
+        for name, learner in (("leader", self._leader), ("experts", self._experts)):
+            _Inside(learner).resume(saved.part(name))
+        every = self.settings.resample_every
+        self._total.resume(saved.part("total"), self._rounds, every, most=float(self.settings.units))
+
+
+class _Inside:
+    """A learner as a part of another one: its rounds and its own parts, without the gate."""
+
+    def __init__(self, learner: OnlineSelector) -> None:
+        self._learner = learner
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """For `resume`."""
+        states = {name: part.state() for name, part in self._learner._parts().items()}
+        rounds, _ = self._learner._rounds.state()
+        arrays = {f"{name}.{key}": array for name, (_, own) in states.items() for key, array in own.items()}
+        return {"rounds": rounds, "parts": {name: plain for name, (plain, _) in states.items()}}, arrays
+
+    def resume(self, saved: Saved) -> None:
+        """Go on from where it was saved."""
+        one = self._learner
+        one._rounds.resume(saved.inner("rounds"), one._played_type, one._could_show)
+        one._restore(saved)
+        one._rounds.check()
+
+
+def _part(kind: type[_Kind], settings: SelectorSettings, gate: Gate) -> _Kind:
+    """A learner that releases through the gate of another one."""
+    learner = object.__new__(kind)
+    learner._assemble(settings, gate, own_gate=False)
+    return learner._fix()
+
+
+def _table(rows: Rows) -> tuple[Any, ...]:
+    """People's rows, as compiled loops take them."""
+    table = rows.sparse
+    return rows.kind.code, rows.kind.fresh, table.indptr, table.indices, table.data, rows.cap

@@ -1,0 +1,117 @@
+"""Settings of a master over a leader and experts: whose share is how large, and what it certifies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from ... import bounds
+from ...core import checks
+from ...core.settings import of, real
+from ...core.state import Saved
+from ...privacy import Event, Share, SumSpec, VectorBounds
+from .leader_settings import LeaderSettings
+from .running_sums import RunningSumSettings
+from .selector import SelectorSettings, common_settings
+
+# Of the budget: for the leader, for the experts, for comparing the two.
+SHARES = (Fraction(48, 100), Fraction(48, 100), Fraction(4, 100))
+# How likely the experts are followed before anything is known.
+PRIOR = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestOfBothSettings(SelectorSettings):
+    """What a `BestOfBothSelector` goes by: those of its two learners, and of the sum that compares them."""
+
+    leader: LeaderSettings = of(lambda plain: LeaderSettings.read(Saved(plain, {})), LeaderSettings.plain)
+    experts: RunningSumSettings = of(
+        lambda plain: RunningSumSettings.read(Saved(plain, {})), RunningSumSettings.plain
+    )
+    rate: float = real(above=0.0)
+    event: Event | None = of(Event.from_json, Event.to_json, optional=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own = (self.n_items, self.k, self.rounds, self.bound)
+        for one in (self.leader, self.experts):
+            if (one.n_items, one.k, one.rounds, one.bound) != own:
+                raise ValueError("the two learners are not about these items, rounds and bound")
+        if self.experts.items_per_person is not None or self.experts.noise != "gaussian":
+            raise ValueError("the experts count all items of a person, with Gaussian noise")
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int,
+        share: Share,
+        *,
+        resample_every: int | str = 1,
+        weights: str | None = "norm",
+        sums: str = "sqrt",
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> BestOfBothSettings:
+        """The settings for what is asked, with the least noise that fits into ``share``."""
+        declared = checks.whole("rounds", rounds, at_least=1)
+        common = common_settings(n_items, k, declared, bound, labels)
+        size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
+        first, second, third = (share.part(part) for part in SHARES)
+        leader = LeaderSettings.tight(size, chosen, horizon, first, sums=sums, bound=largest)
+        experts = RunningSumSettings.tight(
+            size,
+            chosen,
+            horizon,
+            second,
+            sums=sums,
+            weights=weights,
+            resample_every=resample_every,
+            bound=largest,
+        )
+        rate = math.sqrt(-8.0 * math.log(PRIOR) / (experts.resample_every * horizon)) / largest
+        found = cls(**common, leader=leader, experts=experts, rate=rate, event=None)
+        spec = found.spec
+        return found if spec is None else replace(found, event=spec.event(third, share.notion))
+
+    @property
+    def resample_every(self) -> int:
+        """For how many rounds one of the two is followed."""
+        return self.experts.resample_every
+
+    @property
+    def units(self) -> int:
+        """Whole units to the bound: the sum of a batch is an exact float."""
+        return 1 << min(28, 53 - self.resample_every.bit_length())
+
+    @property
+    def entries(self) -> int:
+        return self.leader.entries + self.experts.entries
+
+    @property
+    def spec(self) -> SumSpec | None:
+        """The running sum of what the leader earns beyond the experts, in units of the bound."""
+        if not self.experts.releases:
+            return None
+        vectors = VectorBounds(1, 2, 1.0, (-1.0, 1.0), None, self.resample_every)
+        sums = self.experts.sums
+        return SumSpec(vectors, self.experts.releases, sums, variance_reduction=sums == "tree")
+
+    @property
+    def following_regret(self) -> float:
+        """What choosing between the two can lose beside the experts (see `bounds.following`)."""
+        spec, event = self.spec, self.event
+        noise = 0.0 if spec is None or event is None else self.bound * spec.deviation(event)
+        return bounds.following(self.horizon, self.rate, PRIOR, noise, self.resample_every, self.bound)
+
+    @property
+    def certified_regret(self) -> float:
+        """That of the experts with their share of the budget, and what choosing between the two can lose."""
+        if self.k >= self.n_items:
+            return 0.0
+        both = self.experts.certified_regret + self.following_regret
+        return min(bounds.trivial(self.horizon, self.bound), both)

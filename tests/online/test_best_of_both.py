@@ -1,0 +1,233 @@
+"""BestOfBothSelector: three sums at one gate, what is compared, the certificate, and how it serves."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet import bounds
+from discreet.objectives import Coverage, FacilityLocation, SetFunction
+from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelector
+from discreet.online.select.best_of_both_settings import PRIOR, SHARES, BestOfBothSettings
+from discreet.online.select.leader_settings import LeaderSettings
+from discreet.online.select.running_sums import RunningSumSettings
+from discreet.privacy import samplers
+from tests.online import sharing
+
+BUDGET = dc.Budget(1.0, 1e-6)
+FREE = dc.Budget(math.inf)
+
+
+def _experts(n_items, k, rounds, **options):
+    share = BUDGET.share().part(SHARES[1])
+    return RunningSumSettings.tight(n_items, k, rounds, share, weights="norm", **options)
+
+
+# --- privacy ----------------------------------------------------------------------------------------
+
+
+def test_three_sums_share_one_budget():
+    assert sum(SHARES) == 1
+    learner = BestOfBothSelector(20, 3, 500, BUDGET, resample_every=5, seed=0)
+    events = [entry.event for entry in learner.privacy.ledger.counts]
+    assert len(events) == 3
+    squares = [(float(event.sensitivity) / float(event.sigma)) ** 2 for event in events]
+    np.testing.assert_allclose(np.array(squares) / BUDGET.mu**2, [float(one) for one in SHARES], rtol=1e-9)
+    assert 1.0 - 1e-6 <= learner.privacy.epsilon() <= 1.0
+    settings = learner.settings
+    alone = LeaderSettings.tight(20, 3, 500, BUDGET.share().part(SHARES[0]))
+    assert alone.event == settings.leader.event
+    experts = _experts(20, 3, 500, resample_every=5)
+    assert experts.event == settings.experts.event
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_a_release_of_all_three_loses_at_most_mu(neighbours):
+    """Every pair of rows, with the sets of the two learners as scripted."""
+    budget = dc.Budget(1.0, 1e-6, neighbours)
+    values, rounds = samplers.Grid.values, 4
+    script = [([0], [1]), ([1], [2]), ([2], [1]), ([0], [2])]
+
+    def quiet(_source, count, *, gaussian):  # noqa: ARG001
+        return np.zeros(count, dtype=np.int64)
+
+    def released(rows):
+        seen = []
+
+        def watched(grid, steps):
+            if steps.dtype == np.int64:
+                seen.append(steps.astype(float).ravel() / 2.0**samplers.STEPS_BITS)
+            return values(grid, steps)
+
+        with (
+            mock.patch.object(samplers, "noise_steps", quiet),
+            mock.patch.object(samplers.Grid, "values", watched),
+        ):
+            learner = BestOfBothSelector(3, 1, rounds + 1, budget, seed=0)
+            for row, sets in zip(rows, script, strict=True):
+                learner.choose()
+                for one, shown in zip((learner._leader, learner._experts), sets, strict=True):
+                    one._rounds.show(np.array(shown, dtype=np.int32))
+                learner.learn(Coverage([row]))
+            learner.choose()
+        return np.concatenate(seen)
+
+    rows = list(itertools.product((0, 1), repeat=3))
+    there = [released([row, (1, 0, 1), (0, 1, 1), (0, 0, 1)]) for row in rows]
+    nobody = [(there[0], one) for one in there]
+    pairs = itertools.combinations(there, 2) if neighbours == "replace" else nobody
+    worst = max(np.linalg.norm(a - b) for a, b in pairs)
+    assert 0.85 * budget.mu < worst <= budget.mu
+
+
+@pytest.mark.parametrize("weights", ["norm", None])
+def test_the_comparison_is_of_the_sets_that_the_two_would_show(weights):
+    rng = np.random.default_rng(0)
+    learner = BestOfBothSelector(6, 2, 100, FREE, resample_every=50, weights=weights, bound=2.0, seed=0)
+    expected = 0.0
+    for person in FacilityLocation(2.0 * rng.random((10, 6)), bound=2.0):
+        learner.choose()
+        alone = np.array([person.value([a]) for a in range(6)]) / 2.0
+        weight = 1.0 if weights is None else 1.0 / max(1.0, np.linalg.norm(alone))
+        sets = [one._shown.tolist() for one in (learner._leader, learner._experts)]
+        expected += weight * (person.value(sets[0]) - person.value(sets[1])) / 2.0
+        learner.learn(person)
+    found = learner._total.gathered[0] / learner.settings.units
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert found != 0.0
+
+
+def test_a_difference_never_exceeds_the_bound():
+    """Whatever a function answers within its bound, and in whole units."""
+    learner = BestOfBothSelector(4, 1, 100, FREE, resample_every=50, weights=None, seed=0)
+    learner.choose()
+    first = int(learner._leader._shown[0])
+    learner._experts._rounds.show(np.array([(first + 1) % 4], dtype=np.int32))
+    learner.learn(SetFunction(lambda items: float(first in items), 4, 1.0, monotone=True))
+    assert learner._total.gathered[0] == learner.settings.units
+    learner.choose()
+    with pytest.raises(ValueError, match="values a set"):
+        learner.learn(SetFunction(lambda items: 3.0 * bool(items), 4, 1.0, monotone=True))
+
+
+def test_two_learners_keep_to_one_budget(tmp_path):
+    people = Coverage((np.random.default_rng(0).random((20, 6)) < 0.4).astype(float))
+
+    def make(spending, **more):
+        return BestOfBothSelector(6, 2, 20, spending, resample_every=4, **more)
+
+    sharing.check_one_budget_for_two(make, people, sharing.APPROXIMATE, tmp_path)
+
+
+# --- whom it follows --------------------------------------------------------------------------------
+
+
+def test_both_learn_from_everybody():
+    rng = np.random.default_rng(1)
+    people = Coverage((rng.random((300, 8)) < 0.3).astype(float))
+    learner = BestOfBothSelector(8, 2, 300, FREE, resample_every=10, seed=0)
+    learner.run(people)
+    assert learner._leader.settings.plain() == LeaderSelector(8, 2, 300, FREE).settings.plain()
+    assert learner._leader._total.taken == len(learner._leader.settings.ends)
+    assert learner._experts._total.taken == learner._total.taken == 29
+    assert learner._leader.round == learner._experts.round == learner.round == 300
+
+
+def _chance(learner, known, draws=4000):
+    learner._total.known[0] = known
+    shown = [tuple(learner._draw().tolist()) for _ in range(draws)]
+    return np.mean([one == tuple(learner._leader._shown.tolist()) for one in shown])
+
+
+def test_the_chance_of_following_is_that_of_hedge():
+    learner = BestOfBothSelector(200, 2, 100, BUDGET, resample_every=50, bound=2.0, seed=0)
+    learner.choose()
+    assert set(learner._leader._shown) != set(learner._experts._shown)
+    for known in (0.0, -10.0, -1e9, 1e9):
+        odds = (1.0 - PRIOR) / PRIOR * math.exp(min(700.0, learner.rate * 2.0 * known))
+        expected = odds / (1.0 + odds)
+        assert _chance(learner, known) == pytest.approx(expected, abs=5 * math.sqrt(0.25 / 4000))
+
+
+def test_serves_like_the_leader_where_nothing_changes():
+    rng = np.random.default_rng(2)
+    people = Coverage((rng.random((6000, 40)) < np.geomspace(0.25, 0.01, 40)).astype(float))
+    both = BestOfBothSelector(40, 3, 6000, BUDGET, resample_every=20, seed=0).run(people).average
+    experts = RunningSumSelector(40, 3, 6000, BUDGET, resample_every=20, weights="norm", seed=0).run(people)
+    leader = LeaderSelector(40, 3, 6000, BUDGET, seed=0).run(people)
+    assert both > experts.average
+    assert both > leader.average - 0.02
+
+
+def test_goes_over_to_the_experts_where_the_leader_is_fooled():
+    """Two items in turn, the leader always a batch behind: it earns nothing in the second half of each."""
+    rounds = 6000
+    learner = BestOfBothSelector(2, 1, rounds, dc.Budget(math.inf), resample_every=1, seed=0)
+    people, earned = np.eye(2), []
+    for _ in range(rounds):
+        shown = learner.choose().items[0]
+        liked = 1 - int(learner._leader._shown[0])  # what the leader does not show
+        earned.append(float(shown == liked))
+        learner.learn(Coverage(people[[liked]]))
+    assert np.mean(earned[-1000:]) > 0.3  # the leader: nothing at all
+
+
+# --- the certificate --------------------------------------------------------------------------------
+
+
+def test_the_certificate_is_the_experts_and_the_cost_of_following():
+    learner = BestOfBothSelector(100, 5, 10**5, BUDGET, seed=0)
+    experts = _experts(100, 5, 10**5)
+    mu = BUDGET.mu * math.sqrt(0.04)
+    deviation = 2.0 * (1.0663 + math.log(10**5) / math.pi) / mu
+    following = 2.0 * math.sqrt(math.log(50) * 10**5 / 8.0) + deviation / math.sqrt(2.0 * math.pi)
+    assert learner.settings.following_regret == pytest.approx(following, rel=1e-3)
+    assert learner.certified_regret == pytest.approx(experts.certified_regret + following, rel=1e-4)
+    twice = BestOfBothSettings.tight(100, 5, 10**5, BUDGET.share(), bound=2.0)
+    assert twice.certified_regret == pytest.approx(2.0 * learner.certified_regret)
+    assert BestOfBothSelector(5, 5, 100, BUDGET, seed=0).certified_regret == 0.0
+
+
+@pytest.mark.parametrize("kind", ["against", "for", "random", "turning"])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_following_costs_no_more_than_its_bound(kind, batch):
+    """The expected reward of noisy Hedge over two, by simulation, beside that of the one with the prior."""
+    rng = np.random.default_rng(3)
+    rounds, deviation, runs = 400, 15.0, 400
+    differences = {
+        "against": np.full(rounds, -1.0),
+        "for": np.full(rounds, 1.0),
+        "random": rng.uniform(-1.0, 1.0, rounds),
+        "turning": np.where(np.arange(rounds) < rounds // 4, 1.0, -1.0),
+    }[kind].reshape(-1, batch)
+    rate = math.sqrt(-8.0 * math.log(PRIOR) / (batch * rounds))
+    known = np.concatenate(([0.0], np.cumsum(differences.sum(axis=1))[:-1]))
+    growing = deviation * np.sqrt(np.arange(known.size) / known.size)
+    noise = growing * rng.standard_normal((runs, known.size))  # of each sum on its own: only that counts
+    odds = (1.0 - PRIOR) / PRIOR * np.exp(np.clip(rate * (known + noise), -700.0, 700.0))
+    earned = (odds / (1.0 + odds) * differences.sum(axis=1)).sum(axis=1)
+    slack = 5.0 * earned.std() / math.sqrt(runs)
+    assert -earned.mean() <= bounds.following(rounds, rate, PRIOR, deviation, batch) + slack
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 9}, "k=9 exceeds n_items=8; choose k <= 8"),
+        ({"rounds": None}, "rounds must be a whole number"),
+        ({"weights": "all"}, "weights='all' is not one of"),
+        ({"sums": "magic"}, "sums='magic' is not one of"),
+        ({"budget": dc.Budget(1.0)}, "Gaussian noise needs delta > 0"),
+        ({"resample_every": 0}, "resample_every=0 is too small"),
+        ({"bound": math.nan}, "bound is NaN"),
+    ],
+)
+def test_bad_settings(options, message):
+    settings = {"n_items": 8, "k": 2, "rounds": 10, "budget": BUDGET} | options
+    with pytest.raises((ValueError, TypeError), match=message):
+        BestOfBothSelector(**settings)
