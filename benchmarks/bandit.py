@@ -3,10 +3,14 @@
     python -m benchmarks.bandit [FOLDER] [--runs 10] [--most 3000000]
 
 Three parts. (1) Reward as a part of the best fixed set's, product display, T = 100,000, n = 10, k = 2,
-epsilon 1 and .2 (delta 1e-6 where draws protect people, else 0). (2) Plain regret on a stream with fixed
-favourites for T up to ``--most``, and the exponent of its growth. (3) With FOLDER, which holds
-eshop_clicks/clicks.csv.gz (session_id, model in time order): share of sessions served, k = 5, epsilon 1, when
-only the value of the shown set comes back and when the first shown item that the session clicked does.
+epsilon 1 and .2 (delta 1e-6 where draws protect people, else 0); n = 50, k = 5 for Thompson sampling. (2)
+Plain regret on a stream with fixed favourites for T up to ``--most``, and the exponent of its growth. (3)
+With FOLDER, which holds eshop_clicks/clicks.csv.gz (session_id, model in time order) and msweb/visits.csv.gz:
+share of people served, k = 5, epsilon 1, when only the value of the shown set comes back and when the first
+shown item that the person wants does.
+
+Constants of Thompson sampling were settled on eshop_clicks and on made-up streams (product display with other
+seeds, baskets, favourites). msweb was used for none of them.
 
 Stores benchmarks/results/bandit.json and, with matplotlib, docs/images/bandit_exponents.png.
 """
@@ -16,21 +20,23 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 import discreet as dc
-from benchmarks.shared import arguments, eshop, growth_plot, spread, target
+from benchmarks.shared import arguments, eshop, growth_plot, msweb, spread, target
 from discreet.core.table import table
 from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import favourites, product_display
-from discreet.online import BanditSelector
+from discreet.objectives import Coverage, ProbabilisticCoverage
+from discreet.online import BanditSelector, ThompsonSelector
 from discreet.privacy.published import PublishedCalibrationWarning
 from tools.results import exponent, store, stored
 
 ROUNDS, ITEMS, K = 100_000, 10, 2
+FEEDBACK = ("set", "slots")
 DELTA = 1e-6
 PUBLISHED = "published constants (paper 000, Algorithm 3)"
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -42,11 +48,26 @@ SETTINGS: dict[str, dict[str, Any]] = {
     '`exploration="blocks", rate="certified"`': {"rate": "certified"},
     '`feedback="slots"`': {"feedback": "slots"},
 }
+THOMPSON: dict[str, dict[str, Any]] = {
+    "`ThompsonSelector`": {},
+    '`ThompsonSelector`, `feedback="slots"`': {"feedback": "slots"},
+}
+MORE_ITEMS, MORE_K = 50, 5
 # reward / best at an epsilon, and exponents of regret: (at least, at most)
 REWARDS = {
     ('`exploration="blocks"`', "1"): (0.75, None),
     ('`exploration="blocks"`', "0.2"): (0.67, None),
     (PUBLISHED, "1"): (None, 0.50),
+    ("`ThompsonSelector`", "1"): (0.97, None),
+    ("`ThompsonSelector`", "0.2"): (0.94, None),
+    (f"`ThompsonSelector`, {MORE_K} of {MORE_ITEMS}", "1"): (0.95, None),
+}
+# share of people served at epsilon 1, at least
+SERVED = {
+    ("eshop_clicks", "`ThompsonSelector`"): 0.26,
+    ("eshop_clicks", '`ThompsonSelector`, `feedback="slots"`'): 0.31,
+    ("msweb", "`ThompsonSelector`"): 0.35,
+    ("msweb", '`ThompsonSelector`, `feedback="slots"`'): 0.58,
 }
 GROWTH = {
     '`exploration="every_round"`': (0.70, 0.80),
@@ -64,13 +85,19 @@ def made(n_items: int, k: int, rounds: int, budget: dc.Budget, seed: int, **opti
         return BanditSelector(n_items, k, rounds, budget, seed=seed, **options)
 
 
+def streams(runs: int, items: int, k: int) -> list[tuple[ProbabilisticCoverage, float]]:
+    """Made-up people, and what the best fixed set is worth to them."""
+    found = []
+    for seed in range(runs):
+        people = product_display(ROUNDS, items, np.random.default_rng(seed))
+        found.append((people, people.value(best_fixed_set(people, k)[0])))
+    return found
+
+
 def rewards(runs: int) -> dict[str, dict[str, list[float]]]:
     """Reward over the best fixed set's, one stream for each run."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in SETTINGS}
-    streams = []
-    for seed in range(runs):
-        people = product_display(ROUNDS, ITEMS, np.random.default_rng(seed))
-        streams.append((people, people.value(best_fixed_set(people, K)[0])))
+    crowds = streams(runs, ITEMS, K)
     for name, options in SETTINGS.items():
         for epsilon in (1.0, 0.2, math.inf):
             if name == PUBLISHED and math.isinf(epsilon):
@@ -79,10 +106,31 @@ def rewards(runs: int) -> dict[str, dict[str, list[float]]]:
             budget = dc.Budget(epsilon, DELTA if drawn else 0.0)
             values = [
                 made(ITEMS, K, ROUNDS, budget, seed, **options).run(people).average / best
-                for seed, (people, best) in enumerate(streams)
+                for seed, (people, best) in enumerate(crowds)
             ]
             found[name][f"{epsilon:g}"] = values
             print(f"  {name}, epsilon {epsilon:g}: {np.mean(values):.3f}", flush=True)
+    return found | thompson_rewards(runs)
+
+
+def thompson_rewards(runs: int) -> dict[str, dict[str, list[float]]]:
+    """The same for Thompson sampling, which also learns of more items."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for items, k in ((ITEMS, K), (MORE_ITEMS, MORE_K)):
+        crowds = streams(runs, items, k)
+        for name, options in THOMPSON.items():
+            words = name if items == ITEMS else f"{name}, {k} of {items}"
+            found[words] = {
+                f"{epsilon:g}": [
+                    ThompsonSelector(items, k, None, dc.Budget(epsilon), seed=seed, **options)
+                    .run(people)
+                    .average
+                    / best
+                    for seed, (people, best) in enumerate(crowds)
+                ]
+                for epsilon in (1.0, 0.2, math.inf)
+            }
+            print(f"  {words}: {[round(float(np.mean(v)), 3) for v in found[words].values()]}", flush=True)
     return found
 
 
@@ -112,15 +160,16 @@ def plot(curves: dict[str, dict[str, list[float]]]) -> None:
     growth_plot(plain, "bandit_exponents.png", "regret against the best item", title)
 
 
-def clicks(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
-    """Share of sessions served when the value of the shown set comes back, and when the click does."""
-    people = eshop(folder)
+def clicks(
+    people: Coverage, runs: int, options: Iterable[str] = FEEDBACK
+) -> dict[str, dict[str, list[float]]]:
+    """Share of people served when the value of the shown set comes back, and when the click does."""
     n_items, k, rounds = people.n_items, 5, len(people)
     rng = np.random.default_rng(1)
     found: dict[str, dict[str, list[float]]] = {
         "random set": {"": [people.value(rng.permutation(n_items)[:k]) for _ in range(200)]}
     }
-    for feedback in ("set", "slots"):
+    for feedback in options:
         found[f'`feedback="{feedback}"`'] = {
             f"{epsilon:g}": [
                 made(n_items, k, rounds, dc.Budget(epsilon), seed, feedback=feedback).run(people).average
@@ -128,9 +177,28 @@ def clicks(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
             ]
             for epsilon in (1.0, math.inf)
         }
+    for name, chosen in THOMPSON.items():
+        found[name] = {
+            f"{epsilon:g}": [
+                ThompsonSelector(n_items, k, None, dc.Budget(epsilon), seed=seed, **chosen)
+                .run(people)
+                .average
+                for seed in range(runs)
+            ]
+            for epsilon in (1.0, math.inf)
+        }
     popular = np.argsort(-people.gains([]), kind="stable")[:k]
     found["most popular items in hindsight"] = {"": [people.value(popular)]}
     return found
+
+
+def print_clicks(data: str, served: dict[str, dict[str, list[float]]]) -> None:
+    rows = []
+    for name, columns in served.items():
+        cells = [f"{np.mean(v):.3f}" for v in columns.values()]
+        cells[0] += target(float(np.mean(next(iter(columns.values())))), SERVED.get((data, name)))
+        rows.append([name, *cells, ""][:3])
+    print(table([f"{data}: share served", "epsilon 1", "not private"], rows), "\n")
 
 
 def main() -> None:
@@ -165,12 +233,14 @@ def main() -> None:
         "growth": curves,
     }
     if options.folder is not None:
-        served = clicks(options.folder, max(3, options.runs // 2))
-        rows = [[name, *(f"{np.mean(v):.3f}" for v in columns.values())] for name, columns in served.items()]
-        print(table(["eshop_clicks: share served", "epsilon 1", "not private"], [[*r, ""][:3] for r in rows]))
+        few = max(3, options.runs // 2)
+        for data, load in (("eshop_clicks", eshop), ("msweb", msweb)):
+            served = clicks(load(options.folder), few)
+            print_clicks(data, served)
+            record["share_served" if data == "eshop_clicks" else f"share_served_{data}"] = served
+        served = record["share_served"]
         ratio = float(np.mean(served['`feedback="slots"`']["1"]) / np.mean(served['`feedback="set"`']["1"]))
         print(f"the clicked item is worth {ratio:.2f} times the value{target(ratio, 2.0)}")
-        record["share_served"] = served
     store("bandit", record)
 
 

@@ -28,7 +28,7 @@ class ThompsonSelector(RewardSelector):
     of their number once per block; about more of them each alone.
 
     ``feedback="slots"``: a reward is the item that was taken, None, or one number per slot, in all at most
-    ``bound``. A block of 80 / epsilon^.7 rounds releases one count per slot. What an item gets is what it
+    ``bound``. A block of 50 / epsilon^.7 rounds releases one count per slot. What an item gets is what it
     adds to those above it, and so the list is in the order of the drawn weights.
 
     ``forget`` is for tastes that drift: after every block each item's variance grows by that part of what it

@@ -17,7 +17,7 @@ from ..select.selector import SelectorSettings, common_settings, score_range
 # Beliefs about all items together cost the square of their number; about pairs of them, its fourth power.
 _MOST_TOGETHER, _MOST_PAIRED = 300, 25
 _LONGEST = 1 << 30
-# Rounds of a block, by epsilon: values 20 / epsilon, slots 80 / epsilon^.7. Fewer where noise is no matter.
+# Rounds of a block, by epsilon: values 20 / epsilon, slots 50 / epsilon^.7. Fewer where noise is no matter.
 _SHORTEST = {"set": 10, "slots": 20}
 
 
@@ -56,13 +56,13 @@ class ThompsonSettings(SelectorSettings):
         >>> import discreet as dc
         >>> budget = dc.Budget(0.5).share()
         >>> [ThompsonSettings.tight(9, 2, None, budget, feedback=one).block for one in ("set", "slots")]
-        [40, 130]
+        [40, 82]
         """
         common = common_settings(n_items, k, rounds, bound, labels)
         checks.one_of("feedback", feedback, FEEDBACK)
         if block is None:
             epsilon = float(share.epsilon) if share.private else math.inf
-            wanted = 20.0 / epsilon if feedback == "set" else 80.0 / epsilon**0.7
+            wanted = 20.0 / epsilon if feedback == "set" else 50.0 / epsilon**0.7
             length = min(max(math.ceil(wanted), _SHORTEST[feedback]), _LONGEST)
         else:
             length = checks.whole("block", block, at_least=1, at_most=_LONGEST)

@@ -14,13 +14,13 @@ from .settings import ThompsonSettings
 
 # So many blocks show sets at random, and tell how large values are. The other constants are in units of that
 # mean value per item: deviations of what items are worth before anything is known, and (spread) the share of
-# what is not known by which drawn weights deviate from the mean. All of them were settled on made-up streams
-# and eshop_clicks, and confirmed on msweb.
+# what is not known by which drawn weights deviate from the mean. All of them were settled on eshop_clicks and
+# on made-up streams (product display, baskets, favourites); msweb was kept to confirm them.
 WARM_UP = 8
 _OWN, _COMMON, _PAIR = 1.5, 1.0, 0.4
-_SLOT = 2.0
+_SLOT_START, _SLOT = 4.0, 8.0  # high, so that every item is shown before most is known
 _SPREAD = {"pairs": 0.4, "together": 0.4, "alone": 0.5}
-_SLOT_SPREAD = 0.3
+_SLOT_SPREAD = 0.15
 
 
 class ItemValues(Beliefs):
@@ -41,7 +41,7 @@ class ItemValues(Beliefs):
         items = settings.n_items
         self._own, self._error = self._scales(values)
         if settings.belief == "alone":
-            start = self._own / _SLOT if settings.feedback == "slots" else 0.0
+            start = _SLOT_START / _SLOT * self._own if settings.feedback == "slots" else 0.0
             return Independent(np.full(items, start), np.full(items, self._own**2))
         mean = self._own / _OWN
         root = np.zeros((self._size, self._size))
