@@ -15,7 +15,9 @@ from discreet.objectives import FacilityLocation
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.online import (
     BanditSelector,
+    BestOfBothSelector,
     HedgeSelector,
+    LeaderSelector,
     PhasedSelector,
     RunningSumSelector,
     ThompsonSelector,
@@ -50,6 +52,9 @@ RULES = {
     "phased": _online(lambda bound: PhasedSelector(3, 1, AWAY, window=9, bound=bound, seed=0)),
     "hedge": _online(lambda bound: HedgeSelector(3, 1, 10, BOTH, bound=bound, seed=0)),
     "sums": _online(lambda bound: RunningSumSelector(3, 1, 10, BOTH, bound=bound, seed=0)),
+    "weighted sums": _online(lambda b: RunningSumSelector(3, 1, 10, BOTH, bound=b, weights="norm", seed=0)),
+    "leader": _online(lambda bound: LeaderSelector(3, 1, 10, BOTH, bound=bound, batch=1, seed=0)),
+    "master": _online(lambda bound: BestOfBothSelector(3, 1, 10, BOTH, bound=bound, seed=0)),
     "bandit": _online(lambda bound: BanditSelector(3, 1, 10, BOTH, bound=bound, seed=0)),
     "thompson": _online(lambda bound: ThompsonSelector(3, 1, 10, BOTH, block=1, bound=bound, seed=0)),
 }
