@@ -82,7 +82,7 @@ class LeaderSettings(SelectorSettings):
 
         The first batch is 8 standard deviations of the first sum's noise long: an item that one person in
         eight wants then stands out by one of them. Of a declared number of rounds it takes a quarter at most.
-        (Settled on the library's made-up streams and on the clicks of a shop; results hardly depend on it.)
+        (On the data set eshop_clicks, at epsilon 1, anything from 40 to 150 people serves the same.)
 
         >>> import discreet as dc
         >>> LeaderSettings.tight(285, 5, None, dc.Budget(1.0, 1e-6).share()).first_batch
