@@ -349,6 +349,10 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "privacy.ApproximateRelease": (p.ApproximateRelease, {"epsilon": 0.1, "delta": 1e-9}),
         "privacy.ConcentratedRelease": (p.ConcentratedRelease, {"rho": 0.1}),
         "privacy.ExponentialChoice": (p.ExponentialChoice, {"rate": 0.1, "range": 1.0}),
+        "privacy.ExactChoices": (
+            p.ExactChoices,
+            {"rate": 0.1, "range": 1.0, "number": 3, "delta": 1e-6},
+        ),
         "privacy.FlippedChoice": (p.FlippedChoice, {"rate": 0.1, "range": 1.0}),
         "privacy.GaussianNoise": (p.GaussianNoise, {"sensitivity": 1.0, "sigma": 9.0}),
         "privacy.LaplaceNoise": (p.LaplaceNoise, {"sensitivity": 1.0, "scale": 9.0}),

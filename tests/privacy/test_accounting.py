@@ -27,6 +27,7 @@ EVENTS = [
     pv.PureRelease(0.04),
     pv.ConcentratedRelease(1e-4),
     pv.ApproximateRelease(0.01, 1e-9),
+    pv.ExactChoices(0.03, 2.0, 7, 1e-9),
 ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..privacy import (
     Entry,
+    ExactChoices,
     ExponentialChoice,
     FlippedChoice,
     GaussianNoise,
@@ -93,7 +94,7 @@ def charges_forgotten() -> Iterator[None]:
 def sensitivity_halved() -> Iterator[None]:
     """Everything is calibrated, and charged, for half of what one person can do."""
     with ExitStack() as stack:
-        for kind in (ExponentialChoice, FlippedChoice, LaplaceNoise, GaussianNoise):
+        for kind in (ExponentialChoice, ExactChoices, FlippedChoice, LaplaceNoise, GaussianNoise):
             honest = vars(kind)["within"].__func__
 
             def within(

@@ -96,6 +96,7 @@ def _greedy() -> Iterator[Case]:
     settings = [
         _Setting("basic", "2 of 3 items", pair, Budget(2.0), 6, False, _PICKS),
         _Setting("zcdp", "2 of 3 items", pair, Budget(2.0, 0.05, ADD_REMOVE), 4, True, _PICKS),
+        _Setting("exact", "2 of 3 items", pair, Budget(2.0, 0.05), 6, False, _PICKS),
         _Setting("decomposable", "2 of 3 items", pair, Budget(2.0, 0.05), 4, False, few),
         _Setting("subsampled", "1 of 8 items", one, Budget(1.0, 0.0, ADD_REMOVE), 2, False, _SAMPLED, 8),
         _Setting("subsampled", "2 of 5 items", pair, Budget(0.5, 0.0, ADD_REMOVE), 2, True, _SAMPLED, 5),

@@ -120,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     budget.add_argument(
         "--method",
-        choices=("auto", "basic", "zcdp", "decomposable", "subsampled"),
+        choices=("auto", "basic", "zcdp", "decomposable", "subsampled", "exact"),
         default="auto",
         help="how the picks are accounted for (default auto: whichever lets the data count most)",
     )

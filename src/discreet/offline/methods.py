@@ -16,7 +16,10 @@ from ..privacy.ledger import event_loss
 from ..privacy.picks import Picks
 from .scores import Question
 
-METHODS = ("basic", "zcdp", "decomposable", "subsampled")
+METHODS = ("basic", "zcdp", "decomposable", "subsampled", "exact")
+# What "auto" looks at: the exact composition takes a while, up to seconds for thousands of picks.
+_QUICK = METHODS[:4]
+_COMPOSED = {"basic": accounts.basic, "zcdp": accounts.zcdp, "exact": accounts.exactly}
 # What is left of a share when cost-benefit picks have an account of their own, for the best single item and
 # for the choice between the two.
 _ENDS = Fraction(1, 2)
@@ -49,9 +52,8 @@ def make(question: Question, share: Share, method: str, for_gains: Fraction) -> 
         return Plan(picks, picks if question.ends else None, bare, 0.0)
     for_picks = share.part(1 - for_gains)
     ends: Picks | None
-    if method in ("basic", "zcdp"):
-        account = accounts.basic if method == "basic" else accounts.zcdp
-        picks = account(for_picks, question.width, count)
+    if method in _COMPOSED:
+        picks = _COMPOSED[method](for_picks, question.width, count)
         ends = picks if question.ends else None
     else:
         if question.apart is not None:
@@ -76,7 +78,7 @@ def choose(question: Question, share: Share, method: str, for_gains: Fraction) -
         return replace(plan, reason="asked for" if share.private else "no privacy was asked for")
     plans: list[Plan] = []
     notes = []
-    for name in METHODS:
+    for name in _QUICK:
         try:
             plan = make(question, share, name, for_gains)
         except ValueError as error:

@@ -37,6 +37,19 @@ def hedge_audits() -> list[AuditExample]:
                 faults=("rate doubled", "charges forgotten", "drawn at twice the rate"),
             )
         )
+    found.append(
+        AuditExample(
+            (3, 1, 4),
+            Budget(3.0, 5e-2),
+            {"composition": "exact"},
+            words="1 of 3 items, 4 rounds, composed exactly",
+            mechanism="choices",
+            rows=3,
+            columns=3,
+            deep=True,
+            faults=("rate doubled", "charges forgotten", "drawn at twice the rate"),
+        )
+    )
     return found
 
 
@@ -59,6 +72,7 @@ def phased_audits() -> list[AuditExample]:
             ("composed", 3, 1, 2, Budget(2.0), False, None),
             ("composed", 3, 2, 1, Budget(2.0, 1e-2, ADD_REMOVE), False, None),
             ("composed", 4, 2, 1, Budget(3.0), True, None),
+            ("exact", 3, 2, 1, Budget(2.0, 1e-2, ADD_REMOVE), True, ("rate doubled", "charges forgotten")),
             ("subsampled", 5, 1, 1, Budget(2.0, 0.0, ADD_REMOVE), False, sampling),
             (
                 "subsampled",

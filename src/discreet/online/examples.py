@@ -27,6 +27,7 @@ def hedge_examples() -> dict[str, Example]:
         "hedge, published": _hedge(calibration="published"),
         "hedge, batches": _hedge(resample_every=4),
         "hedge, automatic batch": _hedge(resample_every="auto"),
+        "hedge, composed exactly": _hedge(composition="exact", resample_every=4),
         "hedge, pure, two rounds each": _hedge(PURE_TWICE),
         "hedge, not private": _hedge(FREE),
     }
@@ -38,6 +39,7 @@ def phased_examples() -> dict[str, Example]:
         "phased, doubling": Example(shape, APPROXIMATE, {"first_window": 2}),
         "phased, fixed windows": Example(shape, APPROXIMATE, {"window": 7}),
         "phased, composed": Example(shape, APPROXIMATE, {"window": 7, "method": "composed"}),
+        "phased, composed exactly": Example(shape, APPROXIMATE, {"window": 7, "method": "exact"}),
         "phased, pure, two rounds each": Example(shape, PURE_TWICE, {"window": 5}),
         "phased, drift": Example(shape, APPROXIMATE, {"first_window": 3, "restart_on_drift": True}),
         "phased, not private": Example(shape, FREE, {"window": 6}),

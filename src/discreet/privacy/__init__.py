@@ -21,6 +21,7 @@ from .gate import Gate
 from .ledger import Entry, Ledger, LedgerConflict, MemoryLedger
 from .limits import Remaining
 from .partitions import select_partitions
+from .picks import ExactChoices
 from .preview import BudgetExceeded, Preview
 from .randomness import Randomness, ReproducibleRandomness, SecureRandomness, Seed
 from .release import Release
@@ -36,6 +37,7 @@ __all__ = [
     "ConcentratedRelease",
     "Entry",
     "Event",
+    "ExactChoices",
     "ExponentialChoice",
     "FactorizedSum",
     "FlippedChoice",

@@ -30,6 +30,7 @@ from .events import (
 )
 from .ledger import MemoryLedger, event_loss
 from .limits import epsilons, person_pure, smallest_delta, smallest_epsilon, squared
+from .picks import ExactChoices
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Account:
         """Smallest epsilon that holds together with ``delta`` (the budget's, if none is given)."""
         target = self.budget.delta if delta is None else checks.real("delta", delta, at_least=0.0, below=1.0)
         best = smallest_epsilon(self.loss, self.budget, target, self.notion)
-        if tight and 0.0 < best < math.inf:
+        if tight and best > 0.0:
             curve = self._exact_curve()
             if curve is not None and target >= curve.floor:
                 best = min(best, curve.epsilon(target))
@@ -188,6 +189,9 @@ def _rows(ledger: MemoryLedger, prefix: str) -> Iterator[list[str]]:
 
 def _described(event: Event) -> tuple[str, str, str]:
     """Mechanism, sensitivity and noise of an event, in words."""
+    if isinstance(event, ExactChoices):
+        kind = f"{event.number:,} exponential, composed exactly at delta {float(event.delta):.4g}"
+        return kind, f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
     if isinstance(event, ExponentialChoice | FlippedChoice):
         kind = "exponential" if isinstance(event, ExponentialChoice) else "permute-and-flip"
         return kind, f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
@@ -224,8 +228,9 @@ class _ExactCurve:
             mu_squared = Fraction(0)
             for event, count in path:
                 loss = event_loss(event)
-                if isinstance(event, ExponentialChoice):
-                    ranges[event.width] = ranges.get(event.width, 0) + count
+                if isinstance(event, ExponentialChoice | ExactChoices):
+                    number = count * (event.number if isinstance(event, ExactChoices) else 1)
+                    ranges[event.width] = ranges.get(event.width, 0) + number
                 elif isinstance(event, GaussianNoise) and loss.mu_squared is not None:
                     mu_squared += loss.mu_squared * count
                 elif isinstance(event, LaplaceNoise | PureRelease | FlippedChoice) and loss.pure is not None:

@@ -1,4 +1,4 @@
-"""Four accounts of items picked one after the other, by sums over people of what each item would add.
+"""Five accounts of items picked one after the other, by sums over people of what each item would add.
 
 A pick draws item j with probability proportional to exp(rate x score of j). Scores are sums over people of
 what j adds to the set so far, and a person's part of each lies in [0, bound]. An account says how large a
@@ -9,18 +9,25 @@ the reason, where it does not apply. A share with a privacy notion is never exce
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
+from typing import Self
 
+from ..core import checks
 from .budget import Share
-from .conversions import exact, exponential_above, rounded_down
-from .events import ApproximateRelease, Event, ExponentialChoice, PureRelease
+from .conversions import exact, exponential_above, rounded_down, rounded_up
+from .events import ApproximateRelease, Event, ExponentialChoice, Loss, PureRelease
 
 # Logarithms and exponentials of floats are good to a few units in the last place; this is far beyond those.
 _SAFE = 1.0 - 2.0**-44
 _ALMOST = 1 - Fraction(1, 10**9)
 # Exponentials of more than this are no floats.
 _LARGEST_RATE = 700.0
+# A rate is settled once its epsilon is this close to what is allowed, in parts of it.
+_CLOSE = 1e-4
+# Beyond these the composition makes no claim, and epsilons are added up.
+_MOST, _WIDEST = 10**9, 100
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,113 @@ def zcdp(share: Share, width: float, count: int) -> Picks:
         raise ValueError(_no_delta(share))
     event = ExponentialChoice.within(share, width, count)
     return Picks("zcdp", event.rate, event, count)
+
+
+@dataclass(frozen=True, eq=False)
+class ExactChoices(Event):
+    """``number`` exponential choices at one ``rate``, charged together: an epsilon at ``delta``.
+
+    The epsilon is `composition.adaptive_choices_epsilon`, an upper bound for any ``number`` of choices with
+    losses in intervals of length ``rate * range``, each of which may depend on the answers before it. What
+    may not depend on answers is the rate, the range and the number: they are declared here, before the first
+    choice. Fewer choices, or narrower ones, lose no more. Permute-and-flip is not of this kind.
+
+    Beside other releases it counts as one (epsilon, delta) release: epsilons and deltas are added up, as for
+    an `ApproximateRelease`, and all of it is spent with the first choice. From some five choices on, that
+    allows a rate 7 to 16 % above what their sum in zCDP or pure epsilon does (at epsilon 1, delta 1e-6).
+
+    >>> from discreet.privacy import Budget
+    >>> share = Budget(1.0, 1e-6).share()
+    >>> round(ExactChoices.within(share, 2.0, 10).rate / ExponentialChoice.within(share, 2.0, 10).rate, 2)
+    1.1
+    """
+
+    rate: float
+    range: float
+    number: int
+    delta: float
+
+    def __post_init__(self) -> None:
+        count = checks.whole("number", self.number, at_least=1, at_most=checks.ANY)
+        checks.real("delta", self.delta, at_least=0.0, below=1.0)
+        super().__post_init__()
+        object.__setattr__(self, "number", count)
+
+    @property
+    def width(self) -> Fraction:
+        """How wide the interval of one choice's loss is."""
+        return exact(self.rate) * exact(self.range)
+
+    def loss(self) -> Loss:
+        from .composition import SMALLEST_DELTA, adaptive_choices_epsilon
+
+        if self.delta < SMALLEST_DELTA or self.number > _MOST or self.width >= _WIDEST or not self.width:
+            return Loss.of_pure(self.width * self.number)
+        epsilon = adaptive_choices_epsilon(self.delta, [(rounded_up(self.width), self.number)])
+        return replace(Loss.of_pure(exact(epsilon)), delta=exact(self.delta))
+
+    def scaled(self, factor: float) -> Self:
+        part = checks.real("factor", factor, above=0.0)
+        return replace(self, rate=rounded_down(exact(self.rate) * exact(part)))
+
+    @classmethod
+    def within(cls, share: Share, range: float, number: int) -> ExactChoices:
+        """The largest rate (to a part in 10,000, from below) at which ``number`` choices fit into ``share``.
+
+        Refused where a whole budget's delta is not there to be spent: at a share in some privacy notion, or
+        at a gate that something was released through; and for several rounds of a person, whose losses do not
+        add up along a curve.
+        """
+        checks.instance("share", share, Share, "budget.share()")
+        width = checks.real("range", range, above=0.0)
+        count = checks.whole("number", number, at_least=1, at_most=checks.ANY)
+        delta = _delta(share)
+        return cls(_largest_rate(replace(share, gate=None), width, count, delta), width, count, delta)
+
+
+@lru_cache(maxsize=256)
+def _largest_rate(share: Share, width: float, number: int, delta: float) -> float:
+    """The rate of `ExactChoices.within`: a root that is searched for from both sides, and met from below."""
+    largest = rounded_down(exact(share.epsilon))
+
+    def epsilon(rate: float) -> float:
+        return float(ExactChoices(rate, width, number, delta).loss().pure or 0)
+
+    # The sum of epsilons surely fits. So does a whole budget's rho, up to rounding; that of a part may not.
+    low = rounded_down(exact(share.epsilon) / number / exact(width)) * (1.0 - 1e-9)
+    below, high = epsilon(low), 1.1 * ExponentialChoice.within(share, width, number).rate
+    while (above := epsilon(high)) <= largest:
+        low, below, high = high, above, 1.1 * high
+    while largest - below > _CLOSE * largest and high - low > _CLOSE * low:
+        rate = low + (high - low) * (largest - below) / (above - below)
+        rate = min(max(rate * (1.0 - _CLOSE / 4), low + (high - low) / 8), high - (high - low) / 8)
+        if (found := epsilon(rate)) <= largest:
+            low, below = rate, found
+        else:
+            high, above = rate, found
+    return low
+
+
+def _delta(share: Share) -> float:
+    """The delta that choices are composed at; ValueError, with the reason, where there is none for them."""
+    from .composition import SMALLEST_DELTA
+
+    budget = share.budget
+    if not budget.private:
+        raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
+    if not budget.delta >= SMALLEST_DELTA:
+        raise ValueError(f"it needs a delta of at least {SMALLEST_DELTA:g}")
+    if share.notion is not None:
+        raise ValueError("its delta is that of a whole budget, which a share or a used gate has not")
+    if budget.max_rounds_per_person > 1:
+        raise ValueError("it is for one round of each person; several do not add up along a curve")
+    return budget.delta
+
+
+def exactly(share: Share, width: float, count: int) -> Picks:
+    """``count`` picks declared together, by their exact composition: see `ExactChoices`."""
+    event = ExactChoices.within(share, width, count)
+    return Picks("exact", event.rate, event, 1)
 
 
 def decomposable(share: Share, bound: float) -> Picks:

@@ -22,6 +22,7 @@ from .events import (
     LaplaceNoise,
     SphericalLaplaceNoise,
 )
+from .picks import ExactChoices
 from .samplers import flips
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Release:
         An exponential choice does not pay for it: that is charged by its bounded range, which this has not.
         """
         self._alive()
-        if isinstance(self._event, ExponentialChoice):
+        if isinstance(self._event, ExponentialChoice | ExactChoices):
             raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a FlippedChoice")
         return flips.flipped_choice(self._source, scores, self._rate(rate))
 
@@ -137,7 +138,7 @@ class Release:
     def _rate(self, given: float | None) -> float:
         if given is not None:
             return given
-        if not isinstance(self._event, ExponentialChoice | FlippedChoice):
+        if not isinstance(self._event, ExponentialChoice | ExactChoices | FlippedChoice):
             raise TypeError(f"{self._event} does not say at which rate to choose; give rate=")
         return self._event.rate
 

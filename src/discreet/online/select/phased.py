@@ -48,7 +48,9 @@ class PhasedSelector(OnlineSelector):
     - ``"subsampled"``: a secret coin decides, when somebody comes, whether the window keeps them at all;
       picks are by permute-and-flip. Pure epsilon, whatever k is, and the others are not even stored.
     - ``"composed"``: picks of the exponential mechanism on everybody, composed: better for very few of them.
-    - ``"auto"``: whichever lets people's gains enter with the larger rate on average.
+    - ``"exact"``: the same, declared together and charged by their exact composition (`ExactChoices`), at a
+      rate some 10 % higher; needs a whole budget with a delta, and one round of each person.
+    - ``"auto"``: of the first two, whichever lets people's gains enter with the larger rate on average.
 
     ``window`` is the number of rounds of every window, or ``"doubling"``: each is twice as long as the one
     before, starting with ``first_window`` (`PhasedSettings.tight` says how long, if it is not given).
@@ -85,7 +87,7 @@ class PhasedSelector(OnlineSelector):
     window = Setting('The number of rounds of every window, or "doubling".')
     first_window = Setting("The number of rounds of the first window.")
     restart_on_drift = Setting("Whether a set that changes after it had settled starts the doubling again.")
-    method = Setting('How the picks of a window are paid for: "subsampled" or "composed".')
+    method = Setting('How the picks of a window are paid for: "subsampled", "composed" or "exact".')
     rate = Setting("A pick prefers an item by exp(rate x sum of gains); infinite without privacy.")
     chance = Setting("How likely somebody is learned from.")
 

@@ -10,12 +10,12 @@ from typing import Any
 from ... import bounds
 from ...core import checks
 from ...core.settings import flag, of, one_of, real, whole
-from ...privacy import Event, ExponentialChoice, LaplaceNoise, PureRelease, Share
-from ...privacy.picks import Picks, sampled, subsampled
+from ...privacy import Event, ExactChoices, ExponentialChoice, LaplaceNoise, PureRelease, Share
+from ...privacy.picks import Picks, exactly, sampled, subsampled
 from .selector import SelectorSettings, common_settings, rate_within, score_range
 
 LONGEST = 1 << 53
-METHODS = ("composed", "subsampled")
+METHODS = ("composed", "exact", "subsampled")
 
 
 def _window(value: Any) -> int | str:
@@ -86,8 +86,7 @@ class PhasedSettings(SelectorSettings):
     @property
     def releases(self) -> int:
         """How many times a window is charged: for all picks together, or for those that are a choice."""
-        most = 1 if self.method == "subsampled" else self.k
-        return min(most, self.n_items - 1)
+        return min(self.k if self.method == "composed" else 1, self.n_items - 1)
 
     @property
     def chance(self) -> float:
@@ -98,6 +97,13 @@ class PhasedSettings(SelectorSettings):
         """Refuse picks that ``event`` does not pay for."""
         if self.method == "composed":
             paid = self.keep is None and self.event == _composed_event(self.rate, self.bound, neighbours)
+        elif self.method == "exact":
+            paid = (
+                self.keep is None
+                and isinstance(self.event, ExactChoices)
+                and self.event.number >= min(self.k, self.n_items - 1)
+                and (self.event.rate, self.event.range) == (self.rate, score_range(self.bound, neighbours))
+            )
         elif isinstance(self.event, PureRelease) and self.keep is not None:
             most = sampled(self.event, self.bound, neighbours)
             paid = self.rate <= most.rate and self.keep <= (most.keep or 0)
@@ -126,7 +132,10 @@ class PhasedSettings(SelectorSettings):
 
 def _picks(share: Share, bound: float, count: int, method: str) -> Picks:
     """The picks of a window; of two accounts the one at which people's gains enter with the larger rate."""
-    rate = rate_within(share, score_range(bound, share.neighbours), count, math.inf)
+    width = score_range(bound, share.neighbours)
+    if method == "exact" and share.private:
+        return exactly(share, width, count)
+    rate = rate_within(share, width, count, math.inf)
     composed = Picks("composed", rate, _composed_event(rate, bound, share.neighbours), count)
     if method == "composed" or not share.private:
         return composed
