@@ -19,7 +19,6 @@ from .scores import Question
 METHODS = ("basic", "zcdp", "decomposable", "subsampled", "exact")
 # What "auto" looks at: the exact composition takes a while, up to seconds for thousands of picks.
 _QUICK = METHODS[:4]
-_COMPOSED = {"basic": accounts.basic, "zcdp": accounts.zcdp, "exact": accounts.exactly}
 # What is left of a share when cost-benefit picks have an account of their own, for the best single item and
 # for the choice between the two.
 _ENDS = Fraction(1, 2)
@@ -52,8 +51,9 @@ def make(question: Question, share: Share, method: str, for_gains: Fraction) -> 
         return Plan(picks, picks if question.ends else None, bare, 0.0)
     for_picks = share.part(1 - for_gains)
     ends: Picks | None
-    if method in _COMPOSED:
-        picks = _COMPOSED[method](for_picks, question.width, count)
+    if method in ("basic", "zcdp", "exact"):
+        composed = {"basic": accounts.basic, "zcdp": accounts.zcdp, "exact": accounts.exactly}
+        picks = composed[method](for_picks, question.width, count)
         ends = picks if question.ends else None
     else:
         if question.apart is not None:
