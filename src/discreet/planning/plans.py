@@ -24,6 +24,7 @@ _MOST_ROUNDS = 1 << 40
 _MOST_EPSILON = 1e6
 # Beyond so many rounds the rounding errors of factorised sums come near their noise, and they are refused.
 _MOST_FILTERED = 1 << 25
+_ALIKE = 0.01  # expected shares that differ by less are alike
 _NO_GUARANTEE = ("no guarantee at this size", "")
 # A certificate about people as they are is worth this much more than one about people cut short.
 _WORTH = 2.0
@@ -51,7 +52,8 @@ class Candidate:
     @property
     def kind(self) -> tuple[str, ...]:
         """The learner and its options, without the numbers that depend on the size of the question."""
-        return (self.name, *(f"{k}={v}" for k, v in self.settings.items() if isinstance(v, str)))
+        options = {k: v for k, v in self.settings.items() if v is None or isinstance(v, str)}
+        return (self.name, *(f"{k}={v}" for k, v in options.items() if k != "resample_every"))
 
     @property
     def shown_settings(self) -> str:
@@ -286,7 +288,12 @@ def _most_served(question: Question, candidates: Sequence[Candidate], found: Sim
     """The plan by expected shares."""
     every = [replace(one, expected=found.shares.get(one.kind)) for one in candidates]
     every.sort(key=lambda one: -1.0 if one.expected is None else one.expected.share, reverse=True)
-    best = every[0]
+    top = every[0].expected
+    assert top is not None
+    # Of those that serve about as much, the one that guarantees most.
+    least = top.share - max(_ALIKE, top.spread / math.sqrt(RUNS))
+    alike = [one for one in every if one.expected is not None and one.expected.share >= least]
+    best = min(alike, key=lambda one: one.certified)
     assert best.expected is not None
     chance = question.without_learning[1]
     bound = (
@@ -297,8 +304,8 @@ def _most_served(question: Question, candidates: Sequence[Candidate], found: Sim
     if found.better(best.expected):
         reason = (
             f"Expected to serve {best.expected} of what the best fixed set would (random sets:"
-            f" {found.at_random.share:.2f}), the most of all, on made-up people: {found.people:,} of them,"
-            f" several streams. {bound}"
+            f" {found.at_random.share:.2f}), as much as any, on simulated streams of {found.people:,} people."
+            f" {bound}"
         )
     else:
         more = "" if found.needed is None else f" About {found.needed:,} people would be needed."
@@ -326,7 +333,7 @@ def _chosen(candidates: Sequence[Candidate], question: Question) -> tuple[Candid
             " the smallest bound was taken; how well it does is not known."
         )
     whole = next((one for one in candidates if not one.cut), first)
-    if whole is not first and whole.certified <= _WORTH * first.certified:
+    if whole is not first and whole.certified <= min(_WORTH * first.certified, chance * (1.0 - 1e-9)):
         return whole, (
             f"Its certified regret, {number(whole.certified)}, is the smallest of those about people as they"
             f" are, and at most twice the smallest of all, {number(first.certified)}, which is about people"

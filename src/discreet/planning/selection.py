@@ -74,6 +74,8 @@ def plan(
     checks.one_of("feedback", feedback, FEEDBACK)
     checks.one_of("stream", stream, STREAMS)
     checks.one_of("goal", goal, GOALS)
+    if sample is not None:
+        checks.instance("sample", sample, Population, "objectives.Coverage(matrix)")
     if not isinstance(budget, Budget):
         raise TypeError(
             f"budget must be a Budget, got {checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
@@ -203,17 +205,32 @@ class _FullInformation(_Selection):
             yield self._candidate("RunningSumSelector", settings, found.unclipped_regret, cut=cut, note=note)
 
     def _weighted_sums(self) -> Iterator[Candidate]:
-        """Weighted people and a falling rate: of the running sums these serve most."""
+        """Weighted people: of the running sums these serve most, alone or with a leader before them."""
+        from ..online.select.best_of_both_settings import BestOfBothSettings
         from ..online.select.running_sums import RunningSumSettings
 
         if not (self.budget.private and self.budget.delta > 0.0 and "sqrt" in self.factorised):
             return
-        settings: dict[str, Any] = {"weights": "norm", "rate": "falling"}
-        settings["resample_every"] = max(1, self.rounds // _SETS)
-        found = RunningSumSettings.tight(
-            self.n_items, self.k, self.rounds, self.budget.share(), bound=self.bound, **settings
-        )
+        question = (self.n_items, self.k, self.rounds, self.budget.share())
         note = "of people weighted by their items"
+        for weights in ("norm", None):
+            both = BestOfBothSettings.tight(
+                *question, resample_every="auto", weights=weights, bound=self.bound
+            )
+            settings: dict[str, Any] = {"weights": weights, "resample_every": "auto"}
+            weighted = weights is not None
+            yield self._candidate(
+                "BestOfBothSelector",
+                settings,
+                both.certified_regret,
+                cut=weighted,
+                note=note if weighted else "",
+            )
+        every = max(1, self.rounds // _SETS)
+        settings = {"weights": "norm", "rate": "falling", "resample_every": every}
+        found = RunningSumSettings.tight(
+            *question, weights="norm", rate="falling", resample_every=every, bound=self.bound
+        )
         yield self._candidate("RunningSumSelector", settings, found.unclipped_regret, cut=True, note=note)
 
     def _running_sum(self, batch: int, sums: str, noise: str) -> RunningSumSettings:

@@ -18,7 +18,7 @@ from .plans import Candidate, Question, Simulation
 _MOST_PEOPLE = 300_000
 # Learners that draw a new set in almost every round are simulated with so many sets in all.
 _MOST_SETS = 400
-_RESAMPLING = ("HedgeSelector", "RunningSumSelector", "MetaFrankWolfe")
+_RESAMPLING = ("HedgeSelector", "RunningSumSelector", "BestOfBothSelector", "MetaFrankWolfe")
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,10 @@ def _candidates(question: ItemQuestion) -> Iterator[Candidate]:
         best = found.get(key)
         if "published" not in one.settings.values() and (best is None or one.formula < best.formula):
             found[key] = one
-    least = question.rounds // _MOST_SETS
+    least = max(1, question.rounds // _MOST_SETS)
     for one in found.values():
-        if one.name in _RESAMPLING and one.settings.get("resample_every", 1) < least:
+        every = one.settings.get("resample_every", 1)
+        if one.name in _RESAMPLING and (every == "auto" or every < least):
             yield replace(one, settings=one.settings | {"resample_every": least})
         else:
             yield one
