@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..thompson.beliefs import Beliefs
-from ..thompson.posterior import Features, Floats, Independent, Joint, Pairs, Posterior
+from ..thompson.posterior import Features, Floats, Independent, Joint, Posterior
 
 # As for `ThompsonSelector`, and settled on other streams of `cuts_and_prices` than the benchmark's.
 WARM_UP = 12
@@ -17,6 +17,28 @@ _MOST_TOGETHER, _MOST_PAIRED = 300, 25
 # The deviation of what a pair costs, as a part of an item's; the variance of a person's cost; the share of
 # what is not known by which drawn weights deviate from the mean.
 _PAIR, _VARIANCE, _SPREAD = 0.25, 0.1, 0.6
+
+
+class Pairs:
+    """Numbers of features: some ``first`` ones, at least one, come before the pairs of ``n_items`` items."""
+
+    def __init__(self, n_items: int, first: int) -> None:
+        self._above = np.triu_indices(n_items, 1)
+        self._number = np.zeros((n_items, n_items), dtype=np.int64)
+        self._number[self._above] = first + np.arange(self._above[0].size)
+        self._first, self._size = first, n_items
+        self.count = int(self._above[0].size)
+
+    def of(self, items: Features) -> Features:
+        """The pairs within some items."""
+        found = self._number[items[:, None], items]
+        return np.asarray(found[found > 0])
+
+    def matrix(self, weights: Floats) -> Floats:
+        """The weights of all pairs as a symmetric matrix."""
+        found = np.zeros((self._size, self._size))
+        found[self._above] = weights[self._first :]
+        return found + found.T
 
 
 class SetCosts(Beliefs):

@@ -80,23 +80,25 @@ class Joint(Posterior):
     """All weights together: ``root`` times its transpose is their covariance.
 
     An observation changes the root by one outer product (Potter's square-root form of the Kalman filter), so
-    that neither it nor a draw needs a decomposition.
+    that neither it nor a draw needs a decomposition. In single precision, which is far finer than the noise
+    on what is observed, and takes half the time.
     """
 
-    def __init__(self, mean: Floats, root: Floats) -> None:
+    def __init__(self, mean: Floats, root: NDArray[Any]) -> None:
         super().__init__(mean)
-        self.root = root
+        self.root: NDArray[np.float32] = root.astype(np.float32)
 
     def observe(self, features: Features, value: float, variance: float) -> None:
         along = self.root[features].sum(axis=0)
         total = float(along @ along) + variance
         towards = self.root @ along
         self.mean += towards * ((value - float(self.mean[features].sum())) / total)
-        towards *= 1.0 / (total * (1.0 + math.sqrt(variance / total)))
-        backends.bandit.take_outer(self.root, towards, along)
+        shrunk = along / np.float32(total * (1.0 + math.sqrt(variance / total)))
+        backends.bandit.take_outer(self.root, towards, shrunk)
 
     def draw(self, generator: np.random.Generator, spread: float) -> Floats:
-        return np.asarray(self.mean + spread * (self.root @ generator.standard_normal(self.mean.size)))
+        noise = self.root @ generator.standard_normal(self.mean.size, dtype=np.float32)
+        return np.asarray(self.mean + spread * noise)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {}, {"mean": self.mean, "root": self.root}
@@ -104,29 +106,7 @@ class Joint(Posterior):
     @classmethod
     def resumed(cls, saved: Saved, size: int) -> Joint:
         """The belief that gave ``saved``."""
-        return cls(saved.array("mean", (size,)), saved.array("root", (size, size)))
-
-
-class Pairs:
-    """Numbers of features: some ``first`` ones, at least one, come before the pairs of ``n_items`` items."""
-
-    def __init__(self, n_items: int, first: int) -> None:
-        self._above = np.triu_indices(n_items, 1)
-        self._number = np.zeros((n_items, n_items), dtype=np.int64)
-        self._number[self._above] = first + np.arange(self._above[0].size)
-        self._first, self._size = first, n_items
-        self.count = int(self._above[0].size)
-
-    def of(self, items: Features) -> Features:
-        """The pairs within some items."""
-        found = self._number[items[:, None], items]
-        return np.asarray(found[found > 0])
-
-    def matrix(self, weights: Floats) -> Floats:
-        """The weights of all pairs as a symmetric matrix."""
-        found = np.zeros((self._size, self._size))
-        found[self._above] = weights[self._first :]
-        return found + found.T
+        return cls(saved.array("mean", (size,)), saved.array("root", (size, size), np.float32))
 
 
 def root_of(own: float, common: float, size: int) -> Floats:

@@ -22,10 +22,10 @@ class ThompsonSelector(RewardSelector):
     these released sums follows a normal posterior of what each item is worth; the next set is the best one
     for weights drawn from it. The first 8 blocks show sets at random, and tell how large values are.
 
-    ``feedback="set"``: a reward is what the set was worth, in [0, ``bound``], and a block of 20 / epsilon
-    rounds releases one sum. The model takes a set to be worth the sum of its items' weights (for up to 25
-    items also of its pairs' weights). Beliefs about up to 300 items are held together, which costs the square
-    of their number once per block; about more of them each alone.
+    ``feedback="set"``: a reward is what the set was worth, in [0, ``bound``], and a block of 30 / epsilon
+    rounds releases one sum. The model takes a set to be worth the sum of its items' weights. Beliefs about up
+    to 300 items are held together, which costs the square of their number once per block; about more of them
+    each alone.
 
     ``feedback="slots"``: a reward is the item that was taken, None, or one number per slot, in all at most
     ``bound``. A block of 50 / epsilon^.7 rounds releases one count per slot. What an item gets is what it

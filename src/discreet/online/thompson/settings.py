@@ -14,10 +14,10 @@ from ...privacy.conversions import exact
 from ..bandit.settings import FEEDBACK
 from ..select.selector import SelectorSettings, common_settings, score_range
 
-# Beliefs about all items together cost the square of their number; about pairs of them, its fourth power.
-_MOST_TOGETHER, _MOST_PAIRED = 300, 25
+# Beliefs about all items together cost the square of their number.
+_MOST_TOGETHER = 300
 _LONGEST = 1 << 30
-# Rounds of a block, by epsilon: values 20 / epsilon, slots 50 / epsilon^.7. Fewer where noise is no matter.
+# Rounds of a block, by epsilon: values 30 / epsilon, slots 50 / epsilon^.7. Fewer where noise is no matter.
 _SHORTEST = {"set": 10, "slots": 20}
 
 
@@ -56,13 +56,13 @@ class ThompsonSettings(SelectorSettings):
         >>> import discreet as dc
         >>> budget = dc.Budget(0.5).share()
         >>> [ThompsonSettings.tight(9, 2, None, budget, feedback=one).block for one in ("set", "slots")]
-        [40, 82]
+        [60, 82]
         """
         common = common_settings(n_items, k, rounds, bound, labels)
         checks.one_of("feedback", feedback, FEEDBACK)
         if block is None:
             epsilon = float(share.epsilon) if share.private else math.inf
-            wanted = 20.0 / epsilon if feedback == "set" else 50.0 / epsilon**0.7
+            wanted = 30.0 / epsilon if feedback == "set" else 50.0 / epsilon**0.7
             length = min(max(math.ceil(wanted), _SHORTEST[feedback]), _LONGEST)
         else:
             length = checks.whole("block", block, at_least=1, at_most=_LONGEST)
@@ -97,11 +97,9 @@ class ThompsonSettings(SelectorSettings):
         return variance > 0.01 * looks
 
     @property
-    def belief(self) -> str:
-        """What is believed about items: each "alone", all "together", or their "pairs" too."""
-        if self.feedback == "slots" or self.forget or self.n_items > _MOST_TOGETHER:
-            return "alone"
-        return "pairs" if self.k > 1 and self.n_items <= _MOST_PAIRED else "together"
+    def together(self) -> bool:
+        """Whether what is believed of items is held together, or of each alone."""
+        return self.feedback == "set" and not self.forget and self.n_items <= _MOST_TOGETHER
 
     def check_noise(self, neighbours: str) -> None:
         """Refuse noise that is not for what one person can move, or sums that would not fit into 63 bits."""
