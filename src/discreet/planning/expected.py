@@ -21,7 +21,7 @@ from ..privacy import Coins
 
 # Sizes that are simulated; larger questions are answered by these.
 _MOST_ROUNDS = 20_000
-_MOST_ITEMS = 2_000
+_MOST_ITEMS = 5_000
 _MOST_WORK = 4e8  # rounds x items x k
 RUNS = 3
 _RANDOM_SETS = 30

@@ -17,7 +17,7 @@ from .plans import Candidate, Question, Simulation
 # How far the search for enough people goes.
 _MOST_PEOPLE = 300_000
 # Learners that draw a new set in almost every round are simulated with so many sets in all.
-_MOST_SETS = 400
+_MOST_SETS = 200
 _RESAMPLING = ("HedgeSelector", "RunningSumSelector", "BestOfBothSelector", "MetaFrankWolfe")
 
 
