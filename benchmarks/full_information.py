@@ -8,7 +8,8 @@ the mean of 5 runs. msweb visitors and customers come in a random order (fixed s
 order of their first click. First the learners at epsilon 1 and k = 5, which is the README's table (``python
 -m tools.pages``); then what learners for stationary streams serve at other sizes and budgets.
 
-docs/benchmarks.md says which constants were settled on which of these data sets. Prints tables and stores benchmarks/results/full_information.json.
+docs/benchmarks.md says which constants were settled on which of these data sets. Prints tables and stores
+benchmarks/results/full_information.json.
 """
 
 from __future__ import annotations
