@@ -115,6 +115,7 @@ def choices() -> list[Choice]:
     return [
         greedy("003 on Mitrovic et al.", "basic", "basic", printed=picks, order_only=True),
         greedy("bounded-range choices", "zcdp", "zcdp"),
+        greedy("exact composition of choices", "exact", "exact"),
         greedy("decomposable objectives", "decomposable", "decomposable"),
         greedy("amplification by subsampling", "subsampled", "subsampled"),
         greedy(

@@ -92,9 +92,10 @@ def set_checks(epsilon: float) -> list[Check]:
         )
 
     return [
-        hedge("000, Theorems 1 and 6", ", published", calibration="published"),
+        hedge("000, Theorems 1 and 6", ", published", calibration="published", composition="summed"),
         hedge("joint account of all draws", "", resample_every="auto"),
-        hedge("joint account of all draws", ", every round"),
+        hedge("joint account of all draws", ", every round", composition="summed"),
+        hedge("exact composition of all draws", ", exact", composition="exact", resample_every="auto"),
         hedge("000, Theorem 3", ", epsilon inf", budget=free),
         hedge("000, Proposition 3", ", epsilon inf, k = 2", k=2, budget=free),
         sums("experts on factorised sums", ""),
@@ -109,6 +110,7 @@ def set_checks(epsilon: float) -> list[Check]:
         both("a master over a leader and experts", ", blt", weights=None, sums="blt"),
         both("a master over a leader and experts", ", tree", weights=None, sums="tree"),
         phased("windows of exchangeable streams", ", k = 1", 1),
+        phased("windows of exchangeable streams", ", exact, k = 2", 2, method="exact"),
         phased("windows of exchangeable streams", ", k = 2", 2),
         phased("one window of an exchangeable stream", ", fixed window", 1, window="third"),
         phased("no theorem with restarts", ", restarts", 1, restart_on_drift=True),
