@@ -108,7 +108,7 @@ def test_enumerated_transcripts_stay_within_the_account(n_items, k, window, roun
 
 
 @pytest.mark.parametrize(
-    ("n_items", "k", "window", "rounds", "tries"), [(2, 1, 3, 6, 6), (3, 3, 2, 4, 2), (4, 2, 2, 2, 12)]
+    ("n_items", "k", "window", "rounds", "tries"), [(2, 1, 3, 6, 3), (3, 3, 2, 2, 8), (4, 2, 2, 2, 12)]
 )
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 def test_enumerated_samples_stay_within_pure_epsilon(n_items, k, window, rounds, tries, neighbours):
