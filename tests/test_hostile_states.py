@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from discreet.privacy import FactorizedSum, TreeSum
 from tests import hostile
 from tests.online.learners import EVERYBODY, ROUNDS, people
 
-ROOT = Path(__file__).parents[1]
 BUDGET = dc.Budget(1.0, 1e-6)
 # One of each kind of learner, engine, sum and noise; tools/fuzz_states.py goes through all of them.
 SOME = [
