@@ -1,4 +1,4 @@
-"""Compiled loops, compiled once more so that every index is checked, on states that somebody tampered with."""
+"""Compiled loops with every index checked, on states that somebody tampered with."""
 
 from __future__ import annotations
 
