@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Turns:
@@ -24,41 +25,23 @@ class Turns:
         self._inside: str | None = None  # the call that is going on; written only by whoever holds the lock
         self._lock = threading.RLock()
 
-    def take(self, call: str) -> _Turn:
+    @contextmanager
+    def take(self, call: str) -> Iterator[None]:
         """A call that may change the object."""
-        return _Turn(self, call)
+        with self._lock:
+            if self._inside is not None:
+                raise RuntimeError(
+                    f"{call} was called inside {self._inside} of the same {self._what}; a person's function"
+                    " must not use it"
+                )
+            self._inside = call
+            try:
+                yield
+            finally:
+                self._inside = None
 
-    def look(self) -> AbstractContextManager[bool]:
+    @contextmanager
+    def look(self) -> Iterator[None]:
         """A look at the object between two calls of other threads; from inside a call, at once."""
-        return self._lock
-
-    def begin(self, call: str) -> None:
-        """Wait for the lock, and refuse a call from inside another one."""
-        self._lock.acquire()
-        if self._inside is not None:
-            self._lock.release()
-            raise RuntimeError(
-                f"{call} was called inside {self._inside} of the same {self._what}; a person's function"
-                " must not use it"
-            )
-        self._inside = call
-
-    def end(self) -> None:
-        """Let others have their turn."""
-        self._inside = None
-        self._lock.release()
-
-
-class _Turn:
-    """One call, as a context; every decision of a learner passes here, so it is short."""
-
-    __slots__ = ("_call", "_turns")
-
-    def __init__(self, turns: Turns, call: str) -> None:
-        self._turns, self._call = turns, call
-
-    def __enter__(self) -> None:
-        self._turns.begin(self._call)
-
-    def __exit__(self, *failure: object) -> None:
-        self._turns.end()
+        with self._lock:
+            yield
