@@ -62,6 +62,8 @@ def test_table_holds_the_distribution_function(gaussian):
 def test_compiled_attempt_equals_the_exact_twin(gaussian):
     words = ReproducibleRandomness(11).words(2 * 1500)
     words[1::20] |= np.uint64(0xFFFFFF0000000000)  # push the test bits up so that many are rejected
+    edge = np.uint64(int(0.98 * 2**40) << 24)  # from here on a test is looked at
+    words[3::20] = edge - np.uint64(75) + np.arange(150, dtype=np.uint64)
     out, status = _attempt(words, gaussian)
     assert (status == REJECTED).sum() >= 10
     for index in range(out.size):
@@ -197,6 +199,20 @@ def test_truncation_is_exact_and_towards_zero(size):
     steps = grid.truncate(values)
     for value, step in zip(values, steps, strict=True):
         assert int(step) == math.trunc(Fraction(float(value)) / grid.step)
+
+
+@pytest.mark.parametrize("exponent", [-1060, -930, -60, 0, 40, 910])
+def test_truncation_next_to_grid_lines_is_exact(exponent):
+    """Quotients in floating point would be wrong here, whatever their size: integers have to decide."""
+    rng = np.random.default_rng(6)
+    for mantissa in (1 << 31, (1 << 31) + 1, 3_333_333_333, (1 << 32) - 1):
+        grid = Grid(mantissa, exponent)
+        lines = [round(2.0**bits) for bits in rng.uniform(0, 60, 60)]
+        values = [float(line * grid.step) for line in lines if line * grid.step < 1e308]
+        near = [math.nextafter(v, end) for v in values for end in (-math.inf, math.inf)]
+        both = np.array([0.0, 5e-324, *values, *near])
+        both = np.concatenate([both, -both])
+        assert grid.truncate(both).tolist() == [math.trunc(Fraction(v) / grid.step) for v in both.tolist()]
 
 
 @pytest.mark.parametrize("size", [3, 30])

@@ -14,6 +14,9 @@ _LOW = np.uint64((1 << 22) - 1)
 _U22, _U23, _U24, _U48, _ONE = (np.uint64(v) for v in (22, 23, 24, 48, 1))
 _HALF_STEP = 2.0**-33
 _MARGIN = 2.0**-8
+_SMALL, _NEAR, _ROUND = 2.0**40, 2.0**-10, 1.5 * 2.0**52
+# Below it a test is passed whatever the exponent, which is less than 0.01: 0.98 < exp(-0.01).
+_SURE = np.uint64(int(0.98 * 2**40)) << _U24
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -50,6 +53,11 @@ def attempt_noise(
             continue
         low = np.int64(second & _LOW)
         half = np.int64((second >> _U22) & _ONE)
+        if second < _SURE:  # as nearly all are
+            size = (((cell << 22) + low) << 1) + half
+            out[i] = ~size if (second >> _U23) & _ONE else size
+            status[i] = DONE
+            continue
         test = np.float64(second >> _U24)
         start = (np.float64(low) + 0.5 * np.float64(half)) * 2.0**-32
         end = start + _HALF_STEP
@@ -71,31 +79,44 @@ def attempt_noise(
 
 
 @njit(cache=True, nogil=True)
+def _long_division(value: float, divisor: np.int64, exponent: int) -> np.int64:
+    """``trunc(value / (divisor * 2^exponent))`` exactly, saturated at +-2^62; ``divisor`` in [2^31, 2^32)."""
+    limit = np.int64(1) << 62
+    fraction, power = math.frexp(abs(value))
+    digits = np.int64(fraction * 9007199254740992.0)
+    shift = power - 53 - exponent
+    if shift <= 0:
+        quotient = (digits >> min(-shift, 62)) // divisor
+    else:
+        quotient = digits // divisor
+        remainder = digits % divisor
+        while shift > 0:
+            step = min(shift, 31)
+            if quotient >= limit >> step:
+                quotient = limit
+                break
+            quotient = (quotient << step) + (remainder << step) // divisor
+            remainder = (remainder << step) % divisor
+            shift -= step
+        quotient = min(quotient, limit)
+    return -quotient if value < 0.0 else quotient
+
+
+@njit(cache=True, nogil=True)
 def to_grid(values: NDArray[np.float64], mantissa: int, exponent: int, out: NDArray[np.int64]) -> None:
     """``out = trunc(values / (mantissa * 2^exponent))`` exactly, saturated at +-2^62.
 
-    Long division in integers: a quotient in floating point would be off by whole units for large
-    values, and that error would not be in anybody's sensitivity. ``mantissa`` is in [2^31, 2^32).
+    A quotient in floating point would be off by whole units for large values, and that error would not be in
+    anybody's sensitivity. Below 2^40 it is off by less than 2^-11: where no whole number is as near as that,
+    it is rounded towards zero. All others are divided in integers. ``mantissa`` is in [2^31, 2^32).
     """
     divisor = np.int64(mantissa)
-    limit = np.int64(1) << 62
+    # Infinite, so that everything is divided in integers, where it might not have all its digits.
+    inverse = math.ldexp(1.0 / mantissa, -exponent) if abs(exponent) < 900 else math.inf
     for i in range(values.size):
-        value = values[i]
-        fraction, power = math.frexp(abs(value))
-        digits = np.int64(fraction * 9007199254740992.0)
-        shift = power - 53 - exponent
-        if shift <= 0:
-            quotient = (digits >> min(-shift, 62)) // divisor
+        quotient = values[i] * inverse
+        beyond = abs(quotient - ((quotient + _ROUND) - _ROUND))
+        if abs(quotient) < 0.5 or (abs(quotient) < _SMALL and beyond > _NEAR):
+            out[i] = np.int64(quotient)
         else:
-            quotient = digits // divisor
-            remainder = digits % divisor
-            while shift > 0:
-                step = min(shift, 31)
-                if quotient >= limit >> step:
-                    quotient = limit
-                    break
-                quotient = (quotient << step) + (remainder << step) // divisor
-                remainder = (remainder << step) % divisor
-                shift -= step
-            quotient = min(quotient, limit)
-        out[i] = -quotient if value < 0.0 else quotient
+            out[i] = _long_division(values[i], divisor, exponent)

@@ -12,19 +12,32 @@ from .noise import to_grid
 Floats = NDArray[np.float64]
 
 
+# So many coordinates at a time, all of whose numbers stay in the cache.
+_TILE = 512
+
+
 @njit(cache=True, nogil=True)
 def encode(buffers: Floats, decays: Floats, weights: Floats, vector: Floats, out: Floats) -> None:
     """``out = vector + sum(weights * buffers)``, then ``buffers = decays * buffers + vector``."""
-    count, dimension = buffers.shape
-    for i in range(dimension):
+    _encode(buffers, decays, weights, 0, vector, out)
+
+
+@njit(cache=True, nogil=True)
+def _encode(
+    buffers: Floats, decays: Floats, weights: Floats, start: int, vector: Floats, out: Floats
+) -> None:
+    """`encode` for the coordinates from ``start`` on that ``vector`` holds."""
+    size = vector.size
+    for i in range(size):
         out[i] = vector[i]
-    for k in range(count):
+    for k in range(decays.size):
         decay = decays[k]
         weight = weights[k]
-        for i in range(dimension):
-            held = buffers[k, i]
+        buffer = buffers[k, start : start + size]
+        for i in range(size):
+            held = buffer[i]
             out[i] += weight * held
-            buffers[k, i] = decay * held + vector[i]
+            buffer[i] = decay * held + vector[i]
 
 
 @njit(cache=True, nogil=True)
@@ -32,35 +45,54 @@ def decode(
     buffers: Floats, decays: Floats, weights: Floats, released: Floats, prefix: Floats, fresh: Floats
 ) -> None:
     """Invert `encode` on a released value and add what it says about this step to ``prefix``."""
-    count, dimension = buffers.shape
-    for i in range(dimension):
+    _decode(buffers, decays, weights, 0, released, prefix, fresh)
+
+
+@njit(cache=True, nogil=True)
+def _decode(
+    buffers: Floats,
+    decays: Floats,
+    weights: Floats,
+    start: int,
+    released: Floats,
+    prefix: Floats,
+    fresh: Floats,
+) -> None:
+    """`decode` for the coordinates from ``start`` on that ``released`` and ``prefix`` hold."""
+    size = released.size
+    for i in range(size):
         fresh[i] = released[i]
-    for k in range(count):
+    for k in range(decays.size):
         weight = weights[k]
-        for i in range(dimension):
-            fresh[i] -= weight * buffers[k, i]
-    for i in range(dimension):
+        buffer = buffers[k, start : start + size]
+        for i in range(size):
+            fresh[i] -= weight * buffer[i]
+    for i in range(size):
         prefix[i] += fresh[i]
-    for k in range(count):
+    for k in range(decays.size):
         decay = decays[k]
-        for i in range(dimension):
-            buffers[k, i] = decay * buffers[k, i] + fresh[i]
+        buffer = buffers[k, start : start + size]
+        for i in range(size):
+            buffer[i] = decay * buffer[i] + fresh[i]
 
 
 @njit(cache=True, nogil=True)
 def noisy_step(state: FactorizedState, row: int, vector: Floats, prefix: Floats) -> None:
     """One step of a factorised sum with its ``row`` of noise: ``prefix`` becomes the private sum after it."""
     private, mantissa, exponent, step, noise, encoder, decoder, decays, weights = state
-    size = prefix.size
     if not private:
-        for i in range(size):
+        for i in range(prefix.size):
             prefix[i] += vector[i]
         return
-    filtered = np.empty(size)
-    released = np.empty(size)
-    steps = np.empty(size, dtype=np.int64)
-    encode(encoder, decays, weights, vector, filtered)
-    to_grid(filtered, mantissa, exponent, steps)
-    for i in range(size):
-        released[i] = np.float64(steps[i] + noise[row, i]) * step
-    decode(decoder, decays, weights, released, prefix, filtered)
+    tile = min(_TILE, prefix.size)
+    floats = np.empty(tile)
+    whole = np.empty(tile, dtype=np.int64)
+    for start in range(0, prefix.size, tile):
+        size = min(tile, prefix.size - start)
+        stop = start + size
+        filtered, steps, drawn = floats[:size], whole[:size], noise[row, start:stop]
+        _encode(encoder, decays, weights, start, vector[start:stop], filtered)
+        to_grid(filtered, mantissa, exponent, steps)
+        for i in range(size):
+            filtered[i] = np.float64(steps[i] + drawn[i]) * step
+        _decode(decoder, decays, weights, start, filtered, prefix[start:stop], filtered)

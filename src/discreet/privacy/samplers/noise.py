@@ -89,23 +89,24 @@ def half_steps(
     out = np.empty(count, dtype=np.int64)
     status = np.empty(count, dtype=np.uint8)
     words = source.words(2 * count)
-    failed = backends.noise.attempt_noise(words, cells, guide, gaussian, out, status)
-    places, drawn = np.arange(count) if failed else None, out  # where in `out` the attempts belong
+    backends.noise.attempt_noise(words, cells, guide, gaussian, out, status)
     further: dict[int, LazyBits] = {}
-    while failed and places is not None:
+    places = np.flatnonzero(status != backends.noise.DONE)  # whose words and status the next two are
+    attempts, status = words.reshape(count, 2)[places], status[places]
+    while places.size:
         for index in np.flatnonzero(status == backends.noise.UNDECIDED):
-            found = settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
-            drawn[index], further[int(places[index])] = found
-        out[places] = drawn
-        again = np.flatnonzero(status == backends.noise.REJECTED)
+            first, second = (int(word) for word in attempts[index])
+            out[places[index]], further[int(places[index])] = settle(first, second, source, gaussian)
         # The cell was right; only the place in it is drawn again. Drawing the cell again as well would favour
         # cells in which places are rarely rejected.
-        retry = np.empty(2 * again.size, dtype=np.uint64)
-        retry[0::2], retry[1::2] = words[2 * again], source.words(again.size)
-        words, places = retry, places[again]
+        again = np.flatnonzero(status == backends.noise.REJECTED)
+        places, attempts = places[again], attempts[again]
+        attempts[:, 1] = source.words(again.size)
         drawn, status = np.empty(again.size, dtype=np.int64), np.empty(again.size, dtype=np.uint8)
-        failed = backends.noise.attempt_noise(words, cells, guide, gaussian, drawn, status)
+        backends.noise.attempt_noise(attempts.ravel(), cells, guide, gaussian, drawn, status)
         out[places] = drawn
+        left = np.flatnonzero(status != backends.noise.DONE)
+        places, attempts, status = places[left], attempts[left], status[left]
     return out, further
 
 
