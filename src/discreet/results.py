@@ -23,8 +23,12 @@ _CLEAR = "not private, in no account"
 class Selection:
     """A chosen set: ``items`` in the order of choice, distinct; ``labels`` where the items have names.
 
-    >>> Selection((2, 0), labels=("shoes", "maps"))
-    Selection(shoes, maps)
+    ``included``: the items that were given and not chosen (``include=``); they stand first. ``gains`` stand
+    beside the items, and are NaN for those, of which nothing was released.
+
+    >>> shown = Selection((2, 0), labels=("shoes", "maps"))
+    >>> shown, 2 in shown, "maps" in shown
+    (Selection(shoes, maps), True, True)
     """
 
     items: tuple[int, ...]
@@ -33,6 +37,7 @@ class Selection:
     privacy: Account | None = None
     queries: int | None = None
     gains: tuple[float, ...] | None = None
+    included: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.items)
@@ -41,7 +46,8 @@ class Selection:
         return len(self.items)
 
     def __contains__(self, item: object) -> bool:
-        return item in self.items
+        """Whether an item is chosen, by its number or else by its label; a whole number is a number."""
+        return item in self.items or (not isinstance(item, int) and item in (self.labels or ()))
 
     def __repr__(self) -> str:
         shown = self.items if self.labels is None else self.labels
@@ -52,13 +58,18 @@ class Selection:
         from .core.html import card, folded, grid
 
         shown = self.items if self.labels is None else self.labels
+        given = len(self.included)
         header = ["", "item"] + ([] if self.gains is None else ["gain (noisy)"])
-        rows: list[list[Any]] = [[place + 1, item] for place, item in enumerate(shown)]
+        rows: list[list[Any]] = [
+            [place + 1, f"{item} (given)" if place < given else item] for place, item in enumerate(shown)
+        ]
         if self.gains is not None:
-            rows = [[*row, f"{gain:,.4g}"] for row, gain in zip(rows, self.gains, strict=True)]
+            gains = ["" if place < given else f"{gain:,.4g}" for place, gain in enumerate(self.gains)]
+            rows = [[*row, gain] for row, gain in zip(rows, gains, strict=True)]
         place = "" if self.round is None else f", round {self.round:,}"
         account = [] if self.privacy is None else [folded("what it cost", self.privacy._repr_html_())]
-        return card(f"{len(self)} chosen{place}", grid(header, rows), *account)
+        chosen = f"{len(self) - given} chosen" + (f", {given} given" if given else "")
+        return card(f"{chosen}{place}", grid(header, rows), *account)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
 from ..core.fixed import Fixed
+from ..core.labels import item_numbers
 from . import answers
 from .answers import ROUNDING
 from .extensions import expected, random_sets
@@ -156,18 +157,27 @@ class Population(Fixed, ABC):
 
     # -- sets ------------------------------------------------------------------------------------------------
 
-    def value(self, items: Iterable[int]) -> float:
+    def item_numbers(self, items: Any) -> list[int]:
+        """The numbers of items that are named by label, or by number; a label wins where it is a number too.
+
+        For constraints, which know numbers only: ``PartitionMatroid([people.item_numbers(["tea", "milk"])],
+        1)``. ``value``, ``gains`` and ``contributions`` take labels themselves; whole numbers are numbers of
+        items there, as in ``selection.items``, also where labels are whole numbers.
+        """
+        return item_numbers("items", items, self.n_items, self.labels, public=self.catalogue != "from data")
+
+    def value(self, items: Iterable[Any]) -> float:
         """The average over people of f(S)."""
         return answers.number("value", self._value(self._checked(items)))
 
-    def gains(self, items: Iterable[int]) -> Floats:
+    def gains(self, items: Iterable[Any]) -> Floats:
         """The average over people of f(S + j) - f(S), for all items j; 0 for the items of S."""
         chosen = self._checked(items)
         gains = answers.vector("gains", self._gains(chosen), self.n_items)
         gains[chosen] = 0.0
         return gains
 
-    def contributions(self, items: Iterable[int]) -> Floats:
+    def contributions(self, items: Iterable[Any]) -> Floats:
         """The average over people of f(S) - f(S without j), for each j of S in the order of ``items``."""
         chosen = self._checked(items)
         return answers.vector("contributions", self._contributions(chosen), chosen.size)
@@ -380,8 +390,11 @@ class Population(Fixed, ABC):
 
     # -- checks ----------------------------------------------------------------------------------------------
 
-    def _checked(self, items: Iterable[int]) -> Items:
-        given = np.asarray(items if isinstance(items, np.ndarray | list | tuple) else list(items))
+    def _checked(self, items: Iterable[Any]) -> Items:
+        listed = items if isinstance(items, np.ndarray | list | tuple | str) else list(items)
+        if self.labels is not None and not _all_numbers(listed):
+            listed = self.item_numbers(listed)
+        given = np.asarray(listed)
         if given.size == 0:
             return np.zeros(0, dtype=np.int64)
         if given.ndim != 1 or given.dtype.kind not in "iu":
@@ -424,3 +437,10 @@ class Population(Fixed, ABC):
         twin.__dict__.update(self.__dict__)
         twin.__dict__.update(settings)
         return twin
+
+
+def _all_numbers(items: Any) -> bool:
+    """Whether all are whole numbers (or a mask, which is refused as such): no labels among them."""
+    if isinstance(items, np.ndarray):
+        return items.dtype.kind in "iub"
+    return all(isinstance(item, int | np.integer) for item in items)

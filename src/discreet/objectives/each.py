@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from .base import Floats, Population
 from .rows.table import Rows
 
 
-def value_to_each(people: Population, items: Sequence[int]) -> Floats:
+def value_to_each(people: Population, items: Sequence[Any]) -> Floats:
     """The value of ``items`` to every person, in order. These are facts about single people.
 
     >>> from discreet.objectives import Coverage

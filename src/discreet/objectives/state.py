@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,10 @@ class State:
         now[self.items] = 0.0
         return now
 
-    def add(self, item: int) -> float:
-        """Put ``item`` into the set; what it added is returned."""
+    def add(self, item: Any) -> float:
+        """Put ``item`` (a number, or a label) into the set; what it added is returned."""
+        if self._people.labels is not None and not isinstance(item, int | np.integer):
+            (item,) = self._people.item_numbers([item])
         chosen = whole("item", item, at_least=0, at_most=self._people.n_items - 1)
         if chosen in self.items:
             raise ValueError(f"item {chosen} is already in the set")

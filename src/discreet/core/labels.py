@@ -1,0 +1,94 @@
+"""Items by label or by number."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .checks import DataError, shown
+
+# Labels that are looked through for one that was meant.
+_MOST_COMPARED = 20_000
+
+
+def item_numbers(
+    argument: str, given: Any, n_items: int, labels: Sequence[Any] | None = None, *, public: bool = True
+) -> list[int]:
+    """The number of every item in ``given``, which names them by label or by number.
+
+    A single label or number stands for a list of one. A label wins over a number: where some labels are whole
+    numbers, whole numbers in ``given`` are labels if all of them are known as such, and numbers if none of
+    them is; a mixture is refused. ``public=False``: the labels were read off people's data, so that an error
+    keeps them for its details.
+
+    >>> item_numbers("exclude", ["tea", 2], 3, ["milk", "tea", "jam"])
+    [1, 2]
+    >>> item_numbers("exclude", [103, 101], 3, [101, 102, 103])
+    [2, 0]
+    """
+    listed = _listed(argument, given)
+    places = {} if labels is None else {label: place for place, label in enumerate(labels)}
+    found = [_place(item, places) for item in listed]
+    for item, place in zip(listed, found, strict=True):
+        if place is None and not _whole(item):
+            raise _unknown(argument, item, n_items, labels, public)
+    numbers = [item for item, place in zip(listed, found, strict=True) if place is None]
+    if not numbers:
+        return [place for place in found if place is not None]
+    named = [item for item, place in zip(listed, found, strict=True) if place is not None and _whole(item)]
+    if named:
+        raise ValueError(
+            f"{argument} holds {named[0]}, the label of an item, and {numbers[0]}, which is none; give either"
+            " labels or numbers where labels are whole numbers"
+        )
+    outside = [number for number in numbers if not 0 <= number < n_items]
+    if outside:
+        if any(_whole(label) for label in labels or ()):
+            raise _unknown(argument, outside[0], n_items, labels, public)
+        raise ValueError(
+            f"{argument} holds {shown(outside[0])}, which is no item; items are 0 to {n_items - 1}"
+        )
+    return [item if place is None else place for item, place in zip(listed, found, strict=True)]
+
+
+def _listed(argument: str, given: Any) -> list[Any]:
+    if isinstance(given, str | bytes) or _whole(given):
+        given = [given]
+    if isinstance(given, np.ndarray) and given.dtype == np.bool_:
+        raise TypeError(f"{argument} is a mask; give labels or numbers of items, as np.flatnonzero does")
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{argument} must be a list of items, by label or by number, got {shown(given)}")
+    return [item.item() if isinstance(item, np.generic) else item for item in given]
+
+
+def _whole(item: Any) -> bool:
+    return isinstance(item, int | np.integer) and not isinstance(item, bool)
+
+
+def _place(item: Any, places: dict[Any, int]) -> int | None:
+    try:
+        return None if isinstance(item, bool) else places.get(item)
+    except TypeError:  # no label, or it could not be looked up
+        return None
+
+
+def _unknown(
+    argument: str, item: Any, n_items: int, labels: Sequence[Any] | None, public: bool
+) -> ValueError | TypeError:
+    """The error for what names no item, with labels that may have been meant."""
+    if labels is None:
+        return TypeError(
+            f"{argument} must hold whole numbers from 0 to {n_items - 1}, as these items have no labels; got"
+            f" {shown(item)}"
+        )
+    texts = {str(label): label for label in labels[:_MOST_COMPARED]}
+    near = [repr(texts[text]) for text in difflib.get_close_matches(str(item), texts, n=3)]
+    meant = f"did you mean {' or '.join(near)}?" if near else ""
+    said = f"{argument} holds {shown(item)}, which is no item"
+    advice = f"give labels, or numbers from 0 to {n_items - 1}"
+    if not public:
+        return DataError(f"{said}; {advice}", meant)
+    return ValueError(f"{said}; {meant or advice}")
