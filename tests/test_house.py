@@ -237,7 +237,7 @@ def test_places_with_randomness_of_their_own_have_some():
         "from ..privacy import samplers as s\ndraw = s.exponential_choice",
         "from ..privacy.samplers import flips\nflips.flipped_choice(source, scores, 1.0)",
         "from ..privacy.samplers.spherical import spherical_steps",
-        "from ..privacy.ordered import exact_draw",
+        "from ..privacy.samplers.choice import exact_draw",
         "from .. import privacy\nprivacy.samplers.noise_steps(source, 1, gaussian=True)",
         "import discreet as dc\ndc.privacy.samplers.spherical_steps(source, 3)",
         "from ..privacy import SecureRandomness",

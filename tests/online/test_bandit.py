@@ -740,7 +740,7 @@ def test_draws_that_are_settled_exactly_have_the_rate_of_the_others():
         seen.append(float(unit * engine._experts.scale))
         return int(np.argmin(scores))
 
-    with mock.patch.object(ordered, "exact_draw", settled):
+    with mock.patch.object(samplers, "exact_draw", settled):
         engine._at(60).settle(engine._draws, words, engine._current.copy(), place)
     assert seen
     assert seen == pytest.approx([0.5 / 4] * len(seen), rel=1e-12)

@@ -30,7 +30,7 @@ from discreet.online.rounds import Rounds
 from discreet.online.select import hedge
 from discreet.online.select.hedge import HedgeSelector, HedgeSettings
 from discreet.online.select.selector import score_range
-from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness, ordered
+from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness, samplers
 from discreet.privacy.conversions import exact
 from tests.online.sharing import APPROXIMATE, PURE, check_one_budget_for_two
 
@@ -314,15 +314,17 @@ def test_close_calls_are_decided_exactly():
     ]
     for (first, second), item in cases:
         learner = HedgeSelector(4, 1, 10, FREE, seed=Script(first, second, 0, 0, 1 << 60))
-        with mock.patch.object(ordered, "exact_draw", wraps=ordered.exact_draw) as called:
+        with mock.patch.object(samplers, "exact_draw", wraps=samplers.exact_draw) as called:
             assert learner.choose().items == (item,)
         assert called.call_count == 1
 
 
 def test_more_bits_are_asked_for_when_all_words_lie_on_the_border():
-    source = Script(1 << 62, 0, 0, 0, 0, 7)
-    assert HedgeSelector(4, 1, 10, FREE, seed=source).choose().items == (1,)
-    assert source.left == []
+    third = 2**64 // 3  # of the line, in every 64 bits anew
+    for last, item in ((7, 0), (1 << 63, 1)):
+        source = Script(third, third, 0, 0, third, last)
+        assert HedgeSelector(3, 1, 10, FREE, seed=source).choose().items == (item,)
+        assert source.left == []
 
 
 def test_close_calls_among_the_items_that_are_left():
@@ -331,7 +333,7 @@ def test_close_calls_among_the_items_that_are_left():
     for word, item in ((third - 1, 0), (third, 2), (2 * third, 2), (2 * third + 1, 3)):
         words = (clear, 0, 0, 0, clear, 0, word, 1 << 63)
         learner = HedgeSelector(4, 2, 10, FREE, seed=Script(*words))
-        with mock.patch.object(ordered, "exact_draw", wraps=ordered.exact_draw) as called:
+        with mock.patch.object(samplers, "exact_draw", wraps=samplers.exact_draw) as called:
             assert learner.choose().items == (1, item)
         assert called.call_count == 2
 
@@ -341,7 +343,7 @@ def test_a_stream_goes_on_after_a_close_call():
     words = ReproducibleRandomness(5).words(40 * 8).tolist()
     words[0] = 1 << 61  # the border between items 0 and 1 of the first draw
     words[4] = 3 << 61
-    with mock.patch.object(ordered, "exact_draw", wraps=ordered.exact_draw) as called:
+    with mock.patch.object(samplers, "exact_draw", wraps=samplers.exact_draw) as called:
         run = HedgeSelector(8, 2, 40, FREE, rate=0.3, seed=Script(*words)).run(people)
     assert called.call_count == 2
     learner = HedgeSelector(8, 2, 40, FREE, rate=0.3, seed=Script(*words))
@@ -395,29 +397,18 @@ def test_exponentials_are_as_good_as_they_say():
 
 
 def test_exact_draw_is_the_inverse_of_the_distribution():
+    """Where a word is not within 2^-40 of a border, whatever the widths of the cells."""
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 2**45, 50)
     unit = Fraction("0.00037") / 2**32
-    source = ReproducibleRandomness(0)
     with mpmath.workprec(300):
         weights = [mpmath.exp(mpmath.mpf(unit.numerator) / unit.denominator * int(s)) for s in scores]
         borders = list(itertools.accumulate(weights))
-    for word in source.words(300).tolist():
+    for word in ReproducibleRandomness(0).words(300).tolist():
         with mpmath.workprec(300):
             place = mpmath.mpf(word) / 2**64 * borders[-1]
             wanted = sum(b <= place for b in borders)
-        assert ordered.exact_draw(scores, unit, [word, 1], source) == wanted
-
-
-def test_fixed_point_weights_are_as_good_as_they_say():
-    drops = np.random.default_rng(1).integers(0, 2**62, 200) >> np.arange(200) % 62
-    unit = Fraction("0.0123") / 2**32
-    for precision in (130, 200):
-        found = ordered._fixed_point_weights(drops, unit, precision)
-        with mpmath.workprec(precision + 100):
-            for drop, weight in zip(drops.tolist(), found, strict=True):
-                true = mpmath.exp(-mpmath.mpf(unit.numerator) / unit.denominator * drop) * 2**precision
-                assert abs(true - weight) < 32
+        assert samplers.exact_draw(scores, unit, iter([word, 1])) == wanted
 
 
 # --- the account, by every transcript ---------------------------------------------------------------

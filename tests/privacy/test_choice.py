@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from unittest import mock
 
 import mpmath
 import numpy as np
@@ -12,9 +13,9 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, samplers
-from discreet.privacy.samplers import flips
-from discreet.privacy.samplers.choice import exact_choice
+from discreet.core.digits import own_digits
+from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, conversions, samplers
+from discreet.privacy.samplers import choice, flips
 from tests.privacy.audit import hockey_stick, loss_range, transcripts
 from tests.privacy.test_noise import Scripted
 
@@ -34,17 +35,40 @@ def test_choices_follow_the_exponential_weights(rate):
     assert stats.chisquare(counts, wrong).pvalue < 1e-6
 
 
-def test_words_near_a_border_are_decided_exactly():
-    """Weights 1 and e^(-r): the exact border is an irrational number; words at it go to the exact path."""
-    rate, scores = 0.7, np.array([0.0, -1.0])
+def _edges(scores, rate):
+    """Left end, end of what counts, and right end of each cell, as parts of the whole line."""
+    high, low = (part.tolist() for part in choice.cell_widths(scores, rate))
+    widths = [(h << 46) + v for h, v in zip(high, low, strict=True)]
+    ends = list(itertools.accumulate(widths, initial=0))
     with mpmath.workprec(400):
-        border = 1 / (1 + mpmath.exp(-mpmath.mpf(7) / 10)) * 2**64
-        word = int(border)
-        rest = int((border - word) * 2**64)
-    for extra, expected in ((rest - 5, 0), (rest + 5, 1)):
-        assert samplers.exponential_choice(Scripted([word, extra]), scores, rate) == expected
-    assert samplers.exponential_choice(Scripted([word - 100]), scores, rate) == 0
-    assert samplers.exponential_choice(Scripted([word + 101]), scores, rate) == 1
+        weights = [mpmath.exp(_mpf(Fraction(str(rate)) * Fraction(s - scores.max()))) for s in scores]
+        counts = [(end + w * 2**92) / ends[-1] for end, w in zip(ends, weights, strict=False)]
+        return [mpmath.mpf(end) / ends[-1] for end in ends[:-1]], counts, weights, widths
+
+
+def _mpf(value):
+    return mpmath.mpf(value.numerator) / value.denominator
+
+
+def test_words_near_a_border_are_decided_exactly():
+    """Points next to the end of a cell, and next to the end of what counts in it, with all their bits."""
+    rate, scores = 0.7, np.array([0.0, -1.0, -0.25])
+    starts, counts, _, _ = _edges(scores, rate)
+    for border, before, after in (
+        (starts[1], 0, 1),
+        (counts[1], 1, "again"),
+        (starts[2], "again", 2),
+        (counts[2], 2, "again"),
+    ):
+        with mpmath.workprec(400):
+            bits = int(border * 2**192)
+        for at, expected in ((bits - 5, before), (bits + 5, after)):
+            script = [at >> 128, (at >> 64) % 2**64, at % 2**64]
+            for again in (0, 1 << 63):  # the word that follows if the point does not count
+                source = Scripted([*script, again])
+                wanted = expected if expected != "again" else int(again > 0)
+                assert samplers.exponential_choice(source, scores, rate) == wanted
+                assert source.taken == 3 + (expected == "again")
 
 
 def test_fast_and_exact_paths_agree_on_the_same_words():
@@ -53,7 +77,7 @@ def test_fast_and_exact_paths_agree_on_the_same_words():
         scores = rng.normal(size=size) * 20
         for word in ReproducibleRandomness(size).words(40):
             fast = samplers.exponential_choice(Scripted([word]), scores, 0.9)
-            assert fast == exact_choice(Scripted([]), scores, 0.9, int(word))
+            assert fast == samplers.exact_draw(scores, Fraction("0.9"), iter([int(word)]))
 
 
 def test_extreme_scores_and_words():
@@ -89,6 +113,123 @@ def test_error_bound_covers_the_floating_point_borders():
                 exact += mpmath.exp(mpmath.mpf(gap.numerator) / gap.denominator)
                 worst = max(worst, float(abs(exact - float(border))))
         assert worst <= 11 * size * 2.0**-53 * borders[-1]
+
+
+HARD = {
+    "equal": (np.zeros(7), 1.0),
+    "close": (np.array([0.0, -5e-324, -1e-300, -1e-17, -1e-9]), 1.0),
+    "far": (np.array([0.0, -60.0, -64.0, -99.0, -101.0, -700.0, -745.0, -1e300]), 1.0),
+    "overflowing": (np.array([1.7e308, -1.7e308, 0.0, 5e-324, 1e300]), 1e-308),
+    "tiny rate": (np.array([1.7e308, -1.7e308, 1e308, 0.0, -1e300]), 5e-324),
+    "large rate": (np.array([5e-324, 0.0, 1e-308, -1e-308]), 1.7e308),
+    "random": (np.random.default_rng(3).normal(size=300) * 8, 0.37),
+    "integers": (np.random.default_rng(4).integers(0, 2**40, 300), 0.0123 / 2**32),
+    "far integers": (np.array([0, 2**62, 2**61, 2**62 - 1]), 1e-18),
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_cells_are_as_wide_as_the_weights_and_hardly_wider(case):
+    """The two claims that `exact_draw` rests on, for scores and rates at the ends of what floats can hold."""
+    scores, rate = HARD[case]
+    high, low = (part.tolist() for part in choice.cell_widths(scores, rate))
+    unit, top = conversions.exact(rate), Fraction(scores.max().item())
+    with mpmath.workprec(2500):
+        weights = [mpmath.exp(_mpf(unit * (Fraction(s) - top))) for s in scores.tolist()]
+        gaps = [mpmath.mpf((h << 46) + v) / 2**92 - w for h, v, w in zip(high, low, weights, strict=True)]
+        assert min(gaps) >= 0
+        assert sum(gaps) < (8 * math.log(len(gaps)) + 65) * 2.0**-53 * sum(weights)
+    assert (min(gaps) == max(gaps) == 0) == (case == "equal")
+
+
+def _enumerated(scores, rate, known=14):
+    """Least and largest probability of each index, from every prefix of ``known`` bits of a draw."""
+    cells = choice._Cells(scores, conversions.exact(rate))
+    sure, open_ = np.zeros(scores.size), np.zeros(scores.size)
+    for bits in range(1 << known):
+        index, counts = cells.find(bits, known)
+        if counts is None:  # the prefix crosses a border: of this cell, or of the next
+            open_[index : index + 2] += 1
+        else:
+            sure[index] += counts
+    return sure / (sure.sum() + open_.sum()), (sure + open_) / sure.sum()
+
+
+def _floored(scores, rate):
+    widths = np.exp(choice.exponents(scores, rate)) * 2.0**choice._BITS
+    return np.floor(widths).astype(np.int64), np.floor(widths % 1 * 2.0**choice._BITS).astype(np.int64)
+
+
+FAULTS = {
+    "": {},
+    "cells narrower than the weights": {"cell_widths": _floored},
+    "every point counts": {"_counts": lambda *_: True},
+    "weights of another rate": {"unit": Fraction(9, 10)},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_prefix_of_an_exact_draw(fault):
+    """Wide units, 2^-4 of the largest weight, so that a third of the points may not count; all prefixes."""
+    injected = dict(FAULTS[fault])
+    factor = injected.pop("unit", 1)
+    original, broken = choice._Cells._counts, False
+
+    def counts(cells, *given):
+        cells._unit *= factor
+        try:
+            return injected.get("_counts", original)(cells, *given)
+        finally:
+            cells._unit /= factor
+
+    with (
+        mock.patch.object(choice, "_BITS", 2),
+        mock.patch.object(choice, "cell_widths", injected.get("cell_widths", choice.cell_widths)),
+        mock.patch.object(choice._Cells, "_counts", counts),
+    ):
+        for scores in ([0.0, -1.0], [-0.3, -2.0, 0.0, -0.3, -9.0], [-1.0, 0.0, -1.5, -2.5, -3.5]):
+            low, high = _enumerated(np.array(scores), 1.0)
+            assert np.all(high - low < 3e-3)
+            with mpmath.workprec(200):
+                weights = [mpmath.exp(s) for s in scores]
+                true = np.array([float(w / sum(weights)) for w in weights])
+            broken |= not np.all((low <= true) & (true <= high))
+    assert broken == bool(fault)
+
+
+def test_choices_that_are_all_settled_follow_the_weights():
+    """No word is clear, and cells are many times as wide as the weights: most points do not count."""
+    scores = np.array([0.0, 0.5, 1.0, 0.9, -2.0])
+    source, expected = ReproducibleRandomness(5), np.exp(samplers.choice_log_probabilities(scores, 1.3))
+    with (
+        mock.patch.object(choice, "_UNIT", 1.0),
+        mock.patch.object(choice, "exact_draw", wraps=choice.exact_draw) as settled,
+    ):
+        picks = [samplers.exponential_choice(source, scores, 1.3) for _ in range(6000)]
+    assert settled.call_count == 6000
+    assert stats.chisquare(np.bincount(picks, minlength=5), expected * 6000).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_one_weight_is_computed_to_many_digits_however_many_there_are(case):
+    """What takes long must not be done for every index; blocks of them are added up in 64 bits."""
+    scores, rate = HARD[case]
+    many = np.resize(scores, 3 * choice._BLOCK + 5)
+    mp = own_digits()
+    for word in (0, 1 << 63, 2**64 - 1, 3):
+        with mock.patch.object(mp, "exp", wraps=mp.exp) as computed:
+            found = samplers.exact_draw(many, conversions.exact(rate), iter([word, 7, 7, 7]))
+        assert 0 <= found < many.size
+        assert computed.call_count <= 2
+
+
+def test_blocks_of_cells_join_without_a_seam():
+    """The same draws with blocks of three cells as with one block."""
+    scores, source = np.random.default_rng(6).normal(size=40), ReproducibleRandomness(7)
+    for word in source.words(300).tolist():
+        whole = samplers.exact_draw(scores, Fraction(1), iter([word, 1]))
+        with mock.patch.object(choice, "_BLOCK", 3):
+            assert samplers.exact_draw(scores, Fraction(1), iter([word, 1])) == whole
 
 
 # --- enumerated accounts ------------------------------------------------------------------------
@@ -250,6 +391,13 @@ def test_bad_scores_are_refused_and_nothing_is_spent():
 
 
 # --- permute and flip ------------------------------------------------------------------------------
+
+
+def test_flips_of_scores_too_far_apart_for_floats():
+    """One is kept, the other with exp(-1.82), and of two that are kept each is taken half of the time."""
+    source, scores = ReproducibleRandomness(4), np.array([9.1e307, -9.1e307])
+    picks = [flips.flipped_choice(source, scores, 1e-308) for _ in range(2000)]
+    assert stats.binomtest(sum(picks), 2000, math.exp(-1.82) / 2).pvalue > 1e-6
 
 
 def _flip_pairs(width):

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.privacy import ReproducibleRandomness, VectorBounds
+from discreet.privacy import VectorBounds
 from discreet.privacy import conversions as cv
 from discreet.privacy.account import Account
 from discreet.privacy.composition import adaptive_choices_delta, adaptive_choices_epsilon
 from discreet.privacy.events import ApproximateRelease, GaussianNoise, LaplaceNoise
 from discreet.privacy.ledger import Entry, MemoryLedger
-from discreet.privacy.samplers.choice import exact_choice
+from discreet.privacy.samplers import choice
 
 DIGITS = 60
 TINY = mpmath.mpf(5e-324)
@@ -231,12 +231,17 @@ def test_threads_do_not_share_digits():
 
 
 def test_choices_at_a_border_do_not_depend_on_other_threads():
-    """Words next to the true borders are decided by digits, which another thread's precision must not cut."""
-    scores, rate = np.array([0.0, 0.3, 0.7]), 1.0
+    """Words next to where points stop to count are decided by digits, which another thread must not cut."""
+    scores = np.array([0.0, 0.3, 0.7])
+    high, low = choice.cell_widths(scores, 1.0)
+    widths = [(h << 46) + v for h, v in zip(high.tolist(), low.tolist(), strict=True)]
+    words = []
     with mpmath.workprec(300):
-        weights = [mpmath.exp(mpmath.mpf(score)) for score in (0.0, 0.3, 0.7)]
-        borders = [int(sum(weights[: i + 1]) / sum(weights) * 2**64) for i in range(2)]
-    words = [(border + by, index + (by > 0)) for index, border in enumerate(borders) for by in (-1, 1)]
+        for index in range(2):
+            weight = mpmath.exp(mpmath.mpf(scores[index]) - mpmath.mpf(0.7)) * 2**92
+            edge = int((sum(widths[:index]) + weight) / sum(widths) * 2**64)
+            # A point beyond the edge does not count, and the next word is in the last cell.
+            words += [(edge - 1, index), (edge + 1, 2)]
     done, interval = threading.Event(), sys.getswitchinterval()
 
     def disturb():
@@ -248,7 +253,8 @@ def test_choices_at_a_border_do_not_depend_on_other_threads():
     thread.start()
     try:
         found = [
-            exact_choice(ReproducibleRandomness(0), scores, rate, word) == index for word, index in words * 50
+            choice.exact_draw(scores, Fraction(1), iter([word, 3 << 62])) == index
+            for word, index in words * 50
         ]
     finally:
         done.set()

@@ -7,20 +7,15 @@ number of items. A draw that floating point cannot decide is settled with as man
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterator
 from fractions import Fraction
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import backends
-from ..core.digits import own_digits
 from ..core.state import Saved
 from .conversions import exact
-from .randomness import Randomness
 
 if TYPE_CHECKING:
     from .release import Release
@@ -138,11 +133,11 @@ class OrderedExperts:
         kernels = self.kernels
         expert, at = int(place[kernels.EXPERT]), int(place[kernels.DRAW]) * kernels.WORDS
         first, second = words[at : at + 2].tolist(), words[at + 2 : at + 4].tolist()
-        scores = self.scores[:, expert]
+        scores = np.ascontiguousarray(self.scores[:, expert])
         item = release.index(scores, self.unit, first)
         taken = shown[:expert]
         if item in taken:
-            others = np.setdiff1d(np.arange(len(scores)), taken)
+            others = np.delete(np.arange(scores.size), taken)
             item = int(others[release.index(scores[others], self.unit, second)])
         place[kernels.DECIDED] = item
 
@@ -156,55 +151,3 @@ class OrderedExperts:
         """Go on with saved scores, each within these limits."""
         self.scores = saved.array("scores", self.scores.shape, np.int64, at_least=at_least, at_most=at_most)
         self._built = False
-
-
-def exact_draw(scores: NDArray[np.int64], unit: Fraction, words: list[int], source: Randomness) -> int:
-    """An index drawn with probability proportional to ``exp(unit * score)``, by inverting the distribution.
-
-    The uniform number is known to 64 bits from ``words[0]`` and gets 64 more from each further word, then
-    from ``source``, until it and the weights, computed to ever more digits, leave no doubt.
-    """
-    bits, known = 0, 0
-    for word in _endless(words, source):
-        bits, known = (bits << 64) | word, known + 64
-        precision = known + 64 + scores.size.bit_length()
-        weights = _fixed_point_weights(int(scores.max()) - scores, unit, precision)
-        borders = list(accumulate(weights))
-        # The total and a border are each off by less than 32 per item: see `_fixed_point_weights`.
-        slack = 64 * scores.size
-        low = ((bits * borders[-1]) >> known) - slack
-        high = (((bits + 1) * borders[-1]) >> known) + 1 + slack
-        index = bisect_right(borders, low)
-        if index < len(borders) and (index == len(borders) - 1 or high <= borders[index]):
-            return index
-    raise AssertionError("unreachable")
-
-
-def _endless(words: list[int], source: Randomness) -> Iterator[int]:
-    yield from words
-    while True:
-        yield int(source.words(1)[0])
-
-
-def _fixed_point_weights(drops: NDArray[np.int64], unit: Fraction, precision: int) -> list[int]:
-    """``exp(-unit * drop) * 2^precision`` for each drop >= 0, off by less than 32.
-
-    A drop is written in base 256 and its weight is the product of one tabulated number per digit. Each of
-    the at most eight is below 2^precision and off by at most 2, and so is each of the products of them.
-    """
-    mpmath = own_digits()
-
-    values, where = np.unique(drops, return_inverse=True)
-    digits = values.view(np.uint8).reshape(values.size, 8)
-    one = 1 << precision
-    weights = [one] * values.size
-    with mpmath.workprec(precision + 32):
-        rate = mpmath.mpf(unit.numerator) / unit.denominator
-        for position in range(8):
-            column = digits[:, position].tolist()
-            power = 256**position
-            table = {d: int(mpmath.exp(-rate * (d * power)) * one) for d in set(column) if d}
-            for i, digit in enumerate(column):
-                if digit:
-                    weights[i] = (weights[i] * table[digit]) >> precision
-    return [weights[i] for i in where.tolist()]

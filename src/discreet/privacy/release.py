@@ -126,9 +126,7 @@ class Release:
 
     def index(self, scores: Steps, unit: Fraction, words: list[int]) -> int:
         """An index drawn with probability proportional to ``exp(unit * score)``, begun with ``words``."""
-        from .ordered import exact_draw
-
-        return exact_draw(scores, unit, words, self._source)
+        return samplers.exact_draw(scores, unit, samplers.endless(words, self._source))
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Secret words for a compiled loop that makes the draws paid for here."""

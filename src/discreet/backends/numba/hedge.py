@@ -31,9 +31,11 @@ How close is too close. Let u = 2^-53, W the total weight, n the number of items
 - On the way down the sums to the left are subtracted: their own errors, in all at most those of W; four
   additions and one subtraction a level, 5L u W.
 - The weight that is arrived at is off by (3X + 8) u W at most.
+- What is too close is decided by `samplers.exact_draw`, whose cells end within (8 ln n + 65) u W of the same
+  borders.
 
-Together (9X + 11 L + 27) u W, up to terms of order u^2. The margin is (9X + 16 L + 64) u W: an item is
-returned only if the target is farther than that from both of its borders.
+Together (9X + 8 ln n + 11 L + 92) u W, up to terms of order u^2, and X >= 2 ln n. The margin is
+(13 X + 16 L + 128) u W: an item is returned only if the target is farther than that from both of its borders.
 """
 
 from __future__ import annotations
@@ -187,7 +189,7 @@ def _descend(tree, starts, k, expert, word, log_items):  # type: ignore[no-untyp
     total = _total(tree, starts, expert)
     # The logarithm, rounded up to the next power of two: total < 2^e.
     spread = 0.6931471805599454 * math.frexp(total)[1] + 2.0 * log_items if total >= 1.0 else 709.0
-    margin = (9.0 * spread + 16.0 * np.float64(levels) + 64.0) * _UNIT * total
+    margin = (13.0 * spread + 16.0 * np.float64(levels) + 128.0) * _UNIT * total
     rest = np.float64(word) * 2.0**-64 * total
     node = _U0
     level = levels

@@ -16,13 +16,13 @@ numbers; whenever the truncated bits cannot decide, about once in 2^30 draws, mo
 are taken until they can (`noise.settle`).
 
 Choice. Weights of the exponential mechanism are computed in floating point with a proven error bound;
-one uniform word picks a candidate. If the word is closer to a border than the bound, the weights are
-computed again with more digits and more random bits are drawn, until the answer is certain.
+one uniform word picks a candidate. If the word is closer to a border than the bound, candidates are laid
+out again in whole units, so that sums are exact, and one weight is computed to many digits (`exact_draw`).
 """
 
 from __future__ import annotations
 
-from .choice import choice_log_probabilities, exponential_choice
+from .choice import choice_log_probabilities, endless, exact_draw, exponential_choice
 from .grid import STEPS_BITS, Grid
 from .noise import noise_steps
 from .spherical import spherical_steps
@@ -31,6 +31,8 @@ __all__ = [
     "STEPS_BITS",
     "Grid",
     "choice_log_probabilities",
+    "endless",
+    "exact_draw",
     "exponential_choice",
     "noise_steps",
     "spherical_steps",

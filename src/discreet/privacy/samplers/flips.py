@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ...core.digits import own_digits
 from ..conversions import exact
 from ..randomness import Randomness
+from .choice import exponents
 
 _WORD = 1 << 64
 
@@ -29,7 +30,7 @@ def flipped_choice(source: Randomness, scores: NDArray[np.float64], rate: float)
     in `choice.exponential_choice`); a word closer than that to its threshold is settled with more bits.
     """
     top = float(scores.max())
-    chances = np.exp(rate * (scores - top))
+    chances = np.exp(exponents(scores, rate))
     words = source.words(scores.size)
     distance = chances - words * 2.0**-64
     kept = distance > 0.0
