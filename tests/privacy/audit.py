@@ -98,6 +98,13 @@ def _run(
     return answers, draws
 
 
+def quiet_answers(
+    make: Callable[[], RunningSum], vectors: Sequence[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """All answers of a sum when its noise is 0."""
+    return _run(make, vectors, None)[0]
+
+
 def noise_map(make: Callable[[], RunningSum], vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Matrix B with answers = exact part + B @ (standard noise, one entry per drawn coordinate)."""
     quiet, draws = _run(make, vectors, None)

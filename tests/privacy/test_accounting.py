@@ -24,6 +24,7 @@ EVENTS = [
     pv.LaplaceNoise(Fraction(1, 3), Fraction(25, 7)),
     pv.SphericalLaplaceNoise(1.0, 25.0),
     pv.GaussianNoise(1.0, 40.0),
+    pv.GroupGaussianNoise(3.0, 40.0, 4),
     pv.PureRelease(0.04),
     pv.ConcentratedRelease(1e-4),
     pv.ApproximateRelease(0.01, 1e-9),

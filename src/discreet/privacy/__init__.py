@@ -12,6 +12,7 @@ from .events import (
     ExponentialChoice,
     FlippedChoice,
     GaussianNoise,
+    GroupGaussianNoise,
     LaplaceNoise,
     PureRelease,
     ScoreChange,
@@ -26,7 +27,7 @@ from .preview import BudgetExceeded, Preview
 from .randomness import Randomness, ReproducibleRandomness, SecureRandomness, Seed
 from .release import Release
 from .spending import spend_from
-from .sums import FactorizedSum, RunningSum, SumSpec, TreeSum, VectorBounds, tree_levels
+from .sums import FactorizedSum, Participation, RunningSum, SumSpec, TreeSum, VectorBounds, tree_levels
 
 __all__ = [
     "Account",
@@ -43,10 +44,12 @@ __all__ = [
     "FlippedChoice",
     "Gate",
     "GaussianNoise",
+    "GroupGaussianNoise",
     "LaplaceNoise",
     "Ledger",
     "LedgerConflict",
     "MemoryLedger",
+    "Participation",
     "Preview",
     "PureRelease",
     "Randomness",

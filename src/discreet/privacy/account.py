@@ -23,13 +23,14 @@ from .events import (
     ExponentialChoice,
     FlippedChoice,
     GaussianNoise,
+    GroupGaussianNoise,
     LaplaceNoise,
     Loss,
     PureRelease,
     SphericalLaplaceNoise,
 )
 from .ledger import MemoryLedger, event_loss
-from .limits import epsilons, person_pure, smallest_delta, smallest_epsilon, squared
+from .limits import check_group, epsilons, person_pure, smallest_delta, smallest_epsilon, squared
 from .picks import ExactChoices
 
 
@@ -125,9 +126,12 @@ class Account:
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Account:
         notion = checks.record("the record of an account", record)["notion"]
+        budget, ledger = Budget(**record["budget"]), MemoryLedger.from_json(record["ledger"])
+        for group, entry, _ in ledger.entries():
+            check_group(entry, group, budget)
         return cls(
-            Budget(**record["budget"]),
-            MemoryLedger.from_json(record["ledger"]),
+            budget,
+            ledger,
             record["reproducible"] is not False,
             tuple(map(str, record.get("marks", ()))),
             None if notion is None else checks.one_of("notion", notion, NOTIONS),
@@ -196,7 +200,8 @@ def _described(event: Event) -> tuple[str, str, str]:
         kind = "exponential" if isinstance(event, ExponentialChoice) else "permute-and-flip"
         return kind, f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
     if isinstance(event, GaussianNoise):
-        return "Gaussian", f"L2 {float(event.sensitivity):.4g}", f"sigma {float(event.sigma):.4g}"
+        rounds = f" in {event.participations:,} rounds" if isinstance(event, GroupGaussianNoise) else ""
+        return "Gaussian", f"L2 {float(event.sensitivity):.4g}{rounds}", f"sigma {float(event.sigma):.4g}"
     if isinstance(event, LaplaceNoise):
         spherical = isinstance(event, SphericalLaplaceNoise)
         kind, norm = ("spherical Laplace", "L2") if spherical else ("Laplace", "L1")

@@ -17,7 +17,7 @@ from .account import Account
 from .budget import Budget
 from .events import Event, Loss
 from .ledger import Entry, Group, Ledger, LedgerConflict, MemoryLedger, event_loss
-from .limits import Filter, filter_for, fits
+from .limits import Filter, check_group, filter_for, fits
 from .preview import BudgetExceeded, Preview, previewed
 
 
@@ -96,6 +96,7 @@ class Books:
         while True:
             version, ledger = store.version, MemoryLedger()
             for group, entry, count in store.entries():
+                check_group(entry, group, self.budget)
                 ledger.of_group(group).add(entry, count)
             if store.version == version:
                 ledger.still_unclaimed(self.ledger)
@@ -150,6 +151,7 @@ class Books:
         self.check_process()
         if not isinstance(entry.label, str):
             raise TypeError(f"label must be text, got {checks.shown(entry.label)}")
+        check_group(entry, group, self.budget)
         with self.lock:
             if self.resuming:
                 self.of_group(group).claim(entry, count)

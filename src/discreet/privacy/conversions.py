@@ -15,13 +15,16 @@ much room for one more rounding.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from ..core import checks
 from ..core.digits import digits
 
+_WRITTEN = re.compile(r"[0-9]{1,4000}(/[0-9]{1,4000})?")
 _ROOM = 2.0**-50
 # Limits are lowered by this, so that what keeps to a limit is also reported to keep to its budget.
 _SPARE = 2.0**-43
@@ -53,6 +56,13 @@ def exact(value: float | int | Fraction) -> Fraction:
     True
     """
     return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(float(value)))
+
+
+def fraction(text: Any) -> Fraction:
+    """As events write them: ``Fraction`` itself would also work out 1e999999999, digit by digit."""
+    if not isinstance(text, str) or not _WRITTEN.fullmatch(text):
+        raise ValueError(f"{checks.shown(text)[:40]} is no fraction of whole numbers")
+    return Fraction(text)
 
 
 def rounded_up(value: Fraction) -> float:

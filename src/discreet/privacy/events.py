@@ -6,7 +6,6 @@ An event says what one release costs; how often it happened is multiplied in one
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, Self
 from ..core import checks
 from . import conversions
 from .budget import NOTIONS, Share
-from .conversions import exact, root_below, rounded_down
+from .conversions import exact, fraction, root_below, rounded_down
 
 Number = float | Fraction
 _ZERO = Fraction(0)
@@ -23,7 +22,6 @@ _ZERO = Fraction(0)
 # Sums of many different losses would drag ever longer denominators along; beyond this many bits they are
 # rounded up to a multiple of 2^-_BITS.
 _BITS = 600
-_WRITTEN = re.compile(r"[0-9]{1,4000}(/[0-9]{1,4000})?")
 
 
 def _plus(a: Fraction | None, b: Fraction | None) -> Fraction | None:
@@ -161,13 +159,6 @@ class Event:
         except ZeroDivisionError as error:
             raise ValueError(f"the record of a {kind} divides by 0") from error
         return Event._kinds[kind](**numbers)
-
-
-def fraction(text: Any) -> Fraction:
-    """As `to_json` writes them: ``Fraction`` itself would also work out 1e999999999, digit by digit."""
-    if not isinstance(text, str) or not _WRITTEN.fullmatch(text):
-        raise ValueError(f"{checks.shown(text)[:40]} is no fraction of whole numbers")
-    return Fraction(text)
 
 
 def _unlike_floats(number: Number) -> Number | tuple[Fraction]:
@@ -385,6 +376,32 @@ class GaussianNoise(Event):
             )
         square = 2 * share.rho if notion == "zcdp" else share.mu_squared
         return cls(sensitivity, exact(sensitivity) / root_below(square / count))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupGaussianNoise(GaussianNoise):
+    """Noise on what ``participations`` rounds of a person enter; ``sensitivity`` is that of all together.
+
+    Budgets count by the round and multiply mu by ``max_rounds_per_person`` (group privacy), so the loss of a
+    round is mu divided by it: the product is what a person loses, if both are the same (`check_group`).
+    """
+
+    participations: int
+
+    def __post_init__(self) -> None:
+        rounds = checks.whole("participations", self.participations, at_least=1, at_most=checks.ANY)
+        super().__post_init__()
+        object.__setattr__(self, "participations", rounds)
+
+    def loss(self) -> Loss:
+        together = super().loss().mu_squared
+        return Loss.unbounded() if together is None else Loss.of_gaussian(together / self.participations**2)
+
+    @classmethod
+    def within(cls, share: Share, sensitivity: Number, count: int = 1, notion: str | None = None) -> Self:
+        one = GaussianNoise.within(share, sensitivity, count, notion)
+        rounds = share.budget.max_rounds_per_person
+        return cls(one.sensitivity, exact(one.sigma) / rounds, rounds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from .account import Account
 from .books import Books
 from .budget import Budget, Share, fractions
 from .coins import Coins
-from .conversions import exact
+from .conversions import exact, fraction
 from .events import (
     Event,
     ExponentialChoice,
@@ -34,7 +34,6 @@ from .events import (
     Loss,
     ScoreChange,
     SphericalLaplaceNoise,
-    fraction,
 )
 from .ledger import Entry, Group, Ledger
 from .limits import Remaining, filter_asked, filter_of

@@ -11,7 +11,8 @@ from ..core import checks
 from . import conversions
 from .budget import NOTIONS, Budget
 from .conversions import HALF_PI, exact, root_below, rounded_down, rounded_up
-from .events import Loss
+from .events import GroupGaussianNoise, Loss
+from .ledger import Entry, Group
 
 _NO_DELTA = Fraction(0)
 
@@ -233,6 +234,28 @@ def filter_for(loss: Loss, budget: Budget) -> Filter | None:
     if fitting:
         return min(fitting, key=lambda one: (one.spent(loss) or 0) / one.limit)
     return pure if pure.fits(loss) else None
+
+
+def check_group(entry: Entry, group: Group, budget: Budget) -> None:
+    """Refuse a release about all rounds of a person that a budget would count as something else.
+
+    Its loss is that of ``participations`` rounds, so the budget must be about as many. And it must be about
+    everybody: of several disjoint groups the account takes the worst one, which bounds what somebody loses
+    whose rounds are in two of them only where losses grow in proportion to rounds.
+    """
+    event = entry.event
+    if not isinstance(event, GroupGaussianNoise):
+        return
+    if event.participations != budget.max_rounds_per_person:
+        raise ValueError(
+            f"{entry.label!r} is about participations={event.participations} rounds of a person; the budget"
+            f" has max_rounds_per_person={budget.max_rounds_per_person}"
+        )
+    if (entry.disjoint or group) and event.participations > 1:
+        raise ValueError(
+            f"{entry.label!r} counts all rounds of a person together, and somebody's may be in several"
+            " disjoint groups; leave min_separation out there"
+        )
 
 
 def fits(loss: Loss, budget: Budget) -> bool:

@@ -22,6 +22,7 @@ from ..gate import Gate
 from .base import RunningSum
 from .bounds import VectorBounds
 from .factorized import FactorizedSum
+from .participation import Participation
 from .spec import SumSpec
 from .tree import TreeSum, tree_levels
 
@@ -40,6 +41,7 @@ def running_sum(method: str, dimension: int, rounds: int, gate: Gate, **options:
 __all__ = [
     "METHODS",
     "FactorizedSum",
+    "Participation",
     "RunningSum",
     "SumSpec",
     "TreeSum",

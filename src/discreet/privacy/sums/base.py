@@ -24,6 +24,7 @@ from ..randomness import Seed
 from ..release import Release
 from ..spending import Spending, spend_from
 from .bounds import VectorBounds
+from .participation import Participation
 from .spec import SumSpec
 
 MOST_NOISE = 1 << 58  # steps; all noise of a sum together is far less
@@ -42,6 +43,11 @@ class RunningSum(Fixed, ABC):
     ``share`` is the part of the whole budget it may use, by default all that is left at the gate. ``event``
     is the noise itself instead, refused unless it is for what one person can move. Threads may share a sum:
     additions and snapshots take turns.
+
+    ``min_separation=s`` declares how people come back, under a budget with ``max_rounds_per_person=b``: one
+    person's data is in at most b of the vectors, once in each, and these are at least s apart. Noise is then
+    for what such a person can move in all (`Participation`), which is less than b times what they move once.
+    It needs Gaussian noise. A sum does not know who is in a vector: whoever adds them up has to see to it.
     """
 
     methods: ClassVar[tuple[str, ...]]
@@ -57,6 +63,7 @@ class RunningSum(Fixed, ABC):
         box: tuple[float, float] | None = None,
         nonzeros: int | None = None,
         people_per_vector: int = 1,
+        min_separation: int | None = None,
         noise: str = "gaussian",
         share: Fraction | float | None = None,
         event: Event | None = None,
@@ -69,9 +76,10 @@ class RunningSum(Fixed, ABC):
         checks.whole("rounds", rounds, at_least=1)
         norm = 1 if noise == "laplace" else 2
         bounds = VectorBounds(dimension, norm, norm_bound, box, nonzeros, people_per_vector)
-        spec = SumSpec(bounds, rounds, noise=noise, **({"method": self.methods[0]} | own))
         part = _spending(budget, seed, share, event)
         assert part.gate is not None
+        own = {"method": self.methods[0], "participation": participation(part, min_separation)} | own
+        spec = SumSpec(bounds, rounds, noise=noise, **own)
         self._begin(spec, part.gate, part, event, clip, label)
 
     @classmethod
@@ -262,6 +270,14 @@ class RunningSum(Fixed, ABC):
 
     @classmethod
     @abstractmethod
+    def group_stretch(cls, spec: SumSpec) -> float:
+        """How many times as far as a vector itself all releases together move, for a person in several.
+
+        Rounded up. ``spec`` has a participation.
+        """
+
+    @classmethod
+    @abstractmethod
     def error(cls, spec: SumSpec, step: int) -> float:
         """Norm of the noise vectors' coefficients in the answer after ``step`` vectors."""
 
@@ -324,6 +340,14 @@ class RunningSum(Fixed, ABC):
         return drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
 
 
+def participation(share: Share, min_separation: int | None) -> Participation | None:
+    """What is declared of people who come back, ``max_rounds_per_person`` times; None where nothing is."""
+    if min_separation is None:
+        return None
+    apart = checks.whole("min_separation", min_separation, at_least=1)
+    return Participation(share.budget.max_rounds_per_person, apart)
+
+
 def _spending(budget: Spending, seed: Seed, share: Fraction | float | None, event: Event | None) -> Share:
     """What a sum may spend, and where."""
     if share is not None and not isinstance(share, Fraction):
@@ -345,6 +369,8 @@ def _covering(event: Event, needed: Event) -> Event:
     if type(event) is not type(needed) or not isinstance(event, GaussianNoise | LaplaceNoise):
         raise ValueError(f"event={event} must be a {type(needed).__name__}")
     assert isinstance(needed, GaussianNoise | LaplaceNoise)
+    if getattr(event, "participations", 1) != (rounds := getattr(needed, "participations", 1)):
+        raise ValueError(f"event={event} is not for {rounds} rounds of a person")
     if exact(event.sensitivity) < exact(needed.sensitivity) * (1 - Fraction(1, 10**12)):
         raise ValueError(
             f"event={event} is for a sensitivity of {float(event.sensitivity):g}; one person can move"

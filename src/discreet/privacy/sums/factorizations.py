@@ -40,6 +40,7 @@ Vector = NDArray[np.float64]
 
 # A column norm scales the noise: rounded up by more than the closed form can be off.
 _ROUND_UP = 1 + 1e-12
+_MOST_COLUMNS = 1 << 16  # that are added up one by one
 
 # The quadrature of square_root: its largest free rate, its smallest rate times the horizon, and the widest
 # step between log rates. Together they keep the error within 1e-4 of the exact factorisation.
@@ -120,6 +121,42 @@ class Factorization:
         """Euclidean norm of C's first column over ``rounds`` rounds, never understated."""
         squares = 1 + _energy(1 - self.decays, self.weights, np.array(self.rounds - 1.0))
         return float(np.sqrt(squares)) * _ROUND_UP
+
+    def participation_norm(self, times: int, apart: int = 1) -> float:
+        """Largest Euclidean norm of a sum of ``times`` columns of C that are ``apart`` steps apart or more.
+
+        It is attained by the columns 0, apart, 2 apart, ... Proof. The square is the sum, over all pairs of
+        the columns, of their products, and that of columns s <= t is the sum over j < rounds - t of
+        c_j c_{j + t - s}. No coefficient is negative and none is larger than the one before, so a product
+        grows when t falls (more terms) and when t - s falls (larger terms). The i-th column of any other
+        choice is no earlier than i apart, and the i-th and j-th are no nearer than (j - i) apart: no product
+        is larger, and with fewer columns some are missing. See `Participation` for why a person's vectors
+        move the encoded stream by no more than this.
+
+        Numerics: positive closed-form terms, rounded up. More than 65,536 columns are taken in groups of so
+        many, whose norms are added: an upper bound by the triangle inequality.
+
+        >>> one = square_root(35)
+        >>> [round(one.participation_norm(b) / one.column_norm, 2) for b in (1, 2, 4, 8)]
+        [1.0, 1.85, 3.42, 6.29]
+        >>> [round(one.participation_norm(b, 35 // b) / one.column_norm, 2) for b in (2, 4, 8)]
+        [1.56, 2.67, 4.88]
+        """
+        apart = checks.whole("apart", apart, at_least=1)
+        most = 1 + (self.rounds - 1) // apart
+        times = min(checks.whole("times", times, at_least=1, at_most=checks.ANY), most)
+        if times == 1:
+            return self.column_norm
+        number = min(times, _MOST_COLUMNS)
+        # After the m-th column starts, the sum of the columns so far is again a mixture of decaying powers.
+        place, logs = np.arange(number) * float(apart), np.log(self.decays)
+        amplitudes = self.weights * np.cumsum(np.exp(place[:, None] * logs), axis=0)
+        before = np.exp((place[1:, None] - 1.0) * logs) @ self.weights
+        first = np.concatenate([[1.0], 1.0 + np.cumsum(before)])
+        lengths = np.full(number, apart - 1.0)
+        lengths[-1] = self.rounds - 1.0 - place[-1]
+        squares = float(np.sum(first**2 + _energy(1 - self.decays, amplitudes.T, lengths)))
+        return float(np.sqrt(squares)) * (_ROUND_UP + number * 2.0**-50) * -(-times // number)
 
     @overload
     def row_norm(self, t: int) -> float: ...

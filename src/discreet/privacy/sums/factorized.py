@@ -35,9 +35,9 @@ class FactorizedSum(RunningSum):
     with tabulated constants, and is within 1 % of it.
 
     Formal guarantee: Gaussian DP for the L2 difference bound times the norm of C's first column, also
-    when inputs depend on earlier answers (C is lower triangular; Denisov et al. 2022). What is released
-    is on a grid; truncation to it, and the rounding errors of the floating-point filter, are in the
-    sensitivity.
+    when inputs depend on earlier answers (C is lower triangular; Denisov et al. 2022). With
+    ``min_separation`` it is the norm of a sum of columns (`Participation`). What is released is on a grid;
+    truncation to it, and the rounding errors of the floating-point filter, are in the sensitivity.
     """
 
     methods = ("sqrt", "blt")
@@ -62,6 +62,12 @@ class FactorizedSum(RunningSum):
     @classmethod
     def stretch(cls, spec: SumSpec) -> float:
         return factorization(spec.method, spec.rounds).column_norm
+
+    @classmethod
+    def group_stretch(cls, spec: SumSpec) -> float:
+        assert spec.participation is not None
+        found = factorization(spec.method, spec.rounds)
+        return found.participation_norm(spec.participation.times, spec.participation.apart)
 
     @classmethod
     def error(cls, spec: SumSpec, step: int) -> float:
@@ -96,7 +102,9 @@ class FactorizedSum(RunningSum):
         error = float((weights * holds * (4.0 * lasts + adding)).sum()) + spec.added.largest * adding
         error *= 2.0**-53
         steps = 1.0 + error * 2.0**samplers.STEPS_BITS / float(event.sigma) * 1.01
-        touched = spec.rounds * spec.added.changed(neighbours)
+        # Who comes back may move other coordinates each time.
+        times = 1 if spec.participation is None else spec.participation.within(spec.rounds)
+        touched = spec.rounds * min(spec.added.dimension, times * spec.added.changed(neighbours))
         truncation = math.sqrt(touched) * steps + float(norm_slack(event.sensitivity, event.sigma))
         truncation *= 1.0 + 2.0**-50  # its own rounding
         return samplers.Grid.for_noise(event.sigma, event.sensitivity, truncation)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ...core import checks
 from ...core.state import Saved
 from ..budget import Share
-from ..events import Event, GaussianNoise, LaplaceNoise, SphericalLaplaceNoise
+from ..events import Event, GaussianNoise, GroupGaussianNoise, LaplaceNoise, SphericalLaplaceNoise
 from .bounds import VectorBounds
+from .participation import Participation
 
 if TYPE_CHECKING:
     from ..gate import Gate
@@ -33,6 +34,8 @@ class SumSpec:
 
     ``variance_reduction`` combines each block of a tree with its halves. ``stacked`` vectors of a person,
     each within ``bounds``, are added end to end; noise is drawn and accounted for each of them on its own.
+    ``participation``: how many of the vectors hold data of one person, once each. Without it nothing is known
+    of that, and a budget with ``max_rounds_per_person`` counts every round of a person in full.
 
     >>> spec = SumSpec(VectorBounds(3, 2, norm_bound=1.0), rounds=1000)
     >>> round(spec.worst_error, 2), spec.count
@@ -45,6 +48,7 @@ class SumSpec:
     noise: str = "gaussian"
     variance_reduction: bool = False
     stacked: int = 1
+    participation: Participation | None = None
 
     def __post_init__(self) -> None:
         from . import METHODS
@@ -54,6 +58,13 @@ class SumSpec:
         checks.whole("stacked", self.stacked, at_least=1)
         checks.one_of("noise", self.noise, self.kind.noises)
         checks.whole("rounds", self.rounds, at_least=1)
+        if self.participation is not None:
+            checks.instance("participation", self.participation, Participation, "Participation(4, apart=2)")
+            if self.noise != "gaussian":
+                raise ValueError(
+                    f"min_separation needs Gaussian noise: with noise={self.noise!r} every round of a person"
+                    " costs the same, however far apart they are"
+                )
 
     @property
     def kind(self) -> type[RunningSum]:
@@ -69,17 +80,34 @@ class SumSpec:
 
     @property
     def count(self) -> int:
-        """How many releases one person's data enters."""
-        return self.kind.uses(self) * self.stacked
+        """How many releases one person's data enters; with a `participation` all of a sum are one release."""
+        return (1 if self.returning else self.kind.uses(self)) * self.stacked
+
+    @property
+    def returning(self) -> bool:
+        """Whether a person can be in several vectors, in a declared way."""
+        return self.participation is not None and self.participation.times > 1
 
     def sensitivity(self, neighbours: str) -> float:
-        """How far one person moves one release, in the norm of the noise."""
-        return self.bounds.difference(neighbours) * self.kind.stretch(self)
+        """How far one person moves one release, in the norm of the noise.
+
+        That is with one vector; with a `participation`, with all that the person is in.
+        """
+        one = self.bounds.difference(neighbours)
+        return one * (self.kind.group_stretch(self) if self.returning else self.kind.stretch(self))
 
     def event(self, share: Share, notion: str | None = None) -> Event:
         """The least noise with which all releases fit into ``share``."""
         checks.instance("share", share, Share, "budget.share()")
-        return KINDS[self.noise].within(share, self.sensitivity(share.neighbours), self.count, notion)
+        if self.participation is not None:
+            rounds = share.budget.max_rounds_per_person
+            if self.participation.times != rounds:
+                raise ValueError(
+                    f"the sum is for people in {self.participation.times} of its vectors each; the budget has"
+                    f" max_rounds_per_person={rounds}"
+                )
+        kind = GroupGaussianNoise if self.returning else KINDS[self.noise]
+        return kind.within(share, self.sensitivity(share.neighbours), self.count, notion)
 
     def error(self, step: int) -> float:
         """Norm of the noise vectors' coefficients in the sum after ``step`` vectors."""
@@ -150,6 +178,7 @@ class SumSpec:
             "noise": self.noise,
             "variance_reduction": self.variance_reduction,
             "stacked": self.stacked,
+            "participation": None if self.participation is None else self.participation.plain(),
         }
 
     @classmethod
@@ -172,4 +201,5 @@ class SumSpec:
             noise,
             saved.flag("variance_reduction"),
             saved.whole("stacked", at_least=1),
+            Participation.read(saved.plain("participation")) if saved.given("participation") else None,
         )

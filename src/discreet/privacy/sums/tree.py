@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from ...core import checks
 from ...core.state import Saved
 from .. import samplers
-from ..conversions import exact
+from ..conversions import exact, root_above, rounded_up
 from ..events import Event, GaussianNoise, LaplaceNoise
 from ..spending import Spending
 from .base import MOST_NOISE, RunningSum, norm_slack
+from .participation import tree_norm_squared
 from .spec import SumSpec
 
 _COARSEST_BITS = 24  # steps of a tree's grid to the noise's scale, at the least
@@ -64,7 +65,8 @@ class TreeSum(RunningSum):
 
     Formal guarantee: one vector enters ``tree_levels(rounds)`` releases, each with the difference bound
     of the budget's neighbouring relation; papers 001 and 004 calibrate to the norm bound, half of it
-    for replace-one. Inputs may depend on earlier answers. Exact on a grid.
+    for replace-one. With ``min_separation`` all blocks are one release, which moves by the norm of how often
+    a person is in each of them (`Participation`). Inputs may depend on earlier answers. Exact on a grid.
     Memory: one node per level.
     """
 
@@ -96,6 +98,12 @@ class TreeSum(RunningSum):
     @classmethod
     def uses(cls, spec: SumSpec) -> int:
         return tree_levels(spec.rounds)
+
+    @classmethod
+    def group_stretch(cls, spec: SumSpec) -> float:
+        assert spec.participation is not None
+        levels = tree_levels(spec.rounds)
+        return rounded_up(root_above(Fraction(tree_norm_squared(spec.rounds, levels, spec.participation))))
 
     @classmethod
     def error(cls, spec: SumSpec, step: int) -> float:
@@ -145,7 +153,9 @@ class TreeSum(RunningSum):
             # Truncation towards zero keeps every bound of one person's vector, so it costs nothing; a
             # sum of several is truncated as a whole, which can add a step to each coordinate that moves.
             changed = spec.added.changed(neighbours)
-            truncation += changed if spec.added.norm == 1 else Fraction(math.isqrt(changed - 1) + 1)
+            each = changed if spec.added.norm == 1 else Fraction(math.isqrt(changed - 1) + 1)
+            # Who comes back does so each time, and it adds up as what they move does.
+            truncation += each * (exact(cls.group_stretch(spec)) if spec.returning else 1)
         # Where the sums are far larger than the noise (published settings), a coarser grid holds them.
         for bits in range(samplers.STEPS_BITS, _COARSEST_BITS - 1, -1):
             grid = samplers.Grid.for_noise(scale, event.sensitivity, truncation, bits)
