@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from discreet.core.checks import DataError
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -17,6 +19,8 @@ from discreet.objectives import (
     SaturatedCoverage,
     greedy,
 )
+from discreet.objectives.rows import matrices
+from discreet.objectives.rows import people as people_of_rows
 
 
 def test_the_matrix_given_is_left_alone_and_tidied() -> None:
@@ -102,3 +106,65 @@ def test_importing_objectives_loads_no_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def _five_items_each(count: int, weights: np.ndarray) -> sp.csr_array:
+    rng = np.random.default_rng(1)
+    items = rng.integers(0, 20, (count, 5), dtype=np.int32) + 20 * np.arange(5, dtype=np.int32)
+    ends = np.arange(0, 5 * count + 1, 5, dtype=np.int32)
+    return sp.csr_array((weights, items.ravel(), ends), shape=(count, 100))
+
+
+@pytest.mark.parametrize("family", [Coverage, ProbabilisticCoverage, FacilityLocation, SaturatedCoverage])
+def test_a_population_takes_up_little_more_than_its_matrix(family) -> None:
+    """What it holds and what it needs while it is built, beside the matrix that was given: 1.5 times that."""
+    count = 200_000
+    flags = np.ones(5 * count, dtype=np.int8)
+    weights = flags if family is Coverage else np.random.default_rng(0).uniform(0.01, 0.2, 5 * count)
+    given = _five_items_each(count, weights)
+    size = given.data.nbytes + given.indices.nbytes + given.indptr.nbytes
+    family(given[:10])  # whatever is imported
+    tracemalloc.start()
+    try:
+        people = family(given)
+        assert people.bound == 1.0
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1.25 * size
+    assert most < 1.5 * size
+
+
+@pytest.mark.parametrize("family", [Coverage, ProbabilisticCoverage])
+def test_numbers_that_repeat_are_stored_once_and_change_nothing(family, monkeypatch) -> None:
+    rng = np.random.default_rng(3)
+    table = (rng.random((60, 12)) < 0.3) * rng.uniform(0.1, 0.9, (60, 12))
+    plain = family(sp.csr_array(table))
+    monkeypatch.setattr(matrices, "_FEW", 8)
+    monkeypatch.setattr(matrices, "STRETCH", 32)
+    monkeypatch.setattr(people_of_rows, "RUN", 32)
+    compact = family(sp.csr_array(table))
+    assert compact._rows.compact
+    assert not plain._rows.compact
+    assert len(compact.stretches(60)) > 1
+    x = rng.random(12)
+    assert (compact.data == plain.data).all()
+    assert (compact.indptr == plain.indptr).all()
+    for one, other in ((compact, plain), (compact[7], plain[7]), (compact[3:40], plain[3:40])):
+        assert (one.gains([1, 4]) == other.gains([1, 4])).all()
+        assert one.value([0, 5]) == other.value([0, 5])
+        assert (one.multilinear_gradient(x) == other.multilinear_gradient(x)).all()
+    assert greedy(compact, 5)[0] == greedy(plain, 5)[0]
+    capped, kept = compact.cap_items(2, seed=1), plain.cap_items(2, seed=1)
+    assert (capped.indices == kept.indices).all()
+    assert (capped.indptr == kept.indptr).all()
+    assert ((2 * compact + compact).gains([1]) == (2 * plain + plain).gains([1])).all()
+
+
+def test_the_first_entry_out_of_range_is_named_in_any_stretch(monkeypatch) -> None:
+    monkeypatch.setattr(matrices, "STRETCH", 16)
+    table = np.full((40, 3), 0.5)
+    table[31, 2] = table[33, 1] = 1.5
+    with pytest.raises(DataError) as caught:
+        ProbabilisticCoverage(sp.csr_array(table))
+    assert "row 31, column 2" in caught.value.details

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..core.checks import DataError, one_of, per_person, real
 from .base import Floats
-from .rows.matrices import SparseMatrix
+from .rows.matrices import STRETCH, SparseMatrix, constant
 from .rows.people import RowPopulation, row_totals
 from .rows.table import CAP, LOG, SQRT, Kind, custom, heights
 
@@ -65,9 +65,9 @@ class ConcaveOverModular(RowPopulation):
             _look_at(self._shape_given, float(totals.max()))
             return totals
         if self._cap_given is None:
-            return np.full(count, np.inf)
+            return constant(np.inf, count)
         if np.ndim(self._cap_given) == 0:
-            return np.full(count, real("cap", self._cap_given, at_least=0))
+            return constant(real("cap", self._cap_given, at_least=0), count)
         caps = per_person("cap", self._cap_given, count)
         if caps.min() < 0:
             place = int(np.argmin(caps))
@@ -75,8 +75,11 @@ class ConcaveOverModular(RowPopulation):
         return caps
 
     def _largest(self) -> Floats:
-        totals = row_totals(self._rows.matrix)
-        return np.asarray(self._concave.gain(np.zeros(totals.size), totals, self._rows.cap), dtype=np.float64)
+        totals, cap = row_totals(self._rows.matrix), self._rows.cap
+        for start in range(0, totals.size, STRETCH):
+            here = slice(start, start + STRETCH)
+            totals[here] = self._concave.gain(0.0, totals[here], cap[here])
+        return totals
 
 
 class SaturatedCoverage(RowPopulation):

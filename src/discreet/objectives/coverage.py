@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from .base import FAMILY_BOUND, Floats
-from .rows.matrices import as_sparse, checked
+from .rows.matrices import checked, constant
 from .rows.people import RowPopulation
 from .rows.table import COVER, SURVIVE, Kind
 
@@ -29,15 +27,13 @@ class Coverage(RowPopulation):
     _dense = False
 
     def __init__(self, matrix: Any, *, labels: Iterable[Any] | None = None) -> None:
-        found = as_sparse(checked("matrix", matrix, dense=False))
-        ones = type(found)(found.indptr, found.indices, np.ones(found.data.size), found.n_columns)
-        self._setup(ones, FAMILY_BOUND, labels)
+        self._setup(checked("matrix", matrix, dense=False, ones=True), FAMILY_BOUND, labels)
 
     def _kind(self) -> Kind:
         return COVER
 
     def _largest(self) -> Floats:
-        return np.ones(len(self))
+        return constant(1.0, len(self))
 
 
 class ProbabilisticCoverage(RowPopulation):
@@ -62,4 +58,4 @@ class ProbabilisticCoverage(RowPopulation):
         return SURVIVE
 
     def _largest(self) -> Floats:
-        return np.ones(len(self))
+        return constant(1.0, len(self))

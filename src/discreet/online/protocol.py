@@ -26,6 +26,7 @@ from ..core.progress import track
 from ..core.settings import Setting, Settings, one_of, whole
 from ..core.state import Saved, read_state, refusing, snapshot, write_state
 from ..core.turns import Turns
+from ..objectives import Population
 from ..privacy import Account, Budget, Entry, Gate, MemoryLedger, Release, Share
 from .contribution import ContributionLimit
 from .registry import REGISTRY
@@ -201,7 +202,7 @@ class OnlineLearner(Fixed, ABC):
         try:
             if left:
                 self._gate.mark(*getattr(people, "marks", ()))
-                self._run(Stream(people, within_limit, rewards[:left], selections[:left], progress))
+                self._run_stretches(Stream(people, within_limit, rewards[:left], selections[:left], progress))
         finally:
             if person_ids is not None:  # after a failure, people who were not reached have not been here
                 for i in range(self._rounds.number - start, left):
@@ -390,6 +391,18 @@ class OnlineLearner(Fixed, ABC):
     def _take(self, ready: Any, within_limit: bool) -> None:
         """Close the round, then take up its person."""
         self._rounds.close(then=(lambda: self._absorb(ready)) if within_limit else None)
+
+    def _run_stretches(self, stream: Stream) -> None:
+        """The stream in as many pieces as its people come in, with the same outcome as in one."""
+        people = stream.people
+        pieces = people.stretches(stream.rewards.size) if isinstance(people, Population) else []
+        if len(pieces) <= 1:
+            self._run(stream)
+            return
+        for number in track(range(len(pieces)), "stretches", stream.progress):
+            here = pieces[number]
+            inside = (stream.within_limit[here], stream.rewards[here], stream.selections[here])
+            self._run(Stream(people.stretch(here), *inside, progress=False))
 
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""

@@ -14,7 +14,7 @@ from ... import backends
 from .. import answers
 from ..base import Floats, Population
 from ..mixture import Mixture
-from .matrices import SparseMatrix
+from .matrices import SparseMatrix, constant, is_constant
 from .table import LOG, Rows
 
 # A gain is kept to this many binary places at most, and to fewer where a sum needs the room.
@@ -162,7 +162,9 @@ def row_parts(people: Population) -> list[tuple[Rows, float]] | None:
         rows = part.as_rows()
         if rows is None:
             return None
-        found.append((Rows(rows.kind, rows.matrix, factor * rows.share, rows.cap), factor * part.bound))
+        share = rows.share
+        scaled = constant(factor * share[0], share.size) if is_constant(share) else factor * share
+        found.append((Rows(rows.kind, rows.matrix, scaled, rows.cap), factor * part.bound))
     return found
 
 

@@ -1,9 +1,13 @@
-"""Matrices of rows: checked once, kept in one form, with errors that name row and column."""
+"""Matrices of rows: checked once, kept in one form, with errors that name row and column.
+
+Many rows are gone through in stretches of them, so that building a matrix takes little more room than it has.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +17,67 @@ from ...core.checks import DataError
 
 Floats = NDArray[np.float64]
 
+# At most so many entries, and so many rows, are looked at at a time.
+STRETCH = 1 << 16
+# Up to here a number that is repeated is an array like any other.
+_FEW = 1 << 14
+
+
+def constant(value: float, size: int) -> Floats:
+    """The same number ``size`` times, read only; many of them are one number in memory."""
+    return filled(value, size) if size <= _FEW else np.broadcast_to(np.float64(value), size)
+
+
+def filled(value: float, size: int) -> Floats:
+    """The same as an array without gaps, as compiled loops over a stretch want it."""
+    return _repeated(value, _FEW if size <= _FEW else 1 << (size - 1).bit_length())[:size]
+
+
+@lru_cache(maxsize=8)
+def _repeated(value: float, size: int) -> Floats:
+    found = np.full(size, value)
+    found.setflags(write=False)
+    return found
+
+
+def is_constant(array: Floats) -> bool:
+    """Whether it is one number in memory."""
+    return array.strides == (0,) and array.size > 0
+
+
+def picked(array: Floats, rows: Any) -> Floats:
+    """The entries at ``rows``, an array of places."""
+    return constant(float(array[0]), len(rows)) if is_constant(array) else array[rows]
+
+
+def within(array: Floats, start: int, stop: int) -> Floats:
+    """A stretch of an array, without gaps."""
+    return filled(array.item(0), stop - start) if is_constant(array) else array[start:stop]
+
+
+def stretches(
+    ends: NDArray[Any], rows: int | None = None, most: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """The first ``rows`` rows, or all, cut into stretches: the first row, and the one after the last.
+
+    ``most``: of entries, and of rows, in each; STRETCH if not given.
+    """
+    start, count = 0, ends.size - 1 if rows is None else rows
+    limit = STRETCH if most is None else most
+    while start < count:
+        reach = ends.dtype.type(min(int(ends[start]) + limit, int(ends[-1])))
+        stop = int(np.searchsorted(ends, reach, side="right")) - 1
+        stop = min(max(stop, start + 1), start + limit, count)
+        yield start, stop
+        start = stop
+
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """Compressed sparse rows: sorted columns in each row, no zeros, no duplicates. Not to be written to."""
+    """Compressed sparse rows: sorted columns in each row, no zeros, no duplicates. Not to be written to.
+
+    ``data`` may be one number for all entries (`constant`).
+    """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -45,11 +106,13 @@ class SparseMatrix:
         """The transposed matrix: for each column the rows that hold it. Built when first asked for."""
         import scipy.sparse as sp
 
-        turned = sp.csr_array((self.data, self.indices, self.indptr), shape=self.shape).tocsc()
+        alike = is_constant(self.data)
+        data = np.ones(self.data.size, dtype=np.int8) if alike else self.data
+        turned = sp.csr_array((data, self.indices, self.indptr), shape=self.shape).tocsc()
         return SparseMatrix(
             turned.indptr.astype(np.int64),
-            turned.indices.astype(np.int32),
-            turned.data.astype(np.float64),
+            turned.indices.astype(np.int32, copy=False),
+            constant(float(self.data[0]), data.size) if alike else turned.data,
             self.n_rows,
         )
 
@@ -63,20 +126,30 @@ class SparseMatrix:
         """One row, as views into this matrix."""
         start, stop = int(self.indptr[i]), int(self.indptr[i + 1])
         ends = np.array([0, stop - start], dtype=np.int64)
-        return SparseMatrix(ends, self.indices[start:stop], self.data[start:stop], self.n_columns)
+        return SparseMatrix(ends, self.indices[start:stop], within(self.data, start, stop), self.n_columns)
+
+    def stretch(self, start: int, stop: int) -> SparseMatrix:
+        """The rows from ``start`` up to ``stop``, as views into this matrix."""
+        first, last = int(self.indptr[start]), int(self.indptr[stop])
+        ends = self.indptr[start : stop + 1] - first
+        return SparseMatrix(ends, self.indices[first:last], within(self.data, first, last), self.n_columns)
 
     def take(self, rows: NDArray[np.int64]) -> SparseMatrix:
         """The named rows, in the order given."""
         lengths = np.diff(self.indptr)[rows]
         indptr = np.concatenate(([0], np.cumsum(lengths)))
         where = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
-        return SparseMatrix(indptr, self.indices[where], self.data[where], self.n_columns)
+        return SparseMatrix(indptr, self.indices[where], picked(self.data, where), self.n_columns)
 
     def keep(self, mask: NDArray[np.bool_]) -> SparseMatrix:
         """The same rows with only the marked entries."""
-        lengths = np.bincount(self.row_of[mask], minlength=self.n_rows)
-        indptr = np.concatenate(([0], np.cumsum(lengths)))
-        return SparseMatrix(indptr, self.indices[mask], self.data[mask], self.n_columns)
+        indptr = np.zeros_like(self.indptr)
+        for start, stop in stretches(self.indptr):
+            first, last = int(self.indptr[start]), int(self.indptr[stop])
+            kept = np.concatenate(([0], np.cumsum(mask[first:last])))
+            indptr[start + 1 : stop + 1] = kept[self.indptr[start + 1 : stop + 1] - first] + indptr[start]
+        data = constant(float(self.data[0]), int(indptr[-1])) if is_constant(self.data) else self.data[mask]
+        return SparseMatrix(indptr, self.indices[mask], data, self.n_columns)
 
     def toarray(self) -> Floats:
         out = np.zeros(self.shape)
@@ -85,50 +158,88 @@ class SparseMatrix:
 
 
 def checked(
-    name: str, matrix: Any, *, low: float = 0.0, high: float = np.inf, dense: bool = True
+    name: str,
+    matrix: Any,
+    *,
+    low: float = 0.0,
+    high: float = np.inf,
+    dense: bool = True,
+    ones: bool = False,
 ) -> SparseMatrix | Floats:
     """A dense array stays dense where ``dense`` allows it; everything else becomes sparse rows.
 
     What comes back is a copy, so that nobody's weights change once they have been checked. Every entry
-    must lie in [low, high]; the details of the error name the first that does not by row and column.
+    must lie in [low, high]; the details of the error name the first that does not by row and column. With
+    ``ones`` sparse rows say only which entries there are.
     """
     import scipy.sparse as sp
 
     if isinstance(matrix, SparseMatrix):
         _within(name, matrix.data, low, high, lambda p: (matrix.row_of[p], matrix.indices[p]))
-        return SparseMatrix(matrix.indptr.copy(), matrix.indices.copy(), matrix.data.copy(), matrix.n_columns)
+        data = constant(1.0, matrix.data.size) if ones else matrix.data.copy()
+        return SparseMatrix(matrix.indptr.copy(), matrix.indices.copy(), data, matrix.n_columns)
     if not sp.issparse(matrix):
         array = _numbers(name, matrix)
         _shape(name, array.shape)
         _within(name, array.ravel(), low, high, lambda p: np.unravel_index(p, array.shape))
-        if dense:
-            return array
-        matrix = array
+        return array if dense else as_sparse(array, ones=ones)
     entries: Any = matrix
     if entries.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be a people x items array of numbers, got {entries.dtype.name}")
     _shape(name, entries.shape)
-    if sp.issparse(entries) and hasattr(entries, "check_format"):
+    if hasattr(entries, "check_format"):
         entries.check_format(full_check=True)  # compiled code would follow indices out of the array
-    # Floats first: entries that stand twice are added up, and small integers would wrap around.
-    given = sp.csr_array(entries.astype(np.float64, copy=False), copy=True)
-    given.sum_duplicates()
-    given.sort_indices()
-    indptr = given.indptr.astype(np.int64)
-    sparse = SparseMatrix(indptr, given.indices.astype(np.int32), given.data, int(given.shape[1]))
-    _within(name, sparse.data, low, high, lambda p: (sparse.row_of[p], sparse.indices[p]))
-    if sparse.data.size and not sparse.data.all():
-        return sparse.keep(sparse.data != 0)
-    return sparse
+    if entries.format != "csr":
+        # Floats first: entries that stand twice are added up, and small integers would wrap around.
+        entries = sp.csr_array(entries.astype(np.float64, copy=False))
+    return _rows_of(name, entries, low, high, ones)
 
 
-def as_sparse(matrix: SparseMatrix | Floats) -> SparseMatrix:
-    """Sparse rows of a dense array; sparse rows as they are."""
+def _rows_of(name: str, given: Any, low: float, high: float, ones: bool) -> SparseMatrix:
+    """The rows of a scipy matrix: columns sorted, what stands twice added up, no zeros, all in range."""
+    import scipy.sparse as sp
+
+    ends, size = given.indptr, int(given.indptr[-1])
+    indptr, indices = np.zeros(ends.size, dtype=np.int64), np.empty(size, dtype=np.int32)
+    data, n_columns = np.empty(0 if ones else size), int(given.shape[1])
+    done = 0
+    for start, stop in stretches(ends):
+        inside = slice(int(ends[start]), int(ends[stop]))
+        arrays = (
+            given.data[inside].astype(np.float64),
+            given.indices[inside].astype(np.int32),
+            (ends[start : stop + 1] - ends[start]).astype(np.int32),
+        )
+        part = sp.csr_array(arrays, shape=(stop - start, n_columns))
+        part.sum_duplicates()  # sorts as well
+        _within(name, part.data, low, high, partial(_place, part, start))
+        part.eliminate_zeros()
+        last = done + int(part.indptr[-1])
+        indptr[start + 1 : stop + 1] = part.indptr[1:] + np.int64(done)
+        indices[done:last] = part.indices
+        if not ones:
+            data[done:last] = part.data
+        done = last
+    # In place: what stood twice or was 0 leaves room at the end.
+    indices.resize(done, refcheck=False)
+    if not ones:
+        data.resize(done, refcheck=False)
+    return SparseMatrix(indptr, indices, constant(1.0, done) if ones else data, n_columns)
+
+
+def _place(part: Any, start: int, p: int) -> tuple[int, int]:
+    """Row and column of an entry."""
+    return start + int(np.searchsorted(part.indptr, p, side="right")) - 1, int(part.indices[p])
+
+
+def as_sparse(matrix: SparseMatrix | Floats, *, ones: bool = False) -> SparseMatrix:
+    """Sparse rows of a dense array; sparse rows as they are. With ``ones``, which entries there are."""
     if isinstance(matrix, SparseMatrix):
         return matrix
     mask = matrix != 0
     indptr = np.concatenate(([0], np.cumsum(mask.sum(axis=1))))
-    return SparseMatrix(indptr, np.nonzero(mask)[1].astype(np.int32), matrix[mask], matrix.shape[1])
+    data = constant(1.0, int(indptr[-1])) if ones else matrix[mask]
+    return SparseMatrix(indptr, np.nonzero(mask)[1].astype(np.int32), data, matrix.shape[1])
 
 
 def column_sums(where: NDArray[Any], amounts: Floats, size: int) -> Floats:

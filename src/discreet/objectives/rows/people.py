@@ -13,13 +13,15 @@ from ...privacy.coins import public_key
 from ..base import Floats, Items, Population
 from ..state import State
 from .identities import Words, digests, keyed, mixed
-from .matrices import SparseMatrix, checked, column_sums
+from .matrices import SparseMatrix, checked, column_sums, constant, stretches
 from .table import CAP, Kind, Rows
 
 if TYPE_CHECKING:
     from ...data import Events
     from ...privacy import Coins, Seed
 
+# At most so many entries, and so many rows, are handed to a compiled loop over a stream at a time.
+RUN = 1 << 19
 # Sums that have lost this much of their size are summed afresh.
 _WORN = 1e-6
 
@@ -51,8 +53,8 @@ class RowPopulation(Population):
         kind, caps = self._kind(), self._caps(matrix)
         if kind is CAP:
             # No weight counts beyond the cap, and sums of smaller numbers keep more digits.
-            matrix = clipped(matrix, caps)
-        self._rows = Rows(kind, matrix, np.ones(caps.size), caps)
+            clip(matrix, caps)
+        self._rows = Rows(kind, matrix, constant(1.0, caps.size), caps)
         self.built_in = kind.code >= 0
         self._name_items(labels)
         self._declare(bound)
@@ -61,7 +63,7 @@ class RowPopulation(Population):
         raise NotImplementedError
 
     def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
-        return np.full(int(matrix.shape[0]), np.inf)
+        return constant(np.inf, int(matrix.shape[0]))
 
     @classmethod
     def from_matrix(cls, matrix: Any, labels: Iterable[Any] | None = None, **options: Any) -> Self:
@@ -165,10 +167,12 @@ class RowPopulation(Population):
         full = self._rows.sparse
         if not isinstance(coins, np.ndarray) or coins.shape != (full.n_rows,) or coins.dtype != np.uint64:
             raise ValueError("coins must be an array of one unsigned 64-bit number for each row")
-        order = np.lexsort((_by_item(coins[full.row_of], full.indices), full.row_of))
-        place = np.arange(full.data.size) - full.indptr[full.row_of]
         mask = np.zeros(full.data.size, dtype=np.bool_)
-        mask[order[place < cap]] = True
+        for start, stop in stretches(full.indptr):
+            part = full.stretch(start, stop)
+            order = np.lexsort((_by_item(coins[start:stop][part.row_of], part.indices), part.row_of))
+            place = np.arange(order.size) - part.indptr[part.row_of]
+            mask[full.indptr[start] + order[place < cap]] = True
         capped = self._like(items_per_person=min(cap, self.n_items, self.items_per_person or cap))
         capped._rows = Rows(self._rows.kind, full.keep(mask), self._rows.share, self._rows.cap)
         return capped
@@ -185,6 +189,18 @@ class RowPopulation(Population):
 
     def as_rows(self) -> Rows | None:
         return self._rows if self._rows.kind.code >= 0 else None
+
+    def stretches(self, count: int) -> list[slice]:
+        if not self._rows.compact:
+            return super().stretches(count)
+        return [slice(*ends) for ends in stretches(self._rows.sparse.indptr, count, RUN)]
+
+    def stretch(self, here: slice) -> Self:
+        some = self._like()
+        some._rows = self._rows.stretch(here.start, here.stop)
+        if self._digests is not None:
+            some._digests = self._digests[here]
+        return some
 
     def __len__(self) -> int:
         return self._rows.n_rows
@@ -272,19 +288,28 @@ def _by_item(words: Words, items: NDArray[np.int32]) -> Words:
     return mixed(words + (items.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
-def clipped(matrix: SparseMatrix | Floats, caps: Floats) -> SparseMatrix | Floats:
-    """The same rows with no entry above the row's cap."""
+def clip(matrix: SparseMatrix | Floats, caps: Floats) -> None:
+    """Leave no entry above its row's cap, in a matrix that nobody else has seen yet."""
     if not isinstance(matrix, SparseMatrix):
-        return np.minimum(matrix, caps[:, None])
-    data = np.minimum(matrix.data, caps[matrix.row_of])
-    return SparseMatrix(matrix.indptr, matrix.indices, data, matrix.n_columns)
+        np.minimum(matrix, caps[:, None], out=matrix)
+        return
+    matrix.data.setflags(write=True)
+    for start, stop in stretches(matrix.indptr):
+        here = slice(int(matrix.indptr[start]), int(matrix.indptr[stop]))
+        most = np.repeat(caps[start:stop], np.diff(matrix.indptr[start : stop + 1]))
+        np.minimum(matrix.data[here], most, out=matrix.data[here])
+    matrix.data.setflags(write=False)
 
 
 def row_totals(matrix: SparseMatrix | Floats) -> Floats:
     """The sum of each row."""
-    if isinstance(matrix, SparseMatrix):
-        return column_sums(matrix.row_of, matrix.data, matrix.n_rows)
-    return np.asarray(matrix.sum(axis=1), dtype=np.float64)
+    if not isinstance(matrix, SparseMatrix):
+        return np.asarray(matrix.sum(axis=1), dtype=np.float64)
+    totals = np.empty(matrix.n_rows)
+    for start, stop in stretches(matrix.indptr):
+        part = matrix.stretch(start, stop)
+        totals[start:stop] = column_sums(part.row_of, part.data, stop - start)
+    return totals
 
 
 def row_maxima(matrix: SparseMatrix | Floats) -> Floats:
@@ -292,5 +317,9 @@ def row_maxima(matrix: SparseMatrix | Floats) -> Floats:
     if not isinstance(matrix, SparseMatrix):
         return np.asarray(matrix.max(axis=1), dtype=np.float64)
     best = np.zeros(matrix.n_rows)
-    np.maximum.at(best, matrix.row_of, matrix.data)
+    for start, stop in stretches(matrix.indptr):
+        part = matrix.stretch(start, stop)
+        some = np.flatnonzero(np.diff(part.indptr))
+        if some.size:
+            best[start + some] = np.maximum.reduceat(part.data, part.indptr[some])
     return best

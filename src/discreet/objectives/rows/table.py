@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ... import backends
 from ...core.checks import DataError
-from .matrices import Floats, SparseMatrix, as_sparse, column_sums
+from .matrices import Floats, SparseMatrix, as_sparse, column_sums, is_constant, picked, within
 
 Items = NDArray[np.int64]
 
@@ -153,12 +153,26 @@ class Rows:
         return self.kind.code >= 0 and self.n_rows > 1
 
     def take(self, rows: Items) -> Rows:
+        if rows.size == 1:
+            return self.row(int(rows[0]))
         matrix = self.matrix.take(rows) if isinstance(self.matrix, SparseMatrix) else self.matrix[rows]
-        return Rows(self.kind, matrix, self.share[rows], self.cap[rows])
+        return Rows(self.kind, matrix, picked(self.share, rows), picked(self.cap, rows))
 
     def row(self, i: int) -> Rows:
         matrix = self.matrix.row(i) if isinstance(self.matrix, SparseMatrix) else self.matrix[i : i + 1]
         return Rows(self.kind, matrix, self.share[i : i + 1], self.cap[i : i + 1])
+
+    def stretch(self, start: int, stop: int) -> Rows:
+        """The rows from ``start`` up to ``stop``, as views and without gaps."""
+        matrix = self.matrix
+        part = matrix.stretch(start, stop) if isinstance(matrix, SparseMatrix) else matrix[start:stop]
+        return Rows(self.kind, part, within(self.share, start, stop), within(self.cap, start, stop))
+
+    @property
+    def compact(self) -> bool:
+        """Whether something here is one number in memory for many rows: loops are given stretches of it."""
+        arrays = (self.sparse.data, self.share, self.cap)
+        return any(is_constant(array) and array.size > 1 for array in arrays)
 
     def fresh(self) -> Floats:
         return np.full(self.n_rows, self.kind.fresh)

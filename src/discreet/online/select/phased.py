@@ -22,7 +22,7 @@ from ...privacy.spending import Spending
 from ..protocol import Guarantee, Part, Stream
 from .phased_settings import PhasedSettings
 from .selector import OnlineSelector
-from .window import Phases, Window, row_range
+from .window import Phases, Window
 
 _LABEL = "picks of a window"
 
@@ -225,10 +225,11 @@ class PhasedSelector(OnlineSelector):
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         start, count = 0, int(stream.rewards.size)
+        rows = Rows(rows.kind, rows.sparse, rows.share, rows.cap)  # windows keep sparse rows
         while start < count:
             shown = self._next().items
             stop = min(count, start + self._phases.closes - self._rounds.number)
-            part = row_range(rows, start, stop)
+            part = rows.stretch(start, stop)
             stream.selections[start:stop] = shown
             stream.rewards[start:stop] = value_to_rows(part, shown)
             within_limit = stream.within_limit[start:stop]

@@ -168,19 +168,6 @@ class Window:
             raise ValueError("the open window holds more people than it had rounds")
 
 
-def row_range(rows: Rows, start: int, stop: int) -> Rows:
-    """Some rows in a row, as views."""
-    matrix = rows.sparse
-    first, last = int(matrix.indptr[start]), int(matrix.indptr[stop])
-    part = SparseMatrix(
-        matrix.indptr[start : stop + 1] - first,
-        matrix.indices[first:last],
-        matrix.data[first:last],
-        matrix.n_columns,
-    )
-    return Rows(rows.kind, part, rows.share[start:stop], rows.cap[start:stop])
-
-
 def _saved_rows(saved: Saved, code: str, kind: Kind, n_items: int) -> Rows:
     """Rows that a file holds: compiled loops go by their lengths and items without looking."""
     lengths = saved.array(f"{code}_lengths", (None,), np.int64, at_least=0, at_most=n_items)
