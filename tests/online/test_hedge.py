@@ -12,6 +12,7 @@ from unittest import mock
 import mpmath
 import numpy as np
 import pytest
+from numba import njit
 from scipy import stats
 
 import discreet as dc
@@ -252,6 +253,21 @@ def settled(gains, rate):
     return learner._experts.tree_arguments
 
 
+@njit
+def rebuild(*arguments):
+    kernels._rebuild(*arguments)
+
+
+@njit
+def whole(*arguments):
+    return kernels._total(*arguments)
+
+
+@njit
+def walk(*arguments):
+    return kernels._descend(*arguments)
+
+
 def exact_borders(gains, ref, rate):
     with mpmath.workprec(400):
         unit = mpmath.mpf(exact(rate).numerator) / exact(rate).denominator / 2**32
@@ -270,18 +286,18 @@ def test_what_the_margin_claims(n_items, top, moved):
     gains, refs, tree, starts, _, _, k, unit, *scratch = settled(gains, rate)
     # An older reference, as after many rounds: all weights are larger, and so are the errors.
     refs[0] -= int(moved / rate * 2**32)
-    kernels._rebuild(gains, refs, tree, starts, k, np.uint64(0), k, unit, *scratch)
+    rebuild(gains, refs, tree, starts, k, np.uint64(0), k, unit, *scratch)
     borders = exact_borders(gains, refs[0], rate)
     total = borders[-1]
     log_items = max(1.0, math.log(n_items))
     levels = starts.size - 1
     margin = (9 * (math.log(total) + 2 * log_items) + 16 * levels + 64) * 2.0**-53
-    assert abs(kernels._total(tree, starts, np.uint64(0)) / total - 1) < margin / 3
+    assert abs(whole(tree, starts, np.uint64(0)) / total - 1) < margin / 3
     for level_0, low, high in zip(tree[:n_items], borders, borders[1:], strict=False):
         assert abs(level_0 - (high - low)) <= margin / 3 * total
 
     def descend(word):
-        return int(kernels._descend(tree, starts, k, np.uint64(0), np.uint64(word), log_items))
+        return int(walk(tree, starts, k, np.uint64(0), np.uint64(word), log_items))
 
     def true(word):
         """The item, or None where the bits of the word do not say."""

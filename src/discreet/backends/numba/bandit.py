@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from .compiled import loop, part
 from .hedge import (
     _HIGHEST,
     _LOWEST,
@@ -38,7 +38,7 @@ from .objectives import _gain, _step
 __all__ = ["block_stream", "chain_stream", "stream", "take_outer", "teach"]
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def teach(gains, refs, tree, starts, k, unit, tile, scratch, expert, item, amount):  # type: ignore[no-untyped-def]
     """Add to what one expert knows of one item, and bring its tree up to date."""
     place = np.uint64(item)
@@ -55,7 +55,7 @@ def teach(gains, refs, tree, starts, k, unit, tile, scratch, expert, item, amoun
         _rebuild(gains, refs, tree, starts, k, expert, expert + _U1, unit, tile, scratch)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _lay_out(current, k, expert, item, rows, t):  # type: ignore[no-untyped-def]
     """The set of round t into its row: all of it, or its first items and the one that is tried; how many."""
     if expert < 0:
@@ -75,7 +75,7 @@ def _lay_out(current, k, expert, item, rows, t):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True, nogil=True)
+@part
 def _worth(indices, data, start, stop, cap, kind, fresh, rows, t, count):  # type: ignore[no-untyped-def]
     """What the first ``count`` items shown in round t are worth together to the person of one row."""
     state = fresh
@@ -88,7 +88,7 @@ def _worth(indices, data, start, stop, cap, kind, fresh, rows, t, count):  # typ
     return value
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def stream(  # type: ignore[no-untyped-def]
     gains, refs, tree, starts, touched, book, k, unit, tile, scratch,
     finer, most, ratio, centre, repeats,
@@ -123,7 +123,7 @@ def stream(  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def chain_stream(  # type: ignore[no-untyped-def]
     indptr, indices, data, cap, kind, fresh, first, within_limit, lists, finer, most, clicks, shows, rewards
 ):
@@ -150,7 +150,7 @@ def chain_stream(  # type: ignore[no-untyped-def]
                     spare -= steps
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def block_stream(  # type: ignore[no-untyped-def]
     indptr, indices, data, cap, kind, fresh, first, within_limit, items, slots, finer, most, steps, rewards
 ):
@@ -178,7 +178,7 @@ def block_stream(  # type: ignore[no-untyped-def]
             steps[0] += _units(value, finer, most)
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def take_outer(matrix, column, row):  # type: ignore[no-untyped-def]
     """Subtract the outer product of two vectors."""
     for i in range(matrix.shape[0]):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from .compiled import loop, part
 
-@njit(cache=True, nogil=True, inline="always")
+
+@part(inline="always")
 def _shape(
     near: float, far: float, near_drop: float, far_drop: float, up: float, rate: float, per_cell: float
 ) -> tuple[float, float]:
@@ -20,7 +21,7 @@ def _shape(
     return slope, bending
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@loop(error_model="numpy")
 def worst_case_curve(width: float, cells: int, reach: NDArray[np.int64]) -> NDArray[np.float64]:
     """Delta after ``len(reach)`` adaptive steps of bounded range ``width`` at epsilon ``i * width / cells``.
 

@@ -10,15 +10,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .compiled import loop, part
 from .objectives import _gain
 
 # Up to this many undecided items have few enough subsets to go through all of them.
 SHORT = 8
 
 
-@njit(cache=True)
+@part
 def _whole_steps(slope, per_unit, most):  # type: ignore[no-untyped-def]
     step = np.int64(slope * per_unit)
     if step > most:
@@ -26,7 +26,7 @@ def _whole_steps(slope, per_unit, most):  # type: ignore[no-untyped-def]
     return step if step > 0 else np.int64(0)
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def survive_steps(indptr, indices, data, share, x, first, last, per_unit, most, out):  # type: ignore[no-untyped-def]
     """The gradient of 1 - prod(1 - x p), for the rows first..last-1: products before and after each item."""
     longest = np.uint64(0)
@@ -48,7 +48,7 @@ def survive_steps(indptr, indices, data, share, x, first, last, per_unit, most, 
             after *= 1.0 - x[indices[p]] * data[p]
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def best_steps(indptr, indices, data, share, x, first, last, per_unit, most, out):  # type: ignore[no-untyped-def]
     """The gradient of the expected maximum; each row's items come in order of falling weight."""
     longest = np.uint64(0)
@@ -71,7 +71,7 @@ def best_steps(indptr, indices, data, share, x, first, last, per_unit, most, out
             rest = x[j] * data[p] + (1.0 - x[j]) * rest
 
 
-@njit(cache=True)
+@part
 def _open_sums(start, stop, skip, indices, data, x, base, sums, chance):  # type: ignore[no-untyped-def]
     """Every sum that a row's undecided items (0 < x < 1, without ``skip``) can make with ``base``; how many.
 
@@ -101,7 +101,7 @@ def concave_steps(kind: int) -> Any:
     computed.
     """
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def steps(  # type: ignore[no-untyped-def]
         indptr, indices, data, share, cap, x, inside, first, last, per_unit, most, out
     ):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..arguments import FactorizedState, People, Shape
+from .compiled import loop
 from .sums import noisy_step
 
 Floats = NDArray[np.float64]
@@ -18,7 +18,7 @@ Indices = NDArray[np.int64]
 SQUARED, LINEAR, DISTANCE = 1, 2, 3
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def cost_and_gradient(kind: int, row: Floats, number: float, point: Floats, gradient: Floats) -> float:
     """What ``point`` costs a person; ``gradient`` is overwritten."""
     size = point.size
@@ -48,7 +48,7 @@ def cost_and_gradient(kind: int, row: Floats, number: float, point: Floats, grad
     return cost
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def shorten(vector: Floats, longest: float) -> float:
     """Shorten ``vector`` to ``longest`` where it is longer; returns how long it was.
 
@@ -70,7 +70,7 @@ def shorten(vector: Floats, longest: float) -> float:
     return length
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def follow(
     known: Floats, played: Floats, curvature: float, held: float, rounds: int, shape: Shape, point: Floats
 ) -> None:
@@ -90,7 +90,7 @@ def follow(
         point[i] += center[i]
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def leader_rounds(
     people: People,
     first: int,

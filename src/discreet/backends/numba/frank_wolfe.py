@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from .compiled import loop, part
 
 # Kinds of rows (objectives/rows.py) whose multilinear gradient has the closed forms below.
 _BEST = 2
 CLOSED_FORMS = (0, 1, _BEST)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _survive(chance, weights, before, out):  # type: ignore[no-untyped-def]
     """Gradient of 1 - prod(1 - x w) by the products before and after each item."""
     product = 1.0
@@ -25,7 +26,7 @@ def _survive(chance, weights, before, out):  # type: ignore[no-untyped-def]
         after *= 1.0 - chance[t] * weights[t]
 
 
-@njit(cache=True, nogil=True)
+@part
 def _best(chance, weights, order, before, out):  # type: ignore[no-untyped-def]
     """Gradient of the expected maximum: an item counts when nothing better came, less the rest's best."""
     unmet = 1.0
@@ -39,7 +40,7 @@ def _best(chance, weights, order, before, out):  # type: ignore[no-untyped-def]
         rest = chance[t] * weights[t] + (1.0 - chance[t]) * rest
 
 
-@njit(cache=True, nogil=True)
+@part
 def _gradient(kind, chance, weights, order, before, out):  # type: ignore[no-untyped-def]
     if kind == _BEST:
         _best(chance, weights, order, before, out)
@@ -47,7 +48,7 @@ def _gradient(kind, chance, weights, order, before, out):  # type: ignore[no-unt
         _survive(chance, weights, before, out)
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def add_row_gradients(  # type: ignore[no-untyped-def]
     kind, indptr, indices, data, first, within_limit, points, shares, scale, most, totals
 ):

@@ -43,8 +43,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from .compiled import loop, part
 from .objectives import COVER, _gain, _step
 from .vectors import exponentials, sum8
 
@@ -63,7 +63,7 @@ _LEAST = np.int64(-(1 << 62))
 _UNIT = 2.0**-53
 
 
-@njit(cache=True, nogil=True)
+@part
 def _weigh(gains, refs, tree, items, count, k, first, last, unit, scratch):  # type: ignore[no-untyped-def]
     """The weights of the first ``count`` items listed, for the experts first..last-1."""
     arguments, results = scratch[0], scratch[1]
@@ -80,7 +80,7 @@ def _weigh(gains, refs, tree, items, count, k, first, last, unit, scratch):  # t
             tree[leaf + i * _U8] = results[c * wide + i]
 
 
-@njit(cache=True, nogil=True)
+@part
 def _lift(tree, starts, level, node, k, first, last):  # type: ignore[no-untyped-def]
     """The sum of block ``node`` of ``level``, written to its place one level up."""
     below = starts[level] + node * k * _U8
@@ -89,7 +89,7 @@ def _lift(tree, starts, level, node, k, first, last):  # type: ignore[no-untyped
         tree[above + i * _U8] = sum8(tree, below + i * _U8)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _lift_path(tree, starts, item, k, expert):  # type: ignore[no-untyped-def]
     """The sums above one item of one expert."""
     node = item
@@ -98,7 +98,7 @@ def _lift_path(tree, starts, item, k, expert):  # type: ignore[no-untyped-def]
         _lift(tree, starts, level, node, k, expert, expert + _U1)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _rebuild(gains, refs, tree, starts, k, first, last, unit, tile, scratch):  # type: ignore[no-untyped-def]
     """Everything about the experts first..last-1."""
     nodes = np.uint64(gains.size) // k
@@ -115,12 +115,12 @@ def _rebuild(gains, refs, tree, starts, k, first, last, unit, tile, scratch):  #
             _lift(tree, starts, level, node, k, first, last)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _total(tree, starts, expert):  # type: ignore[no-untyped-def]
     return sum8(tree, starts[starts.size - 2] + expert * _U8)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _taken(shown, expert, item):  # type: ignore[no-untyped-def]
     found = False
     for e in range(expert):
@@ -128,7 +128,7 @@ def _taken(shown, expert, item):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@part
 def _largest(gains, k, expert, shown, count):  # type: ignore[no-untyped-def]
     """An expert's largest gain over the items that are not among the first ``count`` shown."""
     best = _LEAST
@@ -139,7 +139,7 @@ def _largest(gains, k, expert, shown, count):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch):  # type: ignore[no-untyped-def]
     """Bring the tree up to date with the gains, and move the references of experts that outgrew theirs."""
     if book[LISTED] == 0 and book[ALL] == 0:
@@ -182,7 +182,7 @@ def settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch):  #
     book[ALL] = 0
 
 
-@njit(cache=True, nogil=True)
+@part
 def _descend(tree, starts, k, expert, word, log_items):  # type: ignore[no-untyped-def]
     """The item in which the word falls, or -1 if the error margin reaches over one of its borders."""
     levels = np.uint64(starts.size - 1)
@@ -222,7 +222,7 @@ def _descend(tree, starts, k, expert, word, log_items):  # type: ignore[no-untyp
     return np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _leave_out(tree, starts, k, expert, shown):  # type: ignore[no-untyped-def]
     """Take the items that are already shown out of the expert's tree."""
     for e in range(expert):
@@ -231,7 +231,7 @@ def _leave_out(tree, starts, k, expert, shown):  # type: ignore[no-untyped-def]
         _lift_path(tree, starts, item, k, expert)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _among_others(  # type: ignore[no-untyped-def]
     gains, refs, tree, starts, k, unit, tile, scratch, expert, shown, word, log_items
 ):
@@ -255,7 +255,7 @@ def _among_others(  # type: ignore[no-untyped-def]
     return item
 
 
-@njit(cache=True, nogil=True)
+@part
 def _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, shown, place):  # type: ignore[no-untyped-def]
     """Draw the rest of a set into ``shown``; stops with ASK at a draw that somebody else must decide."""
     log_items = max(1.0, math.log(np.float64(gains.size // k)))
@@ -282,7 +282,7 @@ def _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, shown, place
     return DONE
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def draw_set(  # type: ignore[no-untyped-def]
     gains, refs, tree, starts, touched, book, k, unit, tile, scratch, words, shown, place
 ):
@@ -291,7 +291,7 @@ def draw_set(  # type: ignore[no-untyped-def]
     return _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, shown, place)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _find(indices, start, stop, item):  # type: ignore[no-untyped-def]
     """Where ``item`` stands in a sorted row; ``stop`` if it does not."""
     # Without branches on what is read: those are guessed wrongly half of the time. As long as more than one
@@ -304,7 +304,7 @@ def _find(indices, start, stop, item):  # type: ignore[no-untyped-def]
     return low if start < stop and np.uint64(indices[low]) == item else stop
 
 
-@njit(cache=True, nogil=True)
+@part
 def _units(gain, scale, most):  # type: ignore[no-untyped-def]
     """A gain in whole units, rounded down, between 0 and ``most``."""
     amount = gain * scale
@@ -313,7 +313,7 @@ def _units(gain, scale, most):  # type: ignore[no-untyped-def]
     return most if amount >= np.float64(most) else np.int64(amount)
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def take_person(  # type: ignore[no-untyped-def]
     gains, touched, book, k, indices, data, start, stop, cap, kind, fresh, shown, keep, scale, most, states
 ):
@@ -361,7 +361,7 @@ def take_person(  # type: ignore[no-untyped-def]
     return reward
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def stream(  # type: ignore[no-untyped-def]
     gains, refs, tree, starts, touched, book, k, unit, tile, scratch, scale, most, states,
     indptr, indices, data, cap, kind, fresh, first, within_limit, due, words, shown, place, rewards,

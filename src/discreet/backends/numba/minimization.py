@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..arguments import Cuts, FactorizedState
+from .compiled import loop
 from .sums import noisy_step
 
 Floats = NDArray[np.float64]
@@ -17,7 +17,7 @@ Indices = NDArray[np.int64]
 _FEW = 256
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def put_in_order(scores: Floats, order: Indices) -> None:
     """Sort ``order`` (any permutation) by rising score, equal scores by item."""
     count = order.size
@@ -37,7 +37,7 @@ def put_in_order(scores: Floats, order: Indices) -> None:
         order[j] = item
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def gauge(gradient: Floats, order: Indices, empty_is_free: bool) -> float:
     """The smallest range (bound, where the empty set is free) of a submodular function with this gradient."""
     risen = 0.0
@@ -52,7 +52,7 @@ def gauge(gradient: Floats, order: Indices, empty_is_free: bool) -> float:
     return max(risen, -lowest) if empty_is_free else risen - lowest
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def cut_gradient(cuts: Cuts, person: int, scores: Floats, out: Floats) -> None:
     """What each item adds to the person's cut when items join by rising score, equal scores by item."""
     tail, head, start, arcs, weights, prices = cuts
@@ -67,7 +67,7 @@ def cut_gradient(cuts: Cuts, person: int, scores: Floats, out: Floats) -> None:
             out[v] -= weights[k]
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def cut_value(
     cuts: Cuts,
     person: int,
@@ -85,7 +85,7 @@ def cut_value(
     return cost
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def cut_values(
     cuts: Cuts,
     first: int,
@@ -97,7 +97,7 @@ def cut_values(
         out[t] = cut_value(cuts, first + t, inside)
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def threshold(known: Floats, regularization: float, centre: float, coin: float, out: Floats) -> None:
     """The items whose coordinate of clip(centre - known / regularization, 0, 1) exceeds the coin: 1, else 0.
 
@@ -107,7 +107,7 @@ def threshold(known: Floats, regularization: float, centre: float, coin: float, 
         out[i] = 1.0 if centre - known[i] / regularization > coin else 0.0
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def cut_rounds(
     cuts: Cuts,
     first: int,
@@ -158,7 +158,7 @@ def cut_rounds(
     return shortened
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def draw_from_chain(
     known: Floats,
     regularization: float,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from .compiled import loop, part
 
 DONE, REJECTED, UNDECIDED = 0, 1, 2
 
@@ -19,7 +20,7 @@ _SMALL, _NEAR, _ROUND = 2.0**40, 2.0**-10, 1.5 * 2.0**52
 _SURE = np.uint64(int(0.98 * 2**40)) << _U24
 
 
-@njit(cache=True, nogil=True, inline="always")
+@part(inline="always")
 def _survival(exponent: float) -> float:
     """exp(-exponent) for exponents below 0.01, times 2^40, to within 2^-9."""
     e = exponent
@@ -27,7 +28,7 @@ def _survival(exponent: float) -> float:
     return series * 1099511627776.0
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def attempt_noise(
     words: NDArray[np.uint64],
     cells: NDArray[np.uint64],
@@ -78,7 +79,7 @@ def attempt_noise(
     return failed
 
 
-@njit(cache=True, nogil=True)
+@part
 def _long_division(value: float, divisor: np.int64, exponent: int) -> np.int64:
     """``trunc(value / (divisor * 2^exponent))`` exactly, saturated at +-2^62; ``divisor`` in [2^31, 2^32)."""
     limit = np.int64(1) << 62
@@ -102,7 +103,7 @@ def _long_division(value: float, divisor: np.int64, exponent: int) -> np.int64:
     return -quotient if value < 0.0 else quotient
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def to_grid(values: NDArray[np.float64], mantissa: int, exponent: int, out: NDArray[np.int64]) -> None:
     """``out = trunc(values / (mantissa * 2^exponent))`` exactly, saturated at +-2^62.
 

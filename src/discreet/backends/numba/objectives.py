@@ -13,12 +13,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from .compiled import loop, part
 
 COVER, SURVIVE, BEST, SQRT, LOG, CAP = range(6)
 
 
-@njit(cache=True, error_model="numpy")
+@part(error_model="numpy")
 def _gain(kind: int, state: float, weight: float, cap: float) -> float:
     """What an item of this weight adds to a row in this state."""
     if kind == COVER:
@@ -36,7 +37,7 @@ def _gain(kind: int, state: float, weight: float, cap: float) -> float:
     return (after if after < cap else cap) - (state if state < cap else cap)
 
 
-@njit(cache=True)
+@part
 def _step(kind: int, state: float, weight: float) -> float:
     """The row's state once the item is chosen."""
     if kind == COVER:
@@ -48,7 +49,7 @@ def _step(kind: int, state: float, weight: float) -> float:
     return state + weight
 
 
-@njit(cache=True)
+@part
 def _height(kind: int, total: float, cap: float) -> float:
     """The concave function itself, for the kinds whose state is a sum."""
     if kind == SQRT:
@@ -62,7 +63,7 @@ def _height(kind: int, total: float, cap: float) -> float:
 def sparse_chain(kind: int) -> Any:
     """Choose items one after the other: what each adds. The rows' states move along."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def chain(colptr, rows, values, order, share, cap, state, out):  # type: ignore[no-untyped-def]
         for t in range(order.size):
             j = order[t]
@@ -80,7 +81,7 @@ def sparse_chain(kind: int) -> Any:
 def sparse_gains(kind: int) -> Any:
     """The gain of every item on top of the rows' states."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def gains(indptr, indices, data, share, cap, state, out):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(state.size)):
             s, c, weight = state[i], cap[i], share[i]
@@ -94,7 +95,7 @@ def sparse_gains(kind: int) -> Any:
 def sparse_add(kind: int) -> Any:
     """Choose one item: move the states of its rows and the gains of everything those rows touch."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def add(colptr, rows, values, indptr, indices, data, item, share, cap, state, out):  # type: ignore[no-untyped-def]
         added = 0.0
         for q in range(colptr[item], colptr[item + np.uint64(1)]):
@@ -116,7 +117,7 @@ def sparse_add(kind: int) -> Any:
 def dense_chain(kind: int) -> Any:
     """``sparse_chain`` for a dense array."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def chain(matrix, order, share, cap, state, out):  # type: ignore[no-untyped-def]
         for t in range(order.size):
             j = order[t]
@@ -135,7 +136,7 @@ def dense_chain(kind: int) -> Any:
 def dense_gains(kind: int) -> Any:
     """``sparse_gains`` for a dense array."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def gains(matrix, share, cap, state, out):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(state.size)):
             s, c, weight = state[i], cap[i], share[i]
@@ -149,7 +150,7 @@ def dense_gains(kind: int) -> Any:
 def dense_add(kind: int) -> Any:
     """``sparse_add`` for a dense array."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def add(matrix, item, share, cap, state, out):  # type: ignore[no-untyped-def]
         added = 0.0
         for i in range(np.uint64(state.size)):
@@ -170,7 +171,7 @@ def dense_add(kind: int) -> Any:
     return add
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def survive_gradient(indptr, indices, data, share, x, first, last, out):  # type: ignore[no-untyped-def]
     """Value and gradient of 1 - prod(1 - x p), summed over the rows first..last-1.
 
@@ -200,7 +201,7 @@ def survive_gradient(indptr, indices, data, share, x, first, last, out):  # type
     return total
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def best_gradient(indptr, indices, data, share, x, out):  # type: ignore[no-untyped-def]
     """Value and gradient of the expected maximum; each row's items come in order of falling weight.
 
@@ -233,7 +234,7 @@ def best_gradient(indptr, indices, data, share, x, out):  # type: ignore[no-unty
 def concave_gradient(kind: int) -> Any:
     """Value and gradient of the expected concave function of a random sum: all subsets of short rows."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def gradient(indptr, indices, data, share, cap, x, longest, out):  # type: ignore[no-untyped-def]
         sums = np.empty(1 << longest)
         chance = np.empty(1 << longest)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from .compiled import loop, part
 from .objectives import BEST, COVER, SURVIVE, _gain, _step
 from .vectors import exponentials
 
@@ -15,13 +15,13 @@ _WEIGHTS = 2.0**28
 _NORM_SLACK = 1.0 - 2.0**-20
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def norm_weight(squares):  # type: ignore[no-untyped-def]
     """What a vector with this sum of squares is multiplied by to have a norm of at most 1."""
     return math.floor(_WEIGHTS * _NORM_SLACK / max(1.0, math.sqrt(squares))) / _WEIGHTS
 
 
-@njit(cache=True, nogil=True)
+@part
 def _weight_of(item, start, stop, indices, data):  # type: ignore[no-untyped-def]
     """The row's weight for ``item``, 0 if it does not hold it; the row is sorted."""
     low, high = start, stop
@@ -34,7 +34,7 @@ def _weight_of(item, start, stop, indices, data):  # type: ignore[no-untyped-def
     return data[low] if low < stop and indices[low] == item else 0.0
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def row_values(kind, fresh, indptr, indices, data, cap, first, shown, out):  # type: ignore[no-untyped-def]
     """``out[j]`` = value of the set ``shown`` to the person of row ``first + j``."""
     for j in range(out.size):
@@ -50,7 +50,7 @@ def row_values(kind, fresh, indptr, indices, data, cap, first, shown, out):  # t
         out[j] = value
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def row_weight(kind, fresh, data, start, stop, cap, bound):  # type: ignore[no-untyped-def]
     """A person's weight, so that what the items of the row add alone has an L2 norm of at most ``bound``."""
     squares = 0.0
@@ -60,14 +60,14 @@ def row_weight(kind, fresh, data, start, stop, cap, bound):  # type: ignore[no-u
     return norm_weight(squares)
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def row_weights(kind, fresh, indptr, data, cap, bound, out):  # type: ignore[no-untyped-def]
     """``out[i]`` = `row_weight` of the person of row i."""
     for i in range(out.size):
         out[i] = row_weight(kind, fresh, data, indptr[i], indptr[i + 1], cap[i], bound)
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def add_row_gains(  # type: ignore[no-untyped-def]
     kind, fresh, indptr, indices, data, cap, first, within_limit, shown, bound, weighted, units, most, totals
 ):
@@ -102,7 +102,7 @@ def add_row_gains(  # type: ignore[no-untyped-def]
                 state = _step(kind, state, weight)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _joined(kind, first, second):  # type: ignore[no-untyped-def]
     """The state of a row once the items of two states are chosen."""
     if kind in (COVER, BEST):
@@ -112,7 +112,7 @@ def _joined(kind, first, second):  # type: ignore[no-untyped-def]
     return first + second
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def add_leave_one_out(  # type: ignore[no-untyped-def]
     kind, fresh, indptr, indices, data, cap, first, within_limit, inside, bound, units, totals
 ):
@@ -153,7 +153,7 @@ def add_leave_one_out(  # type: ignore[no-untyped-def]
             totals[indices[p]] += np.int64(math.floor(max(0.0, gain) * weight))
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def draw_ordered(scores, rate, coins, out):  # type: ignore[no-untyped-def]
     """One item per row of ``scores``, with weights exp(rate * score), never one that is already in the set.
 

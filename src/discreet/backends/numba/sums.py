@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..arguments import FactorizedState
+from .compiled import loop, part
 from .noise import to_grid
 
 Floats = NDArray[np.float64]
@@ -16,13 +16,13 @@ Floats = NDArray[np.float64]
 _TILE = 512
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def encode(buffers: Floats, decays: Floats, weights: Floats, vector: Floats, out: Floats) -> None:
     """``out = vector + sum(weights * buffers)``, then ``buffers = decays * buffers + vector``."""
     _encode(buffers, decays, weights, 0, vector, out)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _encode(
     buffers: Floats, decays: Floats, weights: Floats, start: int, vector: Floats, out: Floats
 ) -> None:
@@ -40,7 +40,7 @@ def _encode(
             buffer[i] = decay * held + vector[i]
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def decode(
     buffers: Floats, decays: Floats, weights: Floats, released: Floats, prefix: Floats, fresh: Floats
 ) -> None:
@@ -48,7 +48,7 @@ def decode(
     _decode(buffers, decays, weights, 0, released, prefix, fresh)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _decode(
     buffers: Floats,
     decays: Floats,
@@ -76,7 +76,7 @@ def _decode(
             buffer[i] = decay * buffer[i] + fresh[i]
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def noisy_step(state: FactorizedState, row: int, vector: Floats, prefix: Floats) -> None:
     """One step of a factorised sum with its ``row`` of noise: ``prefix`` becomes the private sum after it."""
     private, mantissa, exponent, step, noise, encoder, decoder, decays, weights = state

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from .compiled import loop
 
 
 def _block_sum(typing_context, tree, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -41,7 +43,7 @@ def _block_sum(typing_context, tree, at):  # type: ignore[no-untyped-def]  # noq
 sum8: Any = intrinsic(_block_sum)
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def exponentials(count, arguments, results):  # type: ignore[no-untyped-def]
     """``exp`` of each argument to 2 units in the last place; 0 below -708, and no more than exp(700).
 

@@ -10,12 +10,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .compiled import loop, part
 from .objectives import _gain, _step
 
 
-@njit(cache=True)
+@part
 def _cut(gain: float, per_unit: float, left: float) -> float:
     """Whole steps of a gain, and no more than are left."""
     steps: float = np.floor(gain * per_unit)
@@ -26,7 +26,7 @@ def _cut(gain: float, per_unit: float, left: float) -> float:
 def sparse_sums(kind: int) -> Any:
     """Adds every row's gains, each in whole steps of ``1 / per_unit`` and at most ``left`` of the row."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def sums(indptr, indices, data, share, cap, state, left, per_unit, out):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(state.size)):
             s, c, weight, most = state[i], cap[i], share[i], left[i]
@@ -43,7 +43,7 @@ def sparse_choose(kind: int) -> Any:
     What a row added before is worked out again from the same numbers, so it is taken off to the last step.
     """
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def choose(  # type: ignore[no-untyped-def]
         colptr, rows, values, indptr, indices, data, item, share, cap, state, left, per_unit, out
     ):
@@ -67,7 +67,7 @@ def sparse_choose(kind: int) -> Any:
 def dense_sums(kind: int) -> Any:
     """``sparse_sums`` for a dense array."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def sums(matrix, share, cap, state, left, per_unit, out):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(state.size)):
             s, c, weight, most = state[i], cap[i], share[i], left[i]
@@ -81,7 +81,7 @@ def dense_sums(kind: int) -> Any:
 def dense_choose(kind: int) -> Any:
     """``sparse_choose`` for a dense array."""
 
-    @njit(cache=True, nogil=True)
+    @loop()
     def choose(matrix, item, share, cap, state, left, per_unit, out):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(state.size)):
             chosen = matrix[i, item]
