@@ -364,14 +364,6 @@ class Population(Fixed, ABC):
     def _one(self, i: int) -> Self:
         return self._take(np.array([i]))
 
-    def stretches(self, count: int) -> list[slice]:
-        """The first ``count`` people, cut into the pieces in which compiled loops want them."""
-        return [slice(0, count)]
-
-    def stretch(self, here: slice) -> Self:
-        """One of the pieces of `stretches`."""
-        return self[here]
-
     def __iter__(self) -> Iterator[Self]:
         return (self._one(i) for i in range(len(self)))
 

@@ -26,7 +26,7 @@ from ..core.progress import track
 from ..core.settings import Setting, Settings, one_of, whole
 from ..core.state import Saved, read_state, refusing, snapshot, write_state
 from ..core.turns import Turns
-from ..objectives import Population
+from ..objectives.rows.people import RowPopulation
 from ..privacy import Account, Budget, Entry, Gate, MemoryLedger, Release, Share
 from .contribution import ContributionLimit
 from .registry import REGISTRY
@@ -395,7 +395,7 @@ class OnlineLearner(Fixed, ABC):
     def _run_stretches(self, stream: Stream) -> None:
         """The stream in as many pieces as its people come in, with the same outcome as in one."""
         people = stream.people
-        pieces = people.stretches(stream.rewards.size) if isinstance(people, Population) else []
+        pieces = people.stretches(stream.rewards.size) if isinstance(people, RowPopulation) else []
         if len(pieces) <= 1:
             self._run(stream)
             return

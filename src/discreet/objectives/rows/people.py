@@ -191,11 +191,13 @@ class RowPopulation(Population):
         return self._rows if self._rows.kind.code >= 0 else None
 
     def stretches(self, count: int) -> list[slice]:
+        """The first ``count`` people, cut into the pieces in which compiled loops want them."""
         if not self._rows.compact:
-            return super().stretches(count)
+            return [slice(0, count)]
         return [slice(*ends) for ends in stretches(self._rows.sparse.indptr, count, RUN)]
 
     def stretch(self, here: slice) -> Self:
+        """One of these pieces."""
         some = self._like()
         some._rows = self._rows.stretch(here.start, here.stop)
         if self._digests is not None:
