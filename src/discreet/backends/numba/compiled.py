@@ -7,13 +7,27 @@ other over few levels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from numba import njit
-from numba.extending import register_jitable
+from numba.core.registry import CPUDispatcher
 
 # What Python calls: kept in the cache on disk, and run without the interpreter's lock.
 loop: Any = partial(njit, cache=True, nogil=True, no_cfunc_wrapper=True)
-# What only other loops call: Python itself would run it as it is written. Callers are cached with all of it.
-part: Any = register_jitable
+
+
+class _Part(CPUDispatcher):
+    """Compiled inside its callers, which are cached with all of it; Python runs it as it is written."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
+
+
+def part(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """What only other loops call."""
+    if function is None:
+        return partial(part, **options)
+    without = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return _Part(function, targetoptions=without | options)
