@@ -184,7 +184,9 @@ def test_a_falling_rate_depends_on_the_round_alone():
     people = Coverage(np.zeros((400, 6)))
     learner = RunningSumSelector(6, 2, 400, BUDGET, rate="falling", bound=3.0, seed=0)
     with mock.patch.object(selectors, "draw_ordered", draw):
-        learner.run(people)
+        for person in people:
+            learner.choose()
+            learner.learn(person)
     after = np.arange(1, 400)
     expected = np.minimum(1.0, 2.0 * np.sqrt(2 * math.log(6) / after)) / 3.0
     np.testing.assert_allclose(rates[1:], expected)

@@ -33,7 +33,8 @@ class PrivateTotal:
     ``shape`` is that of what is known. ``units`` is how many whole units make 1, where amounts are gathered
     in whole numbers; None where they are floats. ``spec`` is None where nothing is ever released: with a
     single decision nobody's data enters one. ``coins`` are for public noise on top that keeps a tree's noise
-    from ever falling, as certificates of perturbed leaders need; None where that is not wanted.
+    from ever falling, as certificates of perturbed leaders need; None where that is not wanted. ``ahead`` is
+    for loops that take sums themselves (`compiled`): noise is then drawn for many sums at a time.
 
     People are emptied out before they are released: an interruption may lose them, never count them twice.
     """
@@ -48,6 +49,7 @@ class PrivateTotal:
         units: float | None = None,
         coins: Coins | None = None,
         clip: bool = False,
+        ahead: bool = False,
         label: str,
     ) -> None:
         self._shape, self._units, self._coins = shape, units, coins
@@ -56,7 +58,7 @@ class PrivateTotal:
         if (spec is None) != (event is None):
             raise ValueError("noise has to be declared where sums are released, and nowhere else")
         if spec is not None:
-            kind = CompiledSum if issubclass(CompiledSum, spec.kind) and units is None else spec.kind
+            kind = CompiledSum if ahead and issubclass(CompiledSum, spec.kind) else spec.kind
             self.sum = kind.of(spec, gate, event=event, clip=clip, label=label)
         self.gathered: Values = self._nothing()
         self.known: Values = np.zeros(shape)
@@ -98,23 +100,25 @@ class PrivateTotal:
         """Whether a compiled loop can take sums itself (`compiled`)."""
         return isinstance(self.sum, CompiledSum)
 
-    def rows_ahead(self) -> int:
-        """How many sums such a loop can take before noise has to be drawn again."""
+    def rows_ahead(self, *, draw: bool = True) -> int:
+        """How many sums such a loop can take before noise has to be drawn; with ``draw``, some if it is none.
+
+        Where several sums share a gate, who draws when is part of what a seed means.
+        """
         assert isinstance(self.sum, CompiledSum)
-        return self.sum.rows_ahead()
+        return self.sum.rows_ahead(draw=draw)
 
     @contextmanager
     def compiled(self, count: int) -> Iterator[tuple[FactorizedState, Values, Values]]:
-        """For a compiled loop that takes the next ``count`` sums: the sum's arrays, what is known, and zeros.
+        """For a compiled loop that takes the next ``count`` sums: their arrays, what is known and gathered.
 
-        The loop leaves the last sum in what is known, and whom no sum has yet where the zeros are. Whatever
+        The loop leaves the last sum in what is known, and whom no sum has yet in what is gathered. Whatever
         breaks in between leaves a sum that takes nothing any more.
         """
         assert isinstance(self.sum, CompiledSum)
         with self.sum.compiled(count) as (inside, known):
-            gathered = self._nothing()
-            yield inside, known, gathered
-            self.known, self.gathered = known.copy(), gathered
+            yield inside, known, self.gathered
+            self.known = known.reshape(self._shape).copy()
 
     def _top_up(self, total: RunningSum) -> Values | float:
         """Public noise that makes up for what a tree's sum has less than the noisiest one.

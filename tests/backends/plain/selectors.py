@@ -19,4 +19,5 @@ def _interpreted(name):
     return called
 
 
-draw_ordered, add_row_gains, row_values = map(_interpreted, ("draw_ordered", "add_row_gains", "row_values"))
+draw_ordered, ordered_rounds = map(_interpreted, ("draw_ordered", "ordered_rounds"))
+add_row_gains, row_values = map(_interpreted, ("add_row_gains", "row_values"))

@@ -8,11 +8,13 @@ import numpy as np
 
 from .compiled import loop, part
 from .objectives import BEST, COVER, SURVIVE, _gain, _step
+from .sums import noisy_step
 from .vectors import exponentials
 
 # A person's weight is a multiple of 2^-28, and lower by more than the rounding of 2^31 squares can add.
 _WEIGHTS = 2.0**28
 _NORM_SLACK = 1.0 - 2.0**-20
+_NEGLIGIBLE = -50.0
 
 
 @loop()
@@ -22,8 +24,8 @@ def norm_weight(squares):  # type: ignore[no-untyped-def]
 
 
 @part
-def _weight_of(item, start, stop, indices, data):  # type: ignore[no-untyped-def]
-    """The row's weight for ``item``, 0 if it does not hold it; the row is sorted."""
+def _place_of(item, start, stop, indices):  # type: ignore[no-untyped-def]
+    """Where in the row ``item`` stands, or ``stop`` if it does not hold it; the row is sorted."""
     low, high = start, stop
     while low < high:
         middle = (low + high) >> 1
@@ -31,7 +33,7 @@ def _weight_of(item, start, stop, indices, data):  # type: ignore[no-untyped-def
             low = middle + 1
         else:
             high = middle
-    return data[low] if low < stop and indices[low] == item else 0.0
+    return low if low < stop and indices[low] == item else stop
 
 
 @loop()
@@ -43,10 +45,10 @@ def row_values(kind, fresh, indptr, indices, data, cap, first, shown, out):  # t
         state = fresh
         value = 0.0
         for item in shown:
-            weight = _weight_of(item, start, stop, indices, data)
-            if weight != 0.0:
-                value += _gain(kind, state, weight, cap[row])
-                state = _step(kind, state, weight)
+            p = _place_of(item, start, stop, indices)
+            if p < stop:
+                value += _gain(kind, state, data[p], cap[row])
+                state = _step(kind, state, data[p])
         out[j] = value
 
 
@@ -77,6 +79,11 @@ def add_row_gains(  # type: ignore[no-untyped-def]
     are whole numbers and one person's share in them is exact. ``weighted``: so that what a person's items add
     alone has an L2 norm of at most ``bound``.
     """
+    longest = 0
+    for j in range(within_limit.size):
+        longest = max(longest, indptr[first + j + 1] - indptr[first + j])
+    gains = np.empty(longest, dtype=np.int64)
+    last = np.empty(longest, dtype=np.int64)
     for j in range(within_limit.size):
         if not within_limit[j]:
             continue
@@ -85,21 +92,32 @@ def add_row_gains(  # type: ignore[no-untyped-def]
         scale = units
         if weighted:
             scale = units * row_weight(kind, fresh, data, start, stop, cap[row], bound)
-        state = fresh
+        # Up to which expert an item of the row adds something: the one that shows it, or the last of all.
+        for p in range(start, stop):
+            last[p - start] = shown.size
         for i in range(shown.size):
+            p = _place_of(shown[i], start, stop, indices)
+            if p < stop:
+                last[p - start] = i
+        state = fresh
+        begin = 0
+        while begin < shown.size:
+            # Experts up to the next that shows an item of the row meet the same state.
+            end = shown.size - 1
+            chosen = stop
             for p in range(start, stop):
-                item = indices[p]
-                again = False
-                for e in range(i):
-                    again = again or shown[e] == item
-                if not again:
-                    gain = np.int64(
-                        math.floor(min(_gain(kind, state, data[p], cap[row]) * scale, float(most)))
-                    )
-                    totals[i, item] += max(np.int64(0), gain)
-            weight = _weight_of(shown[i], start, stop, indices, data)
-            if weight != 0.0:
-                state = _step(kind, state, weight)
+                if begin <= last[p - start] <= end:
+                    end = last[p - start]
+                    chosen = p
+                amount = math.floor(min(_gain(kind, state, data[p], cap[row]) * scale, float(most)))
+                gains[p - start] = max(np.int64(0), np.int64(amount))
+            for i in range(begin, end + 1):
+                for p in range(start, stop):
+                    if i <= last[p - start]:
+                        totals[i, indices[p]] += gains[p - start]
+            if chosen < stop:
+                state = _step(kind, state, data[chosen])
+            begin = end + 1
 
 
 @part
@@ -153,34 +171,170 @@ def add_leave_one_out(  # type: ignore[no-untyped-def]
             totals[indices[p]] += np.int64(math.floor(max(0.0, gain) * weight))
 
 
+@part
+def _largest(numbers):  # type: ignore[no-untyped-def]
+    """The largest of them; four at a time, as each waits for the one before."""
+    a = b = c = d = -np.inf
+    whole = numbers.size - numbers.size % 4
+    for j in range(0, whole, 4):
+        a = max(a, numbers[j])
+        b = max(b, numbers[j + 1])
+        c = max(c, numbers[j + 2])
+        d = max(d, numbers[j + 3])
+    for j in range(whole, numbers.size):
+        a = max(a, numbers[j])
+    return max(max(a, b), max(c, d))
+
+
 @loop()
 def draw_ordered(scores, rate, coins, out):  # type: ignore[no-untyped-def]
     """One item per row of ``scores``, with weights exp(rate * score), never one that is already in the set.
 
-    Ordinary floating point: for scores that have already left through the gate.
+    Ordinary floating point: for scores that have already left through the gate. Weights below exp(-50) of the
+    largest are left out: a million of them together are less than a coin can tell.
     """
     count, items = scores.shape
-    arguments, weights, taken = np.empty(items), np.empty(items), np.zeros(items, dtype=np.bool_)
+    left, arguments, weights = np.empty(items), np.empty(items), np.empty(items)
+    candidates = np.empty(items, dtype=np.int64)
     for i in range(count):
-        top = -np.inf
+        row = scores[i]
         for a in range(items):
-            if scores[i, a] > top and not taken[a]:
-                top = scores[i, a]
-        for a in range(items):
-            arguments[a] = rate * (scores[i, a] - top)
-        exponentials(np.uint64(items), arguments, weights)
+            left[a] = row[a]
         for e in range(i):
-            weights[out[e]] = 0.0
+            left[out[e]] = -np.inf
+        top = _largest(left)
+        found = 0
+        for a in range(items):
+            argument = rate * (left[a] - top)
+            candidates[found] = a
+            arguments[found] = argument
+            found += argument >= _NEGLIGIBLE
+        exponentials(np.uint64(found), arguments, weights)
         total = 0.0
-        for a in range(items):
-            total += weights[a]
-        left = coins[i] * total
-        pick = -1
-        for a in range(items):
-            if weights[a] > 0.0:
-                pick = a
-                left -= weights[a]
-                if left < 0.0:
-                    break
-        taken[pick] = True
+        for c in range(found):
+            total += weights[c]
+        rest = coins[i] * total
+        pick = candidates[found - 1]
+        for c in range(found):
+            rest -= weights[c]
+            if rest < 0.0:
+                pick = candidates[c]
+                break
         out[i] = pick
+
+
+@loop()
+def ordered_rounds(  # type: ignore[no-untyped-def]
+    kind,
+    fresh,
+    people,
+    counted,
+    first,
+    within_limit,
+    every,
+    passed,
+    rates,
+    coins,
+    shown,
+    bound,
+    weighted,
+    units,
+    most,
+    inside,
+    known,
+    gathered,
+    rewards,
+    selections,
+):
+    """Whole rounds of experts; between batches of ``every``, ``rates.size`` sums and sets are taken.
+
+    ``people`` are rows as they are served, ``counted`` as they are learned from. On entry ``passed`` rounds
+    of the first batch are over, maybe all, and ``shown`` is its set; on return ``known`` and ``shown`` are
+    those of the last batch, and ``gathered`` has its people, whom no sum has yet.
+    """
+    indptr, indices, data, cap = people
+    counted_indptr, counted_indices, counted_data, counted_cap = counted
+    experts, items = gathered.shape
+    scores = known.reshape((experts, items))
+    amounts, flat = gathered.reshape(known.size), np.zeros(known.size)
+    vector = flat.reshape((experts, items))
+    start, opened = 0, -passed  # of a batch, counted from the first round here
+    for batch in range(rates.size + 1):
+        if batch > 0:
+            # Where few people are in a batch, only what they have is looked at.
+            low, high = counted_indptr[max(0, first + opened)], counted_indptr[first + start]
+            few = 4 * (high - low) < items and first + opened >= 0
+            if few:
+                for i in range(experts):
+                    for p in range(low, high):
+                        item = counted_indices[p]
+                        vector[i, item] = gathered[i, item] / units
+                    for p in range(low, high):
+                        gathered[i, counted_indices[p]] = 0
+            else:
+                for j in range(known.size):
+                    flat[j] = amounts[j] / units
+                    amounts[j] = 0
+            noisy_step(inside, batch - 1, flat, known)
+            draw_ordered(scores, rates[batch - 1], coins[batch - 1], shown)
+            if few:
+                for i in range(experts):
+                    for p in range(low, high):
+                        vector[i, counted_indices[p]] = 0.0
+            else:
+                flat[:] = 0.0
+            opened = start
+        stop = min(rewards.size, every - passed + batch * every)
+        row_values(kind, fresh, indptr, indices, data, cap, first + start, shown, rewards[start:stop])
+        for t in range(start, stop):
+            for i in range(experts):
+                selections[t, i] = shown[i]
+        add_row_gains(
+            kind,
+            fresh,
+            counted_indptr,
+            counted_indices,
+            counted_data,
+            counted_cap,
+            first + start,
+            within_limit[start:stop],
+            shown,
+            bound,
+            weighted,
+            units,
+            most,
+            gathered,
+        )
+        start = stop
+
+
+@loop()
+def follows_first(score, odds, coin):  # type: ignore[no-untyped-def]
+    """Hedge over two: whether the first is followed; ``odds`` are those of the second at a score of 0."""
+    # Beyond 700 exponentials leave the range of floats, and the chance is 0 or 1 anyway.
+    return coin * (1.0 + odds * math.exp(min(700.0, max(-700.0, -score)))) < 1.0
+
+
+@loop()
+def followed_rounds(  # type: ignore[no-untyped-def]
+    differences, every, passed, rate, odds, units, coins, inside, known, gathered, out
+):
+    """Which of two is followed in whole rounds; between batches of ``every``, ``coins.size`` sums are taken.
+
+    ``differences`` is what the first earned beyond the second. On entry ``passed`` rounds of the first batch
+    are over, and ``out[0]`` says who is followed in it.
+    """
+    vector = np.zeros(1)
+    follow = out[0]
+    start = 0
+    for batch in range(coins.size + 1):
+        if batch > 0:
+            vector[0] = gathered[0] / units
+            gathered[0] = 0
+            noisy_step(inside, batch - 1, vector, known)
+            follow = follows_first(rate * known[0], odds, coins[batch - 1])
+        stop = min(out.size, every - passed + batch * every)
+        for t in range(start, stop):
+            out[t] = follow
+            gathered[0] += differences[t]
+        start = stop

@@ -163,6 +163,7 @@ class GradientSumLearner(PointLearner):
             (settings.domain.dimension,),
             coins=coins,
             clip=True,
+            ahead=True,
             label="gradients",
         )
 

@@ -270,7 +270,7 @@ class SubmodularMinimizer(SetMinimizer):
         settings = self.settings
         self._coins, self._check_coins = self._gate.coins(), self._gate.coins(1)
         self._total = PrivateTotal(
-            settings.spec, self._gate, settings.event, (settings.n_items,), label="gradients"
+            settings.spec, self._gate, settings.event, (settings.n_items,), ahead=True, label="gradients"
         )
 
     @property

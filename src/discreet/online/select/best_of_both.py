@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeVar
@@ -25,6 +24,8 @@ from .leader import LeaderSelector
 from .running_sums import RunningSumSelector
 from .selector import OnlineSelector, SelectorSettings
 
+# Of the experts, against the leader, before anything is known.
+_ODDS = PRIOR / (1.0 - PRIOR)
 _Kind = TypeVar("_Kind", bound=OnlineSelector)
 
 
@@ -125,6 +126,7 @@ class BestOfBothSelector(OnlineSelector):
             (1,),
             units=float(settings.units),
             coins=self._coins,
+            ahead=True,
             label="difference of rewards",
         )
 
@@ -136,12 +138,15 @@ class BestOfBothSelector(OnlineSelector):
         self._experts._next()
         if self._rounds.number and self._experts._due():
             self._total.release()
-        score = self.settings.rate * self.settings.bound * float(self._total.known[0])
-        # Beyond 700 exponentials leave the range of floats, and the chance is 0 or 1 anyway.
-        against = PRIOR / (1.0 - PRIOR) * math.exp(min(700.0, max(-700.0, -score)))
-        follow = self._coins.generator.random() * (1.0 + against) < 1.0
+        score, coin = self._rate * float(self._total.known[0]), self._coins.generator.random()
+        follow = backends.selectors.follows_first(score, _ODDS, coin)
         shown: NDArray[np.int32] = (self._leader if follow else self._experts)._shown
         return shown.copy()
+
+    @property
+    def _rate(self) -> float:
+        """The rate for differences in units of the bound."""
+        return self.settings.rate * self.settings.bound
 
     def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
         """What each of the two learners takes up, and the difference of rewards in whole units."""
@@ -209,6 +214,51 @@ class BestOfBothSelector(OnlineSelector):
             self._total.gather(differences.sum(keepdims=True))
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
+        if not (self._experts._total.compiles and self._total.compiles):
+            self._run_batches(stream, rows)
+            return
+        weights, start, count = self._weights(rows), 0, stream.rewards.size
+        while start < count:
+            self._next()
+            stop = start + self._rounds_ahead(count - start)
+            inside = slice(start, stop)
+            self._play_rows(stream, rows, weights[inside], inside)
+            start = stop
+
+    def _rounds_ahead(self, count: int) -> int:
+        """How many of the next ``count`` rounds pass before the leader or new noise has to be drawn."""
+        every, now = self.settings.resample_every, self._rounds.number
+        compared = every - now % every + every * self._total.rows_ahead(draw=False)
+        count = min(self._stops(count, of_experts=False)[0], compared)
+        return self._experts._rounds_ahead(count, draw=False)
+
+    def _play_rows(self, stream: Stream, rows: Rows, weights: NDArray[np.float64], inside: slice) -> None:
+        """Rounds of one leader's set, compiled; the sets of the first have been drawn."""
+        leader, experts, settings = self._leader, self._experts, self.settings
+        people, within_limit, first = stream.people, stream.within_limit[inside], inside.start
+        rewards, passed = np.empty((2, weights.size)), self._rounds.number % settings.resample_every
+        selections, follows = stream.selections[inside], np.zeros(weights.size, dtype=np.bool_)
+        follows[0] = np.array_equal(self._shown, leader._shown)
+        self._rounds.close(weights.size)
+        backends.selectors.row_values(*_table(rows), first, leader._shown, rewards[0])
+        leader._rounds.close(weights.size, then=partial(leader._add_rows, people, within_limit, first))
+        experts._play_rows(rows, people, first, within_limit, rewards[1], selections)
+        differences = np.where(within_limit, self._differences(rewards, weights), 0)
+        draws = range(settings.resample_every - passed, weights.size, settings.resample_every)
+        if (
+            self._total.taken + len(draws) >= settings.experts.releases
+        ):  # nobody who comes later is in any release
+            differences[draws[-1] if draws else 0 :] = 0
+        coins = self._coins.generator.random(len(draws))
+        with self._total.compiled(len(draws)) as (sums, known, gathered):
+            about = (settings.resample_every, passed, self._rate, _ODDS, float(settings.units))
+            backends.selectors.followed_rounds(differences, *about, coins, sums, known, gathered, follows)
+        stream.rewards[inside] = np.where(follows, *rewards)
+        selections[follows] = leader._shown
+        self._rounds.show(selections[-1].copy())
+
+    def _run_batches(self, stream: Stream, rows: Rows) -> None:
+        """Trees: batch by batch, and sums as `TreeSum` takes them."""
         leader, experts, count = self._leader, self._experts, stream.rewards.size
         table, weights = _table(rows), self._weights(rows)
         rewards = np.empty((2, count))
@@ -228,12 +278,12 @@ class BestOfBothSelector(OnlineSelector):
             self._rounds.close(stop - start, then=learned)
             start = stop
 
-    def _stops(self, count: int) -> list[int]:
+    def _stops(self, count: int, *, of_experts: bool = True) -> list[int]:
         """After how many of the next people a new set is drawn, and the last of them."""
         now, every, settings = self._rounds.number, self.settings.resample_every, self.settings.leader
         ends = settings.ends[settings.batches(now + 1) : settings.batches(now + count)]
-        draws = {*(end - now for end in ends), *range(every - now % every, count, every), count}
-        return sorted(draws)
+        draws = {*(end - now for end in ends), count}
+        return sorted(draws | set(range(every - now % every, count, every)) if of_experts else draws)
 
     def _spent(self) -> Account:
         inside = (self._leader._total, self._experts._total, self._total)

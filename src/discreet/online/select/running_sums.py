@@ -278,6 +278,7 @@ class RunningSumSelector(OnlineSelector):
             (settings.k, settings.n_items),
             units=self._units,
             coins=self._coins,
+            ahead=True,
             label="gains",
         )
 
@@ -315,14 +316,10 @@ class RunningSumSelector(OnlineSelector):
     def _add_rows(self, people: Population, within_limit: NDArray[np.bool_], first: int) -> None:
         rows = people.as_rows()
         assert rows is not None
-        table = rows.sparse
         backends.selectors.add_row_gains(
             rows.kind.code,
             rows.kind.fresh,
-            table.indptr,
-            table.indices,
-            table.data,
-            rows.cap,
+            *_arrays(rows),
             first,
             within_limit,
             self._shown,
@@ -334,12 +331,78 @@ class RunningSumSelector(OnlineSelector):
         )
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        people, rewards = stream.people, stream.rewards
-        count = rewards.size
+        people, count = stream.people, stream.rewards.size
         counted = self._counted(people if len(people) == count else people[:count])
-        table = rows.sparse
-        values = (rows.kind.code, rows.kind.fresh, table.indptr, table.indices, table.data, rows.cap)
+        if not self._total.compiles:
+            self._run_batches(stream, rows, counted)
+            return
+        _check_items(counted, self.settings.items_per_person)
+        first = 0
+        while first < count:
+            if first == 0 or self._total.exhausted:
+                self._next()
+            stop = first + self._rounds_ahead(count - first)
+            here = slice(first, stop)
+            about = (stream.within_limit[here], stream.rewards[here], stream.selections[here])
+            self._play_rows(rows, counted, first, *about)
+            first = stop
+
+    @property
+    def _passed(self) -> int:
+        """How many rounds of the last set's batch are over: all where a new one is due."""
+        passed = self.round % self.settings.resample_every
+        return passed if passed or self._rounds.is_open else self.settings.resample_every
+
+    def _rounds_ahead(self, count: int, *, draw: bool = True) -> int:
+        """How many of the next ``count`` rounds a compiled loop can play with the noise there is."""
         every = self.settings.resample_every
+        return min(count, every - self._passed + every * self._total.rows_ahead(draw=draw))
+
+    def _play_rows(
+        self,
+        rows: Rows,
+        counted: Population,
+        first: int,
+        within_limit: NDArray[np.bool_],
+        rewards: NDArray[np.float64],
+        selections: NDArray[np.int32],
+    ) -> None:
+        """So many rounds as there are ``rewards``, compiled."""
+        learned, settings, done, size = counted.as_rows(), self.settings, self.round, rewards.size
+        assert learned is not None
+        every, passed, shown = settings.resample_every, self._passed, self._shown.copy()
+        rates = np.array([settings.rate_after(t) for t in range(done + every - passed, done + size, every)])
+        coins = self._coins.generator.random((rates.size, settings.k))
+        with self._total.compiled(rates.size) as (inside, known, gathered):
+            backends.selectors.ordered_rounds(
+                rows.kind.code,
+                rows.kind.fresh,
+                _arrays(rows),
+                _arrays(learned),
+                first,
+                within_limit,
+                every,
+                passed,
+                rates,
+                coins,
+                shown,
+                settings.bound,
+                settings.weights is not None,
+                self._units,
+                self._most,
+                inside,
+                known,
+                gathered,
+                rewards,
+                selections,
+            )
+            self._rounds.close(size)
+            self._rounds.show(shown)
+
+    def _run_batches(self, stream: Stream, rows: Rows, counted: Population) -> None:
+        """Trees: the same gains, compiled batch by batch, and sums as `TreeSum` takes them."""
+        rewards, count, every = stream.rewards, stream.rewards.size, self.settings.resample_every
+        values = (rows.kind.code, rows.kind.fresh, *_arrays(rows))
         starts = [0, *range(every - self.round % every, count, every)]
         for batch in track(range(len(starts)), "batches", stream.progress):
             start = starts[batch]
@@ -362,3 +425,17 @@ class RunningSumSelector(OnlineSelector):
         self._coins.resume(saved.part("coins"))
         self._cap_coins.resume(saved.part("cap_coins"))
         self._total.resume(saved.part("total"), self._rounds, self.settings.resample_every, most=self._most)
+
+
+def _arrays(rows: Rows) -> tuple[NDArray[Any], ...]:
+    """People's rows, as compiled loops take them."""
+    table = rows.sparse
+    return table.indptr, table.indices, table.data, rows.cap
+
+
+def _check_items(people: Population, most: int | None) -> None:
+    """Refuse people of more items than are paid for: a compiled loop does not look again."""
+    rows = people.as_rows()
+    assert rows is not None
+    if most is not None and int(np.diff(rows.sparse.indptr).max()) > most:
+        raise ValueError(f"somebody has more than items_per_person={most} items")

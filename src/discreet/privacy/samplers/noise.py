@@ -16,6 +16,7 @@ from .grid import STEPS_BITS
 
 CELL_BITS = 22
 _TEST_BITS = 40
+_AT_ONCE = 1 << 15  # draws whose words stay in the cache
 
 
 def _tail(gaussian: bool, x: Any) -> Any:
@@ -73,8 +74,10 @@ def _tails(gaussian: bool, precision: int) -> Iterator[int]:
 
 def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np.int64]:
     """``count`` independent draws of ``round(Y)``, Y of scale 2^32."""
-    floors, _ = half_steps(source, count, gaussian=gaussian)
-    return (floors + 1) >> 1
+    steps, _ = half_steps(source, count, gaussian=gaussian)
+    steps += 1
+    steps >>= 1
+    return steps
 
 
 def half_steps(
@@ -88,11 +91,16 @@ def half_steps(
     cells, guide = noise_table(gaussian)
     out = np.empty(count, dtype=np.int64)
     status = np.empty(count, dtype=np.uint8)
-    words = source.words(2 * count)
-    backends.noise.attempt_noise(words, cells, guide, gaussian, out, status)
+    attempts = np.empty((0, 2), dtype=np.uint64)  # the words of those that failed
+    for start in range(0, count, _AT_ONCE):
+        here = slice(start, start + _AT_ONCE)
+        words = source.words(2 * status[here].size)
+        if backends.noise.attempt_noise(words, cells, guide, gaussian, out[here], status[here]):
+            failed = np.flatnonzero(status[here] != backends.noise.DONE)
+            attempts = np.concatenate([attempts, words.reshape(-1, 2)[failed]])
+    places = np.flatnonzero(status != backends.noise.DONE)
+    status = status[places]
     further: dict[int, LazyBits] = {}
-    places = np.flatnonzero(status != backends.noise.DONE)  # whose words and status the next two are
-    attempts, status = words.reshape(count, 2)[places], status[places]
     while places.size:
         for index in np.flatnonzero(status == backends.noise.UNDECIDED):
             first, second = (int(word) for word in attempts[index])

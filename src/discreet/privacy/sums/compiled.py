@@ -36,12 +36,12 @@ class CompiledSum(FactorizedSum):
         self._ahead = self._ahead[1:]
         return row
 
-    def rows_ahead(self) -> int:
-        """How many sums can be taken before noise has to be drawn again; draws some if it is none."""
+    def rows_ahead(self, *, draw: bool = True) -> int:
+        """How many sums can be taken before noise has to be drawn; with ``draw``, some if it is none."""
         rows = self._block(self._taken)
         if self._grid is None or rows == 0:
             return rows
-        if not self._ahead.shape[0]:
+        if draw and not self._ahead.shape[0]:
             self._ahead = self._release.noise(self._grid, rows * self.dimension).reshape(rows, self.dimension)
         return self._ahead.shape[0]
 
