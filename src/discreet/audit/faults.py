@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..online.contribution import ContributionLimit
 from ..privacy import (
     Entry,
     ExactChoices,
@@ -21,6 +22,7 @@ from ..privacy import (
     ScoreChange,
 )
 from ..privacy.ordered import OrderedExperts
+from ..privacy.sums.factorizations import Factorization
 from .hooks import Faulty, swapped
 
 Fault = Callable[[], AbstractContextManager[None]]
@@ -126,14 +128,33 @@ def everybody_sampled() -> Iterator[None]:
 
 
 @contextmanager
+def everybody_counted() -> Iterator[None]:
+    """Every round of a person counts, also those in one batch."""
+    with swapped(ContributionLimit, "register", lambda *_: True):
+        yield
+
+
+@contextmanager
+def rounds_counted_as_one() -> Iterator[None]:
+    """Somebody in several batches of a running sum is taken to move it no further than in one."""
+    with swapped(Factorization, "participation_norm", lambda found, *_: found.column_norm):
+        yield
+
+
+@contextmanager
 def hardly_random() -> Iterator[None]:
     """A gross error, for outputs alone: choices all but take the best, and secret samples hold everybody."""
     with _choices(100.0), everybody_sampled():
         yield
 
 
+# Of people who return: what they move in all, and how often they count.
+RETURNING: dict[str, Fault] = {
+    "a person twice in a batch": everybody_counted,
+    "several batches counted as one": rounds_counted_as_one,
+}
 # Faults that the exact audit must see: in what one person can move, and in what was paid for it.
-EXACT: dict[str, Fault] = {
+EXACT: dict[str, Fault] = RETURNING | {
     "rate doubled": rate_doubled,
     "noise halved": noise_halved,
     "charges forgotten": charges_forgotten,

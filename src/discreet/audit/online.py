@@ -18,7 +18,7 @@ from ..online.registry import REGISTRY, AuditExample
 from .cases import Case, Play, Played
 from .choices import ChoiceCase
 from .exact import Space
-from .faults import CHOICES_TELL, NUMBERS_TELL, PAST_THE_GATE, SHOWN_TELLS, TWICE
+from .faults import CHOICES_TELL, NUMBERS_TELL, PAST_THE_GATE, RETURNING, SHOWN_TELLS, TWICE
 from .hooks import Floats, Source, swapped
 from .mechanisms import CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS, NOISE_FAULTS, NOISE_SAMPLER_FAULTS
 from .noise import NoiseCase
@@ -41,7 +41,7 @@ def cases_of(name: str) -> Iterator[Case]:
     entry = REGISTRY[name]
     for example in entry.audits():
         play = _play(name, example, _FEEDBACK[entry.feedback])
-        shape = (example.rows, example.columns)
+        shape = (example.rows, example.columns * example.visits)
         space = Space(*shape, example.values, nobody=example.nobody)
         make = _choices if example.mechanism == "choices" else _noise
         yield make(name, example, space, play)
@@ -69,13 +69,14 @@ def _noise(name: str, example: AuditExample, space: Space, play: Play) -> Case:
     watched = example.mechanism == "batches"
     faults = NOISE_FAULTS if example.faults is None else tuple(example.faults)
     outputs = (SHOWN_TELLS,) if watched else (NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
+    more = (TWICE,) if example.visits == 1 else tuple(RETURNING)
     return NoiseCase(
         name,
         example.words,
         example.budget,
         space,
         play,
-        (*faults, TWICE, NOISE_SAMPLER_FAULTS[0], *outputs),
+        (*faults, *more, NOISE_SAMPLER_FAULTS[0], *outputs),
         twice=2 if example.twice is None else example.twice,
         only_deep=example.deep,
         public=example.public,
@@ -84,16 +85,20 @@ def _noise(name: str, example: AuditExample, space: Space, play: Play) -> Case:
 
 
 def _play(name: str, example: AuditExample, feedback: Callable[[Any, Floats, Any], Any]) -> Play:
-    """A round per row, and one more decision at the end; published is what the setting says."""
+    """A round per row, and one more decision at the end; published is what the setting says.
+
+    With several visits everybody comes once, then everybody comes again.
+    """
     publish = _PUBLISH[example.publishes]
 
     def play(stream: Floats, source: Source) -> Played:
         learner = example.make(REGISTRY[name].kind(name), seed=source)
         decisions = []
-        for row in stream:
+        for visit, row in enumerate(np.concatenate(np.split(stream, example.visits, axis=1))):
             decision = learner.choose()
             decisions.append(None if example.publishes == "state" else publish(learner, decision))
-            learner.learn(feedback(learner, row, decision))
+            who = None if example.visits == 1 else visit % len(stream)
+            learner.learn(feedback(learner, row, decision), person_id=who)
         decisions.append(publish(learner, learner.choose()))
         published = decisions[-1:] if example.publishes == "state" else decisions
         return Played(published, lambda: learner.privacy)

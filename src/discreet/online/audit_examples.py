@@ -107,8 +107,15 @@ def best_of_both_audits() -> list[AuditExample]:
     ]
 
 
+def _returning(arguments: tuple[Any, ...], options: dict[str, Any], **more: Any) -> AuditExample:
+    """One person who comes four times, twice in each of two batches."""
+    budget, options = Budget(1.0, 1e-5, max_rounds_per_person=2), {"min_separation": 1} | options
+    people: dict[str, Any] = {"rows": 1, "columns": arguments[0], "visits": 4, "publishes": "set"}
+    return AuditExample(arguments, budget, options, **people, **more)
+
+
 def leader_audits() -> list[AuditExample]:
-    return [
+    found = [
         AuditExample(
             (4, k, 4),
             budget,
@@ -125,10 +132,12 @@ def leader_audits() -> list[AuditExample]:
             ("few buffers", 2, {"batch": 1, "sums": "blt"}, APPROXIMATE, True),
         )
     ]
+    words = "people who return, 1 of 2 items"
+    return [*found, _returning((2, 1, 5), {"batch": 2}, words=words, deep=True)]
 
 
 def running_sums_audits() -> list[AuditExample]:
-    return [
+    found = [
         AuditExample(
             (4, 1, 4), budget, options, words=f"{words}, 1 of 4 items", columns=4, publishes="set", deep=deep
         )
@@ -140,6 +149,8 @@ def running_sums_audits() -> list[AuditExample]:
             ("few buffers, 2 items each", {"sums": "blt", "items_per_person": 2}, APPROXIMATE, True),
         )
     ]
+    weighted, words = {"weights": "norm", "resample_every": 2}, "people who return, 1 of 3 items"
+    return [*found, _returning((3, 1, 5), weighted, words=words)]
 
 
 def bandit_audits() -> list[AuditExample]:

@@ -1,6 +1,7 @@
 """Contribution bounds of a person in a stream: how many rounds count, and how many items of each.
 
 Rounds. Who has been here how often is counted without keeping who: identities become keyed hashes at once.
+Which rounds of somebody count follows from their own rounds alone, so nobody else's change with them.
 
 Items, and why the coins that choose among them may be known. What a learner sees of round t is cut by the
 coin of round t and by nothing that anybody else has: not their items, not whether they had any to cut, not
@@ -14,9 +15,10 @@ out, so that the others move up a round, is no neighbour: there everybody's roun
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import uuid
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,8 @@ from numpy.typing import NDArray
 
 from ..core.state import Saved
 from ..objectives import Population
-from ..privacy import Coins
+from ..privacy import Coins, Participation
+from .rounds import Rounds
 
 _KEY_WORDS = 4
 
@@ -32,24 +35,64 @@ _KEY_WORDS = 4
 class ContributionLimit:
     """Counts rounds per person up to a limit; holds only hashes under a key of its own.
 
+    With ``counted_since`` a person also counts once in a batch at most, and in batches that are apart: not in
+    round t if a round from ``counted_since(t)`` on was counted. It is None where every round may count. The
+    round is that of ``rounds``. Without a name nobody would be known again, so everybody needs one.
+
     >>> limit = ContributionLimit(2, bytes(32))
     >>> [limit.register(who) for who in ("ann", "ann", "ann", "bob")]
     [True, True, False, True]
     """
 
-    def __init__(self, limit: int, key: bytes) -> None:
+    def __init__(
+        self,
+        limit: int,
+        key: bytes,
+        rounds: Rounds | None = None,
+        counted_since: Callable[[int], int | None] | None = None,
+    ) -> None:
         self._limit = limit
         self._key = key
         self._counts: dict[bytes, int] = {}
+        self._rounds, self._since = rounds, counted_since or (lambda _: None)
+        self._counted: dict[bytes, list[int]] = {}  # the rounds, where it matters which they were
 
-    def register(self, person: Hashable | None) -> bool:
-        """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known."""
+    @property
+    def apart(self) -> bool:
+        """Whether it matters which rounds of a person count."""
+        return self._since(0) is not None
+
+    def check_named(self, people: Sequence[Hashable | None] | None) -> None:
+        """Refuse a stream without names where people have to be known again."""
+        if people is None and self.apart:
+            raise ValueError(
+                "person_ids are needed: with min_separation a person counts once in a batch, and has to be"
+                " known again"
+            )
+
+    def register(self, person: Hashable | None, ahead: int = 0) -> bool:
+        """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known.
+
+        ``ahead`` is how many rounds from now it is.
+        """
+        number = ahead if self._rounds is None else self._rounds.number + ahead
+        since = self._since(number)
         if person is None:
+            if since is not None:
+                raise ValueError(
+                    "person_id is needed: with min_separation a person counts once in a batch, and has to be"
+                    " known again"
+                )
             return True
         hashed = self._hash(person)
         seen = self._counts.get(hashed, 0)
         if seen >= self._limit:
             return False
+        if since is not None:
+            rounds = self._counted.setdefault(hashed, [])
+            if rounds and rounds[-1] >= since:
+                return False
+            rounds.append(number)
         self._counts[hashed] = seen + 1
         return True
 
@@ -59,8 +102,11 @@ class ContributionLimit:
             return
         hashed = self._hash(person)
         self._counts[hashed] -= 1
+        if hashed in self._counted:
+            self._counted[hashed].pop()  # the last of those that have not come yet, whichever this one is
         if not self._counts[hashed]:
             del self._counts[hashed]
+            self._counted.pop(hashed, None)
 
     def _hash(self, person: Hashable) -> bytes:
         return hashlib.blake2b(repr(_plain(person)).encode(), key=self._key, digest_size=16).digest()
@@ -71,7 +117,7 @@ class ContributionLimit:
         counted: list[Hashable | None] = []
         try:
             for i, person in enumerate(people):
-                if self.register(person):
+                if self.register(person, i):
                     within_limit[i] = True
                     counted.append(person)
         except BaseException:
@@ -81,12 +127,14 @@ class ContributionLimit:
         return within_limit
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The key, and how often each hash was counted, for `resume`."""
-        return {}, {
+        """The key, and how often each hash was counted, for `resume`; and when, where that matters."""
+        rounds = [number for hashed in self._counts for number in self._counted.get(hashed, ())]
+        arrays: dict[str, NDArray[Any]] = {
             "key": np.frombuffer(self._key, dtype=np.uint8),
             "hashes": np.frombuffer(b"".join(self._counts), dtype=np.uint8),
             "counts": np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts)),
         }
+        return {}, arrays | ({"rounds": np.array(rounds, dtype=np.int64)} if self.apart else {})
 
     def resume(self, saved: Saved) -> None:
         """Go on with what was counted before."""
@@ -96,6 +144,17 @@ class ContributionLimit:
         self._counts = {hashes[16 * i : 16 * i + 16]: int(count) for i, count in enumerate(counts)}
         if len(self._counts) != counts.size:
             raise ValueError("the array hashes names somebody twice")
+        if self.apart:
+            self._resume_rounds(saved, counts)
+
+    def _resume_rounds(self, saved: Saved, counts: NDArray[np.int64]) -> None:
+        assert self._rounds is not None
+        size, last = int(counts.sum()), self._rounds.number - 1
+        rounds = iter(saved.array("rounds", (size,), np.int64, at_least=0, at_most=last).tolist())
+        for hashed, count in self._counts.items():
+            own = self._counted[hashed] = [next(rounds) for _ in range(count)]
+            if any(later <= earlier for earlier, later in itertools.pairwise(own)):
+                raise ValueError("the array rounds is not in order")
 
 
 def _plain(person: Hashable) -> Hashable:
@@ -124,6 +183,16 @@ def _plain(person: Hashable) -> Hashable:
         f"person_id must be text, a number, a UUID or a tuple of these, got {type(person).__name__}: other"
         " objects have no name that stays the same"
     )
+
+
+def since(participation: Participation | None, batch: int, first_round: Callable[[int], int]) -> int | None:
+    """The first round of a batch so near to ``batch`` that whoever counted from then on does not count now.
+
+    ``first_round`` is that of a batch. None where any rounds of a person may count.
+    """
+    if participation is None or participation.times == 1:
+        return None
+    return first_round(max(0, batch - participation.apart + 1))
 
 
 def capped(people: Population, cap: int | None, coins: Coins, first: int) -> Population:

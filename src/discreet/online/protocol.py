@@ -60,6 +60,13 @@ class LearnerSettings(Settings):
         """
         return 0
 
+    def counted_since(self, number: int) -> int | None:  # noqa: ARG002
+        """Somebody of whom a round from this one on was counted is not counted in round ``number``.
+
+        None where it does not matter which rounds of a person count (`ContributionLimit`).
+        """
+        return None
+
 
 @dataclass(frozen=True)
 class Guarantee(Account):
@@ -127,7 +134,8 @@ class OnlineLearner(Fixed, ABC):
         self._gate, self._own_gate = gate, own_gate
         self._turns = Turns("learner")
         self._rounds = Rounds(settings.rounds)
-        self._contribution = ContributionLimit(gate.budget.max_rounds_per_person, gate.key())
+        limit = gate.budget.max_rounds_per_person
+        self._contribution = ContributionLimit(limit, gate.key(), self._rounds, settings.counted_since)
         self._begin()
 
     # --- for users -------------------------------------------------------------------------------
@@ -192,6 +200,7 @@ class OnlineLearner(Fixed, ABC):
         count = len(people)
         if person_ids is not None and len(person_ids) != count:
             raise ValueError("person_ids must have as many entries as there are people")
+        self._contribution.check_named(person_ids)
         left = count if self._rounds.left is None else min(count, self._rounds.left)
         within_limit = np.ones(left, dtype=np.bool_)
         if person_ids is not None:

@@ -55,6 +55,7 @@ class AuditExample(Example):
     numbers out of ``values``, or of ``nobody`` for somebody who is not there. ``publishes`` is what is looked
     at: "items" or "set" (as a vector), "point" (of decisions), "chances" (the learner's point), "both" (set
     and chances), or "state" at the end. ``twice`` is a row in which the audited person must not also be.
+    ``visits`` is how often each of the people comes, with ``columns`` numbers each time.
     ``public`` seeds the public coins. ``deep`` settings are left to the long audit. ``faults`` are the
     injected faults to notice; those of the mechanism, if none are named.
     """
@@ -67,6 +68,7 @@ class AuditExample(Example):
     nobody: float = 0.0
     publishes: str = "items"
     twice: int | None = None
+    visits: int = 1
     public: int = 0
     deep: bool = False
     faults: Sequence[str] | None = None

@@ -40,7 +40,8 @@ class BestOfBothSelector(OnlineSelector):
     The budget is divided 48 : 48 : 4 (of mu squared, which adds up) among leader, experts and comparison.
     ``weights="norm"`` weights people for the experts and for the comparison (`RunningSumSelector`): far less
     noise where there are many items, and a certificate about weighted people. ``weights=None`` counts all
-    people alike, and the certificate is about people as they are.
+    people alike, and the certificate is about people as they are. ``min_separation`` is that of both
+    learners, for people who return: somebody who counts is in no batch of either of them twice.
 
     Formal guarantee: the sums of the two learners are released as each of them says; what a person adds to
     the comparison is the difference of two numbers in [0, 1] (in units of the bound), so it moves that sum
@@ -72,6 +73,7 @@ class BestOfBothSelector(OnlineSelector):
         *,
         resample_every: int | str = 1,
         weights: str | None = "norm",
+        min_separation: int | None = None,
         sums: str = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
@@ -85,6 +87,7 @@ class BestOfBothSelector(OnlineSelector):
             share,
             resample_every=resample_every,
             weights=weights,
+            min_separation=min_separation,
             sums=sums,
             bound=bound,
             labels=labels,

@@ -43,6 +43,8 @@ class BestOfBothSettings(SelectorSettings):
                 raise ValueError("the two learners are not about these items, rounds and bound")
         if self.experts.items_per_person is not None or self.experts.noise != "gaussian":
             raise ValueError("the experts count all items of a person, with Gaussian noise")
+        if self.leader.participation != self.experts.participation:
+            raise ValueError("the two learners do not count people in the same rounds")
 
     @classmethod
     def tight(
@@ -54,6 +56,7 @@ class BestOfBothSettings(SelectorSettings):
         *,
         resample_every: int | str = 1,
         weights: str | None = "norm",
+        min_separation: int | None = None,
         sums: str = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
@@ -63,16 +66,16 @@ class BestOfBothSettings(SelectorSettings):
         common = common_settings(n_items, k, declared, bound, labels)
         size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
         first, second, third = (share.part(part) for part in SHARES)
-        leader = LeaderSettings.tight(size, chosen, horizon, first, sums=sums, bound=largest)
+        shared: dict[str, Any] = {"sums": sums, "bound": largest, "min_separation": min_separation}
+        leader = LeaderSettings.tight(size, chosen, horizon, first, **shared)
         experts = RunningSumSettings.tight(
             size,
             chosen,
             horizon,
             second,
-            sums=sums,
             weights=weights,
             resample_every=resample_every,
-            bound=largest,
+            **shared,
         )
         rate = math.sqrt(-8.0 * math.log(PRIOR) / (experts.resample_every * horizon)) / largest
         found = cls(**common, leader=leader, experts=experts, rate=rate, event=None)
@@ -99,8 +102,19 @@ class BestOfBothSettings(SelectorSettings):
         if not self.experts.releases:
             return None
         vectors = VectorBounds(1, 2, 1.0, (-1.0, 1.0), None, self.resample_every)
-        sums = self.experts.sums
-        return SumSpec(vectors, self.experts.releases, sums, variance_reduction=sums == "tree")
+        experts, reduced = self.experts, self.experts.sums == "tree"
+        return SumSpec(
+            vectors,
+            experts.releases,
+            experts.sums,
+            variance_reduction=reduced,
+            participation=experts.participation,
+        )
+
+    def counted_since(self, number: int) -> int | None:
+        """Who counts is in no batch of either learner twice."""
+        first, second = self.leader.counted_since(number), self.experts.counted_since(number)
+        return None if first is None or second is None else min(first, second)
 
     @property
     def following_regret(self) -> float:

@@ -40,6 +40,10 @@ class LeaderSelector(OnlineSelector):
     is a release every B rounds, which reacts sooner; it needs ``rounds``. Before the first release a random
     set is shown.
 
+    ``min_separation=s`` is for people who return, with ``max_rounds_per_person=b``: of everybody, who then
+    needs a ``person_id``, at most b batches count, once each and at least s apart. Noise is for what these
+    can move together (`privacy.Participation`), not for b times what one can.
+
     Formal guarantee: one person moves one sum by sqrt 2 in L2 when replaced, by 1 when added or removed,
     whatever k, n_items and their number of items. Proof. Let h = f / bound, and c the vector of h({a}). By
     submodularity every gain is at most h({a}), and by monotonicity none is negative; each is clipped to
@@ -81,6 +85,7 @@ class LeaderSelector(OnlineSelector):
         constraint: Matroid | None = None,
         batch: int | str = "geometric",
         first_batch: int | None = None,
+        min_separation: int | None = None,
         sums: str = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
@@ -95,6 +100,7 @@ class LeaderSelector(OnlineSelector):
             constraint=constraint,
             batch=batch,
             first_batch=first_batch,
+            min_separation=min_separation,
             sums=sums,
             bound=bound,
             labels=labels,

@@ -15,8 +15,9 @@ from ...constraints.stored import from_plain, to_plain
 from ...core import checks
 from ...core.settings import of, one_of, whole
 from ...core.state import Saved
-from ...privacy import Event, GaussianNoise, Share, SumSpec, VectorBounds
+from ...privacy import Event, GaussianNoise, Participation, Share, SumSpec, VectorBounds
 from ...privacy.sums import METHODS
+from ..contribution import since
 from .selector import SelectorSettings, common_settings
 
 GROWTH = 1.15  # of geometric batches
@@ -42,6 +43,7 @@ class LeaderSettings(SelectorSettings):
     sums: str = one_of(METHODS)
     batch: int | str = of(_batch)
     first_batch: int = whole(at_least=1, at_most=LONGEST)
+    participation: Participation | None = of(Participation.read, Participation.plain, optional=True)
     event: Event | None = of(Event.from_json, Event.to_json, optional=True)
 
     def __post_init__(self) -> None:
@@ -74,6 +76,7 @@ class LeaderSettings(SelectorSettings):
         constraint: Matroid | None = None,
         batch: int | str = "geometric",
         first_batch: int | None = None,
+        min_separation: int | None = None,
         sums: str = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
@@ -96,6 +99,7 @@ class LeaderSettings(SelectorSettings):
         size, chosen = common["n_items"], common["k"]
         common["constraint"] = Cardinality(chosen, size) if constraint is None else constraint.over(size)
         common |= {"sums": checks.one_of("sums", sums, METHODS), "event": None}
+        common["participation"] = Participation.declared(share, min_separation)
         length = _batch(batch)
         if isinstance(length, int):
             if first_batch is not None:
@@ -149,7 +153,16 @@ class LeaderSettings(SelectorSettings):
         if not self.ends:
             return None
         vectors = VectorBounds(self.n_items, 2, 1.0, (0.0, 1.0), None, self.longest)
-        return SumSpec(vectors, len(self.ends), self.sums, variance_reduction=self.sums == "tree")
+        return SumSpec(
+            vectors,
+            len(self.ends),
+            self.sums,
+            variance_reduction=self.sums == "tree",
+            participation=self.participation,
+        )
+
+    def counted_since(self, number: int) -> int | None:
+        return since(self.participation, self.batches(number + 1), lambda b: self.ends[b - 1] if b else 0)
 
 
 def _first(endless: LeaderSettings, share: Share) -> int:

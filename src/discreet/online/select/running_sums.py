@@ -18,10 +18,20 @@ from ...core.settings import Setting, of, one_of, real, whole
 from ...core.state import Saved
 from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
-from ...privacy import Account, Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
+from ...privacy import (
+    Account,
+    Event,
+    LaplaceNoise,
+    Participation,
+    Seed,
+    Share,
+    SumSpec,
+    VectorBounds,
+    spend_from,
+)
 from ...privacy.spending import Spending
 from ...privacy.sums import METHODS
-from ..contribution import capped
+from ..contribution import capped, since
 from ..protocol import CALIBRATIONS, Part, Stream
 from ..total import PrivateTotal
 from .selector import OnlineSelector, SelectorSettings, common_settings
@@ -42,6 +52,7 @@ class RunningSumSettings(SelectorSettings):
     items_per_person: int | None = whole(at_least=1, optional=True)
     weights: str | None = one_of(("norm",), optional=True)
     resample_every: int = whole(at_least=1)
+    participation: Participation | None = of(Participation.read, Participation.plain, optional=True)
     rate: float = real(above=0.0)
     fastest: float | None = real(above=0.0, optional=True)
     event: Event | None = of(Event.from_json, Event.to_json, optional=True)
@@ -64,6 +75,7 @@ class RunningSumSettings(SelectorSettings):
         items_per_person: int | None = None,
         weights: str | None = None,
         resample_every: int | str = 1,
+        min_separation: int | None = None,
         rate: float | str | None = None,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
@@ -82,6 +94,7 @@ class RunningSumSettings(SelectorSettings):
         if isinstance(rate, str):
             checks.one_of("rate", rate, ("falling",))
         common |= {"sums": sums, "noise": noise, "items_per_person": items_per_person, "weights": weights}
+        common["participation"] = Participation.declared(share, min_separation)
         size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
 
         def of_batch(batch: int, cautious: int) -> RunningSumSettings:
@@ -133,7 +146,17 @@ class RunningSumSettings(SelectorSettings):
         longest = None if self.weights is None else self.bound * math.sqrt(self.k)
         vectors = VectorBounds(self.k * self.n_items, norm, longest, box, nonzeros, self.resample_every)
         reduced = self.sums == "tree" and self.noise == "gaussian"
-        return SumSpec(vectors, self.releases, self.sums, self.noise, variance_reduction=reduced)
+        return SumSpec(
+            vectors,
+            self.releases,
+            self.sums,
+            self.noise,
+            variance_reduction=reduced,
+            participation=self.participation,
+        )
+
+    def counted_since(self, number: int) -> int | None:
+        return since(self.participation, number // self.resample_every, lambda b: b * self.resample_every)
 
     @property
     def noise_maximum(self) -> float:
@@ -186,6 +209,9 @@ class RunningSumSelector(OnlineSelector):
     the rate of the smallest certified regret. ``rate="falling"`` starts fast and slows down as 2 sqrt(k ln(n)
     / t): better where people want the same all the time, at up to 2.25 times the certified cost of learning.
     ``noise="laplace"`` with ``sums="tree"`` is pure epsilon.
+    ``min_separation=s`` is for people who return, with ``max_rounds_per_person=b``: of everybody, who then
+    needs a ``person_id``, at most b batches (of ``resample_every`` rounds) count, once each and at least s
+    apart. Noise is for what these can move together (`privacy.Participation`), not b times what one can.
 
     Formal guarantee: one person's gains move the stacked vector by at most bound sqrt(min(k n, 2 k m)) in L2
     (replace), bound min(k n, 2 k m) in L1; weighted, by bound sqrt(2 k) (added or removed: sqrt k). There no
@@ -224,6 +250,7 @@ class RunningSumSelector(OnlineSelector):
         items_per_person: int | None = None,
         weights: str | None = None,
         resample_every: int | str = 1,
+        min_separation: int | None = None,
         rate: float | str | None = None,
         bound: float = 1.0,
         calibration: str = "tight",
@@ -243,6 +270,7 @@ class RunningSumSelector(OnlineSelector):
             items_per_person=items_per_person,
             weights=weights,
             resample_every=resample_every,
+            min_separation=min_separation,
             rate=rate,
             bound=bound,
             labels=labels,

@@ -78,7 +78,7 @@ class RunningSum(Fixed, ABC):
         bounds = VectorBounds(dimension, norm, norm_bound, box, nonzeros, people_per_vector)
         part = _spending(budget, seed, share, event)
         assert part.gate is not None
-        own = {"method": self.methods[0], "participation": participation(part, min_separation)} | own
+        own = {"method": self.methods[0], "participation": Participation.declared(part, min_separation)} | own
         spec = SumSpec(bounds, rounds, noise=noise, **own)
         self._begin(spec, part.gate, part, event, clip, label)
 
@@ -338,14 +338,6 @@ class RunningSum(Fixed, ABC):
         assert self._grid is not None
         drawn = [self._release.noise(self._grid, self._vector) for _ in range(self.dimension // self._vector)]
         return drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
-
-
-def participation(share: Share, min_separation: int | None) -> Participation | None:
-    """What is declared of people who come back, ``max_rounds_per_person`` times; None where nothing is."""
-    if min_separation is None:
-        return None
-    apart = checks.whole("min_separation", min_separation, at_least=1)
-    return Participation(share.budget.max_rounds_per_person, apart)
 
 
 def _spending(budget: Spending, seed: Seed, share: Fraction | float | None, event: Event | None) -> Share:

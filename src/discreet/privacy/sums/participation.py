@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core import checks
+from ..budget import Share
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,14 @@ class Participation:
     def __post_init__(self) -> None:
         for name, most in (("times", checks.ANY), ("apart", 1 << 62)):
             object.__setattr__(self, name, checks.whole(name, getattr(self, name), at_least=1, at_most=most))
+
+    @classmethod
+    def declared(cls, share: Share, min_separation: int | None) -> Participation | None:
+        """What is declared of people who come ``max_rounds_per_person`` times; None where nothing is."""
+        if min_separation is None:
+            return None
+        apart = checks.whole("min_separation", min_separation, at_least=1)
+        return cls(share.budget.max_rounds_per_person, apart)
 
     def within(self, rounds: int) -> int:
         """Of how many of ``rounds`` vectors a person can be part."""
