@@ -24,10 +24,10 @@ from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction
 from discreet.objectives.losses import Distance, Linear
 from discreet.objectives.rows import matrices
 from discreet.objectives.rows import people as people_of_rows
-from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector
+from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector, protocol
 from discreet.online.bandit.rewards import RewardSelector
 from discreet.online.registry import REGISTRY
-from discreet.privacy import Account, MemoryLedger
+from discreet.privacy import Account, MemoryLedger, ordered
 from tests.online.learners import (
     EVERYBODY,
     FRANK_WOLFE_POINTS,
@@ -200,6 +200,16 @@ def test_run_in_pieces_equals_run_at_once(setting):
     learner = setting.make()
     parts = [learner.run(stream[a:b]) for a, b in ((0, 5), (5, 6), (6, 19), (19, ROUNDS))]
     assert (np.concatenate([_played(part) for part in parts]) == whole).all()
+
+
+def test_the_first_rounds_of_a_process_need_no_compiled_loop(selector, monkeypatch):
+    """They are drawn and played one by one, as if they were compiled."""
+    compiled = selector.make().run(people())
+    monkeypatch.setattr(protocol, "PATIENCE", 10**9)
+    monkeypatch.setattr(ordered, "PATIENCE", 10**9)
+    waited = selector.make().run(people())
+    assert (waited.selections == compiled.selections).all()
+    assert np.allclose(waited.rewards, compiled.rewards, atol=1e-12)
 
 
 def test_a_crowd_runs_in_stretches_as_at_once(selector, monkeypatch):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -33,6 +34,10 @@ from .registry import REGISTRY
 from .rounds import Rounds
 
 CALIBRATIONS = ("tight", "published")
+# So many rounds of streams are taken one by one, for each kind of learner, before loops are compiled or
+# loaded for them: for fewer rounds that would take longer.
+PATIENCE = 200
+_waited: Counter[type] = Counter()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,6 +417,13 @@ class OnlineLearner(Fixed, ABC):
             here = pieces[number]
             inside = (stream.within_limit[here], stream.rewards[here], stream.selections[here])
             self._run(Stream(people.stretch(here), *inside, progress=False))
+
+    def _can_wait(self, rounds: int) -> bool:
+        """Whether so many rounds are over sooner without a compiled loop."""
+        if _waited[type(self)] + rounds > PATIENCE:
+            return False
+        _waited[type(self)] += rounds
+        return True
 
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""

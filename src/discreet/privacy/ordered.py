@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 MOST_ROUNDS = 1 << 30
 _UNITS = 32
 _TILE = 64  # items weighed together
+# The first draws of a process are settled without the compiled loop, with the same outcome: as many as take
+# less time than to compile or load it. What one takes is counted in items, `_CALL` for its fixed part.
+PATIENCE, _CALL = 1 << 18, 500
+_waited = 0
 
 
 def units_per_one(bound: float) -> Fraction:
@@ -118,9 +122,25 @@ class OrderedExperts:
         """One set; for `Release.ordered_set`."""
         words, place = release.words(self.words_per_set), self.start()
         shown = np.zeros(self.scores.shape[1], dtype=np.int32)
+        if self._can_wait():
+            for expert in range(shown.size):
+                place[self.kernels.EXPERT] = place[self.kernels.DRAW] = expert
+                self.settle(release, words, shown, place)
+                shown[expert] = place[self.kernels.DECIDED]
+            return shown
         while self.kernels.draw_set(*self.tree_arguments, words, shown, place):
             self.settle(release, words, shown, place)
         return shown
+
+    def _can_wait(self) -> bool:
+        """Whether a set is drawn sooner without the compiled loop."""
+        global _waited
+        n_items, k = self.scores.shape
+        cost = k * (n_items + _CALL)
+        if _waited + cost > PATIENCE:
+            return False
+        _waited += cost
+        return True
 
     def settle(
         self,

@@ -220,7 +220,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
 
     def _run(self, stream: Stream) -> None:
         rows = stream.people.as_rows()
-        if rows is not None and _closed_form(rows):
+        if rows is not None and _closed_form(rows) and not self._can_wait(stream.rewards.size):
             self._run_rows(stream, rows)
         else:
             super()._run(stream)

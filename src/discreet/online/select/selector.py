@@ -135,7 +135,7 @@ class OnlineSelector(OnlineLearner):
 
     def _run(self, stream: Stream) -> None:
         rows = stream.people.as_rows()
-        if rows is None:
+        if rows is None or self._can_wait(stream.rewards.size):
             super()._run(stream)
         else:
             self._run_rows(stream, rows)
