@@ -66,7 +66,7 @@ def test_labels_that_are_numbers() -> None:
         ([-1], ValueError, "items holds -1"),
         ([0.5], ValueError, "items holds 0.5"),
         ([True], ValueError, "items holds True"),
-        ([["tea"]], ValueError, "an object of type list"),
+        ([["tea"]], TypeError, "items holds an object of type list; an item is named by"),
         (np.array([True, False, False, False]), TypeError, "items is a mask"),
         (0.5, TypeError, "items must be a list of items, by label or by number, got 0.5"),
     ],

@@ -74,7 +74,7 @@ def test_without_noise_the_share_of_the_best_set_is_reached(name):
             between = CurvatureGreedy(constraint, FREE, steps, update_within_steps=False, seed=0)
             noisy = CurvatureGreedy(constraint, FREE, steps, noise="gaussian", seed=0)
             for selector in (between, noisy):
-                reach = selector._checked_setting(people).reach
+                reach = selector._checked_setting(people, selector._over(people.n_items)).reach
                 lost = bounds.lost_between_steps(steps, single, reach, vertices_are_sets=name != "knapsack")
                 reached = people.multilinear(selector.fractional(people))
                 assert reached >= selector.guarantee(kappa) * best - lost - 1e-7

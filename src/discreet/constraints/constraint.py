@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -101,6 +101,42 @@ class Constraint(Fixed, ABC):
         if not self.in_polytope(point):
             raise ValueError(f"x is outside the polytope of {self!r}; call project_euclidean(x) first")
         return np.clip(point, 0.0, 1.0)
+
+
+class SetsOnly(Constraint):
+    """A constraint that knows its feasible sets and no polytope: what needs one is refused."""
+
+    _why: ClassVar[str]
+
+    def maximize(self, w: ArrayLike) -> NDArray[np.float64]:
+        """Refused: see the class."""
+        self._refuse("maximize", w)
+
+    def project_entropy(self, w: ArrayLike, *, log: bool = False) -> ProjectedPoint:
+        """Refused: see the class."""
+        self._refuse("project_entropy", w, log)
+
+    def project_euclidean(self, x: ArrayLike) -> ProjectedPoint:
+        """Refused: see the class."""
+        self._refuse("project_euclidean", x)
+
+    def in_polytope(self, x: ArrayLike, tol: float = POLYTOPE_TOLERANCE) -> bool:
+        """Refused: see the class."""
+        self._refuse("in_polytope", x, tol)
+
+    def decompose(self, x: ArrayLike) -> Decomposition:
+        """Refused: see the class."""
+        self._refuse("decompose", x)
+
+    def round(self, x: ArrayLike, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Refused: see the class."""
+        self._refuse("round", x, rng)
+
+    def _refuse(self, what: str, *_: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"{what} needs a polytope, which {self._why}; use greedy selection (offline.PrivateGreedy), or a"
+            " matroid or a knapsack alone"
+        )
 
 
 def log_weights(w: ArrayLike, *, log: bool, length: int | None) -> NDArray[np.float64]:

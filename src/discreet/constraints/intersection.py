@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NoReturn, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..core import checks
-from .constraint import POLYTOPE_TOLERANCE, Constraint
+from .constraint import Constraint, SetsOnly
 from .items import item_set
 from .matroids.matroid import Matroid
-from .results import Decomposition, ProjectedPoint
 
 
-class Intersection(Constraint):
+class Intersection(SetsOnly):
     """Sets that every one of the given constraints allows.
 
     An intersection of p matroids is p-extendible: whatever is put into a feasible set, taking out p of the
@@ -28,6 +27,8 @@ class Intersection(Constraint):
     >>> both.rank, both.extendible, both.contains([0, 2]), both.contains([0, 1]), both.contains([0, 2, 4])
     (2, 2, True, False, False)
     """
+
+    _why = "is not that of the parts of an intersection"
 
     def __init__(self, *constraints: Constraint) -> None:
         if not constraints:
@@ -80,33 +81,3 @@ class Intersection(Constraint):
         for constraint in self.constraints[1:]:
             mask = mask & constraint.addable(items)
         return mask
-
-    def maximize(self, w: ArrayLike) -> NDArray[np.float64]:
-        """Refused: see the class."""
-        self._refuse("maximize", w)
-
-    def project_entropy(self, w: ArrayLike, *, log: bool = False) -> ProjectedPoint:
-        """Refused: see the class."""
-        self._refuse("project_entropy", w, log)
-
-    def project_euclidean(self, x: ArrayLike) -> ProjectedPoint:
-        """Refused: see the class."""
-        self._refuse("project_euclidean", x)
-
-    def in_polytope(self, x: ArrayLike, tol: float = POLYTOPE_TOLERANCE) -> bool:
-        """Refused: see the class."""
-        self._refuse("in_polytope", x, tol)
-
-    def decompose(self, x: ArrayLike) -> Decomposition:
-        """Refused: see the class."""
-        self._refuse("decompose", x)
-
-    def round(self, x: ArrayLike, rng: np.random.Generator) -> NDArray[np.intp]:
-        """Refused: see the class."""
-        self._refuse("round", x, rng)
-
-    def _refuse(self, what: str, *_: Any) -> NoReturn:
-        raise NotImplementedError(
-            f"{what} needs the polytope of an intersection, which is not that of its parts; use greedy"
-            " selection (offline.PrivateGreedy), or one of the constraints alone"
-        )

@@ -20,7 +20,7 @@ Items = NDArray[np.intp]
 Vector = NDArray[np.float64]
 
 # Costs are summed in floating point: 0.1 + 0.2 must fit into 0.3.
-_RELATIVE_SLACK = 1e-12
+RELATIVE_SLACK = 1e-12
 _MOST_NEWTON_STEPS = 200
 
 
@@ -58,7 +58,7 @@ class Knapsack(Constraint):
         if self.capacity == 0.0:
             self._costs = (self.costs > 0.0).astype(np.float64)
         self._capacity = math.ldexp(self.capacity, -unit)
-        self._limit = self._capacity * (1.0 + _RELATIVE_SLACK)
+        self._limit = self._capacity * (1.0 + RELATIVE_SLACK)
         self._affordable = self._costs <= self._limit
         if not self._affordable.any():
             raise ValueError(
@@ -116,8 +116,8 @@ class Knapsack(Constraint):
         with np.errstate(over="ignore"):
             share[paid] = np.clip((self._capacity - before[paid]) / cost[paid], 0.0, 1.0)
         # A remainder that is only rounding of the running sum is none.
-        share[share < _RELATIVE_SLACK] = 0.0
-        share[share > 1.0 - _RELATIVE_SLACK] = 1.0
+        share[share < RELATIVE_SLACK] = 0.0
+        share[share > 1.0 - RELATIVE_SLACK] = 1.0
         x[order] = share
         return x
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,16 +29,16 @@ def item_numbers(
     >>> item_numbers("exclude", [103, 101], 3, [101, 102, 103])
     [2, 0]
     """
-    listed = _listed(argument, given)
+    items = listed(argument, given)
     places = {} if labels is None else {label: place for place, label in enumerate(labels)}
-    found = [_place(item, places) for item in listed]
-    for item, place in zip(listed, found, strict=True):
+    found = [_place(item, places) for item in items]
+    for item, place in zip(items, found, strict=True):
         if place is None and not _whole(item):
             raise _unknown(argument, item, n_items, labels, public)
-    numbers = [item for item, place in zip(listed, found, strict=True) if place is None]
+    numbers = [item for item, place in zip(items, found, strict=True) if place is None]
     if not numbers:
         return [place for place in found if place is not None]
-    named = [item for item, place in zip(listed, found, strict=True) if place is not None and _whole(item)]
+    named = [item for item, place in zip(items, found, strict=True) if place is not None and _whole(item)]
     if named:
         raise ValueError(
             f"{argument} holds {named[0]}, the label of an item, and {numbers[0]}, which is none; give either"
@@ -51,17 +51,22 @@ def item_numbers(
         raise ValueError(
             f"{argument} holds {shown(outside[0])}, which is no item; items are 0 to {n_items - 1}"
         )
-    return [item if place is None else place for item, place in zip(listed, found, strict=True)]
+    return [item if place is None else place for item, place in zip(items, found, strict=True)]
 
 
-def _listed(argument: str, given: Any) -> list[Any]:
+def listed(argument: str, given: Any) -> list[Any]:
+    """Items as they are named, one label or number standing for itself."""
     if isinstance(given, str | bytes) or _whole(given):
         given = [given]
     if isinstance(given, np.ndarray) and given.dtype == np.bool_:
         raise TypeError(f"{argument} is a mask; give labels or numbers of items, as np.flatnonzero does")
     if not isinstance(given, Iterable):
         raise TypeError(f"{argument} must be a list of items, by label or by number, got {shown(given)}")
-    return [item.item() if isinstance(item, np.generic) else item for item in given]
+    items = [item.item() if isinstance(item, np.generic) else item for item in given]
+    for item in items:
+        if not isinstance(item, Hashable):
+            raise TypeError(f"{argument} holds {shown(item)}; an item is named by its label or its number")
+    return items
 
 
 def _whole(item: Any) -> bool:
@@ -69,10 +74,7 @@ def _whole(item: Any) -> bool:
 
 
 def _place(item: Any, places: dict[Any, int]) -> int | None:
-    try:
-        return None if isinstance(item, bool) else places.get(item)
-    except TypeError:  # no label, or it could not be looked up
-        return None
+    return None if isinstance(item, bool) else places.get(item)
 
 
 def _unknown(

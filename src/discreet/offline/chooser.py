@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..constraints import Cardinality, Constraint
+from ..constraints.residual import Residual
 from ..core import checks
 from ..core.fixed import Fixed
+from ..core.labels import item_numbers, listed
 from ..core.turns import Turns
 from ..objectives import Population
 from ..privacy import (
@@ -82,7 +84,14 @@ class Allowance:
 
 
 class Chooser(Fixed):
-    """One selection under a constraint, paid from a `Budget`, a share of one, or a gate: an `Allowance`."""
+    """One selection under a constraint, paid from a `Budget`, a share of one, or a gate: an `Allowance`.
+
+    ``include`` and ``exclude``: items that are in the set from the start, and items that cannot be chosen, by
+    label or by number (`Population.item_numbers`). Both must be public: facts of a catalogue, such as what is
+    sold out, never of the people. Included items count towards the constraint and stand first in the
+    selection; what others gain is what they add to them; and only picks that are made are paid for. Where
+    fewer items are left than the constraint allows, all of them are taken, and nothing is spent.
+    """
 
     def __init__(
         self,
@@ -93,6 +102,8 @@ class Chooser(Fixed):
         bound: float,
         sensitivity: float | None,
         max_people: int | None,
+        include: Any,
+        exclude: Any,
     ) -> None:
         if isinstance(constraint, int | np.integer):
             constraint = Cardinality(checks.whole("constraint", constraint, at_least=1))
@@ -104,6 +115,8 @@ class Chooser(Fixed):
         self.bound = checks.bound(bound)
         self.sensitivity = None if sensitivity is None else checks.real("sensitivity", sensitivity, above=0.0)
         self.max_people = None if max_people is None else checks.whole("max_people", max_people, at_least=1)
+        self.include, self.exclude = _given("include", include), _given("exclude", exclude)
+        self._residual: Residual | None = None  # once it was chosen for people, who know their labels
         self._allowance = budget if isinstance(budget, Allowance) else Allowance(budget, seed)
         self._turns = Turns("chooser")
 
@@ -131,11 +144,40 @@ class Chooser(Fixed):
             "a chooser is not copied or pickled, or its budget could be spent twice; make a new one"
         )
 
-    def _over(self, n_items: int | None) -> Constraint:
+    def _over(self, n_items: int | None) -> Residual:
+        """What there is to choose from, before there are people."""
         size = self.constraint.n_items if n_items is None else n_items
         if size is None:
             raise ValueError(f"{self.constraint!r} does not know its ground set; give n_items")
-        return self.constraint.over(checks.whole("n_items", size, at_least=1))
+        constraint = self.constraint.over(checks.whole("n_items", size, at_least=1))
+        known = self._residual
+        if known is not None and known.n_items == size:
+            return known
+        if not isinstance(constraint, Cardinality):
+            inside = item_numbers("include", self.include, size)
+            return Residual.of(constraint, inside, item_numbers("exclude", self.exclude, size))
+        # Which ones they are makes no difference, and labels are not known yet.
+        given = (*self.include, *self.exclude)
+        if len(given) > size:
+            raise ValueError(f"include and exclude hold {len(given)} items; there are n_items={size}")
+        first = len(self.include)
+        return Residual.of(constraint, range(first), range(first, len(given)), given)
+
+    def _left(self, people: Population, include: Any, exclude: Any) -> Residual:
+        """What there is to choose from for these people."""
+        known = people.catalogue != "from data"
+
+        def numbers(argument: str, mine: tuple[Any, ...], also: Any) -> list[int]:
+            found: list[int] = []
+            for given in (mine, _given(argument, also)):
+                found += item_numbers(argument, given, people.n_items, people.labels, public=known)
+            return found
+
+        included, excluded = (
+            numbers("include", self.include, include),
+            numbers("exclude", self.exclude, exclude),
+        )
+        return Residual.of(self.constraint.over(people.n_items), included, excluded, people.labels)
 
     def _check_count(self, people: Population) -> None:
         if self.max_people is not None and len(people) > self.max_people:
@@ -153,7 +195,17 @@ class Chooser(Fixed):
             found = gate.laplace(values, noise.scale, noise.sensitivity, changed=changed, label=label)
         return np.asarray(found, dtype=np.float64)
 
-    def _selection(self, people: Population, items: Iterable[int], **more: Any) -> Selection:
-        chosen = tuple(int(item) for item in items)
+    def _selection(self, people: Population, left: Residual, picks: Iterable[int], **more: Any) -> Selection:
+        chosen = tuple(left.items(picks))
         labels = None if people.labels is None else tuple(people.labels[item] for item in chosen)
-        return Selection(chosen, labels=labels, privacy=self.privacy, **more)
+        given = tuple(left.included.tolist())
+        return Selection(chosen, labels=labels, privacy=self.privacy, included=given, **more)
+
+
+def _given(argument: str, items: Any) -> tuple[Any, ...]:
+    """Items as they were named; a selection is its labels, or its numbers where it has none."""
+    if items is None:
+        return ()
+    if isinstance(items, Selection):
+        items = items.items if items.labels is None else items.labels
+    return tuple(dict.fromkeys(listed(argument, items)))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
+from ..constraints.residual import Residual
 from ..core import checks
 from ..core.progress import track
 from ..objectives import MutualInformation, Population
@@ -19,14 +20,26 @@ from ..privacy.spending import Spending
 from ..results import Selection
 from .chooser import Allowance, Chooser
 from .continuous_settings import CALIBRATIONS, COMPOSITIONS, NOISES, Setting, Settings
-from .gradients import SAMPLES, Change, Gradient, StatedGradient, SummedGradient, check_people
+from .gradients import (
+    SAMPLES,
+    Change,
+    Gradient,
+    GradientOnTop,
+    StatedGradient,
+    SummedGradient,
+    check_people,
+    check_population,
+)
 
 Floats = NDArray[np.float64]
 
 
 @dataclass
 class Climb:
-    """A point on its way up: ``point`` is the sum of the steps so far divided by their number in all."""
+    """A point on its way up: ``point`` is the sum of the steps so far divided by their number in all.
+
+    All of it is about the items that are left to choose from, on top of the included ones.
+    """
 
     setting: Setting
     gradient: Gradient
@@ -65,6 +78,8 @@ class ContinuousGreedy(Chooser):
     it) need less Laplace and Gaussian noise, which then no longer grows with the number of items.
     ``sensitivity`` is for objectives that are no sum over people: how far one person moves the value of any
     set, with ``bound`` the most that is. `MutualInformation` knows its own, where one person is replaced.
+    ``include`` and ``exclude``: public items that are in from the start, and that cannot be chosen; see
+    `Chooser`. The point is then climbed on the others, from where included items are 1.
 
     Formal guarantee. (epsilon, delta)-DP under the budget's neighbouring relation. Gradients of a monotone
     person lie in [0, bound], and are worked out person by person, rounded down to a public step and added up
@@ -111,10 +126,19 @@ class ContinuousGreedy(Chooser):
         update_within_steps: bool = True,
         max_people: int | None = None,
         calibration: str = "tight",
+        include: Any = None,
+        exclude: Any = None,
         seed: Seed = None,
     ) -> None:
         super().__init__(
-            constraint, budget, seed, bound=bound, sensitivity=sensitivity, max_people=max_people
+            constraint,
+            budget,
+            seed,
+            bound=bound,
+            sensitivity=sensitivity,
+            max_people=max_people,
+            include=include,
+            exclude=exclude,
         )
         if not isinstance(self.constraint, Matroid | Knapsack):
             raise TypeError(
@@ -170,20 +194,29 @@ class ContinuousGreedy(Chooser):
         """How many steps were taken; None before."""
         return None if self._climbed is None else self._climbed[1]
 
-    def select(self, people: Population, *, progress: bool = False) -> Selection:
-        """A feasible set: the point of `fractional`, rounded with public coins."""
-        with self._turns.take("select()"):
-            climb = self._climb(people, progress)
-            self._gate.mark(*people.marks)
-            items = self._rounded(climb)
-        return self._selection(people, items, queries=climb.gradient.queries)
+    def select(
+        self, people: Population, *, include: Any = None, exclude: Any = None, progress: bool = False
+    ) -> Selection:
+        """A feasible set: the point of `fractional`, rounded with public coins; included items first.
 
-    def fractional(self, people: Population, *, progress: bool = False) -> Floats:
-        """The point of the polytope before rounding. It spends the budget, as `select` does."""
+        ``include`` and ``exclude`` add to those the chooser was made with.
+        """
+        with self._turns.take("select()"):
+            left, climb = self._climbed_on(people, include, exclude, progress)
+            picks = () if climb is None else self._rounded(climb)
+        return self._selection(people, left, picks, queries=0 if climb is None else climb.gradient.queries)
+
+    def fractional(
+        self, people: Population, *, include: Any = None, exclude: Any = None, progress: bool = False
+    ) -> Floats:
+        """The point of the polytope before rounding. It spends the budget, as `select` does.
+
+        Included items have 1, excluded ones 0.
+        """
         with self._turns.take("fractional()"):
-            climb = self._climb(people, progress)
-            self._gate.mark(*people.marks)
-            return climb.point
+            self._climbed_on(people, include, exclude, progress)
+            assert self._climbed is not None
+            return self._climbed[0].copy()
 
     def certified_loss(self, n_people: int, n_items: int | None = None, curvature: float = 1.0) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.
@@ -198,9 +231,10 @@ class ContinuousGreedy(Chooser):
         """
         self._check_curvature(curvature)
         count = checks.whole("n_people", n_people, at_least=1)
-        constraint = self._over(n_items)
-        size = constraint.n_items
-        assert size is not None
+        left = self._over(n_items)
+        if left.constraint is None:
+            return 0.0
+        constraint, size = left.constraint, int(left.free.size)
         touched = min(size, self.items_per_person or size)
         setting = self._setting(constraint, size, touched, count)
         # As many steps as `select` would take, which may not know how many people there are.
@@ -219,18 +253,19 @@ class ContinuousGreedy(Chooser):
         if checks.real("curvature", curvature) != 1.0:
             raise ValueError(f"curvature={curvature} helps CurvatureGreedy only; leave it at 1 here")
 
-    def _checked_setting(self, people: Population) -> Setting:
-        """Everything that can be wrong is found here, before anything is spent."""
+    def _checked_setting(self, people: Population, left: Residual) -> Setting | None:
+        """Everything that can be wrong is found here, before anything is spent; None: nothing to choose."""
         replaced = self.budget.neighbours == "replace"
         stated, bound = self.sensitivity, self.bound
         if stated is None and isinstance(people, MutualInformation) and replaced:
             stated, bound = people.sensitivity("replace", "value"), people.bound
         check_people(people, bound, stated is not None)
         self._check_count(people)
-        constraint = self.constraint.over(people.n_items)
         touched = people.touched_items(self.items_per_person)
         known = len(people) if replaced else self.max_people
-        return self._setting(constraint, people.n_items, touched, known, stated, bound)
+        if left.constraint is None:
+            return None
+        return self._setting(left.constraint, int(left.free.size), touched, known, stated, bound)
 
     def _setting(
         self,
@@ -257,8 +292,23 @@ class ContinuousGreedy(Chooser):
 
     # --- the climb -------------------------------------------------------------------------------
 
-    def _climb(self, people: Population, progress: bool) -> Climb:
-        setting = self._checked_setting(people)
+    def _climbed_on(
+        self, people: Population, include: Any, exclude: Any, progress: bool
+    ) -> tuple[Residual, Climb | None]:
+        """What there was to choose from and the climb on it; none where nothing is left to choose."""
+        check_population(people)
+        left = self._left(people, include, exclude)
+        setting = self._checked_setting(people, left)
+        climb = None
+        if setting is None:
+            self._climbed = left.point(np.zeros(0)), 0
+        else:
+            climb = self._climb(people, left, setting, progress)
+        self._gate.mark(*people.marks)
+        self._residual = left
+        return left, climb
+
+    def _climb(self, people: Population, left: Residual, setting: Setting, progress: bool) -> Climb:
         steps = setting.steps()
         event = self._event(setting, steps)
         setting.warn_if_hopeless(steps, event, str(self._allowance))
@@ -267,17 +317,22 @@ class ContinuousGreedy(Chooser):
             self._take_true_budget([(event, count)], type(self).__name__)
         if count:
             self._allowance.expect((event, count))
+        gradient = self._gradient(people, left, setting)
+        climb = Climb(setting, gradient, steps, event, np.zeros(setting.n_items), [])
+        for k in track(range(steps), "steps", progress):
+            self._step(climb, k)
+        self._climbed = left.point(climb.point), steps
+        return climb
+
+    def _gradient(self, people: Population, left: Residual, setting: Setting) -> Gradient:
+        """The gradient over the items that are left, on top of the included ones."""
         coins = self._gate.coins()
         gradient: Gradient
         if setting.sums:
             gradient = SummedGradient(people, self.bound, self.samples, coins)
         else:
             gradient = StatedGradient(people, self.samples, coins)
-        climb = Climb(setting, gradient, steps, event, np.zeros(people.n_items), [])
-        for k in track(range(steps), "steps", progress):
-            self._step(climb, k)
-        self._climbed = climb.point, steps
-        return climb
+        return gradient if left.whole else GradientOnTop(gradient, left)
 
     def _take_true_budget(self, releases: list[tuple[Event, int]], what: str) -> None:
         """Go on at a gate with the budget that published constants really need; the same one for good.

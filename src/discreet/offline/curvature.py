@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..constraints import Constraint
+from ..constraints.residual import Residual
 from ..core import checks
 from ..core.progress import track
 from ..objectives import Population
@@ -17,7 +18,7 @@ from ..privacy.spending import Spending
 from .chooser import Allowance
 from .continuous import Climb, ContinuousGreedy
 from .continuous_settings import Setting
-from .gradients import SummedGradient
+from .gradients import Gradient
 
 Floats = NDArray[np.float64]
 
@@ -72,6 +73,8 @@ class CurvatureGreedy(ContinuousGreedy):
         calibration: str = "tight",
         guess: float | None = None,
         gamma: float = 0.5,
+        include: Any = None,
+        exclude: Any = None,
         seed: Seed = None,
     ) -> None:
         super().__init__(
@@ -87,6 +90,8 @@ class CurvatureGreedy(ContinuousGreedy):
             update_within_steps=update_within_steps,
             max_people=max_people,
             calibration=calibration,
+            include=include,
+            exclude=exclude,
             seed=seed,
         )
         self.guess = None if guess is None else checks.real("guess", guess, at_least=0.0)
@@ -129,10 +134,9 @@ class CurvatureGreedy(ContinuousGreedy):
 
     # --- as printed ------------------------------------------------------------------------------
 
-    def _climb(self, people: Population, progress: bool) -> Climb:
+    def _climb(self, people: Population, left: Residual, setting: Setting, progress: bool) -> Climb:
         if self.calibration == "tight":
-            return super()._climb(people, progress)
-        setting = self._checked_setting(people)
+            return super()._climb(people, left, setting, progress)
         if not setting.sums:
             kind = type(people).__name__
             raise ValueError(f'calibration="published" takes sums over people only, which {kind} is not')
@@ -142,18 +146,18 @@ class CurvatureGreedy(ContinuousGreedy):
         what = "CurvatureGreedy (the vector ell is a constraint in the clear)"
         self._take_true_budget([(bare, 1)], what)
         self._gate.reserve(bare, label="last gradient, as a constraint, without noise")
-        gradient = SummedGradient(people, self.bound, self.samples, self._gate.coins())
-        last = gradient.scores(gradient.at(np.ones(people.n_items)))
-        guesses = [self.guess] if self.guess is not None else self._guesses(people)
-        best, best_value = np.zeros(people.n_items), -math.inf
+        gradient = self._gradient(people, left, setting)
+        last = gradient.scores(gradient.at(np.ones(setting.n_items)))
+        guesses = [self.guess] if self.guess is not None else self._guesses(people, left)
+        best, best_value = np.zeros(setting.n_items), -math.inf
         for index in track(range(len(guesses)), "guesses", progress):
             found = self._one_guess(setting, gradient, last, steps, event, guesses[index])
             if found is None:
                 continue
-            value = people.multilinear(found, rng=Coins.seeded(0).generator, samples=self.samples)
+            value = people.multilinear(left.point(found), rng=Coins.seeded(0).generator, samples=self.samples)
             if value > best_value:
                 best, best_value = found, value
-        self._climbed = best, steps
+        self._climbed = left.point(best), steps
         return Climb(setting, gradient, 1, event, best, [])
 
     def _rounded(self, climb: Climb) -> tuple[int, ...]:
@@ -162,10 +166,10 @@ class CurvatureGreedy(ContinuousGreedy):
         chosen = climb.setting.constraint.round(climb.point, self._gate.coins().generator)
         return tuple(int(item) for item in chosen)
 
-    def _guesses(self, people: Population) -> list[float]:
+    def _guesses(self, people: Population, left: Residual) -> list[float]:
         """Guesses of lambda: steps of gamma m up to m = max F({j}), then factors 1 + gamma/n up to n m."""
-        n, gamma = people.n_items, self.gamma
-        single = float(people.gains([]).max()) * len(people)
+        n, gamma = int(left.free.size), self.gamma
+        single = float(people.gains(left.included)[left.free].max()) * len(people)
         linear = [i * gamma * single for i in range(math.floor(1.0 / gamma) + 1)]
         powers = math.floor(math.log(n) / math.log1p(gamma / n)) if n > 1 else 0
         return linear + [single * (1.0 + gamma / n) ** i for i in range(1, powers + 1)]
@@ -173,7 +177,7 @@ class CurvatureGreedy(ContinuousGreedy):
     def _one_guess(
         self,
         setting: Setting,
-        gradient: SummedGradient,
+        gradient: Gradient,
         last: Floats,
         steps: int,
         event: Event,

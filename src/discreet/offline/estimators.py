@@ -15,7 +15,9 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from .. import objectives
 from ..constraints import Cardinality, Constraint
+from ..constraints.residual import Residual
 from ..core import checks
+from ..core.labels import item_numbers
 from ..objectives import MutualInformation, Population
 from ..objectives.mutual_information import LARGEST_TABLE
 from ..privacy import Account, Budget, FlippedChoice, Gate, LaplaceNoise, Share
@@ -33,7 +35,7 @@ from .covariance import (
 )
 from .fits import Fits, relation
 from .greedy import PrivateGreedy
-from .validation import kinds_of, validated
+from .validation import kinds_of, known_classes, scaled_to, validated
 
 # Populations that a people x items matrix makes, by name.
 _FAMILIES = {
@@ -62,6 +64,8 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     method: str
     neighbours: str | None
     max_rows_per_person: int | None
+    include: Any
+    exclude: Any
     budget: Spending | None
     random_state: int | None
 
@@ -138,7 +142,8 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def _greedy(
         self, people: Population, constraint: Constraint, allowance: Allowance, advice: str = ""
     ) -> None:
-        greedy = PrivateGreedy(constraint, allowance, self.method, bound=people.bound)
+        given = {"include": self.include, "exclude": self.exclude}
+        greedy = PrivateGreedy(constraint, allowance, self.method, bound=people.bound, **given)
         greedy._advice = advice
         with self._fits.one(allowance, own=not isinstance(self.budget, Share | Gate)):
             self.selection_ = greedy.select(people)
@@ -171,7 +176,8 @@ class PrivateItemSelector(_PrivateSelector):
     declared), or a function from the matrix to a `Population`. ``constraint`` takes the place of k.
     ``items_per_person`` keeps at most so many items of each person, chosen by a keyed hash of the row (see
     ``cap_items``). ``method`` as in `PrivateGreedy`. ``random_state=None`` draws secure randomness; a number
-    makes the fit reproducible and is marked as not private.
+    makes the fit reproducible and is marked as not private. ``include`` and ``exclude``: public columns, by
+    name or by number, that are chosen from the start (they count towards k), and that cannot be.
 
     Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the
     set of chosen columns and nothing else. Fits on the same people add up; a `Gate` as ``budget`` holds all
@@ -197,6 +203,8 @@ class PrivateItemSelector(_PrivateSelector):
         constraint: Constraint | None = None,
         method: str = "auto",
         items_per_person: int | None = None,
+        include: Any = None,
+        exclude: Any = None,
         neighbours: str | None = None,
         max_rows_per_person: int | None = None,
         budget: Spending | None = None,
@@ -210,6 +218,8 @@ class PrivateItemSelector(_PrivateSelector):
         self.constraint = constraint
         self.method = method
         self.items_per_person = items_per_person
+        self.include = include
+        self.exclude = exclude
         self.neighbours = neighbours
         self.max_rows_per_person = max_rows_per_person
         self.budget = budget
@@ -282,7 +292,8 @@ class PrivateFeatureSelector(_PrivateSelector):
     Guarantee: every fit is (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the
     set of chosen features is published. Fits on the same people add up; a `Gate` as ``budget`` holds all of
     them, also those of clones, to one budget; see `_PrivateSelector`. Which features there are is taken for
-    public.
+    public, and so are ``include`` and ``exclude``: features, by name or by number, that are chosen from the
+    start (they count towards k), and that cannot be. Mutual information is then what features add to them.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -304,6 +315,8 @@ class PrivateFeatureSelector(_PrivateSelector):
         classes: Iterable[Any] | None = None,
         bins: int = 4,
         method: str = "auto",
+        include: Any = None,
+        exclude: Any = None,
         neighbours: str | None = None,
         max_rows_per_person: int | None = None,
         budget: Spending | None = None,
@@ -317,6 +330,8 @@ class PrivateFeatureSelector(_PrivateSelector):
         self.classes = classes
         self.bins = bins
         self.method = method
+        self.include = include
+        self.exclude = exclude
         self.neighbours = neighbours
         self.max_rows_per_person = max_rows_per_person
         self.budget = budget
@@ -332,8 +347,9 @@ class PrivateFeatureSelector(_PrivateSelector):
         checks.one_of("objective", self.objective, ("auto", "mutual_information", "covariance"))
         k = checks.whole("k", self.k, at_least=1)
         self._more(k)
-        known = self._known()
-        scaled, kinds = self._scaled(table), kinds_of(labels, known)
+        left = self._residual(k)
+        known = known_classes(self.classes)
+        scaled, kinds = scaled_to(self.bounds, table), kinds_of(labels, known)
         # The number of people is public where they are replaced, and only there.
         public = allowance.share.neighbours == "replace"
         self.objective_ = self.objective
@@ -341,9 +357,9 @@ class PrivateFeatureSelector(_PrivateSelector):
             many = public and scaled.shape[0] > MOST_PEOPLE
             self.objective_ = "mutual_information" if many else "covariance"
         if self.objective_ == "covariance":
-            if public and allowance.share.private and k < scaled.shape[1]:
-                _warn(copy_warning(allowance, k, *scaled.shape[::-1]))
-            self._largest(covariances(scaled, kinds, len(known)), k, allowance)
+            if public and allowance.share.private and not left.forced:
+                _warn(copy_warning(allowance, _picks(left), int(left.free.size), scaled.shape[0]))
+            self._largest(covariances(scaled, kinds, len(known)), left, allowance)
             return self
         bins = checks.whole("bins", self.bins, at_least=2)
         cells = len(known) * bins**k
@@ -354,31 +370,44 @@ class PrivateFeatureSelector(_PrivateSelector):
             )
         parts = np.minimum((scaled * bins).astype(np.int64), bins - 1)
         people = MutualInformation(parts, kinds, n_classes=len(known), labels=self._names())
-        self._greedy(people, Cardinality(k), allowance, self._instead(allowance, k, *scaled.shape))
+        self._greedy(people, Cardinality(k), allowance, self._instead(allowance, left, scaled.shape[0]))
         return self
 
-    def _instead(self, allowance: Allowance, k: int, n_people: int, n_features: int) -> str:
+    def _residual(self, k: int) -> Residual:
+        """What there is to choose from, beside the features that are given."""
+        size, names = self.n_features_in_, self._names()
+        included, excluded = (
+            item_numbers(argument, () if given is None else given, size, names)
+            for argument, given in (("include", self.include), ("exclude", self.exclude))
+        )
+        return Residual.of(Cardinality(k, size), included, excluded, names)
+
+    def _instead(self, allowance: Allowance, left: Residual, n_people: int) -> str:
         """What covariance would do, for whoever is told that a budget is too small for mutual information."""
-        if not allowance.share.private or n_people > MOST_PEOPLE:
+        if not allowance.share.private or n_people > MOST_PEOPLE or left.forced:
             return ""
-        choice = covariance_choice(allowance.share, k, pure=paid_in_pure(allowance))
-        chance = chance_of_a_copy(choice, n_features, n_people)
+        choice = covariance_choice(allowance.share, _picks(left), pure=paid_in_pure(allowance))
+        chance = chance_of_a_copy(choice, int(left.free.size), n_people)
         return (
             f'; objective="covariance" would make it {chance:.2g} for a feature that tells the class exactly'
         )
 
-    def _largest(self, scores: NDArray[np.float64], k: int, allowance: Allowance) -> None:
-        """The k features with the largest scores, picked one by one."""
+    def _largest(self, scores: NDArray[np.float64], left: Residual, allowance: Allowance) -> None:
+        """The features with the largest scores among those that are left, picked one by one."""
         share, gate, moves = allowance.share, allowance.gate, covariance_range()
-        left = np.ones(scores.size, dtype=np.bool_)
-        # All features are chosen whatever the data: then nothing is drawn, and nothing spent.
-        chosen: list[int] = list(range(k)) if k == scores.size else []
-        choice = covariance_choice(share, k, pure=paid_in_pure(allowance)) if share.private else None
+        open_items = np.zeros(scores.size, dtype=np.bool_)
+        open_items[left.free] = True
+        # Where there is nothing to choose, nothing is drawn, and nothing spent.
+        chosen = left.items(range(left.free.size) if left.forced else ())
+        picks = 0 if left.forced else _picks(left)
+        choice = None
+        if share.private and picks:
+            choice = covariance_choice(share, picks, pure=paid_in_pure(allowance))
         with self._fits.one(allowance, own=not isinstance(self.budget, Share | Gate)):
-            if choice is not None and not chosen:
-                allowance.expect((choice, k))
-            for _ in range(k - len(chosen)):
-                candidates = np.flatnonzero(left)
+            if choice is not None:
+                allowance.expect((choice, picks))
+            for _ in range(picks):
+                candidates = np.flatnonzero(open_items)
                 release = gate.reserve(choice or LaplaceNoise(moves, 0.0), label="feature by covariance")
                 if choice is None:
                     place = int(np.argmax(scores[candidates]))
@@ -387,40 +416,15 @@ class PrivateFeatureSelector(_PrivateSelector):
                 else:
                     place = release.choice(scores[candidates])
                 chosen.append(int(candidates[place]))
-                left[chosen[-1]] = False
+                open_items[chosen[-1]] = False
             names = self._names()
             labels = None if names is None else tuple(names[item] for item in chosen)
-            self.selection_ = Selection(tuple(chosen), None, labels, gate.spent, queries=1)
+            given = tuple(left.included.tolist())
+            self.selection_ = Selection(tuple(chosen), None, labels, gate.spent, queries=1, included=given)
 
-    def _scaled(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The features as numbers in [0, 1], by their public bounds."""
-        if self.bounds is None:
-            raise ValueError(
-                "bounds=(low, high) is missing: declare the public range of the features; a range read off"
-                " the data would give away its extremes"
-            )
-        try:
-            low, high = (
-                np.broadcast_to(np.asarray(end, dtype=np.float64), table.shape[1]) for end in self.bounds
-            )
-        except ValueError as error:
-            raise ValueError(
-                f"bounds must be (low, high): two numbers, or two arrays of {table.shape[1]} numbers"
-            ) from error
-        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-            raise ValueError("bounds must be finite, with low < high for every feature")
-        return np.clip((table - low) / (high - low), 0.0, 1.0)
 
-    def _known(self) -> list[Any]:
-        if self.classes is None:
-            raise ValueError(
-                "classes=[...] is missing: declare the public list of classes; a list read off the data would"
-                " give away a class that only one person is in"
-            )
-        known = list(self.classes)
-        if len(known) < 2 or len(set(known)) != len(known):
-            raise ValueError(f"classes must be at least two distinct values, got {known!r}")
-        return known
+def _picks(left: Residual) -> int:
+    return 0 if left.constraint is None else left.constraint.rank
 
 
 def _warn(message: str | None) -> None:

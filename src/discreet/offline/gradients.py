@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import backends
+from ..constraints.residual import Residual
 from ..objectives import Population, answers
 from ..objectives.extensions import random_sets
 from ..objectives.rows.fixed_point import row_parts
@@ -88,7 +89,8 @@ class Change:
 class Gradient(Protocol):
     """The gradient at a point, and what may be done to them without one person moving it further."""
 
-    queries: int
+    @property
+    def queries(self) -> int: ...
 
     def at(self, x: Floats) -> NDArray[Any]: ...
 
@@ -224,12 +226,37 @@ class StatedGradient:
         return values
 
 
-def check_people(people: Any, bound: float, stated: bool) -> None:
-    """An error, before anything is released, for people whom continuous greedy cannot take."""
+class GradientOnTop:
+    """Entries for the items that are left, at points where included items are 1 and excluded ones 0.
+
+    Included and excluded items are public, and these entries are some of those of all items: one person moves
+    them no further.
+    """
+
+    def __init__(self, gradient: Gradient, left: Residual) -> None:
+        self._gradient, self._left = gradient, left
+        self.mix, self.shrink, self.scores = gradient.mix, gradient.shrink, gradient.scores
+
+    @property
+    def queries(self) -> int:
+        """How many entries were worked out."""
+        return self._gradient.queries
+
+    def at(self, x: Floats) -> NDArray[Any]:
+        """The gradient at ``x``, a point of the items that are left."""
+        return self._gradient.at(self._left.point(x))[self._left.free]
+
+
+def check_population(people: Any) -> None:
+    """An error for what is no population."""
     if not isinstance(people, Population):
         raise TypeError(
             f"people must be an objective such as Coverage or SetFunction, got {type(people).__name__}"
         )
+
+
+def check_people(people: Population, bound: float, stated: bool) -> None:
+    """An error, before anything is released, for people whom continuous greedy cannot take."""
     if not people.monotone:
         raise ValueError(
             "continuous greedy needs functions that never fall when an item is added (monotone);"

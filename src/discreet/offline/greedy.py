@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..constraints import Constraint
+from ..constraints import Constraint, Knapsack
+from ..constraints.residual import Residual
 from ..core import checks
 from ..core.progress import track
 from ..objectives import Population, answers
@@ -56,7 +58,8 @@ class PrivateGreedy(Chooser):
     each pick added (of the objective itself where that is no sum over people), in ``selection.gains``;
     without it no gains are given out. ``max_people``: the most people there can be, public. It is needed only
     under ``neighbours="add_remove"``, where their number is private: without it sums are laid out for 16
-    million, and nobody is warned of a budget that is too small.
+    million, and nobody is warned of a budget that is too small. ``include`` and ``exclude``: public items
+    that are in from the start, and that cannot be chosen; see `Chooser`.
 
     Formal guarantee: everything in the `Selection` is (epsilon, delta)-DP under the budget's neighbours;
     choices are drawn exactly and sums are exact, so this holds for the numbers as computed. A person may own
@@ -83,6 +86,8 @@ class PrivateGreedy(Chooser):
     Selection(tea, jam)
     >>> greedy.method_used, greedy.privacy.epsilon()
     ('subsampled', 1.0)
+    >>> PrivateGreedy(2, dc.Budget(1.0), include=["milk"], exclude=["tea"], seed=0).select(people)
+    Selection(milk, jam)
     """
 
     def __init__(
@@ -95,10 +100,19 @@ class PrivateGreedy(Chooser):
         sensitivity: float | None = None,
         release_gains: float | None = None,
         max_people: int | None = None,
+        include: Any = None,
+        exclude: Any = None,
         seed: Seed = None,
     ) -> None:
         super().__init__(
-            constraint, budget, seed, bound=bound, sensitivity=sensitivity, max_people=max_people
+            constraint,
+            budget,
+            seed,
+            bound=bound,
+            sensitivity=sensitivity,
+            max_people=max_people,
+            include=include,
+            exclude=exclude,
         )
         self.method = checks.one_of("method", method, ("auto", *methods.METHODS))
         self.release_gains = (
@@ -111,7 +125,8 @@ class PrivateGreedy(Chooser):
         self._plan: Plan | None = None
         self._advice = ""  # what would do better, for whoever is told that the budget is too small
         if self.constraint.n_items is not None:
-            self.plan()  # a method that cannot be accounted for is refused before there is any data
+            # A method that cannot be accounted for is refused before there is any data.
+            self._chosen_plan(self._terms.question(Residual.of(self.constraint), None))
 
     # --- what is known in advance ----------------------------------------------------------------
 
@@ -133,7 +148,10 @@ class PrivateGreedy(Chooser):
     @property
     def ratio(self) -> float | None:
         """What greedy is worth beside the best set, for monotone submodular objectives; None if not known."""
-        return methods.ratio(self.constraint, scores.costs_of(self.constraint))
+        constraint: Constraint | None = self.constraint
+        if self._residual is not None or isinstance(constraint, Knapsack):
+            constraint = self._over(None if self._residual is None else self._residual.n_items).constraint
+        return 1.0 if constraint is None else methods.ratio(constraint, scores.costs_of(constraint))
 
     def plan(self, n_items: int | None = None, n_people: int | None = None) -> Plan:
         """How a selection would be made and paid for: ``plan.method``, ``plan.picks.rate``, ``plan.reason``.
@@ -155,8 +173,11 @@ class PrivateGreedy(Chooser):
         size = checks.whole("n_people", n_people, at_least=1)
         if self.ratio is None:
             raise ValueError(f"no guarantee is known for {self.constraint!r}; use matroids or a knapsack")
+        left = self._over(n_items)
+        if left.constraint is None:
+            return 0.0
         # The plan is the one that `select` would make, which may not know how many people there are.
-        question = self._terms.question(self._over(n_items), size)
+        question = self._terms.question(left, size)
         plan = self._chosen_plan(question)
         if not self.budget.private:
             return plan.loss
@@ -167,23 +188,33 @@ class PrivateGreedy(Chooser):
 
     # --- the selection ---------------------------------------------------------------------------
 
-    def select(self, people: Population, *, progress: bool = False) -> Selection:
-        """The chosen items in the order of choice; ``progress`` shows how far the picking is."""
-        with self._turns.take("select()"):
-            return self._select(people, progress)
+    def select(
+        self, people: Population, *, include: Any = None, exclude: Any = None, progress: bool = False
+    ) -> Selection:
+        """The chosen items in the order of choice, those of ``include`` before them.
 
-    def _select(self, people: Population, progress: bool) -> Selection:
-        constraint, question = self._asked(people)
-        n_items = people.n_items
-        if constraint.rank >= n_items and constraint.contains(np.arange(n_items)):
-            chosen, queries = list(range(n_items)), 0
+        ``include`` and ``exclude`` add to those the chooser was made with. ``progress`` shows how far the
+        picking is.
+        """
+        with self._turns.take("select()"):
+            return self._select(people, self._asked(people, include, exclude), progress)
+
+    def _select(self, people: Population, left: Residual, progress: bool) -> Selection:
+        if left.constraint is None:
+            self._residual = left
+            self._gate.mark(*people.marks)
+            return self._selection(people, left, (), queries=0)
+        one_way = self.budget.neighbours == "add_remove"
+        question = self._terms.question(left, None if one_way else len(people), people)
+        if left.forced:
+            chosen, queries = list(range(left.free.size)), 0
             plan = self._chosen_plan(question) if self._for_gains else None
             if plan is not None and plan.gains is not None:
                 self._allowance.expect((plan.gains, 1))
         else:
             plan = self._chosen_plan(question)
-            if self._by_average(people, plan):
-                question = self._terms.question(constraint, len(people), people, averages=True)
+            if self._by_average(people, question, plan):
+                question = self._terms.question(left, len(people), people, averages=True)
                 averaged = methods.make(question, self.share, plan.method, self._for_gains)
                 plan = replace(averaged, reason=plan.reason)
             self._warn(question, plan)
@@ -193,7 +224,8 @@ class PrivateGreedy(Chooser):
         gains = None
         if plan is not None and plan.gains is not None:
             gains = self._noisy_gains(people, question, plan, chosen)
-        return self._selection(people, chosen, queries=queries, gains=gains)
+        self._residual = left
+        return self._selection(people, left, chosen, queries=queries, gains=gains)
 
     def __repr__(self) -> str:
         budget = self.budget
@@ -206,17 +238,17 @@ class PrivateGreedy(Chooser):
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _asked(self, people: Population) -> tuple[Constraint, Question]:
+    def _asked(self, people: Population, include: Any, exclude: Any) -> Residual:
         """Everything that can be wrong is found here, before anything is spent."""
         if not isinstance(people, Population):
             raise TypeError(
                 f"people must be a population, e.g. objectives.Coverage(matrix), got {type(people).__name__};"
                 " objectives.SetFunction makes one of any function"
             )
-        n_items = people.n_items
-        constraint = self._over(n_items)
-        if not Candidates(constraint, n_items).after([]).size:
-            raise ValueError(f"{constraint!r} allows no item at all; there is nothing to choose")
+        left = self._left(people, include, exclude)
+        whole = left.constraint if left.whole else None
+        if whole is not None and not Candidates(whole, people.n_items).after([]).size:
+            raise ValueError(f"{whole!r} allows no item at all; there is nothing to choose")
         self._check_count(people)
         one_way = self.budget.neighbours == "add_remove"
         if one_way and self.max_people is None and len(people) > scores.MOST_PEOPLE:
@@ -237,15 +269,18 @@ class PrivateGreedy(Chooser):
                     f"people reach values of up to {people.bound:g}, above bound={self.bound:g}; pass"
                     f" bound={people.bound:g} or rescale"
                 )
-        people.check_picks(min(constraint.rank, n_items))
+        if left.constraint is not None:
+            people.check_picks(min(left.constraint.rank, left.free.size) + left.included.size)
         if people.as_rows() is None:
-            answers.vector("gains", people.gains([]), n_items)  # what fails at once must fail here
-        return constraint, self._terms.question(constraint, None if one_way else len(people), people)
+            answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
+        return left
 
-    def _by_average(self, people: Population, plan: Plan) -> bool:
+    def _by_average(self, people: Population, question: Question, plan: Plan) -> bool:
         """Whether scores are the population's own averages instead of exact sums."""
         if self.sensitivity is not None or not people.sums_over_people:
             return False  # already are
+        if question.ends and question.left.included.size:
+            return False  # what the picks add is then a difference of two averages, and rounds twice
         replaced = self.budget.neighbours == "replace"
         return replaced and plan.method in ("basic", "zcdp", "exact") and scores.quick_average(people)
 
@@ -318,7 +353,8 @@ class PrivateGreedy(Chooser):
         if question.unit:
             together = math.fsum(whole.add(item) for item in chosen)
         else:  # in one go: a sum of averages would round once more for every pick
-            together = answers.number("value", people.value(list(chosen)) - people.value([]))
+            start, both = question.left.items([]), question.left.items(chosen)
+            together = answers.number("value", people.value(both) - people.value(start))
         if _drawn(release, np.array([together, alone[place]]), ends) == 0:
             return chosen
         return [int(large[place])]
@@ -332,7 +368,7 @@ class PrivateGreedy(Chooser):
         noisy = self._noisy(gains, plan.gains, "gains of the picks")
         if not question.unit and self.sensitivity is None and people.sums_over_people:
             noisy = noisy * len(people)  # averages are for replaced people, whose number is public
-        return tuple(noisy.tolist())
+        return (*(math.nan for _ in question.left.included), *noisy.tolist())
 
 
 def _drawn(release: Release, found: NDArray[np.float64], picks: Picks) -> int:

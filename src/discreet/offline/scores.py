@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..bounds import charged_costs
 from ..bounds.charged_costs import ChargedCosts
 from ..constraints import Cardinality, Constraint, Knapsack
+from ..constraints.residual import Residual
 from ..objectives import MutualInformation, Population, answers
 from ..objectives.rows.fixed_point import FixedPointGains, row_parts, step
 from ..privacy import ScoreChange
@@ -27,14 +28,16 @@ _ROUNDED = 1.0 + 2.0**-30
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be chosen, in public terms.
+    """What is to be chosen, in public terms: from the items that are ``left``, on top of the included ones.
 
-    ``width`` is how far one person can push two scores apart, ``gap`` how far apart scores can be at all
-    (None if the number of people is not public). ``apart`` says why people's parts do not add up (None: they
-    do, so that the accounts of sums over people hold). ``unit`` is the step of exact sums, 0 for averages.
-    ``moved`` is how far one person moves the gains of all picks together, in L1 and L2.
+    ``constraint`` and ``n_items`` are about the items that are left. ``width`` is how far one person can push
+    two scores apart, ``gap`` how far apart scores can be at all (None if the number of people is not public).
+    ``apart`` says why people's parts do not add up (None: they do, so that the accounts of sums over people
+    hold). ``unit`` is the step of exact sums, 0 for averages. ``moved`` is how far one person moves the gains
+    of all picks together, in L1 and L2.
     """
 
+    left: Residual
     constraint: Constraint
     n_items: int
     bound: float
@@ -57,10 +60,10 @@ class Question:
         return 2 if self.costs is not None and self.costs.large.size else 0
 
     def scores(self, people: Population) -> Scores:
-        """The empty set over ``people``, who may be a sample of those that were asked about."""
-        if self.unit:
-            return FixedPointGains.over(people, self.bound, self.unit)
-        return Averages(people)
+        """The set before the picks, over ``people``, who may be a sample of those that were asked about."""
+        scores: Scores
+        scores = FixedPointGains.over(people, self.bound, self.unit) if self.unit else Averages(people)
+        return scores if self.left.whole else OnTop(scores, self.left)
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Terms:
 
     def question(
         self,
-        constraint: Constraint,
+        left: Residual,
         size: int | None,
         people: Population | None = None,
         *,
@@ -83,9 +86,14 @@ class Terms:
         """The public terms of a choice among ``size`` people, of the population's kind where that is known.
 
         ``averages``: by the population's own average gains instead of exact sums over people.
+
+        Included items are public and the same for neighbours. So what one person adds to a score on top of
+        them keeps to the bounds it has anywhere: in [0, bound] and, over all picks, at most the bound in sum,
+        for a monotone person; and to a stated or known sensitivity of all sets as large as the whole one.
         """
-        n_items = constraint.n_items
-        assert n_items is not None
+        constraint, n_items = left.constraint, int(left.free.size)
+        if constraint is None:
+            raise ValueError("no item can be added to those of include; there is nothing to choose")
         size = self.max_people if self._one_way else size
         costs = costs_of(constraint)
         monotone = people is None or people.monotone
@@ -99,11 +107,12 @@ class Terms:
             length = self.max_people or (MOST_PEOPLE if size is None else size)
             unit = step(self._most(people), length, charged_costs.BITS if weighed else 0)
         elif people is None or self.sensitivity is not None or not people.sums_over_people:
-            width, gap, moved, why = self._of_one_function(people, picks, weighed)
+            sets = picks + int(left.included.size)
+            width, gap, moved, why = self._of_one_function(people, picks, sets, weighed)
             apart = apart or why
         else:
             width, gap, moved = _of_averages(people, self.neighbours, picks)
-        return Question(constraint, n_items, self.bound, width, size, gap, apart, unit, costs, moved)
+        return Question(left, constraint, n_items, self.bound, width, size, gap, apart, unit, costs, moved)
 
     @property
     def _one_way(self) -> bool:
@@ -127,9 +136,9 @@ class Terms:
         return width, None if size is None else size * (up + down), _of_each(each, picks)
 
     def _of_one_function(
-        self, people: Population | None, picks: int, weighed: bool
+        self, people: Population | None, picks: int, sets: int, weighed: bool
     ) -> tuple[float, float | None, tuple[float, float], str]:
-        """For one function of everybody's data, which is no sum over people."""
+        """For one function of everybody's data, no sum over people, on sets of up to ``sets`` items."""
         if self.sensitivity is not None:
             each = 2.0 * self.sensitivity
             # All values move with f(S): that cancels between gains, unless costs weigh them.
@@ -138,7 +147,7 @@ class Terms:
             return width, None if people is None else people.bound, _of_each(each, picks), why
         assert people is not None
         # Of a table of features one person moves the more, the more features there are.
-        options = {"set_size": picks} if isinstance(people, MutualInformation) else {}
+        options = {"set_size": sets} if isinstance(people, MutualInformation) else {}
         each, width = (
             people.sensitivity(self.neighbours, norm, **options) * _ROUNDED
             for norm in ("coordinate", "range")
@@ -223,6 +232,23 @@ class Nobody:
     def add(self, item: int) -> float:
         self.items.append(item)
         return 0.0
+
+
+class OnTop:
+    """Scores of the items that are left, on top of the included ones."""
+
+    def __init__(self, scores: Scores, left: Residual) -> None:
+        self._scores, self._free = scores, left.free
+        for item in left.included.tolist():
+            scores.add(item)
+        self.items: list[int] = []
+
+    def scores(self) -> Floats:
+        return self._scores.scores()[self._free]
+
+    def add(self, item: int) -> float:
+        self.items.append(item)
+        return self._scores.add(int(self._free[item]))
 
 
 class Candidates:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -46,3 +47,34 @@ def kinds_of(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
         raise checks.DataError(
             f"y holds a class that is not among classes={known!r}", repr(error.args[0])
         ) from None
+
+
+def known_classes(classes: Iterable[Any] | None) -> list[Any]:
+    """The public list of classes."""
+    if classes is None:
+        raise ValueError(
+            "classes=[...] is missing: declare the public list of classes; a list read off the data would"
+            " give away a class that only one person is in"
+        )
+    known = list(classes)
+    if len(known) < 2 or len(set(known)) != len(known):
+        raise ValueError(f"classes must be at least two distinct values, got {known!r}")
+    return known
+
+
+def scaled_to(bounds: tuple[ArrayLike, ArrayLike] | None, table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The features as numbers in [0, 1], by their public bounds."""
+    if bounds is None:
+        raise ValueError(
+            "bounds=(low, high) is missing: declare the public range of the features; a range read off"
+            " the data would give away its extremes"
+        )
+    try:
+        low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), table.shape[1]) for end in bounds)
+    except ValueError as error:
+        raise ValueError(
+            f"bounds must be (low, high): two numbers, or two arrays of {table.shape[1]} numbers"
+        ) from error
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise ValueError("bounds must be finite, with low < high for every feature")
+    return np.clip((table - low) / (high - low), 0.0, 1.0)

@@ -1,0 +1,182 @@
+"""Residual constraints: what is left to choose once some items are in the set and others are ruled out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cardinality import Cardinality
+from .constraint import Constraint, SetsOnly
+from .intersection import Intersection
+from .items import item_set
+from .knapsack import RELATIVE_SLACK, Knapsack
+from .matroids.laminar import LaminarMatroid
+from .matroids.matroid import Matroid
+from .matroids.minor import MatroidMinor
+from .matroids.partition import PartitionMatroid
+
+Items = NDArray[np.intp]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A choice that starts from public items: ``included`` are in, ``free`` may be added, all others are out.
+
+    ``constraint`` says which of the free items, renumbered from 0, may be added together: those that the
+    whole constraint allows on top of ``included``. None where nothing can be added.
+    """
+
+    n_items: int
+    included: Items
+    free: Items
+    constraint: Constraint | None
+
+    @classmethod
+    def of(
+        cls,
+        constraint: Constraint,
+        include: Sequence[int] = (),
+        exclude: Sequence[int] = (),
+        labels: Sequence[Any] | None = None,
+    ) -> Residual:
+        """What ``constraint``, which knows its items, leaves; ``labels`` are for errors.
+
+        >>> left = Residual.of(Cardinality(3, n_items=6), include=[4], exclude=[0, 1])
+        >>> left.constraint, left.free.tolist(), left.items([2, 0])
+        (Cardinality(2, n_items=3), [2, 3, 5], [4, 5, 2])
+        """
+        size = constraint.n_items
+        assert size is not None
+        if not len(include) and not len(exclude):
+            return cls(size, np.zeros(0, dtype=np.intp), np.arange(size), constraint)
+
+        def named(items: Iterable[int]) -> str:
+            shown = [str(item) if labels is None else repr(labels[item]) for item in items]
+            return ", ".join(shown[:5]) + (", ..." if len(shown) > 5 else "")
+
+        included = item_set("include", list(dict.fromkeys(include)), size)
+        excluded = item_set("exclude", list(dict.fromkeys(exclude)), size)
+        both = np.intersect1d(included, excluded)
+        if both.size:
+            raise ValueError(
+                f"include and exclude both hold {named(both)}; an item is in one of them at most"
+            )
+        if not constraint.contains(included):
+            raise ValueError(
+                f"include holds {named(included)}, which {constraint!r} does not allow together; include"
+                " fewer items, or allow more"
+            )
+        open_items = constraint.addable(included)
+        if not open_items.any() and not included.size:
+            raise ValueError(f"{constraint!r} allows no item at all; there is nothing to choose")
+        open_items[excluded] = False
+        free = np.flatnonzero(open_items)
+        if not free.size and not included.size:
+            raise ValueError(f"exclude leaves no item that {constraint!r} allows; there is nothing to choose")
+        return cls(size, included, free, _left(constraint, included, free) if free.size else None)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the choice is among all items, from nothing."""
+        return self.free.size == self.n_items
+
+    @property
+    def forced(self) -> bool:
+        """Whether there is nothing to choose: no item can be added, or all of them together."""
+        left = self.constraint
+        if left is None:
+            return True
+        return left.rank >= self.free.size and left.contains(np.arange(self.free.size))
+
+    def items(self, chosen: Iterable[int]) -> list[int]:
+        """Items in the whole numbering: the included ones, then the chosen free ones."""
+        return [*self.included.tolist(), *(int(self.free[place]) for place in chosen)]
+
+    def point(self, x: Floats) -> Floats:
+        """A point of the free items among all items: 1 where included, 0 where ruled out."""
+        if self.whole:
+            return x
+        point = np.zeros(self.n_items)
+        point[self.included] = 1.0
+        point[self.free] = x
+        return point
+
+
+class Rest(SetsOnly):
+    """What any constraint lets be added to a set, out of some of its items; renumbered from 0."""
+
+    _why = "is not known for what is left of a constraint"
+
+    def __init__(self, constraint: Constraint, included: Items, free: Items) -> None:
+        self._constraint, self._included, self._free = constraint, included, free
+
+    def __repr__(self) -> str:
+        return f"Rest({self._free.size} items on top of {self._included.size} in {self._constraint!r})"
+
+    @property
+    def n_items(self) -> int | None:
+        """The number of items that may be added."""
+        return int(self._free.size)
+
+    @property
+    def rank(self) -> int:
+        """A bound on how many items can be added."""
+        return min(self._constraint.rank - int(self._included.size), int(self._free.size))
+
+    @property
+    def extendible(self) -> int | None:
+        """That of the whole constraint: what is taken out to make room need not be among the included."""
+        found = getattr(self._constraint, "extendible", None)
+        return found if isinstance(found, int) else None
+
+    def contains(self, S: Iterable[int]) -> bool:
+        """Whether S may be added."""
+        return self._constraint.contains(self._whole(S))
+
+    def addable(self, S: Iterable[int]) -> NDArray[np.bool_]:
+        """A mask over the items: True where the item may be added beside S."""
+        return self._constraint.addable(self._whole(S))[self._free]
+
+    def _whole(self, S: Iterable[int]) -> Items:
+        return np.concatenate([self._included, self._free[item_set("S", S, self.n_items)]])
+
+
+def _left(constraint: Constraint, included: Items, free: Items) -> Constraint:
+    """``constraint`` on top of ``included``, over ``free`` alone, each of which fits.
+
+    Of the same kind where there is one, so that what is known about the kind is known about the rest. A class
+    of somebody's own may decide otherwise, and is asked.
+    """
+    kind = type(constraint)
+    if kind is Cardinality:
+        return Cardinality(min(constraint.rank - included.size, free.size), int(free.size))
+    if kind is PartitionMatroid or kind is LaminarMatroid:
+        assert isinstance(constraint, PartitionMatroid | LaminarMatroid)
+        limits = constraint._fixed_limits
+        places = np.full(limits.n_items, -1, dtype=np.intp)
+        places[free] = np.arange(free.size)
+        groups, capacities = [], []
+        for group, capacity in zip(limits.groups, limits.capacities.tolist(), strict=True):
+            open_items = places[group]
+            if (open_items >= 0).any():
+                groups.append(open_items[open_items >= 0])
+                capacities.append(capacity - int(np.isin(group, included).sum()))
+        return type(constraint)(groups, capacities, n_items=int(free.size))
+    if isinstance(constraint, Matroid):
+        return MatroidMinor(constraint, included, free)
+    if kind is Knapsack:
+        assert isinstance(constraint, Knapsack)
+        # With half the slack for rounding, of the whole capacity, so that what fits here fits there.
+        limit = constraint.capacity * (1.0 + RELATIVE_SLACK / 2.0)
+        left = max(0.0, limit - math.fsum(constraint.costs[included])) / (1.0 + RELATIVE_SLACK)
+        return Knapsack(constraint.costs[free], max(left, float(constraint.costs[free].min())))
+    if kind is Intersection:
+        assert isinstance(constraint, Intersection)
+        return Intersection(*(_left(part, included, free) for part in constraint.constraints))
+    return Rest(constraint, included, free)
