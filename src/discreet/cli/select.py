@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import selection_report
+from .given import Given
 from .limits import Limits
 from .output import as_json, check_writable, printable, same_file, write_whole
 
@@ -31,6 +32,8 @@ _EXAMPLES = """examples:
   discreet select visits.csv --person user --item page --items-private 0.5 --k 5 --epsilon 1 --delta 1e-6
   discreet select sales.parquet --person customer --item product --items catalogue.csv \\
       --constraint knapsack:price:100 --epsilon 1 --delta 1e-6 --out chosen.json
+  discreet select sales.csv --person customer --item product --items catalogue.csv --k 5 --epsilon 1 \\
+      --include "house blend" --exclude @sold_out.txt
   zcat visits.csv.gz | discreet select - --person user --item page --items pages.csv --k 5 --epsilon 1 --json
 
 The chosen list serves a person if it holds any of that person's items. All rows of a person together are one
@@ -100,6 +103,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="partition:COL, at most one item per value of COL (partition:COL:2, at most two); or"
         " knapsack:COL:LIMIT, items whose COL adds up to at most LIMIT; repeatable, all of them hold",
     )
+    what.add_argument(
+        "--include",
+        action="append",
+        default=[],
+        metavar="ITEMS",
+        help="items that are in the list whatever people have: separated by commas, or @FILE with one per"
+        " line; repeatable. They count towards --k and the constraints, and the others are chosen beside"
+        " them. They must be public: not read off FILE",
+    )
+    what.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="ITEMS",
+        help="items that cannot be chosen, such as what is sold out; written as for --include, and as public",
+    )
     budget = parser.add_argument_group("privacy")
     budget.add_argument(
         "--epsilon",
@@ -155,6 +174,7 @@ def run(options: argparse.Namespace) -> int:
         )
     gate = Gate(Budget(options.epsilon, options.delta, options.neighbours), options.seed)
     limits = Limits.read(options.constraint, options.k)
+    given = Given.read(options.include, options.exclude)
     _check_items(options, limits)
     target = None
     if options.out is not None:
@@ -168,7 +188,7 @@ def run(options: argparse.Namespace) -> int:
         )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        people, greedy, selection = _selected(options, events, limits, gate)
+        people, greedy, selection = _selected(options, events, limits, given, gate)
     # Only what the library says by itself, from public facts: arithmetic may complain about the data.
     notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
     result = selection_report.result(options, people, greedy, selection, max_people, notes)
@@ -203,6 +223,11 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
         )
     if options.items_private is None:
         return
+    if options.include:
+        raise ValueError(
+            "--include names items of a public list, and with --items-private the list is chosen privately;"
+            " give --items FILE, or publish the included items beside what is chosen"
+        )
     checks.real("--items-private", options.items_private, above=0.0, below=1.0)
     if not options.delta:
         raise ValueError(
@@ -282,7 +307,7 @@ def _watched(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def _selected(
-    options: argparse.Namespace, events: Events, limits: Limits, gate: Gate
+    options: argparse.Namespace, events: Events, limits: Limits, given: Given, gate: Gate
 ) -> tuple[Coverage | ProbabilisticCoverage, PrivateGreedy | None, Selection]:
     """The people with the items to choose from, who chose, and what; nobody where no item may be named."""
     from ..core import checks
@@ -300,7 +325,7 @@ def _selected(
         left = Budget(options.epsilon * (1.0 - options.items_private), 0.0, options.neighbours)
         rehearsal = PrivateGreedy(limits.k or 1, left, options.method, release_gains=options.release_gains)
         rehearsal.plan(n_items=(limits.k or 1) + 1)
-        listed = choose_items(events, gate, share=options.items_private)
+        listed = choose_items(given.without_excluded(events), gate, share=options.items_private)
         if not listed.items:
             return family.of_events(events), None, Selection((), labels=(), privacy=gate.spent)
         events = listed
@@ -311,6 +336,8 @@ def _selected(
         options.method,
         release_gains=options.release_gains,
         max_people=options.max_people,
+        include=given.included(events),
+        exclude=[] if private else given.excluded(events),
     )
     people = family.of_events(events)
     counted = people if cap is None else people.cap_items(cap, gate.coins(2))

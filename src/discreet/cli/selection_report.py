@@ -31,6 +31,10 @@ _CONDITIONAL = (
 )
 
 
+# Excluded items that the text names; JSON has all of them.
+_MOST_SHOWN = 10
+
+
 def result(
     options: argparse.Namespace,
     people: People,
@@ -53,6 +57,10 @@ def result(
         "command": "select",
         "items": _texts(selection.labels),
     }
+    if options.include:
+        result["included"] = result["items"][: len(selection.included)]
+    if options.exclude and greedy is not None and options.items_private is None:
+        result["excluded"] = _texts(greedy.exclude)
     if selection.gains is not None:
         result["noisy_gains"] = list(selection.gains)
     result |= {
@@ -97,6 +105,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """The options that decide the result; files by name, since a path can say more than it should."""
     left_out = ("out", "json", "insecure_diagnostics")
     settings = {name: value for name, value in vars(options).items() if name not in left_out}
+    for name in ("include", "exclude"):
+        settings[name] = [f"@{Path(text[1:]).name}" if text[:1] == "@" else text for text in settings[name]]
     for name in ("file", "items"):
         if settings[name] is not None:
             settings[name] = "standard input" if settings[name] == "-" else Path(settings[name]).name
@@ -125,6 +135,9 @@ def _public(options: argparse.Namespace, people: People, max_people: int | None)
         agree = ", and that all rows agree about it" if options.items is None else ""
         whose = "constraint's column says" if len(options.constraint) == 1 else "constraints' columns say"
         said.append(f"what the {whose} about each item{agree}")
+    for given, what in ((options.include, "included"), (options.exclude, "excluded")):
+        if given:
+            said.append(f"which items were {what}")
     if max_people is None:
         counted = ", those with a row that can be read" if options.skip_bad else ""
         said.append(f"the number of people, {len(people):,}{counted}")
@@ -174,6 +187,11 @@ def _reading(
         )
     if options.items_private is not None:
         said += _listed(options, people, budget, greedy)
+    if options.include:
+        said.append(
+            "The items marked as given were not chosen, and say nothing about anybody; the others were chosen"
+            " for what they add to them."
+        )
     served = None if greedy is None else _certificate(options, people, greedy)
     if served is not None:
         said.append(served)
@@ -227,6 +245,9 @@ def _certificate(options: argparse.Namespace, people: People, greedy: PrivateGre
         return None
     loss = greedy.certified_loss(count, people.n_items)
     among = "" if options.items_private is None else " of these items"
+    beside = ["with the given items"] if options.include else []
+    beside += ["without the excluded ones"] if options.exclude and options.items_private is None else []
+    among += f" {' and '.join(beside)}" if beside else ""
     if loss >= greedy.ratio * count:
         return (
             f"For so few people ({count:,}) this budget certifies nothing about how good the list is: it may"
@@ -247,7 +268,8 @@ def _diagnostics(people: People, greedy: PrivateGreedy | None, selection: Select
     single = people.gains([])
     best: tuple[int, ...] = ()
     if greedy is not None:
-        best = PrivateGreedy(greedy.constraint, Budget(math.inf)).select(people).items
+        free = PrivateGreedy(greedy.constraint, Budget(math.inf))
+        best = free.select(people, include=greedy.include, exclude=greedy.exclude).items
     return {
         "people": count,
         "pairs": int(people.indices.size),
@@ -269,11 +291,17 @@ def text(options: argparse.Namespace, result: dict[str, Any], selection: Selecti
         lines += [wrapped(sentence), ""]
     gains = result.get("noisy_gains")
     header = ["", options.item] + (["people it adds (noisy)"] if gains else [])
-    rows = [
-        [str(place + 1), printable(label)] + ([f"{gains[place]:,.0f}"] if gains else [])
-        for place, label in enumerate(result["items"])
-    ]
+    rows = []
+    for place, label in enumerate(result["items"]):
+        given = place < len(selection.included)
+        rows.append([str(place + 1), printable(label) + (" (given)" if given else "")])
+        if gains:
+            rows[-1].append("" if given else f"{gains[place]:,.0f}")
     lines += [fitted(header, rows) if rows else "no items", ""]
+    if result.get("excluded"):
+        shown = ", ".join(map(printable, result["excluded"][:_MOST_SHOWN]))
+        more = len(result["excluded"]) - _MOST_SHOWN
+        lines += [wrapped(f"excluded: {shown}" + (f" and {more:,} more" if more > 0 else "")), ""]
     above, below = account.summary()
     header, rows = account.releases()
     released = fitted(header, rows) if rows else "nothing has been released: there was nothing to choose"

@@ -31,7 +31,7 @@ def item_numbers(
     """
     items = listed(argument, given)
     places = {} if labels is None else {label: place for place, label in enumerate(labels)}
-    found = [_place(item, places) for item in items]
+    found = [_place(item, places, labels) for item in items]
     for item, place in zip(items, found, strict=True):
         if place is None and not _whole(item):
             raise _unknown(argument, item, n_items, labels, public)
@@ -73,24 +73,33 @@ def _whole(item: Any) -> bool:
     return isinstance(item, int | np.integer) and not isinstance(item, bool)
 
 
-def _place(item: Any, places: dict[Any, int]) -> int | None:
-    return None if isinstance(item, bool) else places.get(item)
+def _place(item: Any, places: dict[Any, int], labels: Sequence[Any] | None) -> int | None:
+    place = places.get(item)
+    if place is None or labels is None:
+        return None
+    # True is equal to 1, and is not meant by it.
+    return place if isinstance(item, bool) == isinstance(labels[place], bool) else None
+
+
+def unknown_item(argument: str, item: Any, labels: Sequence[Any], advice: str, *, public: bool) -> ValueError:
+    """The error for what names no item, with labels that may have been meant, or else with ``advice``."""
+    texts = {str(label): label for label in labels[:_MOST_COMPARED]}
+    near = [repr(texts[text]) for text in difflib.get_close_matches(str(item), texts, n=3)]
+    meant = f"did you mean {' or '.join(near)}?" if near else ""
+    said = f"{argument} holds {shown(item)}, which is no item"
+    if not public:
+        return DataError(f"{said}; {advice}", meant)
+    return ValueError(f"{said}; {meant or advice}")
 
 
 def _unknown(
     argument: str, item: Any, n_items: int, labels: Sequence[Any] | None, public: bool
 ) -> ValueError | TypeError:
-    """The error for what names no item, with labels that may have been meant."""
     if labels is None:
         return TypeError(
             f"{argument} must hold whole numbers from 0 to {n_items - 1}, as these items have no labels; got"
             f" {shown(item)}"
         )
-    texts = {str(label): label for label in labels[:_MOST_COMPARED]}
-    near = [repr(texts[text]) for text in difflib.get_close_matches(str(item), texts, n=3)]
-    meant = f"did you mean {' or '.join(near)}?" if near else ""
-    said = f"{argument} holds {shown(item)}, which is no item"
-    advice = f"give labels, or numbers from 0 to {n_items - 1}"
-    if not public:
-        return DataError(f"{said}; {advice}", meant)
-    return ValueError(f"{said}; {meant or advice}")
+    return unknown_item(
+        argument, item, labels, f"give labels, or numbers from 0 to {n_items - 1}", public=public
+    )

@@ -1,0 +1,119 @@
+"""``discreet select --include ... --exclude ...``: items by name, in files, and what is said about them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from .running import assert_refused, inside
+
+NAMES = ("tea", "milk", "jam", "salt, pepper", "eggs", "house blend")
+ASK = ("--person", "user", "--item", "product", "--epsilon", "1")
+
+
+def write(path, header, rows):
+    path.write_text("".join(",".join(row) + "\n" for row in (header, *rows)))
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shop")
+    liked = np.random.default_rng(0).random((300, len(NAMES))) < np.linspace(0.6, 0.2, len(NAMES))
+    write(
+        folder / "sales.csv", ("user", "product"), [(f"u{p}", f'"{NAMES[i]}"') for p, i in np.argwhere(liked)]
+    )
+    prices = [(f'"{name}"', f"{0.1 * (place + 1):.1f}") for place, name in enumerate(NAMES)]
+    write(folder / "catalogue.csv", ("product", "price"), prices)
+    (folder / "sold out.txt").write_text("\ufefftea\n\n milk \nmilk\n", encoding="utf-8")
+    (folder / "numbers.csv").write_text("user,product\n" + "".join(f"{u},{u % 5 + 1}\n" for u in range(200)))
+    (folder / "ids.csv").write_text("product\n1\n2\n3\n4\n5\n")
+    return folder
+
+
+def chosen(capsys, shop, *more, sales="sales.csv", items="catalogue.csv", k="3"):
+    listed = () if items is None else ("--items", shop / items)
+    ended = inside(capsys, "select", shop / sales, *ASK, *listed, "--k", k, "--json", *more)
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)
+
+
+def test_labels_files_and_repeats(capsys, shop):
+    out = ("--exclude", f"@{shop / 'sold out.txt'}", "--exclude", "eggs , jam")
+    found = chosen(capsys, shop, "--include", "house blend", *out)
+    assert found["items"] == ["house blend", "salt, pepper"]  # fewer are left than --k
+    assert found["included"] == ["house blend"]
+    assert found["excluded"] == ["tea", "milk", "eggs", "jam"]
+    assert found["guarantee"]["epsilon"] == 0.0  # there was nothing to choose
+    assert found["settings"]["exclude"] == ["@sold out.txt", "eggs , jam"]  # no path
+    found = chosen(capsys, shop, "--include", "salt, pepper")  # one label, whatever it holds
+    assert found["items"][0] == "salt, pepper"
+    assert len(found["items"]) == 3
+    assert found["guarantee"]["epsilon"] == 1.0
+
+
+def test_labels_that_are_numbers(capsys, shop):
+    found = chosen(capsys, shop, "--include", "5", "--exclude", "1,2", sales="numbers.csv", items="ids.csv")
+    assert found["items"][0] == "5"
+    assert sorted(found["items"]) == ["3", "4", "5"]
+
+
+def test_a_constraint_counts_what_is_given(capsys, shop):
+    """0.6 of 0.8 is taken: tea, or milk, or neither and none."""
+    bag = ("--constraint", "knapsack:price:0.8", "--include", "house blend")
+    for _ in range(3):
+        found = chosen(capsys, shop, *bag)
+        assert found["items"][0] == "house blend"
+        assert set(found["items"][1:]) <= {"tea", "milk"}
+        assert len(found["items"]) == 2
+
+
+def test_the_text_says_what_was_given(capsys, shop):
+    asked = ("--include", "eggs", "--exclude", "tea", "--release-gains", "0.3", "--insecure-diagnostics")
+    ended = inside(
+        capsys, "select", shop / "sales.csv", *ASK, "--items", shop / "catalogue.csv", "--k", "3", *asked
+    )
+    assert ended.code == 0
+    text = " ".join(ended.out.split())
+    for words in (
+        "1 eggs (given) 2",
+        "excluded: tea",
+        "The items marked as given were not chosen",
+        "as the best list with the given items and without the excluded ones",
+        "- which items were included - which items were excluded",
+        "without privacy greedy would choose: eggs, ",
+    ):
+        assert words in text, words
+
+
+def test_lists_from_the_file(capsys, shop):
+    """What is excluded need not occur there; and it takes no votes from what may be listed."""
+    own = chosen(capsys, shop, "--items-from-data", "--exclude", "tea,coffee", items=None)
+    assert "tea" not in own["items"]
+    assert own["excluded"] == ["tea"]
+    private = ("--items-private", "0.5", "--delta", "1e-3", "--exclude", "tea,coffee")
+    listed = chosen(capsys, shop, *private, items=None)
+    assert "tea" not in listed["catalogue"]
+    ended = inside(
+        capsys, "select", shop / "sales.csv", *ASK, "--items-from-data", "--k", "2", "--include", "te"
+    )
+    assert_refused(ended, "--include holds 'te', which is no item; see the list of items")
+    assert "tea" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--include", "te"), "--include holds 'te', which is no item; did you mean 'tea'?"),
+        (("--exclude", "coffee"), "--exclude holds 'coffee', which is no item; see the list of items"),
+        (("--include", "tea", "--exclude", "tea"), "include and exclude both hold 'tea'"),
+        (("--include", "tea,milk,jam"), "which Cardinality(2, n_items=6) does not allow together"),
+        (("--exclude", "@nowhere.txt"), "--exclude @nowhere.txt: No such file or directory; @ stands before"),
+        (("--items-private", "0.5", "--include", "tea"), "--include names items of a public list"),
+    ],
+)
+def test_mistakes(capsys, shop, more, said):
+    items = () if "--items-private" in more else ("--items", shop / "catalogue.csv")
+    ended = inside(capsys, "select", shop / "sales.csv", *ASK, *items, "--k", "2", *more)
+    assert_refused(ended, said)
