@@ -242,6 +242,7 @@ def ordered_rounds(  # type: ignore[no-untyped-def]
     most,
     inside,
     known,
+    scores,
     gathered,
     rewards,
     selections,
@@ -250,14 +251,13 @@ def ordered_rounds(  # type: ignore[no-untyped-def]
 
     ``people`` are rows as they are served, ``counted`` as they are learned from. On entry ``passed`` rounds
     of the first batch are over, maybe all, and ``shown`` is its set; on return ``known`` and ``shown`` are
-    those of the last batch, and ``gathered`` has its people, whom no sum has yet.
+    those of the last batch, and ``gathered`` has its people, whom no sum has yet. ``scores`` are ``known``
+    with a row for each expert.
     """
     indptr, indices, data, cap = people
     counted_indptr, counted_indices, counted_data, counted_cap = counted
     experts, items = gathered.shape
-    scores = known.reshape((experts, items))
-    amounts, flat = gathered.reshape(known.size), np.zeros(known.size)
-    vector = flat.reshape((experts, items))
+    vector = np.zeros(known.size)
     start, opened = 0, -passed  # of a batch, counted from the first round here
     for batch in range(rates.size + 1):
         if batch > 0:
@@ -268,21 +268,23 @@ def ordered_rounds(  # type: ignore[no-untyped-def]
                 for i in range(experts):
                     for p in range(low, high):
                         item = counted_indices[p]
-                        vector[i, item] = gathered[i, item] / units
+                        vector[i * items + item] = gathered[i, item] / units
                     for p in range(low, high):
                         gathered[i, counted_indices[p]] = 0
             else:
-                for j in range(known.size):
-                    flat[j] = amounts[j] / units
-                    amounts[j] = 0
-            noisy_step(inside, batch - 1, flat, known)
+                for i in range(experts):
+                    for item in range(items):
+                        vector[i * items + item] = gathered[i, item] / units
+                        gathered[i, item] = 0
+            noisy_step(inside, batch - 1, vector, known)
             draw_ordered(scores, rates[batch - 1], coins[batch - 1], shown)
             if few:
                 for i in range(experts):
                     for p in range(low, high):
-                        vector[i, counted_indices[p]] = 0.0
+                        vector[i * items + counted_indices[p]] = 0.0
             else:
-                flat[:] = 0.0
+                for j in range(known.size):
+                    vector[j] = 0.0
             opened = start
         stop = min(rewards.size, every - passed + batch * every)
         row_values(kind, fresh, indptr, indices, data, cap, first + start, shown, rewards[start:stop])

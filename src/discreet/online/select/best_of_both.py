@@ -175,8 +175,8 @@ class BestOfBothSelector(OnlineSelector):
         """The weight of every person in the comparison."""
         weights = np.ones(rows.n_rows)
         if self.weights is not None:
-            table, kind = rows.sparse, rows.kind
-            about = (kind.code, kind.fresh, table.indptr, table.data, rows.cap)
+            (indptr, _, data, cap), kind = rows.arrays, rows.kind
+            about = (kind.code, kind.fresh, indptr, data, cap)
             backends.selectors.row_weights(*about, self.settings.bound, weights)
         return weights
 
@@ -336,5 +336,4 @@ def _part(kind: type[_Kind], settings: SelectorSettings, gate: Gate) -> _Kind:
 
 def _table(rows: Rows) -> tuple[Any, ...]:
     """People's rows, as compiled loops take them."""
-    table = rows.sparse
-    return rows.kind.code, rows.kind.fresh, table.indptr, table.indices, table.data, rows.cap
+    return rows.kind.code, rows.kind.fresh, *rows.arrays

@@ -162,16 +162,12 @@ class LeaderSelector(OnlineSelector):
             return  # nobody who comes now is in any release
         rows, settings = people.as_rows(), self.settings
         assert rows is not None
-        table = rows.sparse
         inside = np.zeros(settings.n_items, dtype=np.bool_)
         inside[self._shown] = True
         backends.selectors.add_leave_one_out(
             rows.kind.code,
             rows.kind.fresh,
-            table.indptr,
-            table.indices,
-            table.data,
-            rows.cap,
+            *rows.arrays,
             first,
             within_limit,
             inside,
@@ -181,8 +177,8 @@ class LeaderSelector(OnlineSelector):
         )
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        rewards, table, settings = stream.rewards, rows.sparse, self.settings
-        values = (rows.kind.code, rows.kind.fresh, table.indptr, table.indices, table.data, rows.cap)
+        rewards, settings = stream.rewards, self.settings
+        values = (rows.kind.code, rows.kind.fresh, *rows.arrays)
         start, now = 0, self._rounds.number
         ends = settings.ends[settings.batches(now + 1) : settings.batches(now + rewards.size)]
         stops = [*(end - now for end in ends), rewards.size]

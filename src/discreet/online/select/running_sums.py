@@ -347,7 +347,7 @@ class RunningSumSelector(OnlineSelector):
         backends.selectors.add_row_gains(
             rows.kind.code,
             rows.kind.fresh,
-            *_arrays(rows),
+            *rows.arrays,
             first,
             within_limit,
             self._shown,
@@ -405,8 +405,8 @@ class RunningSumSelector(OnlineSelector):
             backends.selectors.ordered_rounds(
                 rows.kind.code,
                 rows.kind.fresh,
-                _arrays(rows),
-                _arrays(learned),
+                rows.arrays,
+                learned.arrays,
                 first,
                 within_limit,
                 every,
@@ -420,6 +420,7 @@ class RunningSumSelector(OnlineSelector):
                 self._most,
                 inside,
                 known,
+                known.reshape(gathered.shape),
                 gathered,
                 rewards,
                 selections,
@@ -430,7 +431,7 @@ class RunningSumSelector(OnlineSelector):
     def _run_batches(self, stream: Stream, rows: Rows, counted: Population) -> None:
         """Trees: the same gains, compiled batch by batch, and sums as `TreeSum` takes them."""
         rewards, count, every = stream.rewards, stream.rewards.size, self.settings.resample_every
-        values = (rows.kind.code, rows.kind.fresh, *_arrays(rows))
+        values = (rows.kind.code, rows.kind.fresh, *rows.arrays)
         starts = [0, *range(every - self.round % every, count, every)]
         for batch in track(range(len(starts)), "batches", stream.progress):
             start = starts[batch]
@@ -453,12 +454,6 @@ class RunningSumSelector(OnlineSelector):
         self._coins.resume(saved.part("coins"))
         self._cap_coins.resume(saved.part("cap_coins"))
         self._total.resume(saved.part("total"), self._rounds, self.settings.resample_every, most=self._most)
-
-
-def _arrays(rows: Rows) -> tuple[NDArray[Any], ...]:
-    """People's rows, as compiled loops take them."""
-    table = rows.sparse
-    return table.indptr, table.indices, table.data, rows.cap
 
 
 def _check_items(people: Population, most: int | None) -> None:

@@ -128,7 +128,8 @@ class FactorizedSum(RunningSum):
         if self._grid is None:
             self._prefix += vector
             return self._prefix.copy()
-        decays, weights = self._decays, self.factorization.weights
+        # Copies can be written to, as in compiled loops: one kind of arrays to compile for.
+        decays, weights = self._decays.copy(), self.factorization.weights.copy()
         noise = self._noise_steps()
         filtered = np.empty(self.dimension)
         backends.sums.encode(self._encoder, decays, weights, vector, filtered)
