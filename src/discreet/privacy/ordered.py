@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from .. import backends
 from ..core.state import Saved
 from .conversions import exact
+from .samplers import endless
 
 if TYPE_CHECKING:
     from .release import Release
@@ -69,7 +71,8 @@ class OrderedExperts:
         tile, scratch = np.zeros(_TILE, dtype=np.uint32), np.zeros((2, _TILE * k))
         flat, experts, unit = scores.reshape(-1), np.uint64(k), float(Fraction(self.rate) / self.scale)
         self._gain_arguments = (flat, touched, self._book, experts)
-        self._tree_arguments = (flat, refs, tree, starts, touched, self._book, experts, unit, tile, scratch)
+        changes, spare = (touched, self._book), (tile, scratch, np.zeros(n_items, dtype=np.bool_))
+        self._tree_arguments = (flat, refs, tree, starts, *changes, experts, unit, *spare)
         self._counting_arguments = (float(self.scale), self.most, np.zeros(k))
         self._built = True
 
@@ -110,9 +113,9 @@ class OrderedExperts:
         if not self._built:
             self.scores[item, expert] += amount
             return
-        flat, refs, tree, starts, _, _, k, unit, tile, scratch = self._tree_arguments
+        flat, refs, tree, starts, _, _, k, unit, *spare = self._tree_arguments
         place = (np.uint64(expert), np.uint32(item))
-        backends.bandit.teach(flat, refs, tree, starts, k, unit, tile, scratch, *place, amount)
+        backends.bandit.teach(flat, refs, tree, starts, k, unit, *spare, *place, amount)
 
     def start(self) -> NDArray[np.int64]:
         """A place at which nothing has been done and nothing decided."""
@@ -152,13 +155,16 @@ class OrderedExperts:
         """Settle the draw at which the compiled loop stopped, with as many digits and bits as it takes."""
         kernels = self.kernels
         expert, at = int(place[kernels.EXPERT]), int(place[kernels.DRAW]) * kernels.WORDS
-        first, second = words[at : at + 2].tolist(), words[at + 2 : at + 4].tolist()
-        scores = np.ascontiguousarray(self.scores[:, expert])
-        item = release.index(scores, self.unit, first)
-        taken = shown[:expert]
-        if item in taken:
+        *tries, last, further = words[at : at + kernels.WORDS].tolist()
+        bits = endless([further], release)
+        scores, taken = np.ascontiguousarray(self.scores[:, expert]), shown[:expert]
+        for word in tries:
+            item = release.index(scores, self.unit, chain([word], bits))
+            if item not in taken:
+                break
+        else:
             others = np.delete(np.arange(scores.size), taken)
-            item = int(others[release.index(scores[others], self.unit, second)])
+            item = int(others[release.index(scores[others], self.unit, chain([last], bits))])
         place[kernels.DECIDED] = item
 
     # --- saving ----------------------------------------------------------------------------------

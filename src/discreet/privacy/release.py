@@ -6,7 +6,7 @@ in steps of a public grid, or its choices, exactly (see `samplers`). Nothing els
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -124,9 +124,10 @@ class Release:
         self._alive()
         return experts.drawn(self)
 
-    def index(self, scores: Steps, unit: Fraction, words: list[int]) -> int:
-        """An index drawn with probability proportional to ``exp(unit * score)``, begun with ``words``."""
-        return samplers.exact_draw(scores, unit, samplers.endless(words, self._source))
+    def index(self, scores: Steps, unit: Fraction, words: Iterator[int]) -> int:
+        """An index drawn with probability proportional to ``exp(unit * score)``, exactly, by ``words``."""
+        self._alive()
+        return samplers.exact_draw(scores, unit, words)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Secret words for a compiled loop that makes the draws paid for here."""

@@ -16,7 +16,6 @@ from .compiled import loop, part
 from .hedge import (
     _HIGHEST,
     _LOWEST,
-    _U0,
     _U1,
     _U3,
     _U7,
@@ -39,7 +38,9 @@ __all__ = ["block_stream", "chain_stream", "stream", "take_outer", "teach"]
 
 
 @loop()
-def teach(gains, refs, tree, starts, k, unit, tile, scratch, expert, item, amount):  # type: ignore[no-untyped-def]
+def teach(  # type: ignore[no-untyped-def]
+    gains, refs, tree, starts, k, unit, tile, scratch, taken, expert, item, amount
+):
     """Add to what one expert knows of one item, and bring its tree up to date."""
     place = np.uint64(item)
     at = place * k + expert
@@ -51,7 +52,7 @@ def teach(gains, refs, tree, starts, k, unit, tile, scratch, expert, item, amoun
     _lift_path(tree, starts, place, k, expert)
     total = _total(tree, starts, expert)
     if not (_LOWEST <= total <= _HIGHEST):
-        refs[expert] = _largest(gains, k, expert, refs, _U0)
+        refs[expert] = _largest(gains, k, expert, taken)
         _rebuild(gains, refs, tree, starts, k, expert, expert + _U1, unit, tile, scratch)
 
 
@@ -90,7 +91,7 @@ def _worth(indices, data, start, stop, cap, kind, fresh, rows, t, count):  # typ
 
 @loop()
 def stream(  # type: ignore[no-untyped-def]
-    gains, refs, tree, starts, touched, book, k, unit, tile, scratch,
+    gains, refs, tree, starts, touched, book, k, unit, tile, scratch, taken,
     finer, most, ratio, centre, repeats,
     indptr, indices, data, cap, kind, fresh, first, within_limit,
     explore, item, sample, due, noise, sums, left, words, current, place, rewards, selections,
@@ -99,8 +100,8 @@ def stream(  # type: ignore[no-untyped-def]
     for t in range(np.uint64(place[PERSON]), np.uint64(rewards.size)):
         if due[t]:
             if book[2] != 0:
-                settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch)
-            if _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, current, place) == ASK:
+                settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch, taken)
+            if _draw(gains, refs, tree, starts, k, unit, tile, scratch, taken, words, current, place) == ASK:
                 place[PERSON] = np.int64(t)
                 return ASK
         count = _lay_out(current, k, explore[t], item[t], selections, t)
@@ -117,7 +118,7 @@ def stream(  # type: ignore[no-untyped-def]
             heard = np.float64(sums[at] + noise[at])
             amount = np.int64(np.rint(heard * ratio)) - centre
             expert = np.uint64(explore[t])
-            teach(gains, refs, tree, starts, k, unit, tile, scratch, expert, item[t], amount)
+            teach(gains, refs, tree, starts, k, unit, tile, scratch, taken, expert, item[t], amount)
             sums[at] = 0
             left[at] = repeats
     return DONE

@@ -8,12 +8,15 @@ function of ``gains`` and ``refs`` alone. ``starts`` says where the levels begin
 
 What changed since the last draw is kept in ``touched`` (items, in the order they came, repeats allowed) and
 ``book``: how many are listed, how many of the first experts they concern, and whether to forget the list and
-recompute everything. `settle` brings the tree up to date.
+recompute everything. `settle` brings the tree up to date. ``taken`` marks the items of the set that is being
+drawn, and no item between draws.
 
 Words. A draw owns `WORDS` words. The first is a uniform number for all items; if that item is already in the
-set, the third is one for the items that are not. Both together draw exactly from the items that are not: the
-chance of item a is w/W + (W_taken/W) w/(W - W_taken) = w/(W - W_taken). The second and fourth word are
-further bits of the first and third, for the caller, who decides where a draw here is too close to call.
+set, so is the next, `TRIES` times in all; if every one of them falls on an item of the set, the next word is
+a uniform number for the items that are not. Each of these draws, given that its item is not in the set, has
+the distribution over those that are not, whatever came before; and so has the first whose item is not. The
+last kind takes longer, the more items are in the set, and is left for sets that have most of the weight.
+The last word has further bits for the caller, who decides where a draw here is too close to call.
 
 How close is too close. Let u = 2^-53, W the total weight, n the number of items, L the number of levels.
 
@@ -49,7 +52,8 @@ from .objectives import COVER, _gain, _step
 from .vectors import exponentials, sum8
 
 DONE, ASK = 0, 1
-WORDS = 4
+TRIES = 4
+WORDS = TRIES + 2
 
 # Places in `place`, where a stream stopped: person, expert, the item decided outside, draw.
 PERSON, EXPERT, DECIDED, DRAW = range(4)
@@ -99,6 +103,15 @@ def _lift_path(tree, starts, item, k, expert):  # type: ignore[no-untyped-def]
 
 
 @part
+def _lift_all(tree, starts, blocks, k, first, last):  # type: ignore[no-untyped-def]
+    """All sums of the experts first..last-1, of whose items there are so many blocks."""
+    for level in range(_U0, np.uint64(starts.size - 2)):
+        for node in range(_U0, blocks):
+            _lift(tree, starts, level, node, k, first, last)
+        blocks = (blocks + _U7) >> _U3
+
+
+@part
 def _rebuild(gains, refs, tree, starts, k, first, last, unit, tile, scratch):  # type: ignore[no-untyped-def]
     """Everything about the experts first..last-1."""
     nodes = np.uint64(gains.size) // k
@@ -109,10 +122,7 @@ def _rebuild(gains, refs, tree, starts, k, first, last, unit, tile, scratch):  #
             tile[c] = item + c
         _weigh(gains, refs, tree, tile, count, k, first, last, unit, scratch)
         item += count
-    for level in range(_U0, np.uint64(starts.size - 2)):
-        nodes = (nodes + _U7) >> _U3
-        for node in range(_U0, nodes):
-            _lift(tree, starts, level, node, k, first, last)
+    _lift_all(tree, starts, (nodes + _U7) >> _U3, k, first, last)
 
 
 @part
@@ -121,26 +131,20 @@ def _total(tree, starts, expert):  # type: ignore[no-untyped-def]
 
 
 @part
-def _taken(shown, expert, item):  # type: ignore[no-untyped-def]
-    found = False
-    for e in range(expert):
-        found |= np.uint64(shown[e]) == item
-    return found
-
-
-@part
-def _largest(gains, k, expert, shown, count):  # type: ignore[no-untyped-def]
-    """An expert's largest gain over the items that are not among the first ``count`` shown."""
+def _largest(gains, k, expert, taken):  # type: ignore[no-untyped-def]
+    """An expert's largest gain over the items that are not taken."""
     best = _LEAST
     for item in range(_U0, np.uint64(gains.size) // k):
         gain = gains[item * k + expert]
-        if gain > best and not _taken(shown, count, item):
+        if gain > best and not taken[item]:
             best = gain
     return best
 
 
 @loop()
-def settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch):  # type: ignore[no-untyped-def]
+def settle(  # type: ignore[no-untyped-def]
+    gains, refs, tree, starts, touched, book, k, unit, tile, scratch, taken
+):
     """Bring the tree up to date with the gains, and move the references of experts that outgrew theirs."""
     if book[LISTED] == 0 and book[ALL] == 0:
         return
@@ -175,7 +179,7 @@ def settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch):  #
             count = kept
     for i in range(reach):
         if not _total(tree, starts, i) <= _HIGHEST:
-            refs[i] = _largest(gains, k, i, refs, _U0)
+            refs[i] = _largest(gains, k, i, taken)
             _rebuild(gains, refs, tree, starts, k, i, i + _U1, unit, tile, scratch)
     book[LISTED] = 0
     book[REACH] = 0
@@ -183,34 +187,45 @@ def settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch):  #
 
 
 @part
-def _descend(tree, starts, k, expert, word, log_items):  # type: ignore[no-untyped-def]
-    """The item in which the word falls, or -1 if the error margin reaches over one of its borders."""
-    levels = np.uint64(starts.size - 1)
-    total = _total(tree, starts, expert)
+def _margin(total, levels, log_items):  # type: ignore[no-untyped-def]
+    """How close to a border is too close; see above."""
     # The logarithm, rounded up to the next power of two: total < 2^e.
     spread = 0.6931471805599454 * math.frexp(total)[1] + 2.0 * log_items if total >= 1.0 else 709.0
-    margin = (13.0 * spread + 16.0 * np.float64(levels) + 128.0) * _UNIT * total
+    return (13.0 * spread + 16.0 * np.float64(levels) + 128.0) * _UNIT * total
+
+
+@part
+def _child(tree, at, rest):  # type: ignore[no-untyped-def]
+    """The child of a block in which ``rest`` falls, and what stands to the left of it."""
+    # What stands to the left of the second, third, ... child: rising, and at most four additions deep.
+    pair, next_pair = tree[at + _U2] + tree[at + _U3], tree[at + _U4] + tree[at + _U5]
+    two = tree[at] + tree[at + _U1]
+    four = two + pair
+    six = four + next_pair
+    one, three, five, seven = tree[at], two + tree[at + _U2], four + tree[at + _U4], six + tree[at + _U6]
+    lane = (
+        (np.uint64(rest >= one) + np.uint64(rest >= two))
+        + (np.uint64(rest >= three) + np.uint64(rest >= four))
+        + (np.uint64(rest >= five) + np.uint64(rest >= six) + np.uint64(rest >= seven))
+    )
+    low = three if rest >= three else two if rest >= two else one if rest >= one else 0.0
+    high = seven if rest >= seven else six if rest >= six else five if rest >= five else four
+    return lane, high if rest >= four else low
+
+
+@part
+def _descend(tree, starts, k, expert, word, log_items):  # type: ignore[no-untyped-def]
+    """The item in which the word falls, or -1 if the error margin reaches over one of its borders."""
+    level = np.uint64(starts.size - 1)
+    total = _total(tree, starts, expert)
+    margin = _margin(total, level, log_items)
     rest = np.float64(word) * 2.0**-64 * total
     node = _U0
-    level = levels
     weight = 0.0
     while level > _U0:
         level -= _U1
         at = starts[level] + (node * k + expert) * _U8
-        # What stands to the left of the second, third, ... child: rising, and at most four additions deep.
-        pair, next_pair = tree[at + _U2] + tree[at + _U3], tree[at + _U4] + tree[at + _U5]
-        two = tree[at] + tree[at + _U1]
-        four = two + pair
-        six = four + next_pair
-        one, three, five, seven = tree[at], two + tree[at + _U2], four + tree[at + _U4], six + tree[at + _U6]
-        lane = (
-            (np.uint64(rest >= one) + np.uint64(rest >= two))
-            + (np.uint64(rest >= three) + np.uint64(rest >= four))
-            + (np.uint64(rest >= five) + np.uint64(rest >= six) + np.uint64(rest >= seven))
-        )
-        low = three if rest >= three else two if rest >= two else one if rest >= one else 0.0
-        high = seven if rest >= seven else six if rest >= six else five if rest >= five else four
-        left = high if rest >= four else low
+        lane, left = _child(tree, at, rest)
         weight = tree[at + lane]
         # Also keeps the walk away from places beyond the last item: they weigh nothing.
         if not weight > margin:
@@ -223,32 +238,67 @@ def _descend(tree, starts, k, expert, word, log_items):  # type: ignore[no-untyp
 
 
 @part
-def _leave_out(tree, starts, k, expert, shown):  # type: ignore[no-untyped-def]
-    """Take the items that are already shown out of the expert's tree."""
+def _descend_all(tree, starts, k, first, words, at, log_items, scratch, found):  # type: ignore[no-untyped-def]
+    """`_descend` for the experts from ``first`` on, whose draws begin at ``at``, into ``found``.
+
+    Side by side, level by level: a processor waits for the memory of many trees at once.
+    """
+    rests, margins = scratch[0], scratch[1]
+    level = np.uint64(starts.size - 1)
+    for e in range(first, k):
+        total = _total(tree, starts, e)
+        margins[e] = _margin(total, level, log_items)
+        rests[e] = np.float64(words[at + (e - first) * np.uint64(WORDS)]) * 2.0**-64 * total
+        found[e] = 0
+    while level > _U0:
+        level -= _U1
+        for e in range(first, k):
+            if found[e] < 0:
+                continue
+            node = np.uint64(found[e])
+            block = starts[level] + (node * k + e) * _U8
+            lane, left = _child(tree, block, rests[e])
+            rests[e] -= left
+            weight, margin = tree[block + lane], margins[e]
+            sure = weight > margin
+            if level == _U0:
+                sure &= rests[e] > margin and weight - rests[e] > margin
+            found[e] = np.int32(node * _U8 + lane) if sure else np.int32(-1)
+
+
+@part
+def _exchange(tree, starts, k, expert, shown, weights):  # type: ignore[no-untyped-def]
+    """Give the items that are already shown these weights in the expert's tree, and keep those they had."""
     for e in range(expert):
         item = np.uint64(shown[e])
-        tree[((item >> _U3) * k + expert) * _U8 + (item & _U7)] = 0.0
-        _lift_path(tree, starts, item, k, expert)
+        leaf = ((item >> _U3) * k + expert) * _U8 + (item & _U7)
+        tree[leaf], weights[e] = weights[e], tree[leaf]
+    blocks = (starts[_U1] - starts[_U0]) // (_U8 * k)
+    if expert * np.uint64(starts.size) > blocks:
+        _lift_all(tree, starts, blocks, k, expert, expert + _U1)
+        return
+    for e in range(expert):
+        _lift_path(tree, starts, np.uint64(shown[e]), k, expert)
 
 
 @part
 def _among_others(  # type: ignore[no-untyped-def]
-    gains, refs, tree, starts, k, unit, tile, scratch, expert, shown, word, log_items
+    gains, refs, tree, starts, k, unit, tile, scratch, taken, expert, shown, word, log_items
 ):
     """A draw from the items that are not shown yet; the tree is afterwards what it was."""
-    _leave_out(tree, starts, k, expert, shown)
+    weights = scratch[0]
+    weights[:expert] = 0.0
+    _exchange(tree, starts, k, expert, shown, weights)
     if _total(tree, starts, expert) >= _LOWEST:
         item = _descend(tree, starts, k, expert, word, log_items)
-        for e in range(expert):
-            tile[0] = shown[e]
-            _weigh(gains, refs, tree, tile, _U1, k, expert, expert + _U1, unit, scratch)
-            _lift_path(tree, starts, np.uint64(shown[e]), k, expert)
+        _exchange(tree, starts, k, expert, shown, weights)
         return item
     # What is left is too light beside what was taken out: weigh it against its own best.
     ref = refs[expert]
-    refs[expert] = _largest(gains, k, expert, shown, expert)
+    refs[expert] = _largest(gains, k, expert, taken)
     _rebuild(gains, refs, tree, starts, k, expert, expert + _U1, unit, tile, scratch)
-    _leave_out(tree, starts, k, expert, shown)
+    weights[:expert] = 0.0
+    _exchange(tree, starts, k, expert, shown, weights)
     item = _descend(tree, starts, k, expert, word, log_items)
     refs[expert] = ref
     _rebuild(gains, refs, tree, starts, k, expert, expert + _U1, unit, tile, scratch)
@@ -256,39 +306,53 @@ def _among_others(  # type: ignore[no-untyped-def]
 
 
 @part
-def _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, shown, place):  # type: ignore[no-untyped-def]
+def _draw(  # type: ignore[no-untyped-def]
+    gains, refs, tree, starts, k, unit, tile, scratch, taken, words, shown, place
+):
     """Draw the rest of a set into ``shown``; stops with ASK at a draw that somebody else must decide."""
     log_items = max(1.0, math.log(np.float64(gains.size // k)))
     expert = np.uint64(place[EXPERT])
+    status = DONE
+    for e in range(expert):
+        taken[shown[e]] = True
+    at = np.uint64(place[DRAW] * WORDS)
+    _descend_all(tree, starts, k, expert, words, at, log_items, scratch, shown)
     while expert < k:
         item = place[DECIDED]
-        if item >= 0:
-            place[DECIDED] = -1
-        else:
+        place[DECIDED] = -1
+        if item < 0:
+            item = np.int64(shown[expert])
             at = np.uint64(place[DRAW] * WORDS)
-            item = _descend(tree, starts, k, expert, words[at], log_items)
-            if item >= 0 and _taken(shown, expert, np.uint64(item)):
-                word = words[at + _U2]
-                item = _among_others(
-                    gains, refs, tree, starts, k, unit, tile, scratch, expert, shown, word, log_items
-                )
-            if item < 0:
-                place[EXPERT] = np.int64(expert)
-                return ASK
+            last = at + np.uint64(TRIES)
+            while item >= 0 and taken[item] and at < last:
+                at += _U1
+                if at < last:
+                    item = _descend(tree, starts, k, expert, words[at], log_items)
+                else:
+                    item = _among_others(
+                        gains, refs, tree, starts, k, unit, tile, scratch, taken, expert, shown, words[at],
+                        log_items,
+                    )  # fmt: skip
+        if item < 0:
+            status = ASK
+            break
         shown[expert] = item
+        taken[item] = True
         place[DRAW] += 1
         expert += _U1
-    place[EXPERT] = 0
-    return DONE
+    for e in range(expert):
+        taken[shown[e]] = False
+    place[EXPERT] = np.int64(expert) if status == ASK else 0
+    return status
 
 
 @loop()
 def draw_set(  # type: ignore[no-untyped-def]
-    gains, refs, tree, starts, touched, book, k, unit, tile, scratch, words, shown, place
+    gains, refs, tree, starts, touched, book, k, unit, tile, scratch, taken, words, shown, place
 ):
     """A new set; the words of its k draws stand in ``words``."""
-    settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch)
-    return _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, shown, place)
+    settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch, taken)
+    return _draw(gains, refs, tree, starts, k, unit, tile, scratch, taken, words, shown, place)
 
 
 @part
@@ -363,15 +427,15 @@ def take_person(  # type: ignore[no-untyped-def]
 
 @loop()
 def stream(  # type: ignore[no-untyped-def]
-    gains, refs, tree, starts, touched, book, k, unit, tile, scratch, scale, most, states,
+    gains, refs, tree, starts, touched, book, k, unit, tile, scratch, taken, scale, most, states,
     indptr, indices, data, cap, kind, fresh, first, within_limit, due, words, shown, place, rewards,
     selections,
 ):  # fmt: skip
     """Person after person from ``place`` on: a new set where one is due, the reward, what is learned."""
     for t in range(np.uint64(place[PERSON]), np.uint64(rewards.size)):
         if due[t]:
-            settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch)
-            if _draw(gains, refs, tree, starts, k, unit, tile, scratch, words, shown, place) == ASK:
+            settle(gains, refs, tree, starts, touched, book, k, unit, tile, scratch, taken)
+            if _draw(gains, refs, tree, starts, k, unit, tile, scratch, taken, words, shown, place) == ASK:
                 place[PERSON] = np.int64(t)
                 return ASK
         person = first + t

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,13 @@ from numpy.typing import NDArray
 from ...core.digits import own_digits
 from ..conversions import exact
 from ..randomness import Randomness
+
+
+class Words(Protocol):
+    """Whatever gives secret words."""
+
+    def words(self, count: int) -> NDArray[np.uint64]: ...
+
 
 Scores = NDArray[np.float64] | NDArray[np.int64]
 
@@ -98,7 +106,7 @@ def exact_draw(scores: Scores, unit: Fraction, words: Iterator[int]) -> int:
             return index
 
 
-def endless(words: list[int], source: Randomness) -> Iterator[int]:
+def endless(words: list[int], source: Words) -> Iterator[int]:
     """These words, then as many from the source as are asked for."""
     yield from words
     while True:
