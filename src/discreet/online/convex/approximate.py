@@ -278,7 +278,8 @@ class ApproximateLeader(GradientSumLearner):
         people, shape = stream.people, _shape(self.settings.domain)
         rows = people.compiled() if isinstance(people, Losses) else None
         # What may have to be refused, or leave the range of floats, goes round by round.
-        if rows is None or shape is None or not self._total.compiles or not self._surely(people):
+        compiles = rows is not None and shape is not None and self._total.compiles and self._surely(people)
+        if not compiles or self._can_wait(stream.rewards.size):
             super()._run(stream)
             return
         settings, count, first = self.settings, stream.rewards.size, 0

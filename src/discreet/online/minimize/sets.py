@@ -177,7 +177,7 @@ class SetMinimizer(OnlineLearner):
         check_population(people, self.settings.n_items, self._largest)
 
     def _run(self, stream: Stream) -> None:
-        if isinstance(stream.people, GraphCut):
+        if isinstance(stream.people, GraphCut) and not self._can_wait(stream.rewards.size):
             self._run_cuts(stream, stream.people.as_arcs())
         else:
             self._run_functions(stream)
