@@ -80,6 +80,7 @@ TESTS = [
     ("online/select/phased.py", ["tests/online/test_phased.py", _CONTRACT]),
     ("online/select/window.py", ["tests/online/test_phased.py"]),
     ("online/select/running_sums.py", ["tests/online/test_running_sums.py", _CONTRACT]),
+    ("online/select/running_sum_settings.py", ["tests/online/test_running_sums.py", _CONTRACT]),
     (
         "online/contribution.py",
         ["tests/online/test_contribution.py", "tests/online/test_capping.py", _CONTRACT],

@@ -15,7 +15,7 @@ from discreet.objectives import Coverage, FacilityLocation, SetFunction
 from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelector
 from discreet.online.select.best_of_both_settings import PRIOR, SHARES, BestOfBothSettings
 from discreet.online.select.leader_settings import LeaderSettings
-from discreet.online.select.running_sums import RunningSumSettings
+from discreet.online.select.running_sum_settings import RunningSumSettings
 from discreet.privacy import samplers
 from tests.online import sharing
 

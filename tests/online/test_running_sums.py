@@ -14,7 +14,8 @@ import discreet as dc
 from discreet import bounds
 from discreet.backends.numba import selectors
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
-from discreet.online.select.running_sums import RunningSumSelector, RunningSumSettings
+from discreet.online.select.running_sum_settings import RunningSumSettings
+from discreet.online.select.running_sums import RunningSumSelector
 from discreet.privacy import FactorizedSum, TreeSum, VectorBounds, samplers
 from tests.online import sharing
 

@@ -24,7 +24,7 @@ from .simulated import ItemQuestion
 
 if TYPE_CHECKING:
     from ..online.select.hedge import HedgeSettings
-    from ..online.select.running_sums import RunningSumSettings
+    from ..online.select.running_sum_settings import RunningSumSettings
 
 _WITHOUT_HORIZON = ("PhasedSelector",)
 _UNPROVEN = "no regret bound is known"
@@ -207,7 +207,7 @@ class _FullInformation(_Selection):
     def _weighted_sums(self) -> Iterator[Candidate]:
         """Weighted people: of the running sums these serve most, alone or with a leader before them."""
         from ..online.select.best_of_both_settings import BestOfBothSettings
-        from ..online.select.running_sums import RunningSumSettings
+        from ..online.select.running_sum_settings import RunningSumSettings
 
         if not (self.budget.private and self.budget.delta > 0.0 and "sqrt" in self.factorised):
             return
@@ -234,7 +234,7 @@ class _FullInformation(_Selection):
         yield self._candidate("RunningSumSelector", settings, found.unclipped_regret, cut=True, note=note)
 
     def _running_sum(self, batch: int, sums: str, noise: str) -> RunningSumSettings:
-        from ..online.select.running_sums import RunningSumSettings
+        from ..online.select.running_sum_settings import RunningSumSettings
 
         return RunningSumSettings.tight(
             self.n_items,

@@ -14,7 +14,7 @@ from ...core.settings import of, real
 from ...core.state import Saved
 from ...privacy import Event, Share, SumSpec, VectorBounds
 from .leader_settings import LeaderSettings
-from .running_sums import RunningSumSettings
+from .running_sum_settings import RunningSumSettings
 from .selector import SelectorSettings, common_settings
 
 # Of the budget: for the leader, for the experts, for comparing the two. Shares and prior are those of first

@@ -1,0 +1,169 @@
+"""Settings of ordered experts on private running sums: the sum, its noise, the rate, the certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ... import bounds
+from ...core import checks
+from ...core.settings import of, one_of, real, whole
+from ...privacy import Event, LaplaceNoise, Participation, Share, SumSpec, VectorBounds
+from ...privacy.sums import METHODS
+from ..contribution import since
+from .selector import SelectorSettings, common_settings
+
+# A falling rate is so many times what is best for the rounds so far, if they were all.
+_FALLING = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningSumSettings(SelectorSettings):
+    """What a `RunningSumSelector` goes by.
+
+    ``rate`` is that of every draw, or of the last one where it falls from ``fastest``.
+    """
+
+    sums: str = one_of(METHODS)
+    noise: str = one_of(("gaussian", "laplace"))
+    items_per_person: int | None = whole(at_least=1, optional=True)
+    weights: str | None = one_of(("norm",), optional=True)
+    resample_every: int = whole(at_least=1)
+    participation: Participation | None = of(Participation.read, Participation.plain, optional=True)
+    rate: float = real(above=0.0)
+    fastest: float | None = real(above=0.0, optional=True)
+    event: Event | None = of(Event.from_json, Event.to_json, optional=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is not None and (self.noise == "laplace" or self.items_per_person is not None):
+            raise ValueError(f"weights={self.weights!r} needs Gaussian noise, and no items_per_person")
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int,
+        share: Share,
+        *,
+        sums: str = "sqrt",
+        noise: str = "gaussian",
+        items_per_person: int | None = None,
+        weights: str | None = None,
+        resample_every: int | str = 1,
+        min_separation: int | None = None,
+        rate: float | str | None = None,
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> RunningSumSettings:
+        """The settings for what is asked, with the least noise that fits into ``share``."""
+        common = common_settings(n_items, k, rounds, bound, labels)
+        checks.one_of("sums", sums, METHODS)
+        checks.one_of("noise", noise, ("gaussian", "laplace"))
+        if noise == "laplace" and sums != "tree":
+            raise ValueError('noise="laplace" needs sums="tree"')
+        if items_per_person is not None:
+            checks.whole("items_per_person", items_per_person, at_least=1, at_most=common["n_items"])
+        if weights is not None:
+            checks.one_of("weights", weights, ("norm",))
+        falls = isinstance(rate, str)
+        if isinstance(rate, str):
+            checks.one_of("rate", rate, ("falling",))
+        common |= {"sums": sums, "noise": noise, "items_per_person": items_per_person, "weights": weights}
+        common["participation"] = Participation.declared(share, min_separation)
+        size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
+
+        def of_batch(batch: int, cautious: int) -> RunningSumSettings:
+            best, fastest = bounds.best_rate(size, chosen, horizon, cautious, largest), None
+            if falls:
+                fastest = 1.0 / (cautious * largest)
+                best = min(fastest, _FALLING * best)
+            found = cls(**common, resample_every=batch, rate=best, fastest=fastest, event=None)
+            spec = found.spec
+            return found if spec is None else replace(found, event=spec.event(share, share.notion))
+
+        if resample_every == "auto":
+            grid = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * horizon.bit_length())})
+            every = [of_batch(batch, batch) for batch in grid if batch <= horizon]
+            # Where Hedge's own part is trivial already, the batch of the least noise is taken.
+            found = min(every, key=lambda one: one._learning_regret() + chosen * one.noise_maximum)
+        else:
+            # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
+            # That is certified only for batches up to 1 / (rate bound); "auto" keeps to what is certified.
+            found = of_batch(checks.whole("resample_every", resample_every, at_least=1), 1)
+        if rate is None or falls:
+            return found
+        return replace(found, rate=checks.real("rate", rate, above=0.0))
+
+    def rate_after(self, rounds: int) -> float:
+        """The rate of a draw after so many rounds."""
+        if self.fastest is None or not rounds:
+            return self.rate if self.fastest is None else self.fastest
+        return min(self.fastest, self.rate * math.sqrt(self.horizon / rounds))
+
+    @property
+    def entries(self) -> int:
+        return 2 * self.k * self.n_items
+
+    @property
+    def releases(self) -> int:
+        """Sums that a draw can look at: one per batch but the last."""
+        return -(-self.horizon // self.resample_every) - 1
+
+    @property
+    def spec(self) -> SumSpec | None:
+        """The running sum of people's gains, stacked over the experts; None where nothing is released."""
+        if not self.releases:
+            return None
+        nonzeros = None if self.items_per_person is None else self.k * self.items_per_person
+        norm = 1 if self.noise == "laplace" else 2
+        box = (0.0, self.bound)
+        # Weighted, what an expert is paid by a person has an L2 norm of at most the bound.
+        longest = None if self.weights is None else self.bound * math.sqrt(self.k)
+        vectors = VectorBounds(self.k * self.n_items, norm, longest, box, nonzeros, self.resample_every)
+        reduced = self.sums == "tree" and self.noise == "gaussian"
+        return SumSpec(
+            vectors,
+            self.releases,
+            self.sums,
+            self.noise,
+            variance_reduction=reduced,
+            participation=self.participation,
+        )
+
+    def counted_since(self, number: int) -> int | None:
+        return since(self.participation, number // self.resample_every, lambda b: b * self.resample_every)
+
+    @property
+    def noise_maximum(self) -> float:
+        """Expected maximum of one expert's noise at the end: what the noise can cost an expert."""
+        spec, event = self.spec, self.event
+        if spec is None or event is None:
+            return 0.0
+        if isinstance(event, LaplaceNoise):
+            return bounds.laplace_maximum(self.n_items, float(event.scale), spec.most_draws)
+        return bounds.gaussian_maximum(self.n_items, spec.deviation(event))
+
+    def _learning_regret(self, *, clipped: bool = True) -> float:
+        """What learning costs without noise."""
+        shape = (self.n_items, self.k, self.horizon, self.rate)
+        if self.fastest is not None:
+            return bounds.falling_hedge(
+                *shape, self.fastest, self.resample_every, self.bound, clipped=clipped
+            )
+        hedge = bounds.hedge if clipped else bounds.unclipped_hedge
+        return hedge(*shape, self.resample_every, self.bound)
+
+    @property
+    def unclipped_regret(self) -> float:
+        """The certificate without the trivial bound, to compare settings by."""
+        return self._learning_regret(clipped=False) + self.k * self.noise_maximum
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`)."""
+        shape = (self.n_items, self.k, self.horizon, self.rate, self.noise_maximum)
+        return bounds.noisy_leader(*shape, self.resample_every, self.bound, fastest=self.fastest)
