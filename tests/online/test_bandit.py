@@ -17,7 +17,7 @@ from discreet.backends.numba import bandit as kernels
 from discreet.bounds import bandit as limits
 from discreet.objectives import Coverage, ProbabilisticCoverage
 from discreet.online import BanditSelector
-from discreet.online.bandit import schedule, settings, slots
+from discreet.online.bandit import glances, schedule, settings, slots
 from discreet.online.bandit.settings import BanditSettings
 from discreet.online.bandit.slots import SlotFeedback
 from discreet.online.bandit.values import ValueFeedback
@@ -725,6 +725,43 @@ def test_how_far_the_lists_of_slots_spread(bound, taken):
         )
         engine._make_lists(1)
         assert engine._lists[0, 0] == first
+
+
+@pytest.mark.parametrize("least", [-9.0, 0.3, 1.2, 9.0])
+@pytest.mark.parametrize("fault", [False, True])
+def test_the_largest_of_many_normal_numbers(least, fault):
+    """Whatever the numbers are compared with: as often as if all were drawn. A smaller spread would show."""
+    rng, count = np.random.default_rng(5), 20_000
+    means, deviations = rng.normal(size=6) * 0.5, rng.uniform(0.2, 1.0, 6)
+    drawn = means + deviations * rng.standard_normal((50 * count, 6))
+    first, second = np.argsort(-drawn, axis=1)[:, :2].T
+    chances = np.bincount(6 * first + second, minlength=36) / (50 * count)
+    used = deviations * 0.9 if fault else deviations
+    lists = glances.largest(means, used, 2, count, least, np.random.default_rng(6))
+    seen = np.bincount(6 * lists[:, 0] + lists[:, 1], minlength=36)
+    common = chances * count >= 10
+    observed, expected = seen[common], chances[common] * count
+    # The chances are estimates as well, of a fiftieth of the variance.
+    statistic = np.sum((observed - expected) ** 2 / (expected * 1.02))
+    assert (stats.chi2.sf(statistic, common.sum() - 1) < 1e-6) == fault
+
+
+def test_slots_with_many_items_draw_as_with_few():
+    """Lists by glances and lists by all numbers: the same items, equally often."""
+    found = []
+    for few in (slots._FEW, 10**6):
+        with mock.patch.object(slots, "_FEW", few):
+            engine = BanditSelector(300, 2, 10**5, FREE, feedback="slots", block=64, seed=0)._engine
+            engine._shows[:], engine._taken[:] = 400.0, 40.0 + np.arange(300) * 0.2
+            engine._closes = 10**5
+            lists = []
+            for _ in range(40):
+                engine._make_lists(0)
+                lists.append(engine._lists)
+            found.append(np.vstack(lists))
+    assert found[0].shape == found[1].shape == (40 * 64, 2)
+    for place in range(2):
+        assert stats.ks_2samp(found[0][:, place], found[1][:, place]).pvalue > 1e-6
 
 
 def test_draws_that_are_settled_exactly_have_the_rate_of_the_others():

@@ -19,10 +19,14 @@ from ..protocol import Stream
 from ..rounds import Rounds
 from ..total import BatchTotal
 from .feedback import Feedback, Ticket, slot_gains, slot_steps
+from .glances import largest
 from .settings import COUNTS, BanditSettings
 
 _UNITS = 32
 _DRAWN = 1 << 18  # numbers drawn at once
+_GLANCED = 1 << 20  # the same where only the first 16 bits of most are
+_FEW = 100  # times k: fewer items than that are drawn one by one
+_SHORT_LIST = 4  # times k: about so many items come into question for a list
 _MOST_LISTS = 64
 # After the first, a block is this part of the rounds before it.
 _GROWTH = 0.1
@@ -144,15 +148,23 @@ class SlotFeedback(Feedback):
 
     def _make_lists(self, round: int) -> None:
         bound, n_items, k = self._settings.bound, self._settings.n_items, self._settings.k
-        count = max(1, min(_MOST_LISTS, _DRAWN // n_items, self._closes - round))
+        many = n_items >= _FEW * k
+        count = max(1, min(_MOST_LISTS, (_GLANCED if many else _DRAWN) // n_items, self._closes - round))
         means, weight = self._means(), self._shows + _COMMON
         chances = np.clip(means / bound, 0.01 / n_items, 1.0 - 0.01 / n_items)
         own = bound**2 * chances * (1.0 - chances) * weight
         deviations = np.sqrt(own + self._variance) / weight
-        drawn = means + _SPREAD * deviations * self._coins.generator.standard_normal((count, n_items))
+        deviations *= _SPREAD
+        generator = self._coins.generator
+        # With many items, one list is drawn in full, and the others are compared with its best items.
+        drawn = means + deviations * generator.standard_normal((1 if many else count, n_items))
         top = np.argpartition(-drawn, k - 1, axis=1)[:, :k]
         order = np.argsort(-np.take_along_axis(drawn, top, axis=1), axis=1)
-        self._lists = np.take_along_axis(top, order, axis=1).astype(np.int32)
+        lists = np.take_along_axis(top, order, axis=1)
+        if count > len(lists):
+            least = np.partition(drawn[0], -_SHORT_LIST * k)[-_SHORT_LIST * k]
+            lists = np.vstack([lists, largest(means, deviations, k, count - 1, least, generator)])
+        self._lists = lists.astype(np.int32)
         self._lists_from = round
 
     # --- a whole stream --------------------------------------------------------------------------
