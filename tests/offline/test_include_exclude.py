@@ -30,6 +30,7 @@ from discreet.offline import (
     PrivateItemSelector,
     scores,
 )
+from discreet.offline.gradients import Change
 from discreet.privacy import picks as accounts
 
 NAMES = ("tea", "milk", "jam", "bread", "eggs", "salt")
@@ -286,6 +287,18 @@ def test_the_enumeration_sees_a_sample_of_everybody():
     with mock.patch.object(accounts, "subsampled", everybody):
         worst = excess(Cardinality(3), ONE_WAY, method="subsampled", include=(0, 12), rows=WIDE)
     assert worst > 1e-3
+
+
+@pytest.mark.parametrize("kind", [ContinuousGreedy, CurvatureGreedy])
+def test_the_enumeration_sees_half_the_range_of_a_gradient(kind):
+    def halved(*arguments):
+        found = original(*arguments)
+        return Change(found.entry, found.range / 2.0, found.l1, found.l2, found.changed)
+
+    original, options = Change.of_sum, {"steps": 1, "include": (0, 12), "rows": WIDE}
+    assert excess(Cardinality(3), ONE_WAY, kind, **options) <= 1e-9
+    with mock.patch.object(Change, "of_sum", halved):
+        assert excess(Cardinality(3), ONE_WAY, kind, **options) > 1e-3
 
 
 def test_the_enumeration_sees_weights_above_one():

@@ -90,7 +90,9 @@ class Chooser(Fixed):
     label or by number (`Population.item_numbers`). Both must be public: facts of a catalogue, such as what is
     sold out, never of the people. Included items count towards the constraint and stand first in the
     selection; what others gain is what they add to them; and only picks that are made are paid for. Where
-    fewer items are left than the constraint allows, all of them are taken, and nothing is spent.
+    fewer items are left than the constraint allows, all of them are taken, and nothing is spent. What is
+    asked before there are people (``certified_loss``, ``plan``) takes numbers, and labels only under a
+    `Cardinality`, where it does not matter which items they are.
     """
 
     def __init__(
