@@ -66,6 +66,8 @@ THINGS = {
     "cuts from arcs": lambda: objectives.GraphCut.from_arcs(
         2, objectives.Arcs([0], [1], [0, 1], [0], [1.0], [[0.0, 0.0]]), bound=1.0
     ),
+    "periods": lambda: privacy.Periods(dc.Budget(1.0)),
+    "split": lambda: privacy.PeopleSplit(2, bytes(16)),
     "capped people": lambda: people().cap_items(2, np.random.default_rng(0)),
     "people of events": lambda: objectives.Coverage.from_events(EVENTS, person="p", item="i", items=[0, 1]),
 } | {name: lambda make=make: make(np.random.default_rng(0), 3, 4).people for name, make in FAMILIES.items()}

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
-import uuid
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.identity import canonical
 from ..core.state import Saved
 from ..objectives import Population
 from ..privacy import Coins, Participation
@@ -109,7 +108,7 @@ class ContributionLimit:
             self._counted.pop(hashed, None)
 
     def _hash(self, person: Hashable) -> bytes:
-        return hashlib.blake2b(repr(_plain(person)).encode(), key=self._key, digest_size=16).digest()
+        return hashlib.blake2b(repr(canonical(person)).encode(), key=self._key, digest_size=16).digest()
 
     def register_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
         """`register` for each of a stream; where one of them is refused nobody has been counted."""
@@ -155,34 +154,6 @@ class ContributionLimit:
             own = self._counted[hashed] = [next(rounds) for _ in range(count)]
             if any(later <= earlier for earlier, later in itertools.pairwise(own)):
                 raise ValueError("the array rounds is not in order")
-
-
-def _plain(person: Hashable) -> Hashable:
-    """One form for identities that are equal: NumPy's and Python's numbers, 5 and 5.0, text of any kind.
-
-    Kinds of text and numbers that somebody made of these (enumerations, for one) print as they like, and so
-    they are taken for what they are equal to.
-    """
-    value = person.item() if isinstance(person, np.generic) else person
-    if isinstance(value, tuple):
-        return tuple(_plain(part) for part in value)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bytes):
-        return memoryview(value).tobytes()
-    if isinstance(value, int):
-        return int.__int__(value)
-    if isinstance(value, float):
-        number = float.__float__(value)
-        if not math.isfinite(number):
-            raise ValueError(f"person_id is {number}, which names nobody; use None for somebody unknown")
-        return int(number) if number.is_integer() else number
-    if isinstance(value, uuid.UUID):
-        return uuid.UUID(int=value.int)
-    raise TypeError(
-        f"person_id must be text, a number, a UUID or a tuple of these, got {type(person).__name__}: other"
-        " objects have no name that stays the same"
-    )
 
 
 def since(participation: Participation | None, batch: int, first_round: Callable[[int], int]) -> int | None:

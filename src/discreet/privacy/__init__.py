@@ -19,10 +19,11 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .gate import Gate
-from .ledger import Entry, Ledger, LedgerConflict, MemoryLedger
+from .ledger import DurableLedger, Entry, Ledger, LedgerConflict, MemoryLedger
 from .limits import Remaining
 from .partitions import select_partitions
 from .picks import ExactChoices
+from .population import PeopleSplit, PeriodClosed, Periods, SQLiteLedger
 from .preview import BudgetExceeded, Preview
 from .randomness import Randomness, ReproducibleRandomness, SecureRandomness, Seed
 from .release import Release
@@ -36,6 +37,7 @@ __all__ = [
     "BudgetExceeded",
     "Coins",
     "ConcentratedRelease",
+    "DurableLedger",
     "Entry",
     "Event",
     "ExactChoices",
@@ -50,6 +52,9 @@ __all__ = [
     "LedgerConflict",
     "MemoryLedger",
     "Participation",
+    "PeopleSplit",
+    "PeriodClosed",
+    "Periods",
     "Preview",
     "PureRelease",
     "Randomness",
@@ -57,6 +62,7 @@ __all__ = [
     "Remaining",
     "ReproducibleRandomness",
     "RunningSum",
+    "SQLiteLedger",
     "ScoreChange",
     "SecureRandomness",
     "Seed",

@@ -33,6 +33,8 @@ from .ledger import MemoryLedger, event_loss
 from .limits import check_group, epsilons, person_pure, smallest_delta, smallest_epsilon, squared
 from .picks import ExactChoices
 
+_MOST_PATHS = 1000  # exact curves of more combinations of groups are not worth their time
+
 
 @dataclass(frozen=True)
 class Account:
@@ -140,7 +142,7 @@ class Account:
     def releases(self) -> tuple[list[str], list[list[str]]]:
         """Every release in words: the header of a table and its rows."""
         header = ["release", "mechanism", "sensitivity", "noise", "count", "people", "epsilon per release"]
-        return header, list(_rows(self.ledger, ""))
+        return header, list(_rows(self.ledger, "", "all"))
 
     def summary(self) -> tuple[str, list[str]]:
         """What is printed above the table of releases, and what is printed below it."""
@@ -169,6 +171,8 @@ class Account:
             yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
         header, rows = self.releases()
         yield table(header, rows) if rows else "nothing has been released"
+        if self.ledger.divided:
+            yield "groups are disjoint: releases about all count, and those about the group that has most"
         yield from self.marks
         if self.reproducible:
             yield "reproducible randomness: not private (anyone who knows the seed can remove the noise)"
@@ -180,15 +184,15 @@ def _relation(budget: Budget) -> str:
     return f"{what}, {rounds} round{'s' if rounds > 1 else ''} each"
 
 
-def _rows(ledger: MemoryLedger, prefix: str) -> Iterator[list[str]]:
+def _rows(ledger: MemoryLedger, prefix: str, all_of: str) -> Iterator[list[str]]:
     for (label, event, disjoint), count in ledger.counts.items():
         loss = event_loss(event)
         has_pure = loss.pure is not None and not loss.rest_rho
         each = f"{float(loss.pure):.4g}" if has_pure and loss.pure is not None else "-"
-        people = "disjoint groups" if disjoint else "all"
+        people = "disjoint groups" if disjoint else all_of
         yield [prefix + label, *_described(event), f"{count:,}", people, each]
     for name, part in ledger.parts.items():
-        yield from _rows(part, f"{prefix}{name}: ")
+        yield from _rows(part, f"{prefix}{name}: ", all_of if ledger.sequential else "one group")
 
 
 def _described(event: Event) -> tuple[str, str, str]:
@@ -224,8 +228,10 @@ class _ExactCurve:
         from .composition import SMALLEST_DELTA
 
         rounds = budget.max_rounds_per_person
-        if rounds > 1 and ledger.parts:
+        if rounds > 1 and ledger.divided:
             return None  # a person could then be in several parts, and curves do not add up like sums
+        if ledger.n_paths > _MOST_PATHS:
+            return None
         groups = []
         for path in ledger.paths():
             ranges: dict[Fraction, int] = {}

@@ -9,16 +9,29 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from typing import Any
 
 from ..core import checks
 from .account import Account
 from .budget import Budget
 from .events import Event, Loss
-from .ledger import Entry, Group, Ledger, LedgerConflict, MemoryLedger, event_loss
+from .ledger import (
+    Charge,
+    DurableLedger,
+    Entry,
+    Group,
+    Ledger,
+    LedgerConflict,
+    MemoryLedger,
+    check_families,
+    event_loss,
+)
 from .limits import Filter, check_group, filter_for, fits
 from .preview import BudgetExceeded, Preview, previewed
+
+REPRODUCIBLE = "reproducible randomness"  # what a ledger is told by gates whose noise somebody may know
 
 
 @dataclass
@@ -47,7 +60,10 @@ class Books:
         self.reproducible = False
         self.marks: tuple[str, ...] = ()
         self._seen, self.resuming = 0, False
+        self._claims: list[Charge] = []
+        self._durable = store if isinstance(store, DurableLedger) else None
         self._room = _Room()
+        self._said_reproducible = False
         self._process = os.getpid()
         if store is not None:
             self._join(store)
@@ -62,6 +78,17 @@ class Books:
         self.refresh()
         if self.limit is not None and not self.limit.allows(self.ledger.loss):
             raise ValueError("the ledger holds more than this budget allows; it is of another budget")
+        if agree := getattr(store, "agree", None):
+            agree(self._terms())
+
+    def _terms(self) -> dict[str, Any]:
+        """What all gates of one ledger must have in common."""
+        budget, limit = self.budget, self.limit
+        return asdict(budget) | {
+            "epsilon": str(budget.epsilon),  # infinity is no JSON
+            "notion": self.notion,
+            "failure": str(limit.failure if limit is not None and limit.notion != "pure" else 0),
+        }
 
     def check_process(self) -> None:
         """Refuse to go on in a forked child: parent and child would each spend the same budget."""
@@ -70,6 +97,8 @@ class Books:
                 "this gate was made in another process, which may go on spending the same budget; make a gate"
                 " with a share of the budget in each process"
             )
+        if self._durable is not None:
+            self._durable.check_open()
 
     # --- what is known ---------------------------------------------------------------------------
 
@@ -82,7 +111,20 @@ class Books:
         """A copy of everything so far."""
         with self.lock:
             self.refresh()
-            return Account(self.budget, self.ledger.copy(), self.reproducible, self.marks, self.notion)
+            said = dict.fromkeys((*self.marks, *getattr(self.store, "marks", ())))
+            reproducible = self.reproducible or REPRODUCIBLE in said
+            marks = tuple(mark for mark in said if mark != REPRODUCIBLE)
+            return Account(self.budget, self.ledger.copy(), reproducible, marks, self.notion)
+
+    def mark(self, *sentences: str) -> None:
+        """Let accounts say something from now on; those of all gates that share the ledger."""
+        if all(sentence in self.marks for sentence in sentences):
+            return
+        with self.lock:
+            new = tuple(one for one in dict.fromkeys(sentences) if one not in self.marks)
+            if tell := getattr(self.store, "mark", None):
+                tell(*new)
+            self.marks += new
 
     def of_group(self, group: Group) -> MemoryLedger:
         """Where the releases about a group are listed."""
@@ -91,17 +133,22 @@ class Books:
     def refresh(self) -> None:
         """Take up what others have written to a ledger that is shared."""
         store = self.store
-        if store is None or self.resuming or store.version == self._seen:
+        if store is None or self.resuming or (version := store.version) == self._seen:
             return
+        if version < self._seen:
+            raise ValueError(
+                "the ledger holds fewer releases than were charged to it: an older copy stands in its place"
+            )
         while True:
-            version, ledger = store.version, MemoryLedger()
-            for group, entry, count in store.entries():
-                check_group(entry, group, self.budget)
-                ledger.of_group(group).add(entry, count)
-            if store.version == version:
-                ledger.still_unclaimed(self.ledger)
-                self.ledger, self._seen = ledger, version
-                return
+            fresh = list(store.entries(self._seen))
+            if (latest := store.version) == version:
+                break
+            version = latest
+        for group, entry, _ in fresh:
+            check_group(entry, group, self.budget)
+        for group, entry, count in fresh:
+            self.ledger.of_group(group).add(entry, count)
+        self._seen = version
 
     def restrict(self, fraction: Fraction) -> None:
         """Allow no more than a fraction of the budget."""
@@ -139,7 +186,7 @@ class Books:
         with self.lock:
             self.refresh()
             place = self.of_group(group)
-            return previewed(event, count, self.ledger.loss, after, self.fits_in, self.budget, self.notion)
+            return previewed(event, count, place.loss_seen(), after, self.fits_in, self.budget, self.notion)
 
     # --- charging --------------------------------------------------------------------------------
 
@@ -153,8 +200,10 @@ class Books:
             raise TypeError(f"label must be text, got {checks.shown(entry.label)}")
         check_group(entry, group, self.budget)
         with self.lock:
+            check_families(self.ledger, group)
             if self.resuming:
                 self.of_group(group).claim(entry, count)
+                self._claims.append((group, entry, count))
             elif self.store is None:
                 place = self.of_group(group)
                 if not self._known_to_fit(place, entry.event, count):
@@ -165,8 +214,12 @@ class Books:
                 self._append(self.store, group, entry, count)
 
     def _append(self, store: Ledger, group: Group, entry: Entry, count: int) -> None:
+        if self.reproducible and not self._said_reproducible and (tell := getattr(store, "mark", None)):
+            tell(REPRODUCIBLE)
+            self._said_reproducible = True
         while True:
             self.expect(group, (entry.event, count))
+            check_families(self.ledger, group)  # of which others may have made some
             try:
                 store.append(entry, count, expected_version=self._seen, group=group)
                 return
@@ -193,10 +246,19 @@ class Books:
 
     @contextmanager
     def resumed(self, group: Group) -> Iterator[None]:
-        """Within it, releases are taken up that were entered before; given back if anything fails."""
+        """Within it, releases are taken up that were entered before; given back if anything fails.
+
+        A durable ledger knows what nobody uses, and is told of all that was taken up at once, at the end.
+        """
+        durable = self._durable
         with self.lock, self.of_group(group).claimed_or_not():
-            self.resuming = True
+            if durable is not None:
+                self.refresh()
+                self.ledger.let_claim(durable.unclaimed())
+            self.resuming, self._claims = True, []
             try:
                 yield
             finally:
                 self.resuming = False
+            if durable is not None:
+                durable.claim(self._claims)

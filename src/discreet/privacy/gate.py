@@ -156,6 +156,10 @@ class Gate(Fixed):
             return Share(budget, part, None, self)
         return Share(budget, part, notion, self)
 
+    def share(self, fraction: Fraction | int | float) -> Share:
+        """A fraction of the whole budget, to spend here: the same in every process that shares a ledger."""
+        return replace(self.budget.share(fraction), notion=self.notion, gate=self)
+
     def split(self, parts: int | Sequence[float | Fraction], *, notion: str | None = None) -> list[Share]:
         """What is left here as shares: equal ones, or in proportion to the given weights.
 
@@ -179,11 +183,7 @@ class Gate(Fixed):
 
     def mark(self, *sentences: str) -> None:
         """Let every account of this gate say what its guarantee takes for granted; once said, it stays."""
-        books = self._books
-        if all(sentence in books.marks for sentence in sentences):
-            return
-        with books.lock:
-            books.marks += tuple(new for new in dict.fromkeys(sentences) if new not in books.marks)
+        self._books.mark(*sentences)
 
     def expect(self, *releases: tuple[Event, int]) -> None:
         """Fix the privacy notion for (event, count) releases to come; nothing is charged or released.

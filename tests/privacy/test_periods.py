@@ -1,0 +1,270 @@
+"""Budgets that renew: each period has its own, earlier ones are closed, and several add up."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import pytest
+
+import discreet as dc
+from discreet.privacy import (
+    Account,
+    ApproximateRelease,
+    ConcentratedRelease,
+    ExponentialChoice,
+    Gate,
+    GaussianNoise,
+    MemoryLedger,
+    PeriodClosed,
+    Periods,
+    PureRelease,
+    SQLiteLedger,
+    TreeSum,
+)
+from discreet.privacy.events import Loss
+
+PURE, APPROXIMATE = dc.Budget(1.0), dc.Budget(1.0, 1e-6)
+HALF = PureRelease(0.5)
+
+
+@pytest.fixture(params=["file", "memory"])
+def ledger(request, tmp_path):
+    return SQLiteLedger(tmp_path / "ledger") if request.param == "file" else MemoryLedger()
+
+
+# --- one period after the other ----------------------------------------------------------------------------
+
+
+def test_each_period_has_the_whole_budget(ledger):
+    periods = Periods(PURE, ledger)
+    for month in ("2026-11", "2026-12", "2027-01"):
+        gate = periods.gate(month)
+        gate.reserve(HALF, 2)
+        with pytest.raises(dc.BudgetExceeded, match=r"spent epsilon 1, .* limit 1 .*nothing of this"):
+            gate.reserve(HALF)
+        assert gate.spent.epsilon() == periods.account(month).epsilon() == 1.0
+    assert periods.names == ["2026-11", "2026-12", "2027-01"]
+    assert periods.total().epsilon() == periods.total().budget.epsilon == 3.0
+
+
+def test_earlier_periods_take_no_more_charges(ledger):
+    """Also not through a gate that was made in time, in another process or here."""
+    mine, yours = Periods(PURE, ledger), Periods(PURE, ledger)
+    old = mine.gate("2026-11")
+    old.reserve(HALF)
+    yours.gate("2026-12").reserve(HALF)
+    for gate in (old, yours.gate("2026-11"), mine.gate("2026-10")):
+        with pytest.raises(PeriodClosed, match=r"'2026-12' has begun, and '2026-1[01]' takes"):
+            gate.reserve(HALF)
+    assert old.spent.epsilon() == 0.5
+    mine.gate("2026-12").reserve(HALF)
+    assert mine.names == ["2026-11", "2026-12"]
+
+
+def test_a_period_that_begins_in_between_is_noticed(ledger):
+    """A later period is begun after the look at the ledger and before the entry."""
+    mine, yours = Periods(PURE, ledger), Periods(PURE, ledger)
+    gate = mine.gate("1")
+    honest, begun = type(ledger).append, []
+
+    def raced(entry, count, *, expected_version, group=()):
+        if not begun:
+            begun.append(1)
+            yours.gate("2").reserve(HALF)
+        honest(ledger, entry, count, expected_version=expected_version, group=group)
+
+    ledger.append = raced
+    with pytest.raises(PeriodClosed):
+        gate.reserve(HALF)
+    assert yours.names == ["2"]
+
+
+def test_names_follow_each_other():
+    periods = Periods(PURE)
+    names = ["week 9", "week 10", "week 10 a", "week 11", "x"]
+    for name in names:
+        periods.gate(name).reserve(HALF)
+    assert periods.names == names
+    for name in ("week 009", "week 10", "w"):
+        with pytest.raises(PeriodClosed):
+            periods.gate(name).reserve(HALF)
+    for name in (5, "", "x" * 101):
+        with pytest.raises(TypeError, match="period must be a short text"):
+            periods.gate(name)
+
+
+def test_a_ledger_of_periods_is_not_one_of_disjoint_people(ledger):
+    Periods(PURE, ledger).gate("2026-11").reserve(HALF)
+    with pytest.raises(ValueError, match="per='period'; this gate has per=None"):
+        Gate(PURE, ledger=ledger)
+    with pytest.raises(ValueError, match="epsilon"):
+        Periods(dc.Budget(2.0), ledger).gate("2026-11")
+
+
+def test_a_ledger_of_one_budget_is_not_one_of_periods(ledger):
+    Gate(PURE, ledger=ledger).reserve(HALF)
+    with pytest.raises(ValueError, match="belong to no period"):
+        Periods(PURE, ledger).gate("2026-11")
+
+
+def test_groups_and_restarts_within_a_period(tmp_path):
+    periods = Periods(APPROXIMATE, SQLiteLedger(tmp_path / "l"), notion="gdp")
+    gate = periods.gate("2026-11")
+    small = PureRelease(0.1)
+    gate.part("north").reserve(small)
+    state = TreeSum(2, 8, gate.part("south"), norm_bound=1.0, share=0.3).state()
+    later = periods.gate("2026-12")
+    later.part("south").reserve(small)
+    periods.ledger.close()
+    again = Periods(APPROXIMATE, SQLiteLedger(tmp_path / "l"), notion="gdp")
+    assert set(again.account("2026-11").ledger.parts) == {"north", "south"}
+    with pytest.raises(ValueError, match="not charged, or are in use already"):
+        TreeSum.from_state(*state, again.gate("2026-12").part("south"))
+    total = TreeSum.from_state(*state, again.gate("2026-11").part("south"))  # paid for in time
+    assert total.add([0.1, 0.2]).shape == (2,)
+    with pytest.raises(ValueError, match="in use already"):
+        TreeSum.from_state(*state, again.gate("2026-11").part("south"))
+
+
+def test_printed():
+    periods = Periods(PURE)
+    assert str(periods) == "nothing has been released"
+    periods.gate("2026-11", 0).reserve(PureRelease(0.25), 3)
+    periods.gate("2026-12").reserve(HALF, label="learner")
+    text = str(periods)
+    assert [line.split() for line in text.splitlines()[-3:-1]] == [
+        ["2026-11", "3", "0.75", "1", "over"],
+        ["2026-12", "1", "0.5", "1", "current"],
+    ]
+    assert "somebody who took part in all 2: epsilon 1.25; limit 2" in text
+    assert "2026-12: learner" in str(periods.total())
+    assert "not private" in str(periods.total())  # the noise of one was reproducible
+
+
+# --- what several add up to ------------------------------------------------------------------------------
+
+NOTIONS = {
+    "pure": (PURE, [HALF, ExponentialChoice(0.1, 2.0), PureRelease(Fraction(1, 7))]),
+    "zcdp": (APPROXIMATE, [GaussianNoise(1.0, 9.0), ConcentratedRelease(0.004), PureRelease(0.05)]),
+    "gdp": (APPROXIMATE, [GaussianNoise(1.0, 9.0), ExponentialChoice(0.1, 1.0), GaussianNoise(1.0, 30.0)]),
+}
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_any_choice_of_periods_adds_up_exactly(notion, rounds):
+    """The total of a subset is the account of one gate that made all of its releases."""
+    budget, events = NOTIONS[notion]
+    budget = dc.Budget(2 * rounds, budget.delta, max_rounds_per_person=rounds)
+    periods = Periods(budget, notion=notion)
+    for name, event in zip("abc", events, strict=True):
+        periods.gate(name).reserve(event, 2)
+    for size in range(4):
+        for chosen in itertools.combinations("abc", size):
+            total = periods.total(chosen)
+            one = Gate(dc.Budget(100.0, budget.delta, max_rounds_per_person=rounds), notion=notion)
+            for name in chosen:
+                one.reserve(events["abc".index(name)], 2)
+            assert total.loss == one.spent.loss
+            assert total.epsilon() == one.spent.epsilon() <= total.budget.epsilon
+    assert periods.total().loss == periods.total("abc").loss
+
+
+def test_groups_of_each_period_take_the_worst_of_each():
+    """Somebody may be in the north in one period and in the south in the next."""
+    periods = Periods(PURE)
+    for name, north, south in (("a", 0.5, 0.25), ("b", 0.125, 0.25)):
+        gate = periods.gate(name)
+        gate.reserve(PureRelease(0.0625))
+        gate.part("north").reserve(PureRelease(north))
+        gate.part("south").reserve(PureRelease(south))
+    assert periods.total().epsilon() == 0.125 + 0.5 + 0.25
+    assert len(list(periods.total().ledger.paths())) == periods.total().ledger.n_paths == 4
+    same_place = max(0.5 + 0.125, 0.25 + 0.25) + 0.125
+    assert periods.total().epsilon() > same_place
+
+
+def test_exact_composition_over_periods():
+    periods = Periods(APPROXIMATE, notion="zcdp")
+    for name in "ab":
+        periods.gate(name).reserve(ExponentialChoice(0.05, 1.0), 20)
+    one = Gate(dc.Budget(5.0, 1e-6), notion="zcdp")
+    one.reserve(ExponentialChoice(0.05, 1.0), 40)
+    total = periods.total()
+    assert total.epsilon(tight=True) == one.spent.epsilon(tight=True) < total.epsilon()
+
+
+def test_limits_of_several_periods():
+    for notion, per in (("zcdp", APPROXIMATE.rho), ("gdp", APPROXIMATE.mu**2)):
+        periods = Periods(APPROXIMATE, notion=notion)
+        for month in range(12):
+            event = GaussianNoise.within(APPROXIMATE.share(), 1.0, notion=notion)
+            periods.gate(f"{month}").reserve(event)
+        total = periods.total()
+        assert total.epsilon() == pytest.approx(total.budget.epsilon, rel=1e-6)
+        assert 1.0 < total.budget.epsilon < 12.0
+        assert total.epsilon() <= total.budget.epsilon
+        spent = total.loss.rho if notion == "zcdp" else total.loss.mu_squared
+        assert float(spent) == pytest.approx(12 * per, rel=1e-9)
+    failing = Periods(dc.Budget(1.0, 1e-6), notion="pure")
+    for name in "ab":
+        failing.gate(name).reserve(ApproximateRelease(1.0, 1e-6))
+    assert failing.total().budget == dc.Budget(2.0, 2e-6)
+    assert failing.total().epsilon() == 2.0
+
+
+def test_totals_as_data():
+    periods = Periods(PURE)
+    for name in "ab":
+        periods.gate(name).reserve(HALF)
+    total = periods.total()
+    again = Account.from_json(json.loads(json.dumps(total.to_json())))
+    assert again.epsilon() == total.epsilon() == 1.0
+    assert str(again) == str(total)
+    record = total.to_json()
+    record["ledger"]["sequential"] = "no"
+    with pytest.raises(ValueError, match="sequential must be true or false"):
+        Account.from_json(record)
+    assert total.ledger.parts["a"].loss_with(Loss.of_pure(Fraction(1))).pure == 2
+
+
+def test_bad_choices_of_periods():
+    periods = Periods(PURE)
+    periods.gate("a").reserve(HALF)
+    with pytest.raises(ValueError, match="names one of them twice"):
+        periods.total(["a", "a"])
+    with pytest.raises(ValueError, match="names 'b', in which nothing was charged"):
+        periods.total(["a", "b"])
+    assert periods.total([]).epsilon() == 0.0
+    assert Periods(dc.Budget(math.inf)).total().epsilon() == 0.0
+
+
+# --- seen from outside -----------------------------------------------------------------------------------
+
+
+def _loss_seen(periods_each, epsilon):
+    """Largest log ratio of what somebody's noisy answers over some periods can tell: enumerated."""
+    keep = math.exp(epsilon) / (1.0 + math.exp(epsilon))
+    worst = 0.0
+    for said in itertools.product((0, 1), repeat=periods_each):
+        true, false = (math.prod(keep if bit == value else 1.0 - keep for bit in said) for value in (0, 1))
+        worst = max(worst, abs(math.log(true / false)))
+    return worst
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_total_covers_somebody_who_comes_every_period(number):
+    periods = Periods(PURE)
+    for month in range(number):
+        periods.gate(f"{month}").reserve(HALF)
+    seen = _loss_seen(number, 0.5)
+    assert seen <= periods.total().epsilon() * (1 + 1e-12)
+    # An injected fault: periods taken for disjoint people would promise less than is seen.
+    parallel = MemoryLedger()
+    for group, entry, count in periods.ledger.entries():
+        parallel.of_group(group).add(entry, count)
+    if number > 1:
+        assert seen > Account(PURE, parallel).epsilon() * 1.5
