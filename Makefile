@@ -6,13 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 # One worker per core; the tests are written to be independent of each other.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test lint install bench audit mutants docs format clean
+.PHONY: help demo test lint install bench audit mutants chaos docs format clean
 help:
 	@echo "make demo     see it work"
 	@echo "make test     run the tests"
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make audit    check every privacy claim, at length; the table goes to docs/audit.md"
 	@echo "make mutants  break the privacy code line by line and see whether the tests notice; docs/mutation_testing.md"
+	@echo "make chaos    kill writers of a durable ledger 2,000 times; the table goes to docs/chaos.md"
 	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
 	@echo "make docs     the documentation as a site, in build/site"
 	@echo "make install  everything above, installed into $(VENV)"
@@ -47,6 +48,9 @@ audit: $(VENV)/.test
 
 mutants: $(VENV)/.test
 	$(BIN)/python tools/mutants.py --resume
+
+chaos: $(VENV)/.core
+	$(BIN)/python -m tools.chaos --kills 2000 --out docs/chaos.md
 
 docs: $(VENV)/.test
 	$(BIN)/python -m mkdocs build --strict

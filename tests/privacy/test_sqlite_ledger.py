@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from discreet.privacy import (
     SQLiteLedger,
     TreeSum,
 )
+from tests.states import Meanwhile
 
 PURE, APPROXIMATE = dc.Budget(1.0), dc.Budget(1.0, 1e-6)
 TENTH = PureRelease(0.1)
@@ -203,6 +205,7 @@ def test_files_of_others_are_refused_and_left_alone(tmp_path):
         with pytest.raises(ValueError, match=words):
             SQLiteLedger(name)
         assert name.read_bytes() == before
+        assert not Path(f"{name}-wal").exists()
     with pytest.raises(ValueError, match="is not a file"):
         SQLiteLedger(tmp_path)
     with pytest.raises(ValueError, match="MemoryLedger"):
@@ -250,8 +253,19 @@ def test_a_writer_that_does_not_end_is_waited_for_only_so_long(path):
         gate.reserve(TENTH)
     other.execute("ROLLBACK")
     other.close()
+    held = SQLiteLedger(path)
+    done = Meanwhile(lambda: _held_for(held, 0.3))
+    done.start()
+    with pytest.raises(TimeoutError, match="locked by another writer; nothing was released"):
+        gate.reserve(TENTH)
+    done.finish()
     assert gate.spent.epsilon() == 0.0
     gate.reserve(TENTH)
+
+
+def _held_for(ledger, seconds):
+    with ledger._writing():
+        time.sleep(seconds)
 
 
 def test_a_file_that_is_gone_is_not_made_again(path):
@@ -355,6 +369,20 @@ def test_a_failed_restart_takes_nothing_up(path):
     with pytest.raises(KeyError):
         fail()
     assert TreeSum.from_state(state, arrays, second) is not None
+
+
+def test_a_saved_gate_notices_an_older_ledger(path, tmp_path):
+    """What a new gate cannot know: that the file was put back from a copy."""
+    first = _gate(path)
+    first.reserve(TENTH)
+    _close(first)
+    (tmp_path / "copy").write_bytes(path.read_bytes())
+    second = _gate(path)
+    second.reserve(TENTH)
+    state = json.loads(json.dumps(second.state()))
+    assert Gate.from_state(state, SQLiteLedger(path)).spent.pure == 0.2
+    with pytest.raises(ValueError, match="fewer releases of 'reserved' than were charged"):
+        Gate.from_state(state, SQLiteLedger(tmp_path / "copy"))
 
 
 def test_what_was_closed_releases_nothing(path):

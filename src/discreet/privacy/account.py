@@ -130,7 +130,7 @@ class Account:
         notion = checks.record("the record of an account", record)["notion"]
         budget, ledger = Budget(**record["budget"]), MemoryLedger.from_json(record["ledger"])
         for group, entry, _ in ledger.entries():
-            check_group(entry, group, budget)
+            check_group(entry, group[1:] if ledger.sequential else group, budget)
         return cls(
             budget,
             ledger,

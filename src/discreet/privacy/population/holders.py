@@ -1,14 +1,17 @@
-"""Who uses the charges of a ledger on disk, and whether they are still there.
+"""Who uses the charges of a ledger on disk, and whether they are still there; who writes to it.
 
 A holder has a number, and holds a lock on the byte of that number in a file beside the ledger. The operating
 system drops the lock when the process ends, however it ends, and never before. Numbers are not used again, so
-a byte that can be locked belongs to somebody who is gone.
+a byte that can be locked belongs to somebody who is gone. The lock on byte 0 is for whoever writes.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,6 +34,7 @@ class LockFile:
     def __init__(self, handle: int) -> None:
         self._handle = handle
         self._own: set[int] = set()
+        self._writer, self._depth = threading.RLock(), 0
 
     @classmethod
     def beside(cls, path: Path) -> LockFile:
@@ -41,7 +45,7 @@ class LockFile:
                 status = name.stat()
                 if known := cls._files.get((status.st_dev, status.st_ino)):
                     return known
-            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
             status = os.fstat(handle)
             return cls._files.setdefault((status.st_dev, status.st_ino), cls(handle))
 
@@ -51,6 +55,7 @@ class LockFile:
         cls._turn = threading.Lock()
         for file in cls._files.values():
             file._own = set()
+            file._writer, file._depth = threading.RLock(), 0
 
     def hold(self, number: int) -> None:
         """Lock the byte of a holder, for as long as this process lives or until `drop`."""
@@ -65,14 +70,37 @@ class LockFile:
                 fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, number)
 
     def gone(self, number: int) -> bool:
-        """Whether a holder is gone. Only within a write transaction, so that nobody else is asking."""
-        if number in self._own or fcntl is None:
-            return False
-        try:
-            fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
-        except OSError:
+        """Whether a holder is gone. Only for whoever is `alone`, so that nobody else is asking."""
+        if number in self._own or fcntl is None or not self._locked(number):
             return False
         fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, number)
+        return True
+
+    @contextmanager
+    def alone(self, timeout: float) -> Iterator[None]:
+        """Nobody else writes, in this process or another; waits that many seconds for them at most."""
+        give_up = time.monotonic() + timeout
+        if not self._writer.acquire(timeout=timeout):
+            raise TimeoutError
+        try:
+            self._depth += 1
+            while self._depth == 1 and not self._locked(0):
+                if time.monotonic() > give_up:
+                    raise TimeoutError
+                time.sleep(0.0005)
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth and fcntl is not None:
+                fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, 0)
+            self._writer.release()
+
+    def _locked(self, number: int) -> bool:
+        if fcntl is not None:
+            try:
+                fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+            except OSError:
+                return False
         return True
 
 

@@ -7,6 +7,7 @@ write lock and looks at the version, and is acknowledged after the log was force
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -86,7 +87,6 @@ class SQLiteLedger:
         self._groups: dict[int, tuple[Group, Entry]] = {}  # what was read of the table of kinds
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._create()
-        self._locks = LockFile.beside(self.path)
         _OPEN.add(self)
 
     # --- as a `Ledger` ---------------------------------------------------------------------------
@@ -257,7 +257,9 @@ class SQLiteLedger:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that has the write lock from the start: all of it stays, or nothing does."""
-        with self._reading() as database:
+        # SQLite has a write lock of its own. This one also keeps others from writing during a checkpoint (the
+        # log moves into the database): up to SQLite 3.51.2 the two could meet, and damage the file.
+        with self._reading() as database, self._locks.alone(self.timeout):
             database.execute("BEGIN IMMEDIATE")
             try:
                 yield database
@@ -279,6 +281,7 @@ class SQLiteLedger:
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
+        """A connection to what is a ledger, or becomes one."""
         database = sqlite3.connect(
             self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False
         )
@@ -288,22 +291,26 @@ class SQLiteLedger:
             database.execute("BEGIN")  # one look: somebody may be making the tables
             ready = self._is_ledger(database)
             database.execute("COMMIT")
-            if ready:
-                return database
-            (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
-            if mode != "wal":
-                raise ValueError(f"{self.path} cannot be written ahead ({mode}); use a file on a local disk")
-            database.execute("BEGIN IMMEDIATE")
-            if not self._is_ledger(database):
-                for statement in (*_TABLES.strip().split(";"), *_ONLY_GROWS):
-                    database.execute(statement)
-                database.execute(f"PRAGMA user_version = {FORMAT}")
-                database.execute(f"PRAGMA application_id = {APPLICATION}")
-            database.execute("COMMIT")
+            self._locks = LockFile.beside(self.path)
+            if not ready:
+                with self._locks.alone(self.timeout):
+                    self._make_tables(database)
         except BaseException:
             database.close()
             raise
         return database
+
+    def _make_tables(self, database: sqlite3.Connection) -> None:
+        (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise ValueError(f"{self.path} cannot be written ahead ({mode}); use a file on a local disk")
+        database.execute("BEGIN IMMEDIATE")
+        if not self._is_ledger(database):
+            for statement in (*_TABLES.strip().split(";"), *_ONLY_GROWS):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {FORMAT}")
+            database.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.execute("COMMIT")
 
     def _is_ledger(self, database: sqlite3.Connection) -> bool:
         """Whether it is one, or empty; what is neither is refused, and has not been touched."""
@@ -344,6 +351,8 @@ class SQLiteLedger:
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            with contextlib.suppress(TimeoutError), self._locks.alone(self.timeout):
+                connection.close()
             connection.close()
 
 
@@ -373,13 +382,14 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
+    late = f"{path} is locked by another writer; nothing was released"
     try:
         yield
+    except TimeoutError as error:
+        raise TimeoutError(late) from error
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise TimeoutError(
-                f"{path} is locked by another writer; nothing was released, try again"
-            ) from error
+            raise TimeoutError(late) from error
         raise OSError(f"{path}: {error}; nothing was released") from error
     except sqlite3.DatabaseError as error:
         raise ValueError(f"{path} is not a ledger, or is damaged: {error}") from error
