@@ -165,3 +165,18 @@ def greedy_speed() -> str:
         for name, one in stored("offline_speed").items()
     ]
     return markdown(["people x items", "k", "seconds", "times plain greedy"], rows)
+
+
+@block
+def returning_people() -> str:
+    found = stored("returning")
+    rows = []
+    for name, one in found.items():
+        if name == "settings":
+            continue
+        for learner, by in one["share_served"].items():
+            cells: dict[str, list[str]] = {}
+            for way, shares in by.items():
+                cells.setdefault(way.split(",")[0], []).append(_mean(shares))
+            rows.append([name, learner, *(" / ".join(cell) for cell in cells.values())])
+    return markdown(["stream", "learner", *cells], rows)
