@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from .compiled import loop, part
+from .minimization import _sort_anew
 
 # Kinds of rows (objectives/rows.py) whose multilinear gradient has the closed forms below.
 _BEST = 2
@@ -66,7 +67,9 @@ def add_row_gradients(  # type: ignore[no-untyped-def]
         start, stop = indptr[first + j], indptr[first + j + 1]
         length = stop - start
         items, weights = indices[start:stop], data[start:stop]
-        order = np.argsort(-weights, kind="mergesort") if kind == _BEST else np.empty(0, dtype=np.int64)
+        order = np.empty(weights.size if kind == _BEST else 0, dtype=np.int64)
+        if kind == _BEST:
+            _sort_anew(-weights, order)
         before, out, least = np.empty(length), np.empty(length), np.zeros(length)
         chance = np.ones(length)
         if distorted:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arguments import Cuts, FactorizedState
-from .compiled import loop
+from .compiled import loop, part
 from .sums import noisy_step
 
 Floats = NDArray[np.float64]
@@ -17,12 +17,41 @@ Indices = NDArray[np.int64]
 _FEW = 256
 
 
+@part
+def _sort_anew(scores: Floats, order: Indices) -> None:
+    """All items by rising score, equal scores by item: short runs are sorted, then pairs of runs merged."""
+    count = order.size
+    merged = np.empty(count, dtype=np.int64)
+    size = 16
+    for i in range(count):
+        j = i
+        while j % size > 0 and scores[i] < scores[order[j - 1]]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
+    while size < count:
+        for start in range(0, count, 2 * size):
+            left, right = start, min(start + size, count)
+            middle, stop = right, min(start + 2 * size, count)
+            for place in range(start, stop):
+                # Of equal scores the left run holds the earlier items.
+                if left < middle and (right >= stop or not scores[order[right]] < scores[order[left]]):
+                    merged[place] = order[left]
+                    left += 1
+                else:
+                    merged[place] = order[right]
+                    right += 1
+        for i in range(count):
+            order[i] = merged[i]
+        size *= 2
+
+
 @loop()
 def put_in_order(scores: Floats, order: Indices) -> None:
     """Sort ``order`` (any permutation) by rising score, equal scores by item."""
     count = order.size
     if count > _FEW:
-        order[:] = np.argsort(scores, kind="mergesort")
+        _sort_anew(scores, order)
         return
     for k in range(1, count):
         item = order[k]
