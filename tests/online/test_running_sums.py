@@ -266,6 +266,33 @@ def test_gains_are_those_on_top_of_the_items_before():
     assert np.abs(learner._total.gathered * unit - expected).max() <= unit
 
 
+@pytest.mark.parametrize("k", [1, 4, 9])
+def test_gains_of_rows_are_those_of_the_objective(k):
+    """The slow twin: what each item adds to the items before, asked of the objective itself."""
+    rng = np.random.default_rng(k)
+    people = ProbabilisticCoverage((rng.random((30, 9)) < 0.5) * rng.random((30, 9)))
+    rows, shown = people.as_rows(), rng.permutation(9)[:k].astype(np.int32)
+    counted, totals = rng.random(30) < 0.8, np.zeros((k, 9), dtype=np.int64)
+    about = (0, counted, shown, 1.0, False, 2.0**31, 1 << 31)
+    selectors.add_row_gains(rows.kind.code, rows.kind.fresh, *rows.arrays, *about, totals)
+    expected = np.zeros((k, 9))
+    for person in itertools.compress(people, counted):
+        for i in range(k):
+            gains = np.array(person.gains(shown[:i].tolist()))
+            gains[shown[:i]] = 0.0
+            expected[i] += gains
+    np.testing.assert_allclose(totals / 2.0**31, expected, atol=30 * 2.0**-31)
+
+
+def test_the_largest_of_few_weights_is_never_left_out():
+    """With a coin of 0 the first item that weighs something is drawn, with one of almost 1 the last."""
+    scores = np.array([[0.0, -49.0, -60.0, -1.0, -51.0]])
+    out = np.empty(1, dtype=np.int32)
+    for coin, pick in ((0.0, 0), (math.nextafter(1.0, 0.0), 3)):
+        selectors.draw_ordered(scores, 1.0, np.array([coin]), out)
+        assert out.tolist() == [pick]
+
+
 def test_row_values_match_the_objective():
     rng = np.random.default_rng(1)
     people = ProbabilisticCoverage((rng.random((40, 9)) < 0.4) * rng.random((40, 9)))
