@@ -23,7 +23,7 @@ SRC = ROOT / "src" / "discreet"
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "backends": set(),
-    "constraints": {"core"},
+    "constraints": {"core", "backends"},
     "privacy": {"core", "backends"},
     "data": {"core", "privacy"},
     "objectives": {"core", "backends", "constraints", "privacy", "data"},

@@ -491,13 +491,18 @@ def test_a_knapsack_tolerates_an_excess_relative_to_its_capacity():
 
 
 class CountingGraph(GraphicMatroid):
-    """A graphic matroid that counts its greedy passes."""
+    """A graphic matroid that counts its greedy passes: one in each step of a search, and others."""
 
     _passes = 0
 
     def _greedy(self, order):
         self._passes += 1
         return super()._greedy(order)
+
+    def _nearest(self, *asked):
+        found = super()._nearest(*asked)
+        self._passes += found.iterations
+        return found
 
 
 @pytest.mark.parametrize("base", [False, True])

@@ -9,7 +9,7 @@ nothing is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -21,6 +21,8 @@ from .items import item_set
 
 Vector = NDArray[np.float64]
 Items = NDArray[np.intp]
+# So many coins: whether the second of two sets takes an item of the first over.
+Given = Callable[[int], NDArray[np.bool_]]
 
 
 def settle_groups(x: Vector, group: Items, rng: np.random.Generator) -> None:
@@ -101,6 +103,8 @@ class Exchanges(Protocol):
 
     def _addable_among(self, items: Items, candidates: Items) -> NDArray[np.bool_]: ...
 
+    def _merge_bases(self, one: Items, two: Items, given: Given) -> Items | None: ...
+
 
 def swap_round(
     matroid: Exchanges, sets: Sequence[Iterable[int]], weights: ArrayLike, rng: np.random.Generator
@@ -146,14 +150,29 @@ def merge_sets(
     matroid: Exchanges, sets: Sequence[Items], weights: Vector, rng: np.random.Generator
 ) -> NDArray[np.intp]:
     """``swap_round`` for sets and weights that are known to be right."""
-    merged, share = set(sets[0].tolist()), float(weights[0])
-    for items, weight in zip(sets[1:], weights[1:], strict=True):
-        merged = _merge(matroid, merged, share, set(items.tolist()), float(weight), rng)
-        share += float(weight)
-    return np.array(sorted(merged), dtype=np.intp)
+    merged, share = sets[0], float(weights[0])
+    for items, weight in zip(sets[1:], weights[1:].tolist(), strict=True):
+        merged = _merge(matroid, merged, share, items, weight, rng)
+        share += weight
+    return np.sort(merged)
 
 
 def _merge(
+    matroid: Exchanges, one: Items, one_share: float, two: Items, two_share: float, rng: np.random.Generator
+) -> Items:
+    """Exchange until the two sets are equal."""
+    found = None
+    if one.size == two.size == matroid.rank:
+        found = matroid._merge_bases(
+            one, two, lambda left: rng.random(left) * (one_share + two_share) < one_share
+        )
+    if found is None:
+        merged = _exchange(matroid, set(one.tolist()), one_share, set(two.tolist()), two_share, rng)
+        found = np.array(sorted(merged), dtype=np.intp)
+    return found
+
+
+def _exchange(
     matroid: Exchanges,
     one: set[int],
     one_share: float,

@@ -48,7 +48,7 @@ def to_plain(constraint: Constraint) -> dict[str, Any]:
                 "n_items": constraint.n_items,
             }
         case GraphicMatroid():
-            return known | {"edges": constraint._ends.tolist()}
+            return known | {"edges": constraint._table.tolist()}
         case TransversalMatroid():
             return known | {"sets": constraint._members, "n_items": constraint.n_items}
         case LinearMatroid():

@@ -13,11 +13,13 @@ from ...core.checks import real, vector
 from ..constraint import POLYTOPE_TOLERANCE, Constraint, generator, log_weights
 from ..items import item_set, one_item
 from ..polytopes import polytope
-from ..polytopes.faces import combination
+from ..polytopes.faces import combination, nearest_on_face
+from ..polytopes.nearest_point import NearestPoint
 from ..results import Decomposition, ProjectedPoint, decomposition, projected
-from ..rounding import merge_sets
+from ..rounding import Given, merge_sets
 
 Items = NDArray[np.intp]
+Vector = NDArray[np.float64]
 
 
 class Matroid(Constraint):
@@ -67,6 +69,21 @@ class Matroid(Constraint):
 
     def _fits(self, items: Items) -> bool:
         return self._greedy(items).size == items.size
+
+    def _nearest(
+        self, target: Vector, items: Items, block: Items, tight_blocks: int, limit: int
+    ) -> NearestPoint:
+        """The nearest point to ``target`` on a face of the polytope; see `nearest_on_face`."""
+        return nearest_on_face(self._greedy, target, items, block, tight_blocks, limit)
+
+    def _entropic_logs(self, log_w: Vector, items: Items, *, base: bool) -> tuple[Vector, int]:
+        """Logarithms of the entropic projection on ``items``, and the steps taken; see `split_entropic`."""
+        return polytope.split_entropic(self._greedy, self._addable, log_w, items, base=base)
+
+    def _merge_bases(self, one: Items, two: Items, given: Given) -> Items | None:
+        """Two bases merged by exchanges, where there is a faster way than asking for each of them."""
+        del one, two, given
+        return None
 
     @property
     def n_items(self) -> int | None:
@@ -138,7 +155,9 @@ class Matroid(Constraint):
         ``gap`` in the result bounds the distance of the divergence from its minimum.
         """
         logs = log_weights(w, log=log, length=self.n_items)
-        return projected(*polytope.entropic(self._greedy, self._addable, logs, base=base))
+        return projected(
+            *polytope.entropic(self._entropic_logs, self._greedy, self._addable, logs, base=base)
+        )
 
     def project_euclidean(self, x: ArrayLike, *, base: bool = False) -> ProjectedPoint:
         """The point of the polytope nearest to ``x``.
@@ -146,7 +165,7 @@ class Matroid(Constraint):
         ``gap`` bounds how far half the squared distance is above its minimum.
         """
         z = vector("x", x, length=self.n_items)
-        return projected(*polytope.euclidean(self._greedy, z, base=base))
+        return projected(*polytope.euclidean(self._nearest, self._greedy, z, base=base))
 
     def in_polytope(self, x: ArrayLike, tol: float = POLYTOPE_TOLERANCE) -> bool:
         """Whether a point of the polytope differs from x by at most ``tol`` in each coordinate."""
@@ -160,7 +179,7 @@ class Matroid(Constraint):
         if (np.cumsum(point[order]) > ranks + slack * np.arange(1, order.size + 1)).any():
             return False
         near = polytope.nearest_in_polytope(
-            self._greedy, np.clip(point, 0.0, 1.0), base=self._sums_to_rank(point)
+            self._nearest, np.clip(point, 0.0, 1.0), base=self._sums_to_rank(point)
         )
         return bool(np.abs(near.x - point).max() <= slack + 1e-12)
 
@@ -177,7 +196,9 @@ class Matroid(Constraint):
         600. Nested matroids (cardinality, partition, laminar) need no search.
         """
         point = vector("x", x, length=self.n_items)
-        near = combination(self._greedy, np.clip(point, 0.0, 1.0), base=self._sums_to_rank(point))
+        near = combination(
+            self._nearest, self._greedy, np.clip(point, 0.0, 1.0), base=self._sums_to_rank(point)
+        )
         miss = np.abs(near.x - point)
         if miss.max() > POLYTOPE_TOLERANCE:
             where = int(np.argmax(miss))

@@ -18,12 +18,39 @@ from .nearest_point import NearestPoint, nearest_point
 Vector = NDArray[np.float64]
 Items = NDArray[np.intp]
 Greedy = Callable[[Items], Items]
+# The nearest point to a target on a face: target, items, the block of each, tight blocks, most steps.
+Nearest = Callable[[Vector, Items, Items, int, int], NearestPoint]
 
 # A set whose sum is this close to its rank counts as tight; the point found moves by no more than that.
 _TIGHT = 1e-12
 
 
-def combination(greedy: Greedy, x: Vector, *, base: bool) -> NearestPoint:
+def nearest_on_face(
+    greedy: Greedy, target: Vector, items: Items, block: Items, tight_blocks: int, limit: int
+) -> NearestPoint:
+    """The nearest point to ``target`` on a face; what is not among ``items`` is 0.
+
+    ``block`` numbers the steps of the face's chain of tight sets; items from step ``tight_blocks`` on are
+    free (in no tight set).
+    """
+
+    def cheapest(cost: Vector) -> Vector:
+        order = np.lexsort((cost, block))
+        # What is in no tight set is taken only where it pays.
+        order = order[(block[order] < tight_blocks) | (cost[order] < 0.0)]
+        vertex = np.zeros(items.size)
+        vertex[order] = chosen(greedy, items[order])
+        return vertex
+
+    return nearest_point(target, cheapest, max_iterations=limit)
+
+
+def chosen(greedy: Greedy, order: Items) -> NDArray[np.bool_]:
+    """Which items of ``order`` greedy takes."""
+    return np.isin(order, greedy(order), assume_unique=True)
+
+
+def combination(nearest: Nearest, greedy: Greedy, x: Vector, *, base: bool) -> NearestPoint:
     """``x`` (entries in [0, 1]) as a combination of independent sets, or of bases.
 
     Answers the nearest point found; ``x`` lies outside the polytope if that one differs.
@@ -31,11 +58,11 @@ def combination(greedy: Greedy, x: Vector, *, base: bool) -> NearestPoint:
     support = np.flatnonzero(x > 0.0)
     face = _Face(greedy, support, x[support], base=base)
     steps, most = 3 * support.size + 50, 200 + 40 * support.size
-    found = nearest_point(face.x, face.cheapest, max_iterations=steps)
+    found = face.search(nearest, steps)
     while found.iterations >= steps and steps < most:
         if not face.refine(found.x):
             steps *= 2
-        found = nearest_point(face.x, face.cheapest, max_iterations=steps)
+        found = face.search(nearest, steps)
     vertices = np.zeros((found.shares.size, x.size))
     vertices[:, support] = found.vertices
     return NearestPoint(found.shares @ vertices, vertices, found.shares, found.gap, found.iterations)
@@ -54,25 +81,16 @@ class _Face:
         self.block: Items = np.zeros(support.size, dtype=np.intp)
         self.tight_blocks = int(base)
 
-    def cheapest(self, cost: Vector) -> Vector:
-        order = np.lexsort((cost, self.block))
-        # What is in no tight set is taken only where it pays.
-        order = order[(self.block[order] < self.tight_blocks) | (cost[order] < 0.0)]
-        vertex = np.zeros(self.support.size)
-        vertex[order] = self._chosen(order)
-        return vertex
+    def search(self, nearest: Nearest, limit: int) -> NearestPoint:
+        return nearest(self.x, self.support, self.block, self.tight_blocks, limit)
 
     def refine(self, near: Vector) -> bool:
         """Look for more tight sets among those that ``near`` leaves short; False if none is found."""
         order = np.lexsort((near - self.x, self.block))
-        slack: Vector = np.cumsum(self._chosen(order) - self.x[order])
+        slack: Vector = np.cumsum(chosen(self.greedy, self.support[order]) - self.x[order])
         ends = np.flatnonzero(np.abs(slack) <= _TIGHT) + 1
         if ends.size <= self.tight_blocks:
             return False
         self.block[order] = np.searchsorted(ends, np.arange(order.size), side="right")
         self.tight_blocks = int(ends.size)
         return True
-
-    def _chosen(self, order: Items) -> NDArray[np.bool_]:
-        offered = self.support[order]
-        return np.isin(offered, self.greedy(offered), assume_unique=True)

@@ -13,16 +13,18 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from .faces import Greedy, Nearest
 from .nearest_point import NearestPoint, nearest_point
 from .thresholds import scale_to_total
 
 Vector = NDArray[np.float64]
 Items = NDArray[np.intp]
-Greedy = Callable[[Items], Items]
 Addable = Callable[[Items], NDArray[np.bool_]]
+# Logarithms of the entropic projection on items that are independent by themselves, and the steps taken.
+EntropicLogs = Callable[..., tuple[Vector, int]]
 
 # A rank constraint that is violated by less than this counts as kept.
-_VIOLATION = 1e-11
+VIOLATION = 1e-11
 
 
 def greedy_vertex(greedy: Greedy, w: Vector, *, base: bool) -> Vector:
@@ -35,14 +37,15 @@ def greedy_vertex(greedy: Greedy, w: Vector, *, base: bool) -> Vector:
     return x
 
 
-def nearest_in_polytope(greedy: Greedy, z: Vector, *, base: bool) -> NearestPoint:
+def nearest_in_polytope(nearest: Nearest, z: Vector, *, base: bool) -> NearestPoint:
     """The Euclidean projection onto the independence polytope or the base polytope."""
-    return nearest_point(z, lambda cost: greedy_vertex(greedy, -cost, base=base))
+    block: Items = np.zeros(z.size, dtype=np.intp)
+    return nearest(z, np.arange(z.size), block, int(base), 200 + 40 * z.size)
 
 
-def euclidean(greedy: Greedy, z: Vector, *, base: bool) -> tuple[Vector, float, int]:
+def euclidean(nearest: Nearest, greedy: Greedy, z: Vector, *, base: bool) -> tuple[Vector, float, int]:
     """Projection, duality gap at the vector as given, iterations."""
-    found = nearest_in_polytope(greedy, _close_gaps(z, base=base), base=base)
+    found = nearest_in_polytope(nearest, _close_gaps(z, base=base), base=base)
     gradient = found.x - (_centred(z) if base else z)
     best = greedy_vertex(greedy, -gradient, base=base)
     return found.x, max(0.0, float(gradient @ (found.x - best))), found.iterations
@@ -69,30 +72,38 @@ def _close_gaps(z: Vector, *, base: bool) -> Vector:
     return compressed
 
 
-def entropic(greedy: Greedy, addable: Addable, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
-    """Least sum of x ln(x/w) - x + w over the polytope; answers the point, its duality gap, iterations.
-
-    Decomposition (Groenevelt 1991): solve the problem with only the box and the total rank. If some set A
-    of items then gets more than its rank, the set where the excess x(A) - rank(A) is largest is tight in
-    the solution, and the problem falls apart into one inside A and one outside of it (with A contracted).
-    Without ``base``, the first solution is min(1, w), which is left as it is outside the tight set.
-    """
-    splitter = _EntropicSplit(greedy, addable, log_w)
+def entropic(
+    entropic_logs: EntropicLogs, greedy: Greedy, addable: Addable, log_w: Vector, *, base: bool
+) -> tuple[Vector, float, int]:
+    """Least sum of x ln(x/w) - x + w over the polytope; answers the point, its duality gap, iterations."""
     # An item that is dependent by itself is 0 at every point of the polytope.
     loops = ~addable(np.zeros(0, dtype=np.intp))
     items = np.flatnonzero(~loops)
-    if base:
-        splitter.solve(items, np.zeros(0, dtype=np.intp))
-    else:
-        splitter.log_x[items] = np.minimum(0.0, log_w[items])
-        tight = splitter.most_violated(items, np.zeros(0, dtype=np.intp))
-        splitter.solve(tight, np.zeros(0, dtype=np.intp))
+    log_x, iterations = entropic_logs(log_w, items, base=base)
     x = np.zeros_like(log_w)
-    x[items] = np.exp(splitter.log_x[items])
-    gradient = np.where(loops, 0.0, splitter.log_x - (_centred(log_w) if base else log_w))
+    x[items] = np.exp(log_x[items])
+    gradient = np.where(loops, 0.0, log_x - (_centred(log_w) if base else log_w))
     best = greedy_vertex(greedy, -gradient, base=base)
     # A violation within tolerance can make the difference negative; its size bounds the error either way.
-    return x, abs(float(gradient @ (x - best))), splitter.iterations
+    return x, abs(float(gradient @ (x - best))), iterations
+
+
+def split_entropic(
+    greedy: Greedy, addable: Addable, log_w: Vector, items: Items, *, base: bool
+) -> tuple[Vector, int]:
+    """The entropic projection by decomposition (Groenevelt 1991); its logarithms, and the steps taken.
+
+    Solve the problem with only the box and the total rank. If some set A of items then gets more than its
+    rank, the set where the excess x(A) - rank(A) is largest is tight in the solution, and the problem falls
+    apart into one inside A and one outside of it (with A contracted). Without ``base``, the first solution is
+    min(1, w), which is left as it is outside the tight set.
+    """
+    splitter = _EntropicSplit(greedy, addable, log_w)
+    if not base:
+        splitter.log_x[items] = np.minimum(0.0, log_w[items])
+        items = splitter.most_violated(items, np.zeros(0, dtype=np.intp))
+    splitter.solve(items, np.zeros(0, dtype=np.intp))
+    return splitter.log_x, splitter.iterations
 
 
 class _EntropicSplit:
@@ -141,11 +152,11 @@ class _EntropicSplit:
         self.iterations += found.iterations
         order = np.argsort(found.x - x, kind="stable")
         slack: Vector = np.cumsum(self._chosen(items[order], below) - x[order])
-        if slack.min() >= -_VIOLATION:
+        if slack.min() >= -VIOLATION:
             return items[:0]
         # Of several such sets the largest, with all it spans: items whose x is next to nothing belong with
         # those that crowd them out, or they would be left with nothing at all.
-        violated = items[order[: np.flatnonzero(slack <= slack.min() + 0.1 * _VIOLATION)[-1] + 1]]
+        violated = items[order[: np.flatnonzero(slack <= slack.min() + 0.1 * VIOLATION)[-1] + 1]]
         free = self.addable(self.greedy(np.concatenate([below, violated])))
         return items[~free[items]]
 
