@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import sqlite3
 import stat
@@ -214,6 +215,15 @@ def test_files_of_others_are_refused_and_left_alone(tmp_path):
         SQLiteLedger(tmp_path / "no" / "folder")
 
 
+def test_a_ledger_goes_to_another_process_by_its_path(path):
+    ledger = SQLiteLedger(path, timeout=7.0)
+    again = pickle.loads(pickle.dumps(ledger))
+    assert (again.path, again.timeout) == (ledger.path, 7.0)
+    assert repr(again) == f"SQLiteLedger({str(path)!r})"
+    Gate(PURE, ledger=again).reserve(TENTH)
+    assert Gate(PURE, ledger=ledger).spent.epsilon() == 0.1
+
+
 def test_only_the_owner_reads_it(path):
     Gate(PURE, ledger=(ledger := SQLiteLedger(path))).reserve(TENTH)
     files = sorted(path.parent.iterdir())
@@ -324,6 +334,25 @@ def test_charges_are_taken_up_once_and_only_when_nobody_uses_them(path):
     assert TreeSum.from_state(*state, _gate(path)).add([0.1, 0.2]).shape == (2,)
 
 
+def test_another_name_of_the_file_is_the_same_ledger(path, tmp_path):
+    first = _gate(path)
+    state = _sum(first).state()
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(ValueError, match="in use already"):
+        TreeSum.from_state(*state, _gate(tmp_path / "link"))
+
+
+def test_equal_entries_are_taken_up_however_their_numbers_are_written(path):
+    first = Gate(PURE, ledger=SQLiteLedger(path))
+    first.reserve(PureRelease(0.5))
+    first.reserve(PureRelease(Fraction(1, 2)))
+    _close(first)
+    second = Gate(PURE, ledger=SQLiteLedger(path))
+    with second.resumed():
+        second.reserve(PureRelease(Fraction(1, 2)), 2)
+    assert second.spent.epsilon() == 1.0
+
+
 def test_two_alike_are_two_charges(path):
     first = _gate(path)
     state, _ = (_sum(first).state() for _ in range(2))
@@ -377,6 +406,9 @@ def test_a_saved_gate_notices_an_older_ledger(path, tmp_path):
     first.reserve(TENTH)
     _close(first)
     (tmp_path / "copy").write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match=r"copy-holders is missing.*put an empty file there"):
+        SQLiteLedger(tmp_path / "copy")
+    (tmp_path / "copy-holders").touch()
     second = _gate(path)
     second.reserve(TENTH)
     state = json.loads(json.dumps(second.state()))

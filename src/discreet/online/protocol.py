@@ -234,7 +234,8 @@ class OnlineLearner(Fixed, ABC):
         """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
 
         The file holds true sums of private data; only its owner may read it. A gate that others release
-        through as well is not in it: save its ``state()`` too, and give the restored gate to `discreet.load`.
+        through as well is not in it: save its ``state()`` too, unless its ledger is a `SQLiteLedger`, and
+        give the restored gate (or a new one over that file) to `discreet.load`.
         """
         with self._turn("save()"):
             write_state(path, *self._saved())
@@ -259,7 +260,7 @@ class OnlineLearner(Fixed, ABC):
 
         A file is a snapshot: going on from the same one twice draws the same rounds twice, and each account
         knows of one of them. ``gate`` is for learners that spend from one which others use as well: restored
-        from its own state, in which the learner's releases are charged already.
+        from its own state, or new over the same `SQLiteLedger`; the learner's releases are charged there.
         """
         header, arrays = read_state(path)
         name = str(header.get("class"))

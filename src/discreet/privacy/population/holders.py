@@ -37,14 +37,20 @@ class LockFile:
         self._writer, self._depth = threading.RLock(), 0
 
     @classmethod
-    def beside(cls, path: Path) -> LockFile:
-        """The locks of the ledger at ``path``."""
+    def beside(cls, path: Path, used: bool) -> LockFile:
+        """The locks of the ledger at ``path``. They must be there if it was ``used``: not to know who lives
+        would be to take everybody for gone."""
         name = Path(f"{path}-holders")
         with cls._turn:
             if name.exists():
                 status = name.stat()
                 if known := cls._files.get((status.st_dev, status.st_ino)):
                     return known
+            elif used:
+                raise ValueError(
+                    f"{name} is missing, so that nobody knows who uses the ledger; once no other process"
+                    " does, put an empty file there"
+                )
             handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
             status = os.fstat(handle)
             return cls._files.setdefault((status.st_dev, status.st_ino), cls(handle))

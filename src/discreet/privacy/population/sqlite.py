@@ -78,7 +78,7 @@ class SQLiteLedger:
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
         if os.fspath(path) in ("", ":memory:"):
             raise ValueError("path must name a file; MemoryLedger() keeps charges in memory")
-        self.path = Path(path).absolute()
+        self.path = Path(path).resolve()  # whatever it is called, its locks lie in one place
         self.timeout = checks.real("timeout", timeout, above=0.0, at_most=3600.0)
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -154,13 +154,15 @@ class SQLiteLedger:
             return
         with self._writing() as database:
             holder = self._holding(database)
-            needed: dict[int, int] = {}
+            needed: dict[tuple[Group, Entry], int] = {}
             for group, entry, count in charges:
-                kind = self._kind(database, group, entry)
-                needed[kind] = needed.get(kind, 0) + count
-            for kind, before, count in self._left_behind(database):
-                if taken := min(count, needed.get(kind, 0)):
-                    needed[kind] -= taken
+                needed[group, entry] = needed.get((group, entry), 0) + count
+            left = self._left_behind(database)
+            self._named(database, {kind: 1 for kind, _, _ in left})
+            for kind, before, count in left:
+                what = self._groups[kind]
+                if taken := min(count, needed.get(what, 0)):
+                    needed[what] -= taken
                     _hold(database, kind, before, -taken)
                     _hold(database, kind, holder, taken)
             if any(needed.values()):
@@ -290,8 +292,9 @@ class SQLiteLedger:
                 database.execute(f"PRAGMA {pragma}")
             database.execute("BEGIN")  # one look: somebody may be making the tables
             ready = self._is_ledger(database)
+            used = ready and database.execute("SELECT 1 FROM holder").fetchone() is not None
             database.execute("COMMIT")
-            self._locks = LockFile.beside(self.path)
+            self._locks = LockFile.beside(self.path, used)
             if not ready:
                 with self._locks.alone(self.timeout):
                     self._make_tables(database)
