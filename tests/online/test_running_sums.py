@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -14,6 +15,7 @@ import discreet as dc
 from discreet import bounds
 from discreet.backends.numba import selectors
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
+from discreet.online.select import batches
 from discreet.online.select.running_sum_settings import RunningSumSettings
 from discreet.online.select.running_sums import RunningSumSelector
 from discreet.privacy import FactorizedSum, TreeSum, VectorBounds, samplers
@@ -468,3 +470,75 @@ def test_two_learners_keep_to_one_budget(options, tmp_path):
     people = Coverage((np.random.default_rng(0).random((20, 6)) < 0.4).astype(float))
     for budget in [sharing.APPROXIMATE, *([sharing.PURE] if options else [])]:
         sharing.check_one_budget_for_two(make, people, budget, tmp_path)
+
+
+# --- streams without an end -----------------------------------------------------------------------------
+
+
+def test_without_a_horizon_batches_grow_and_everything_is_paid_for_at_once():
+    budget = dc.Budget(1.0, 1e-6)
+    learner = RunningSumSelector(7, 2, None, budget, weights="norm", seed=0)
+    settings = learner.settings
+    assert settings.first_batch > 50  # 8 standard deviations of the noise
+    assert settings.spec.rounds == len(settings.ends) == 100
+    assert settings.ends[-1] > 10**8
+    assert settings.longest == settings.spec.bounds.people_per_vector == max(np.diff(settings.ends))
+    assert learner.certified_regret == math.inf
+    assert 0.98 < learner.privacy.epsilon(1e-6) <= 1.0
+    assert learner.privacy.spent.epsilon(1e-6) == 0.0
+    assert [settings.rate_after(t) for t in (0, 1)] == [1.0, 1.0]
+    assert settings.rate_after(10**6) == pytest.approx(2.0 * math.sqrt(2 * math.log(7) / 10**6))
+    assert RunningSumSelector(7, 2, None, budget, rate=0.01, first_batch=9).settings.rate_after(10**6) == 0.01
+    learned = RunningSumSelector(7, 2, None, budget, weights="norm", first_batch=20, seed=0)
+    people = Coverage(np.tile([[1, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0]], (3000, 1)))
+    assert learned.run(people).rewards[-1000:].mean() > 0.8
+
+
+def test_after_the_last_release_the_last_set_is_served_and_nobody_counts(monkeypatch, tmp_path):
+    monkeypatch.setattr(batches, "ENDLESS", 3)
+    people = Coverage(np.eye(5)[np.random.default_rng(0).integers(0, 5, 60)])
+
+    def make():
+        return RunningSumSelector(5, 2, None, dc.Budget(1.0, 1e-6), first_batch=4, seed=0)
+
+    whole, single = make(), make()
+    ends = whole.settings.ends
+    assert ends == (4, 9, 15)
+    trace = whole.run(people)
+    changes = np.flatnonzero((trace.selections[1:] != trace.selections[:-1]).any(axis=1)) + 1
+    assert set(changes.tolist()) <= set(ends)
+    for person in people:
+        assert single.choose().items == tuple(trace.selections[single.round])
+        single.learn(person)
+    assert not whole._total.gathered.any()
+    assert whole.privacy.spent.epsilon(1e-6) == whole.privacy.epsilon(1e-6)
+    for stop in (0, 3, 4, 12, 15, 40):
+        half = make()
+        half.run(people[:stop] if stop else people[:1])
+        half.save(tmp_path / "half")
+        rest = dc.load(tmp_path / "half").run(people[max(stop, 1) :])
+        np.testing.assert_array_equal(rest.selections, trace.selections[max(stop, 1) :])
+
+
+def test_batches_without_an_end_are_refused():
+    budget = dc.Budget(1.0, 1e-6)
+    with pytest.raises(ValueError, match="any number of sums; declare rounds"):
+        RunningSumSelector(5, 2, None, budget, resample_every=10)
+    with pytest.raises(ValueError, match="is for rounds=None"):
+        RunningSumSelector(5, 2, 100, budget, first_batch=10)
+    with pytest.raises(ValueError, match="first_batch goes with rounds=None"):
+        replace(RunningSumSelector(5, 2, 100, budget).settings, first_batch=3)
+
+
+def test_returning_people_count_once_in_a_growing_batch():
+    budget = dc.Budget(math.inf, 1e-6, max_rounds_per_person=3)
+    learner = RunningSumSelector(5, 1, None, budget, first_batch=6, min_separation=1, seed=0)
+    ids = np.random.default_rng(1).integers(0, 5, 60)
+    before = np.zeros(5)
+    for who in ids:
+        learner.choose()
+        now = learner._total.known.ravel()
+        assert (now - before).max() <= 1.0
+        before = now.copy()
+        learner.learn(Coverage(np.eye(5)[[who]]), person_id=int(who))
+    assert before.max() == 3.0

@@ -80,6 +80,7 @@ def running_sums_examples() -> dict[str, Example]:
         "running sum, Laplace tree": _hedge(PURE, sums="tree", noise="laplace"),
         "running sum, two rounds each": _hedge(TWICE),
         "running sum, one batch": _hedge(resample_every=ROUNDS),
+        "running sum, endless": Example((N_ITEMS, K, None), APPROXIMATE, {"first_batch": 3}),
         "running sum, not private": _hedge(FREE),
         "running sum, weighted": _hedge(weights="norm"),
         "running sum, falling, weighted, batches": _hedge(rate="falling", weights="norm", resample_every=4),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,15 +17,11 @@ from ...core.state import Saved
 from ...privacy import Event, GaussianNoise, Participation, Share, SumSpec, VectorBounds
 from ...privacy.sums import METHODS
 from ..contribution import since
+from .batches import LONGEST, first_batch, geometric_ends
 from .selector import SelectorSettings, common_settings
 
-GROWTH = 1.15  # of geometric batches
-ENDLESS = 100  # releases, where no number of rounds is declared
-LONGEST = 1 << 24  # people of a batch
 # Whole units to 1. The sum of the longest batch is an exact float.
 UNITS = 1 << 28
-# A first batch is so many standard deviations of the noise long, and no shorter than FEWEST.
-FIRST, FEWEST = 8.0, 8
 
 
 def _batch(value: Any) -> int | str:
@@ -124,13 +119,7 @@ class LeaderSettings(SelectorSettings):
         """The rounds before which a sum is released and a new set drawn: batches end there."""
         if isinstance(self.batch, int):
             return range(self.batch, self.horizon, self.batch)
-        found: list[int] = []
-        length, end = float(self.first_batch), self.first_batch
-        while len(found) < ENDLESS if self.rounds is None else end < self.rounds:
-            found.append(end)
-            length *= GROWTH
-            end += min(LONGEST, math.ceil(length))
-        return tuple(found)
+        return geometric_ends(self.first_batch, self.rounds)
 
     @property
     def longest(self) -> int:
@@ -171,4 +160,4 @@ def _first(endless: LeaderSettings, share: Share) -> int:
     assert spec is not None
     event = spec.event(share, share.notion)
     assert isinstance(event, GaussianNoise)
-    return min(LONGEST, max(FEWEST, math.ceil(FIRST * float(event.sigma) * spec.error(1))))
+    return first_batch(float(event.sigma) * spec.error(1))

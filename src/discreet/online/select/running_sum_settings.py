@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ... import bounds
@@ -13,6 +15,7 @@ from ...core.settings import of, one_of, real, whole
 from ...privacy import Event, LaplaceNoise, Participation, Share, SumSpec, VectorBounds
 from ...privacy.sums import METHODS
 from ..contribution import since
+from .batches import LONGEST, first_batch, geometric_ends
 from .selector import SelectorSettings, common_settings
 
 # A falling rate is so many times what is best for the rounds so far, if they were all.
@@ -23,7 +26,9 @@ _FALLING = 2.0
 class RunningSumSettings(SelectorSettings):
     """What a `RunningSumSelector` goes by.
 
-    ``rate`` is that of every draw, or of the last one where it falls from ``fastest``.
+    ``rate`` is that of every draw, or of the last one where it falls from ``fastest``. ``first_batch`` is
+    given where no rounds are declared: batches grow geometrically then. A falling rate is then that after one
+    round, if it were not for ``fastest``.
     """
 
     sums: str = one_of(METHODS)
@@ -31,6 +36,7 @@ class RunningSumSettings(SelectorSettings):
     items_per_person: int | None = whole(at_least=1, optional=True)
     weights: str | None = one_of(("norm",), optional=True)
     resample_every: int = whole(at_least=1)
+    first_batch: int | None = whole(at_least=1, at_most=LONGEST, optional=True)
     participation: Participation | None = of(Participation.read, Participation.plain, optional=True)
     rate: float = real(above=0.0)
     fastest: float | None = real(above=0.0, optional=True)
@@ -40,13 +46,17 @@ class RunningSumSettings(SelectorSettings):
         super().__post_init__()
         if self.weights is not None and (self.noise == "laplace" or self.items_per_person is not None):
             raise ValueError(f"weights={self.weights!r} needs Gaussian noise, and no items_per_person")
+        if (self.rounds is None) != (self.first_batch is not None) or (
+            self.rounds is None and self.resample_every != 1
+        ):
+            raise ValueError("first_batch goes with rounds=None, and resample_every with declared rounds")
 
     @classmethod
     def tight(
         cls,
         n_items: int,
         k: int,
-        rounds: int,
+        rounds: int | None,
         share: Share,
         *,
         sums: str = "sqrt",
@@ -54,6 +64,7 @@ class RunningSumSettings(SelectorSettings):
         items_per_person: int | None = None,
         weights: str | None = None,
         resample_every: int | str = 1,
+        first_batch: int | None = None,
         min_separation: int | None = None,
         rate: float | str | None = None,
         bound: float = 1.0,
@@ -75,6 +86,16 @@ class RunningSumSettings(SelectorSettings):
         common |= {"sums": sums, "noise": noise, "items_per_person": items_per_person, "weights": weights}
         common["participation"] = Participation.declared(share, min_separation)
         size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
+        if horizon is None:
+            if resample_every != 1:
+                raise ValueError(
+                    f"resample_every={resample_every} with any number of rounds would release any number of"
+                    " sums; declare rounds, or leave it out: batches then grow from first_batch on"
+                )
+            return cls._endless(common, share, first_batch, rate)
+        if first_batch is not None:
+            raise ValueError(f"first_batch={first_batch} is for rounds=None; take resample_every")
+        common["first_batch"] = None
 
         def of_batch(batch: int, cautious: int) -> RunningSumSettings:
             best, fastest = bounds.best_rate(size, chosen, horizon, cautious, largest), None
@@ -98,11 +119,57 @@ class RunningSumSettings(SelectorSettings):
             return found
         return replace(found, rate=checks.real("rate", rate, above=0.0))
 
+    @classmethod
+    def _endless(
+        cls, common: dict[str, Any], share: Share, first: int | None, rate: float | str | None
+    ) -> RunningSumSettings:
+        """Settings for any number of rounds: the rate falls, unless it is given as a number."""
+        largest, fastest = common["bound"], None
+        if rate is None or isinstance(rate, str):
+            fastest = 1.0 / largest
+            rate = _FALLING * math.sqrt(common["k"] * math.log(max(common["n_items"], 2))) / largest
+        common |= {"resample_every": 1, "rate": checks.real("rate", rate, above=0.0), "fastest": fastest}
+
+        def of_first(length: int) -> RunningSumSettings:
+            found = cls(**common, first_batch=length, event=None)
+            assert found.spec is not None
+            return replace(found, event=found.spec.event(share, share.notion))
+
+        if first is not None:
+            return of_first(checks.whole("first_batch", first, at_least=1, at_most=LONGEST))
+        found = of_first(1)
+        spec, event = found.spec, found.event
+        assert spec is not None
+        assert event is not None
+        return of_first(first_batch(spec.noise_std(event, 1) / largest))
+
+    @cached_property
+    def ends(self) -> Sequence[int]:
+        """The rounds before which a sum is released and a new set drawn: batches end there."""
+        if self.first_batch is None:
+            return range(self.resample_every, self.horizon, self.resample_every)
+        return geometric_ends(self.first_batch, None)
+
+    @property
+    def longest(self) -> int:
+        """How many people a batch has at most."""
+        return self.resample_every if self.first_batch is None else self.ends[-1] - self.ends[-2]
+
+    def batch_at(self, number: int) -> int:
+        """The batch that round ``number`` is in."""
+        return bisect_right(self.ends, number)
+
+    def due(self, number: int) -> bool:
+        """Whether a new set is drawn in round ``number``: at the beginning of a batch."""
+        if self.first_batch is None:
+            return number % self.resample_every == 0
+        return number == 0 or self.batch_at(number) > self.batch_at(number - 1)
+
     def rate_after(self, rounds: int) -> float:
         """The rate of a draw after so many rounds."""
         if self.fastest is None or not rounds:
             return self.rate if self.fastest is None else self.fastest
-        return min(self.fastest, self.rate * math.sqrt(self.horizon / rounds))
+        return min(self.fastest, self.rate * math.sqrt((self.rounds or 1) / rounds))
 
     @property
     def entries(self) -> int:
@@ -111,7 +178,7 @@ class RunningSumSettings(SelectorSettings):
     @property
     def releases(self) -> int:
         """Sums that a draw can look at: one per batch but the last."""
-        return -(-self.horizon // self.resample_every) - 1
+        return len(self.ends)
 
     @property
     def spec(self) -> SumSpec | None:
@@ -123,7 +190,7 @@ class RunningSumSettings(SelectorSettings):
         box = (0.0, self.bound)
         # Weighted, what an expert is paid by a person has an L2 norm of at most the bound.
         longest = None if self.weights is None else self.bound * math.sqrt(self.k)
-        vectors = VectorBounds(self.k * self.n_items, norm, longest, box, nonzeros, self.resample_every)
+        vectors = VectorBounds(self.k * self.n_items, norm, longest, box, nonzeros, self.longest)
         reduced = self.sums == "tree" and self.noise == "gaussian"
         return SumSpec(
             vectors,
@@ -135,7 +202,9 @@ class RunningSumSettings(SelectorSettings):
         )
 
     def counted_since(self, number: int) -> int | None:
-        return since(self.participation, number // self.resample_every, lambda b: b * self.resample_every)
+        if self.participation is None:
+            return None
+        return since(self.participation, self.batch_at(number), lambda b: self.ends[b - 1] if b else 0)
 
     @property
     def noise_maximum(self) -> float:
@@ -159,11 +228,18 @@ class RunningSumSettings(SelectorSettings):
 
     @property
     def unclipped_regret(self) -> float:
-        """The certificate without the trivial bound, to compare settings by."""
+        """The certificate without the trivial bound, to compare settings by; infinite where there is none."""
+        if self.rounds is None:
+            return math.inf
         return self._learning_regret(clipped=False) + self.k * self.noise_maximum
 
     @property
     def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`)."""
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`).
+
+        Infinite where none are declared: batches that grow with the rounds cost a share of them all.
+        """
+        if self.rounds is None:
+            return math.inf
         shape = (self.n_items, self.k, self.horizon, self.rate, self.noise_maximum)
         return bounds.noisy_leader(*shape, self.resample_every, self.bound, fastest=self.fastest)

@@ -48,6 +48,10 @@ class RunningSumSelector(OnlineSelector):
     faster and, on streams that do not turn against it within a batch, better. ``"auto"`` takes the B and
     the rate of the smallest certified regret. ``rate="falling"`` starts fast and slows down as 2 sqrt(k ln(n)
     / t): better where people want the same all the time, at up to 2.25 times the certified cost of learning.
+    ``rounds=None`` is for streams without an end: batches grow by 15 % each from ``first_batch`` on (8
+    standard deviations of the noise, if it is not given), so that 100 releases, reserved at once, last for
+    some 10^8 rounds; the set of the last one is served on. The rate falls then, unless it is a number. No
+    regret is certified, as growing batches can cost a share of all rounds: declare rounds for that.
     ``noise="laplace"`` with ``sums="tree"`` is pure epsilon.
     ``min_separation=s`` is for people who return, with ``max_rounds_per_person=b``: of everybody, who then
     needs a ``person_id``, at most b batches (of ``resample_every`` rounds) count, once each and at least s
@@ -82,7 +86,7 @@ class RunningSumSelector(OnlineSelector):
         self,
         n_items: int,
         k: int,
-        rounds: int,
+        rounds: int | None,
         budget: Spending,
         *,
         sums: str = "sqrt",
@@ -90,6 +94,7 @@ class RunningSumSelector(OnlineSelector):
         items_per_person: int | None = None,
         weights: str | None = None,
         resample_every: int | str = 1,
+        first_batch: int | None = None,
         min_separation: int | None = None,
         rate: float | str | None = None,
         bound: float = 1.0,
@@ -110,6 +115,7 @@ class RunningSumSelector(OnlineSelector):
             items_per_person=items_per_person,
             weights=weights,
             resample_every=resample_every,
+            first_batch=first_batch,
             min_separation=min_separation,
             rate=rate,
             bound=bound,
@@ -121,6 +127,7 @@ class RunningSumSelector(OnlineSelector):
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`).
 
+        Infinite where none are declared: none is known then.
         With ``items_per_person`` it is about the people as they are counted, cut to that many items, and with
         ``weights`` about weighted people, also in the comparison; rounds that are not learned from (beyond
         ``max_rounds_per_person``) are not in it either.
@@ -135,7 +142,7 @@ class RunningSumSelector(OnlineSelector):
             raise ValueError(f"event={settings.event}, with {settings.releases} sums to release")
         # Gains are counted in units: a power of two to 1, and 2^31 to 2^32 to the bound. Fewer where a batch
         # is so long that its sum would not be an exact float.
-        bits = min(32, 53 - settings.resample_every.bit_length())
+        bits = min(32, 53 - settings.longest.bit_length())
         self._units = float(2.0 ** (bits - math.frexp(settings.bound)[1]))
         self._most = math.floor(settings.bound * self._units)
         self._coins, self._cap_coins = self._gate.coins(), self._gate.coins()
@@ -151,7 +158,7 @@ class RunningSumSelector(OnlineSelector):
         )
 
     def _due(self) -> bool:
-        return self.round % self.settings.resample_every == 0
+        return self.settings.due(self.round)
 
     def _draw(self) -> NDArray[np.int32]:
         known = self._total.release() if self.round else self._total.known
@@ -178,10 +185,17 @@ class RunningSumSelector(OnlineSelector):
     def _absorb(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
             self._add_rows(person, np.ones(1, dtype=np.bool_), 0)
-        else:
+        elif self._learning:
             self._total.gather(person)
 
+    @property
+    def _learning(self) -> bool:
+        """Whether people still come into a release, where there is no end of rounds."""
+        return self.settings.rounds is not None or not self._total.exhausted
+
     def _add_rows(self, people: Population, within_limit: NDArray[np.bool_], first: int) -> None:
+        if not self._learning:
+            return
         rows = people.as_rows()
         assert rows is not None
         backends.selectors.add_row_gains(
@@ -201,7 +215,7 @@ class RunningSumSelector(OnlineSelector):
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         people, count = stream.people, stream.rewards.size
         counted = self._counted(people if len(people) == count else people[:count])
-        if not self._total.compiles:
+        if not self._total.compiles or self.settings.rounds is None:
             self._run_batches(stream, rows, counted)
             return
         _check_items(counted, self.settings.items_per_person)
@@ -269,10 +283,11 @@ class RunningSumSelector(OnlineSelector):
             self._rounds.show(shown)
 
     def _run_batches(self, stream: Stream, rows: Rows, counted: Population) -> None:
-        """Trees: the same gains, compiled batch by batch, and sums as `TreeSum` takes them."""
-        rewards, count, every = stream.rewards, stream.rewards.size, self.settings.resample_every
+        """Trees and growing batches: the same gains, compiled batch by batch, and sums one by one."""
+        rewards, count, now, settings = stream.rewards, stream.rewards.size, self.round, self.settings
         values = (rows.kind.code, rows.kind.fresh, *rows.arrays)
-        starts = [0, *range(every - self.round % every, count, every)]
+        ends = settings.ends[settings.batch_at(now) : settings.batch_at(now + count - 1)]
+        starts = [0, *(end - now for end in ends)]
         for batch in track(range(len(starts)), "batches", stream.progress):
             start = starts[batch]
             stop = starts[batch + 1] if batch + 1 < len(starts) else count
@@ -293,7 +308,13 @@ class RunningSumSelector(OnlineSelector):
     def _restore(self, saved: Saved) -> None:
         self._coins.resume(saved.part("coins"))
         self._cap_coins.resume(saved.part("cap_coins"))
-        self._total.resume(saved.part("total"), self._rounds, self.settings.resample_every, most=self._most)
+        settings, rounds, total = self.settings, self._rounds, saved.part("total")
+        if settings.rounds is not None:
+            self._total.resume(total, rounds, settings.resample_every, most=self._most)
+            return
+        least = settings.batch_at(rounds.number if rounds.is_open else rounds.number - 1)
+        waiting = rounds.number - (settings.ends[least - 1] if least else 0)
+        self._total.resume_after(total, least, min(waiting, settings.longest), 0, most=self._most)
 
 
 def _check_items(people: Population, most: int | None) -> None:
