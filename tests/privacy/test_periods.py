@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
+from collections import Counter
 from fractions import Fraction
 
 import pytest
@@ -18,6 +20,7 @@ from discreet.privacy import (
     Gate,
     GaussianNoise,
     MemoryLedger,
+    PeopleSplit,
     PeriodClosed,
     Periods,
     PureRelease,
@@ -129,6 +132,61 @@ def test_groups_and_restarts_within_a_period(tmp_path):
         TreeSum.from_state(*state, again.gate("2026-11").part("south"))
 
 
+def _taken_up(state, gate):
+    try:
+        TreeSum.from_state(*state, gate)
+    except ValueError as error:
+        if "in use already" not in str(error):
+            raise
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_calls_keeps_to_the_budget(seed, tmp_path):
+    """Several processes (a ledger object each) that charge, save, end, begin and load in any order."""
+    rng, path = random.Random(seed), tmp_path / "l"
+    split, month, saved, charged = PeopleSplit(2, bytes(16)), 1, [], Counter()
+    workers = [Periods(APPROXIMATE, SQLiteLedger(path), notion="zcdp") for _ in range(2)]
+    loaded = 0
+    for _ in range(40):
+        which, act = rng.randrange(2), rng.choice(["charge", "charge", "sum", "end", "load", "load", "month"])
+        name = f"month {rng.choice([month, month, month - 1, month + 1])}"
+        if act == "month":
+            month += 1
+        elif act == "end":
+            workers[which].ledger.close()
+            workers[which] = Periods(APPROXIMATE, SQLiteLedger(path), notion="zcdp")
+        elif act == "load" and saved:
+            number = rng.randrange(len(saved))
+            home, owner, state = saved[number]
+            taken = _taken_up(state, workers[which].gate(home))
+            assert taken == owner.ledger._closed
+            if taken:
+                loaded += 1
+                saved[number] = (home, workers[which], state)
+        else:
+            gate = workers[which].gate(name)
+            try:
+                if act == "sum":
+                    total = TreeSum(1, 4, gate, norm_bound=1.0, share=0.1, label=f"sum {len(saved)}")
+                    saved.append((name, workers[which], total.state()))
+                else:
+                    people = rng.choice([gate, split.gate(gate, 0), split.gate(gate, 1)])
+                    people.reserve(PureRelease(0.05), rng.randint(1, 3))
+            except (dc.BudgetExceeded, PeriodClosed):
+                continue
+            charged[name] += 1
+            month = max(month, int(name.split()[1]))
+    assert set(workers[0].names) == set(charged)
+    assert sum(charged.values()) == workers[1].ledger.version
+    assert loaded
+    for name in charged:
+        assert workers[0].account(name).epsilon() <= 1.0
+    losses = [workers[1].account(name).loss for name in workers[1].names]
+    assert workers[0].total().loss == sum(losses, Loss())
+
+
 def test_printed():
     periods = Periods(PURE)
     assert str(periods) == "nothing has been released"
@@ -139,7 +197,7 @@ def test_printed():
         ["2026-11", "3", "0.75", "1", "over"],
         ["2026-12", "1", "0.5", "1", "current"],
     ]
-    assert "somebody who took part in all 2: epsilon 1.25; limit 2" in text
+    assert "somebody who took part in every period: epsilon 1.25; limit 2" in text
     assert "2026-12: learner" in str(periods.total())
     assert "not private" in str(periods.total())  # the noise of one was reproducible
 

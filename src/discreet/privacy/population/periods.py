@@ -132,7 +132,7 @@ class Periods(Fixed):
         at = f" at delta {total.budget.delta:g}" if total.budget.delta else ""
         return (
             table(["period", "releases", "epsilon", "limit", ""], rows)
-            + f"\nsomebody who took part in all {len(names)}: epsilon {total.epsilon():.6g}{at}"
+            + f"\nsomebody who took part in every period: epsilon {total.epsilon():.6g}{at}"
             f"; limit {total.budget.epsilon:.6g}"
         )
 
