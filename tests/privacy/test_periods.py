@@ -7,6 +7,7 @@ import json
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -17,6 +18,7 @@ from discreet.privacy import (
     ApproximateRelease,
     ConcentratedRelease,
     ExponentialChoice,
+    FactorizedSum,
     Gate,
     GaussianNoise,
     MemoryLedger,
@@ -253,6 +255,31 @@ def test_exact_composition_over_periods():
     one.reserve(ExponentialChoice(0.05, 1.0), 40)
     total = periods.total()
     assert total.epsilon(tight=True) == one.spent.epsilon(tight=True) < total.epsilon()
+
+
+def test_exact_composition_for_people_of_several_rounds():
+    """Groups would have no exact curve then; periods alone have one."""
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
+    periods, one = Periods(budget, notion="zcdp"), Gate(replace(budget, epsilon=5.0), notion="zcdp")
+    for name in "ab":
+        periods.gate(name).reserve(ExponentialChoice(0.02, 1.0), 20)
+        one.reserve(ExponentialChoice(0.02, 1.0), 20)
+    total = periods.total()
+    assert total.epsilon(tight=True) == one.spent.epsilon(tight=True) < total.epsilon()
+
+
+def test_releases_about_all_rounds_of_a_person_add_up_over_periods():
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
+    periods = Periods(budget, notion="gdp")
+    for name in "ab":
+        FactorizedSum(2, 8, periods.gate(name), norm_bound=1.0, min_separation=2)
+        (entry,) = periods.account(name).ledger.counts
+        assert entry.event.participations == 2
+        with pytest.raises(ValueError, match="several disjoint groups"):
+            periods.gate(name).part("north").reserve(entry.event)
+    account = periods.total()
+    assert Account.from_json(json.loads(json.dumps(account.to_json()))).epsilon() == account.epsilon()
+    assert account.mu**2 == pytest.approx(2 * periods.account("a").mu ** 2)
 
 
 def test_limits_of_several_periods():

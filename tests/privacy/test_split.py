@@ -106,6 +106,7 @@ def test_two_ways_to_divide_the_same_people_are_refused():
         PeopleSplit(3, KEY).gate(gate, 0),
         gate.part("north"),
     ]
+    assert {other.remaining.epsilon for other in others} == {1.0}  # looking at them does no harm
     for other in others:
         with pytest.raises(ValueError, match="divides the same people differently"):
             other.reserve(PureRelease(0.5))

@@ -496,7 +496,9 @@ said.append({entry.label: count for _, entry, count in SQLiteLedger(path).entrie
 ours, theirs = os.pipe()
 child = os.fork()
 if not child:  # makes a sum, hands its state over and lives on
-    state = TreeSum(2, 8, gate(), norm_bound=1.0, share=0.3)
+    assert ledger._connection is None  # connections do not survive a fork
+    own = Gate(budget, notion="gdp", ledger=ledger)
+    state = TreeSum(2, 8, own, norm_bound=1.0, share=0.3)
     os.write(theirs, pickle.dumps(state.state()))
     os.close(theirs)
     signal.pause()
