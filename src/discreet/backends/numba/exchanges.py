@@ -3,10 +3,13 @@
 Each of these repeats, until the bases are equal: the smallest item that only the first has trades places with
 the smallest item of the second that both bases allow, and a coin decides whose base changes. What the bases
 have in common stays in both to the end, so it is contracted. ``given`` has a coin for each item that only the
-first base has: where it is true, the second base takes the item over. Answers a mask of the merged base.
+first base has: where it is true, the second base takes the item over. ``kept`` gets what both have then, and
+``one`` and ``two`` (`differences`) are used up.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -14,66 +17,69 @@ from numba import njit
 from .matroids import augment, clear, inverse, remainder, root, search
 
 
-@njit(cache=True, nogil=True)
-def _differences(n_items, one, two):  # type: ignore[no-untyped-def]
-    """Masks of two bases, and the items of each that the other does not have, in order."""
-    masks = np.zeros((2, n_items), dtype=np.bool_)
-    for item in one:
-        masks[0, item] = True
-    for item in two:
-        masks[1, item] = True
-    only, counts = np.empty((2, one.size), dtype=np.int64), np.zeros(2, dtype=np.int64)
-    for item in range(n_items):
-        if masks[0, item] != masks[1, item]:
-            side = 0 if masks[0, item] else 1
-            only[side, counts[side]] = item
-            counts[side] += 1
-    return masks, only[:, : counts[0]]
+def differences(n_items: int, one: Any, two: Any) -> tuple[Any, Any, Any]:
+    """What two bases have in common, and for each of them what the other does not have, in order."""
+    has = np.zeros((2, n_items), dtype=np.bool_)
+    has[0, one], has[1, two] = True, True
+    only = [np.flatnonzero(has[side] & ~has[1 - side]).astype(np.int64) for side in range(2)]
+    return np.flatnonzero(has[0] & has[1]).astype(np.int64), *only
 
 
 @njit(cache=True, nogil=True)
-def merge_forests(matroid, n_vertices, one, two, given):  # type: ignore[no-untyped-def]
+def trade(one, two, left, partner, given):  # type: ignore[no-untyped-def]
+    """The first item against the partner: both bases have one of them now, which is the answer."""
+    item = one[0] if given else two[partner]
+    for i in range(left - 1):
+        one[i] = one[i + 1]
+        if i >= partner:
+            two[i] = two[i + 1]
+    return item
+
+
+@njit(cache=True, nogil=True)
+def merge_forests(joins, n_vertices, common, one, two, given, kept):  # type: ignore[no-untyped-def]
     """Spanning forests: an edge of the path that the item closes, across the cut that it leaves."""
-    masks, only = _differences(matroid.shape[0], one, two)
-    left = only.shape[1]
-    common, cut = np.arange(n_vertices), np.empty(n_vertices, dtype=np.int64)
-    for item in one:
-        if masks[1, item]:
-            common[root(common, matroid[item, 0])] = root(common, matroid[item, 1])
-    start, near = np.empty(n_vertices + 2, dtype=np.int64), np.empty(2 * left, dtype=np.int64)
+    total = one.size
+    merged, cut = np.empty(n_vertices, dtype=np.int64), np.empty(n_vertices, dtype=np.int64)
+    start, near = np.empty(n_vertices + 2, dtype=np.int64), np.empty(2 * total, dtype=np.int64)
     stack, came_by = np.empty(n_vertices, dtype=np.int64), np.empty(n_vertices, dtype=np.int64)
-    ends = np.empty((2, 2, left), dtype=np.int64)
-    for step in range(left):
-        for side in range(2):
-            for i in range(left - step):
-                ends[side, 0, i] = root(common, matroid[only[side, i], 0])
-                ends[side, 1, i] = root(common, matroid[only[side, i], 1])
+    ends = np.empty((4, total), dtype=np.int64)
+    for vertex in range(n_vertices):
+        merged[vertex] = vertex
+    for i in range(common.size):
+        merged[root(merged, joins[common[i], 0])] = root(merged, joins[common[i], 1])
+    for step in range(total):
+        left = total - step
+        for i in range(left):
+            for end in range(2):
+                ends[end, i] = root(merged, joins[one[i], end])
+                ends[2 + end, i] = root(merged, joins[two[i], end])
         # The first forest without its smallest edge.
-        cut[:] = np.arange(n_vertices)
-        for i in range(1, left - step):
-            cut[root(cut, ends[0, 0, i])] = root(cut, ends[0, 1, i])
+        for vertex in range(n_vertices):
+            cut[vertex], came_by[vertex], start[vertex] = vertex, -1, 0
+        for i in range(1, left):
+            cut[root(cut, ends[0, i])] = root(cut, ends[1, i])
         # Neighbours in the second forest.
-        start[:] = 0
-        for i in range(left - step):
-            start[ends[1, 0, i] + 2] += 1
-            start[ends[1, 1, i] + 2] += 1
+        start[n_vertices] = start[n_vertices + 1] = 0
+        for i in range(left):
+            start[ends[2, i] + 2] += 1
+            start[ends[3, i] + 2] += 1
         for vertex in range(n_vertices):
             start[vertex + 1] += start[vertex]
         start[n_vertices + 1] += start[n_vertices]
-        for i in range(left - step):
-            for end in range(2):
-                vertex = ends[1, end, i]
+        for i in range(left):
+            for end in range(2, 4):
+                vertex = ends[end, i]
                 near[start[vertex + 1]] = i
                 start[vertex + 1] += 1
-        origin, goal = ends[0, 0, 0], ends[0, 1, 0]
-        came_by[:] = -1
+        origin, goal = ends[0, 0], ends[1, 0]
         stack[0], height, came_by[origin] = origin, 1, left
         while height and came_by[goal] < 0:
             height -= 1
             vertex = stack[height]
             for at in range(start[vertex], start[vertex + 1]):
                 i = near[at]
-                other = ends[1, 0, i] + ends[1, 1, i] - vertex
+                other = ends[2, i] + ends[3, i] - vertex
                 if came_by[other] < 0:
                     came_by[other] = i
                     stack[height] = other
@@ -81,58 +87,45 @@ def merge_forests(matroid, n_vertices, one, two, given):  # type: ignore[no-unty
         partner, vertex = left, goal
         while vertex != origin:
             i = came_by[vertex]
-            if i < partner and root(cut, ends[1, 0, i]) != root(cut, ends[1, 1, i]):
+            if i < partner and root(cut, ends[2, i]) != root(cut, ends[3, i]):
                 partner = i
-            vertex = ends[1, 0, i] + ends[1, 1, i] - vertex
-        kept = _trade(masks, only, left - step, partner, given[step])
-        common[root(common, matroid[kept, 0])] = root(common, matroid[kept, 1])
-    return masks[0]
+            vertex = ends[2, i] + ends[3, i] - vertex
+        item = trade(one, two, left, partner, given[step])
+        kept[step] = item
+        merged[root(merged, joins[item, 0])] = root(merged, joins[item, 1])
 
 
 @njit(cache=True, nogil=True)
-def _trade(masks, only, left, partner, given):  # type: ignore[no-untyped-def]
-    """The first item against the partner: both bases have one of them now, which is the answer."""
-    item, other = only[0, 0], only[1, partner]
-    for i in range(left - 1):
-        only[0, i] = only[0, i + 1]
-        if i >= partner:
-            only[1, i] = only[1, i + 1]
-    kept, gone = (item, other) if given else (other, item)
-    for side in range(2):
-        masks[side, kept], masks[side, gone] = True, False
-    return kept
-
-
-@njit(cache=True, nogil=True)
-def merge_matchings(matroid, first, second, one, two, given):  # type: ignore[no-untyped-def]
+def merge_matchings(matroid, first, second, common, one, two, given, kept):  # type: ignore[no-untyped-def]
     """Transversals: an item that a chain of moves pushes out of the second and that finds room in the first.
 
     ``first`` and ``second`` are memory for a matching each.
     """
-    masks, only = _differences(matroid[0].size - 1, one, two)
-    left, size = only.shape[1], (first.size - matroid[0].size - 1) // 4
-    for side in range(2):
-        matching = second if side else first
-        clear(matroid, matching)
-        for item in two if side else one:
-            augment(matroid, matching, search(matroid, matching, item))
+    left, size = one.size, (first.size - matroid[0].size - 1) // 4
+    clear(matroid, first)
+    for i in range(common.size + left):
+        item = common[i] if i < common.size else one[i - common.size]
+        augment(matroid, first, search(matroid, first, item))
+    clear(matroid, second)
+    for i in range(common.size + left):
+        item = common[i] if i < common.size else two[i - common.size]
+        augment(matroid, second, search(matroid, second, item))
     for step in range(left):
-        item = only[0, 0]
+        item = one[0]
         search(matroid, second, item)
         _leave(first, size, item)
         partner, target = -1, -1
         while target < 0:
             partner += 1
-            other = only[1, partner]
+            other = two[partner]
             if second[2 * size + second[3 * size + other]] == second[second.size - 1]:
                 target = search(matroid, first, other)
         if given[step]:
-            _leave(second, size, only[1, partner])
+            _leave(second, size, two[partner])
             augment(matroid, second, search(matroid, second, item))
             target = search(matroid, first, item)
         augment(matroid, first, target)
-        _trade(masks, only, left - step, partner, given[step])
-    return masks[0]
+        kept[step] = trade(one, two, left - step, partner, given[step])
 
 
 @njit(cache=True, nogil=True)
@@ -182,40 +175,36 @@ def _without(matrix, size, row, column, turned, prime):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def merge_columns(columns, prime, one, two, given):  # type: ignore[no-untyped-def]
-    """Bases of the columns modulo a prime (rows of ``columns``); an empty mask if either is none.
+def merge_columns(columns, prime, common, one, two, given, kept, work, pair, forth, back):  # type: ignore[no-untyped-def]
+    """Bases of the columns modulo a prime (rows of ``columns``); False, and nothing done, if either is none.
 
     ``forth`` has the first base in terms of the second, ``back`` the second in terms of the first: an item
-    can take another's place exactly where its coefficient is not 0.
+    can take another's place exactly where its coefficient is not 0. These and the others are memory.
     """
-    nothing = np.zeros(0, dtype=np.bool_)
-    masks, only = _differences(columns.shape[0], one, two)
-    left, rank, height = only.shape[1], one.size, columns.shape[1]
-    work, at = np.empty((height, rank + left), dtype=np.int64), 0
-    for item in one:
-        if masks[1, item]:
-            work[:, at] = columns[item]
-            at += 1
-    for i in range(left):
-        work[:, at + i] = columns[only[1, i]]
-        work[:, rank + i] = columns[only[0, i]]
+    left, shared = one.size, common.size
+    rank, height = shared + left, columns.shape[1]
+    for i in range(rank + left):
+        item = common[i] if i < shared else two[i - shared] if i < rank else one[i - rank]
+        for j in range(height):
+            work[j, i] = columns[item, j]
     for i in range(rank):
         if not _eliminate(work, i, i, i, prime):
-            return nothing
-    pair = np.zeros((left, 2 * left), dtype=np.int64)
-    pair[:, :left] = work[at:rank, rank:]
+            return False
     for i in range(left):
-        pair[i, left + i] = 1
-    forth = pair[:, :left].copy()
+        for j in range(left):
+            forth[i, j] = pair[i, j] = work[shared + i, rank + j]
+            pair[i, left + j] = i == j
     for i in range(left):
         if not _eliminate(pair, i, i, i, prime):
-            return nothing
-    back = pair[:, left:].copy()
+            return False
+    for i in range(left):
+        for j in range(left):
+            back[i, j] = pair[i, left + j]
     for step in range(left):
         partner = 0
         while forth[partner, 0] == 0 or back[0, partner] == 0:
             partner += 1
         _without(forth, left - step, partner, 0, given[step], prime)
         _without(back, left - step, 0, partner, not given[step], prime)
-        _trade(masks, only, left - step, partner, given[step])
-    return masks[0]
+        kept[step] = trade(one, two, left - step, partner, given[step])
+    return True

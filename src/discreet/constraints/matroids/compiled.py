@@ -75,14 +75,16 @@ class CompiledMatroid(Matroid):
             return split.log_x, split.steps
 
     def _merge_bases(self, one: Items, two: Items, given: Given) -> Items | None:
-        inside = np.zeros(self._n_items, dtype=np.bool_)
-        inside[two] = True
-        left = one.size - int(np.count_nonzero(inside[one]))
-        return np.flatnonzero(self._merged(_whole(one), _whole(two), given(left))) if left else one
+        common, *only = backends.exchanges.differences(self._n_items, one, two)
+        if not only[0].size:
+            return one
+        kept = np.empty(only[0].size, dtype=np.int64)
+        self._exchange(common, *only, given(kept.size), kept)
+        return np.sort(np.concatenate([common, kept]))
 
     @abstractmethod
-    def _merged(self, one: Items, two: Items, given: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The mask of a base made of two; see backends/numba/exchanges.py."""
+    def _exchange(self, common: Items, one: Items, two: Items, given: NDArray[np.bool_], kept: Items) -> None:
+        """Fill ``kept`` with what is kept of ``one`` and ``two``; see backends/numba/exchanges.py."""
 
 
 def _whole(numbers: ArrayLike) -> NDArray[np.int64]:

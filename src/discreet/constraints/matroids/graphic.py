@@ -40,6 +40,5 @@ class GraphicMatroid(CompiledMatroid):
     def __repr__(self) -> str:
         return f"GraphicMatroid({self._n_items} edges on {self._size} vertices)"
 
-    def _merged(self, one: Items, two: Items, given: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        mask: NDArray[np.bool_] = backends.exchanges.merge_forests(self._table, self._size, one, two, given)
-        return mask
+    def _exchange(self, common: Items, one: Items, two: Items, given: NDArray[np.bool_], kept: Items) -> None:
+        backends.exchanges.merge_forests(self._table, self._size, common, one, two, given, kept)

@@ -60,14 +60,14 @@ class LinearMatroid(CompiledMatroid):
         field = "" if self._modulus is None else f", modulus={self._modulus}"
         return f"LinearMatroid({self._size} x {self._n_items} matrix{field})"
 
-    def _merged(self, one: Items, two: Items, given: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        mask: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+    def _exchange(self, common: Items, one: Items, two: Items, given: NDArray[np.bool_], kept: Items) -> None:
+        left, rank = one.size, common.size + one.size
+        shapes = (self._size, rank + left), (left, 2 * left), (left, left), (left, left)
+        memory = [np.empty(shape, dtype=np.int64) for shape in shapes]
         # Modulo some prime both are bases; what is independent modulo a prime is so without.
         for prime, residues in zip(self._primes, self._residues, strict=True):
-            mask = backends.exchanges.merge_columns(residues, prime, one, two, given)
-            if mask.size:
+            if backends.exchanges.merge_columns(residues, prime, common, one, two, given, kept, *memory):
                 break
-        return mask
 
 
 def _whole_columns(matrix: ArrayLike) -> NDArray[Any]:

@@ -42,7 +42,6 @@ class TransversalMatroid(CompiledMatroid):
     def __repr__(self) -> str:
         return f"TransversalMatroid({self._size} sets over {self._n_items} items)"
 
-    def _merged(self, one: Items, two: Items, given: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _exchange(self, common: Items, one: Items, two: Items, given: NDArray[np.bool_], kept: Items) -> None:
         spaces = [backends.matroids.workspace(self._table, self._size) for _ in range(2)]
-        mask: NDArray[np.bool_] = backends.exchanges.merge_matchings(self._table, *spaces, one, two, given)
-        return mask
+        backends.exchanges.merge_matchings(self._table, *spaces, common, one, two, given, kept)
