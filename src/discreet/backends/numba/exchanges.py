@@ -21,8 +21,9 @@ def differences(n_items: int, one: Any, two: Any) -> tuple[Any, Any, Any]:
     """What two bases have in common, and for each of them what the other does not have, in order."""
     has = np.zeros((2, n_items), dtype=np.bool_)
     has[0, one], has[1, two] = True, True
-    only = [np.flatnonzero(has[side] & ~has[1 - side]).astype(np.int64) for side in range(2)]
-    return np.flatnonzero(has[0] & has[1]).astype(np.int64), *only
+    masks = has[0] & has[1], has[0] & ~has[1], has[1] & ~has[0]
+    common, first, second = (np.flatnonzero(mask).astype(np.int64) for mask in masks)
+    return common, first, second
 
 
 @njit(cache=True, nogil=True)

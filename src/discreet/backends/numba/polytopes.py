@@ -63,22 +63,24 @@ def _drop(factor, size, gone, half):  # type: ignore[no-untyped-def]
 
     ``half``, the solution of factor' half = 1, turns with the rows.
     """
-    for i in range(size):
-        row = factor[i]
-        for j in range(max(i - 1, gone), size - 1):
-            row[j] = row[j + 1]
+    # Places without a sign, here and below: those that might count from the end are not vectorised.
+    end, step = np.uint64(size - 1), np.uint64(1)
+    for i in range(np.uint64(size)):
+        for j in range(np.uint64(max(np.int64(i) - 1, gone)), end):
+            factor[i, j] = factor[i, j + step]
         if i > gone:
             # Below the diagonal of the row before it stands what was the diagonal of this one.
-            upper, corner = factor[i - 1], row[i - 1]
-            length = math.hypot(upper[i - 1], corner)
-            c, s = upper[i - 1] / length, corner / length
-            upper[i - 1] = length
-            for j in range(i, size - 1):
-                one, other = upper[j], row[j]
-                upper[j] = c * one + s * other
-                row[j] = c * other - s * one
-            one, other = half[i - 1], half[i]
-            half[i - 1], half[i] = c * one + s * other, c * other - s * one
+            before = i - step
+            diagonal, corner = factor[before, before], factor[i, before]
+            length = math.hypot(diagonal, corner)
+            c, s = diagonal / length, corner / length
+            factor[before, before] = length
+            for j in range(i, end):
+                one, other = factor[before, j], factor[i, j]
+                factor[before, j] = c * one + s * other
+                factor[i, j] = c * other - s * one
+            one, other = half[before], half[i]
+            half[before], half[i] = c * one + s * other, c * other - s * one
 
 
 @njit(cache=True, nogil=True)
@@ -92,19 +94,18 @@ def _walk(members, lengths, shares, factor, work, size):  # type: ignore[no-unty
         # The nearest point of the affine hull: factor ideal = half.
         total = 0.0
         for i in range(size - 1, -1, -1):
-            row = factor[i]
             # Four sums at a time: one alone would wait for each of its additions.
-            a, b, c, d, j = half[i], 0.0, 0.0, 0.0, i + 1
-            while j + 3 < size:
-                a -= row[j] * ideal[j]
-                b -= row[j + 1] * ideal[j + 1]
-                c -= row[j + 2] * ideal[j + 2]
-                d -= row[j + 3] * ideal[j + 3]
-                j += 4
-            while j < size:
-                a -= row[j] * ideal[j]
-                j += 1
-            ideal[i] = ((a + b) + (c + d)) / row[i]
+            a, b, c, d = half[i], 0.0, 0.0, 0.0
+            fours = (size - i - 1) // 4
+            for four in range(fours):
+                j = np.uint64(i + 1 + 4 * four)
+                a -= factor[i, j] * ideal[j]
+                b -= factor[i, j + np.uint64(1)] * ideal[j + np.uint64(1)]
+                c -= factor[i, j + np.uint64(2)] * ideal[j + np.uint64(2)]
+                d -= factor[i, j + np.uint64(3)] * ideal[j + np.uint64(3)]
+            for j in range(i + 1 + 4 * fours, size):
+                a -= factor[i, j] * ideal[j]
+            ideal[i] = ((a + b) + (c + d)) / factor[i, i]
             total += ideal[i]
         step, leaving = np.inf, -1
         for i in range(size):
@@ -189,11 +190,10 @@ def nearest_point(  # type: ignore[no-untyped-def]
                 common += inside[members[i, j]]
             column[i] = 1.0 + common - reached[i] - sought + squared
         left, last = corner, 1.0
-        for i in range(size):
-            row = factor[i]
-            value = column[i] / row[i]
-            for j in range(i + 1, size):
-                column[j] -= value * row[j]
+        for i in range(np.uint64(size)):
+            value = column[i] / factor[i, i]
+            for j in range(i + np.uint64(1), np.uint64(size)):
+                column[j] -= value * factor[i, j]
             column[i] = value
             left -= value * value
             last -= value * half[i]

@@ -75,11 +75,11 @@ class CompiledMatroid(Matroid):
             return split.log_x, split.steps
 
     def _merge_bases(self, one: Items, two: Items, given: Given) -> Items | None:
-        common, *only = backends.exchanges.differences(self._n_items, one, two)
-        if not only[0].size:
+        common, first, second = backends.exchanges.differences(self._n_items, one, two)
+        if not first.size:
             return one
-        kept = np.empty(only[0].size, dtype=np.int64)
-        self._exchange(common, *only, given(kept.size), kept)
+        kept = np.empty(first.size, dtype=np.int64)
+        self._exchange(common, first, second, given(kept.size), kept)
         return np.sort(np.concatenate([common, kept]))
 
     @abstractmethod
