@@ -98,11 +98,11 @@ def _walk(members, lengths, shares, factor, work, size):  # type: ignore[no-unty
             a, b, c, d = half[i], 0.0, 0.0, 0.0
             fours = (size - i - 1) // 4
             for four in range(fours):
-                j = np.uint64(i + 1 + 4 * four)
-                a -= factor[i, j] * ideal[j]
-                b -= factor[i, j + np.uint64(1)] * ideal[j + np.uint64(1)]
-                c -= factor[i, j + np.uint64(2)] * ideal[j + np.uint64(2)]
-                d -= factor[i, j + np.uint64(3)] * ideal[j + np.uint64(3)]
+                at = np.uint64(i + 1 + 4 * four)
+                a -= factor[i, at] * ideal[at]
+                b -= factor[i, at + np.uint64(1)] * ideal[at + np.uint64(1)]
+                c -= factor[i, at + np.uint64(2)] * ideal[at + np.uint64(2)]
+                d -= factor[i, at + np.uint64(3)] * ideal[at + np.uint64(3)]
             for j in range(i + 1 + 4 * fours, size):
                 a -= factor[i, j] * ideal[j]
             ideal[i] = ((a + b) + (c + d)) / factor[i, i]
