@@ -12,6 +12,7 @@ from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelect
 from discreet.online.contribution import ContributionLimit
 from discreet.online.rounds import Rounds
 from discreet.privacy import GaussianNoise, GroupGaussianNoise, Participation
+from tests.online.learners import EVERYBODY
 
 PEOPLE, ROUNDS = 5, 60
 KINDS = [
@@ -193,3 +194,46 @@ def test_what_cannot_be_counted_together_is_refused():
         LeaderSelector(3, 1, None, budget, min_separation=0)
     with pytest.raises(ValueError, match="several disjoint groups"):
         LeaderSelector(3, 1, None, dc.Gate(budget, 0).part("a"), min_separation=1)
+
+
+# --- learners of other kinds, in which every round or batch of rounds enters one sum ----------------------
+
+OTHERS = [
+    "frank-wolfe, cardinality, capped, batches",
+    "frank-wolfe, box",
+    "leader",
+    "linear, experts",
+    "minimizer, sqrt",
+]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_learners_on_running_sums_count_people_the_same_way(name, tmp_path):
+    setting, budget = EVERYBODY[name], dc.Budget(1.0, 1e-6, max_rounds_per_person=4)
+    people = setting.people(ROUNDS // 2)
+    ids = np.random.default_rng(3).integers(0, 3, ROUNDS // 2).tolist()
+    plain, learner, again = (setting.make(budget=budget, min_separation=s) for s in (None, 2, 2))
+    noise = [one.settings.spec.noise_std(one.settings.event, 1) for one in (plain, learner)]
+    assert noise[1] < 0.9 * noise[0]
+    assert 0.98 < learner.privacy.epsilon(1e-6) <= 1.0
+    assert learner.settings.participation == Participation(4, 2)
+    decision = learner.choose()
+    with pytest.raises(ValueError, match="person_id is needed"):
+        learner.learn(setting.feedback(learner, people[0], decision))
+    found = []
+    for t, who in enumerate(ids):
+        decision, register = learner.choose(), learner._contribution._counts.copy()
+        learner.learn(setting.feedback(learner, people[t], decision), person_id=who)
+        found.append(learner._contribution._counts != register)
+    every = getattr(learner.settings, "resample_every", 1)
+    counted: dict[int, list[int]] = {}
+    for t, who in enumerate(ids):
+        before = counted.setdefault(who, [])
+        good = len(before) < 4 and (not before or t // every - before[-1] >= 2)
+        assert good == found[t]
+        if good:
+            before.append(t // every)
+    again.run(people, person_ids=ids)
+    assert again._contribution._counts == learner._contribution._counts
+    again.save(tmp_path / "learner")
+    assert dc.load(tmp_path / "learner").settings.participation == Participation(4, 2)

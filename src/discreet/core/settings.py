@@ -6,7 +6,7 @@ Each field says of which kind it is and in which range, once. Writing and readin
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Self
 
 from .state import Saved
@@ -63,16 +63,23 @@ def of(
     write: Callable[[Any], Any] = lambda value: value,
     *,
     optional: bool = False,
+    default: Any = MISSING,
 ) -> Any:
     """Anything else: ``write`` makes a plain value of it, and ``read`` makes it of a plain value, checked."""
-    return _declared(lambda saved, name: read(saved.plain(name)), optional, write)
+    return _declared(lambda saved, name: read(saved.plain(name)), optional, write, default)
 
 
-def _declared(read: Reader, optional: bool, write: Callable[[Any], Any] = lambda value: value) -> Any:
+def _declared(
+    read: Reader,
+    optional: bool,
+    write: Callable[[Any], Any] = lambda value: value,
+    default: Any = MISSING,
+) -> Any:
     def given(saved: Saved, name: str) -> Any:
         return read(saved, name) if not optional or saved.given(name) else _absent(saved, name)
 
-    return field(metadata={"read": given, "write": write, "optional": optional})
+    about = {"read": given, "write": write, "optional": optional}
+    return field(metadata=about) if default is MISSING else field(default=default, metadata=about)
 
 
 def _absent(saved: Saved, name: str) -> None:

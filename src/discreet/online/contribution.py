@@ -17,12 +17,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.identity import canonical
+from ..core.settings import Settings, of
 from ..core.state import Saved
 from ..objectives import Population
 from ..privacy import Coins, Participation
@@ -156,14 +158,34 @@ class ContributionLimit:
                 raise ValueError("the array rounds is not in order")
 
 
-def since(participation: Participation | None, batch: int, first_round: Callable[[int], int]) -> int | None:
-    """The first round of a batch so near to ``batch`` that whoever counted from then on does not count now.
+@dataclass(frozen=True, kw_only=True)
+class ParticipationSettings(Settings):
+    """In how many batches of a running sum a person counts, once each, where that is declared.
 
-    ``first_round`` is that of a batch. None where any rounds of a person may count.
+    Subclasses say which rounds make a batch; here every round is one.
     """
-    if participation is None or participation.times == 1:
-        return None
-    return first_round(max(0, batch - participation.apart + 1))
+
+    participation: Participation | None = of(
+        Participation.read, Participation.plain, optional=True, default=None
+    )
+
+    def counted_since(self, number: int) -> int | None:
+        """Somebody of whom a round from this one on was counted is not counted in round ``number``.
+
+        It is the first round of the batches that are too near. None where any rounds of a person may count.
+        """
+        declared = self.participation
+        if declared is None or declared.times == 1:
+            return None
+        return self.batch_start(max(0, self.batch_at(number) - declared.apart + 1))
+
+    def batch_at(self, number: int) -> int:
+        """The batch whose sum round ``number`` is in."""
+        return number
+
+    def batch_start(self, batch: int) -> int:
+        """The first round of a batch."""
+        return batch
 
 
 def capped(people: Population, cap: int | None, coins: Coins, first: int) -> Population:

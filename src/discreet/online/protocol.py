@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from ..core.fixed import Fixed
 from ..core.progress import track
-from ..core.settings import Setting, Settings, one_of, whole
+from ..core.settings import Setting, one_of, whole
 from ..core.state import Saved, read_state, refusing, snapshot, write_state
 from ..core.turns import Turns
 from ..objectives.rows.people import RowPopulation
 from ..privacy import Account, Budget, Entry, Gate, MemoryLedger, Release, Share
-from .contribution import ContributionLimit
+from .contribution import ContributionLimit, ParticipationSettings
 from .registry import REGISTRY
 from .rounds import Rounds
 
@@ -41,7 +41,7 @@ _waited: Counter[type] = Counter()
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnerSettings(Settings):
+class LearnerSettings(ParticipationSettings):
     """Everything that a learner's decisions, its account and its certificate follow from.
 
     ``tight`` and ``published`` of a subclass compute one from what a user asks for; the learner, the
@@ -64,13 +64,6 @@ class LearnerSettings(Settings):
         A file that says otherwise is refused before anything so large is made.
         """
         return 0
-
-    def counted_since(self, number: int) -> int | None:  # noqa: ARG002
-        """Somebody of whom a round from this one on was counted is not counted in round ``number``.
-
-        None where it does not matter which rounds of a person count (`ContributionLimit`).
-        """
-        return None
 
 
 @dataclass(frozen=True)

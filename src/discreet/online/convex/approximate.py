@@ -16,7 +16,7 @@ from ...core import checks
 from ...core.settings import Setting, real
 from ...core.state import Saved
 from ...objectives.losses import Losses
-from ...privacy import Seed, Share, VectorBounds, spend_from
+from ...privacy import Participation, Seed, Share, VectorBounds, spend_from
 from ...privacy.spending import Spending
 from ..protocol import CALIBRATIONS, Kept, Part, Stream
 from ..sums import chosen_sums
@@ -57,6 +57,7 @@ class ApproximateLeaderSettings(GradientSumSettings):
         sums: str = "auto",
         noise: str = "auto",
         regularization: float | str = "auto",
+        min_separation: int | None = None,
         clip: bool = False,
     ) -> ApproximateLeaderSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
@@ -65,6 +66,7 @@ class ApproximateLeaderSettings(GradientSumSettings):
         found = cls(
             rounds=checks.whole("rounds", rounds, at_least=1),
             calibration="tight",
+            participation=Participation.declared(share, min_separation),
             domain=checked_domain(domain),
             sums=method,
             noise=law,
@@ -168,6 +170,7 @@ class ApproximateLeader(GradientSumLearner):
     shortened and counted. ``sums`` is ``"sqrt"`` or ``"blt"`` (Gaussian noise, which needs a delta), or
     ``"tree"`` with ``noise`` ``"gaussian"``, ``"laplace"`` or ``"spherical"`` (the last two: pure epsilon);
     ``"auto"`` is the first, or a spherical tree when the budget has no delta. Memory: O(log rounds) vectors.
+    ``min_separation=s`` is for people who return, as in `RunningSumSelector`; every round is a batch here.
 
     ``calibration="published"`` is the paper's Algorithm 1: spherical noise for the norm L instead of the
     difference 2L, no other regulariser, and for costs without curvature H = (L / diameter) p ln(T)^2.5 /
@@ -205,15 +208,17 @@ class ApproximateLeader(GradientSumLearner):
         sums: str = "auto",
         noise: str = "auto",
         regularization: float | str = "auto",
+        min_separation: int | None = None,
         clip: bool = False,
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if (sums, noise, regularization) != ("auto", "auto", "auto"):
+            if (sums, noise, regularization, min_separation) != ("auto", "auto", "auto", None):
                 raise ValueError(
-                    'calibration="published" has its own sums=, noise= and regularization=; leave them out'
+                    'calibration="published" has its own sums=, noise= and regularization=, and no'
+                    " min_separation=; leave them out"
                 )
             settings = ApproximateLeaderSettings.published(
                 domain, rounds, share, lipschitz=lipschitz, strong_convexity=strong_convexity, clip=clip
@@ -228,6 +233,7 @@ class ApproximateLeader(GradientSumLearner):
                 sums=sums,
                 noise=noise,
                 regularization=regularization,
+                min_separation=min_separation,
                 clip=clip,
             )
         super().__init__(settings, share)

@@ -67,7 +67,8 @@ class GradientSumSettings(PointSettings):
         if not self.releases:
             return None
         reduced = self.sums == "tree" and self.noise == "gaussian"
-        return SumSpec(self.vectors, self.releases, self.sums, self.noise, variance_reduction=reduced)
+        more: dict[str, Any] = {"variance_reduction": reduced, "participation": self.participation}
+        return SumSpec(self.vectors, self.releases, self.sums, self.noise, **more)
 
     @property
     def noise_length(self) -> float:

@@ -18,7 +18,7 @@ from ...core.settings import Setting, of, one_of, real
 from ...core.state import Saved
 from ...objectives import answers
 from ...objectives.losses import Losses
-from ...privacy import Seed, Share, VectorBounds, spend_from
+from ...privacy import Participation, Seed, Share, VectorBounds, spend_from
 from ...privacy.spending import Spending
 from ..protocol import CALIBRATIONS, Part
 from ..sums import chosen_sums
@@ -63,6 +63,7 @@ class LinearLeaderSettings(GradientSumSettings):
         sums: str = "auto",
         noise: str = "auto",
         rate: float | None = None,
+        min_separation: int | None = None,
         clip: bool = False,
     ) -> LinearLeaderSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
@@ -70,6 +71,7 @@ class LinearLeaderSettings(GradientSumSettings):
         pure = "spherical" if box is None else "laplace"
         method, law = chosen_sums(sums, noise, share, lambda: pure)
         asked = cls._asked(domain, rounds, box, lipschitz, regularizer, clip)
+        asked["participation"] = Participation.declared(share, min_separation)
         found = cls(**asked, calibration="tight", sums=method, noise=law).within(share)
         best = found.best_rate if rate is None else checks.real("rate", rate, above=0.0)
         return replace(found, rate=best)
@@ -197,6 +199,7 @@ class LinearLeader(GradientSumLearner):
 
     ``calibration="published"``: Laplace noise of the largest L1 norm times the levels over epsilon. That
     holds for costs in [0, 1], and is 2 epsilon-DP for signed ones; the account says which.
+    ``min_separation=s`` is for people who return, as in `RunningSumSelector`; every round is a batch here.
 
     Formal guarantee: replacing a person moves one cost vector by at most the width of the box in each
     coordinate, or 2 ``lipschitz``, whichever is less (L2, or L1 for Laplace noise). Holds also for costs
@@ -229,6 +232,7 @@ class LinearLeader(GradientSumLearner):
         sums: str = "auto",
         noise: str = "auto",
         rate: float | None = None,
+        min_separation: int | None = None,
         clip: bool = False,
         calibration: str = "tight",
         seed: Seed = None,
@@ -236,15 +240,15 @@ class LinearLeader(GradientSumLearner):
         share = spend_from(budget, seed)
         asked: dict[str, Any] = {"box": box, "lipschitz": lipschitz, "regularizer": regularizer, "clip": clip}
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if (sums, noise, rate) != ("auto", "auto", None):
+            if (sums, noise, rate, min_separation) != ("auto", "auto", None, None):
                 raise ValueError(
-                    'calibration="published" has its own sums=, noise= and rate=; leave them out'
+                    'calibration="published" has its own sums=, noise= and rate=, and no min_separation=;'
+                    " leave them out"
                 )
             settings = LinearLeaderSettings.published(domain, rounds, share, **asked)
         else:
-            settings = LinearLeaderSettings.tight(
-                domain, rounds, share, sums=sums, noise=noise, rate=rate, **asked
-            )
+            asked |= {"sums": sums, "noise": noise, "rate": rate, "min_separation": min_separation}
+            settings = LinearLeaderSettings.tight(domain, rounds, share, **asked)
         super().__init__(settings, share)
 
     @property

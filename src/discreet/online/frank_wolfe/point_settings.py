@@ -11,7 +11,7 @@ from ...constraints import Constraint
 from ...constraints.domains import Box
 from ...core import checks
 from ...core.settings import flag, real
-from ...privacy import Share, SphericalLaplaceNoise, VectorBounds
+from ...privacy import Participation, Share, SphericalLaplaceNoise, VectorBounds
 from ..sums import chosen_sums
 from .settings import LEAST, MOST, FrankWolfeSettings, unsettled
 
@@ -51,11 +51,13 @@ class PointSettings(FrankWolfeSettings):
         rate: float | None = None,
         sums: str = "auto",
         resample_every: int | str = 1,
+        min_separation: int | None = None,
         bound: float = 1.0,
         clip: bool = False,
     ) -> PointSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
         common = _asked(domain, rounds, gradient_bound, smoothness, bound, clip, "tight")
+        common["participation"] = Participation.declared(share, min_separation)
         method, noise = chosen_sums(sums, "auto", share, lambda: "spherical")
         found = cls(**common, sums=method, noise=noise)
         if steps == "auto" and found.smoothness is None:

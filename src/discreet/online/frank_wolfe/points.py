@@ -43,6 +43,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
     without one, pure epsilon by a tree with spherical noise, a person at a time. ``calibration="published"``
     takes the papers' constants; what they really give is in ``privacy`` and, for one expert, in
     ``expert_epsilon``.
+    ``min_separation=s`` is for people who return (`RunningSumSelector`), in batches of ``resample_every``.
 
     Formal guarantee: one person moves the payoffs of one expert by at most sqrt(2) gradient_bound in L2
     (replace; gradient_bound if people only come or go); all else is post-processing. Holds for people chosen
@@ -79,6 +80,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
         rate: float | None = None,
         sums: str = "auto",
         resample_every: int | str = 1,
+        min_separation: int | None = None,
         bound: float = 1.0,
         clip: bool = False,
         calibration: str = "tight",
@@ -88,10 +90,10 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
         asked: dict[str, Any] = {"gradient_bound": gradient_bound, "smoothness": smoothness, "steps": steps}
         asked |= {"bound": bound, "clip": clip}
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if (resample_every, rate) != (1, None):
+            if (resample_every, rate, min_separation) != (1, None, None):
                 raise ValueError(
-                    'calibration="published" feeds every round, at rates of its own; leave resample_every'
-                    ' and rate out, or take calibration="tight"'
+                    'calibration="published" feeds every round, at rates of its own; leave resample_every,'
+                    ' min_separation and rate out, or take calibration="tight"'
                 )
             if sums not in ("auto", "tree"):
                 raise ValueError('calibration="published" is a tree with spherical noise; leave sums out')
@@ -99,6 +101,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
             share = claimed_share(settings, share)
         else:
             asked |= {"rate": rate, "sums": sums, "resample_every": resample_every}
+            asked["min_separation"] = min_separation
             settings = PointSettings.tight(domain, rounds, share, **asked)
         super().__init__(settings, share)
 

@@ -15,7 +15,7 @@ from ...bounds.selection import ALPHA
 from ...constraints import Constraint
 from ...core import checks
 from ...core.settings import flag, of, whole
-from ...privacy import LaplaceNoise, Share, VectorBounds
+from ...privacy import LaplaceNoise, Participation, Share, VectorBounds
 from ..select.selector import item_labels
 from ..sums import chosen_sums
 from .settings import REGULARIZERS, FrankWolfeSettings, unsettled
@@ -56,6 +56,7 @@ class SetSettings(FrankWolfeSettings):
         sums: str = "auto",
         items_per_person: int | None = None,
         resample_every: int | str = 1,
+        min_separation: int | None = None,
         bound: float = 1.0,
         samples: int = 200,
         labels: Sequence[Any] | None = None,
@@ -66,6 +67,7 @@ class SetSettings(FrankWolfeSettings):
         """
         common = _asked(constraint, rounds, bound, samples, labels, "tight")
         common |= {"curvature": bool(curvature), "items_per_person": items_per_person}
+        common["participation"] = Participation.declared(share, min_separation)
         common["sums"], common["noise"] = chosen_sums(sums, "auto", share, lambda: "laplace")
         kinds = REGULARIZERS if regularizer is None else (regularizer,)
         found = [cls(**common, regularizer=_kind(kind)) for kind in kinds]

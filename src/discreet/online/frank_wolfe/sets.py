@@ -45,6 +45,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
     sqrt(m) instead of sqrt(n_items). ``curvature=True`` pays expert k with w_k of the gradient and 1 - w_k of
     the least gradient, w_k = (1 - 1/K)^(K - k): the same noise, and 1 - kappa/e of the best set instead of
     1 - 1/e, where kappa is the people's largest curvature; nothing needs to be guessed.
+    ``min_separation=s`` is for people who return (`RunningSumSelector`), in batches of ``resample_every``.
 
     Noise follows from the budget: Gaussian on factorised sums (or a tree) where there is a delta; without
     one, pure epsilon by a tree with Laplace noise. ``calibration="published"`` takes the paper's constants;
@@ -90,6 +91,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
         sums: str = "auto",
         items_per_person: int | None = None,
         resample_every: int | str = 1,
+        min_separation: int | None = None,
         bound: float = 1.0,
         samples: int = 200,
         calibration: str = "tight",
@@ -100,10 +102,12 @@ class MetaFrankWolfe(FrankWolfeLearner):
         asked: dict[str, Any] = {"steps": steps, "regularizer": regularizer, "bound": bound}
         asked |= {"samples": samples, "labels": labels}
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if (resample_every, rate, items_per_person, bool(curvature)) != (1, None, None, False):
+            given = (resample_every, rate, items_per_person, bool(curvature), min_separation)
+            if given != (1, None, None, False, None):
                 raise ValueError(
                     'calibration="published" feeds every round whole; leave resample_every, rate,'
-                    ' items_per_person and curvature out, or take calibration="tight"'
+                    " items_per_person, min_separation and curvature out, or take"
+                    ' calibration="tight"'
                 )
             if sums not in ("auto", "tree"):
                 raise ValueError('calibration="published" is a tree with Laplace noise; leave sums out')
@@ -112,6 +116,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
         else:
             asked |= {"rate": rate, "curvature": curvature, "sums": sums}
             asked |= {"items_per_person": items_per_person, "resample_every": resample_every}
+            asked["min_separation"] = min_separation
             settings = SetSettings.tight(constraint, rounds, share, **asked)
         super().__init__(settings, share)
 

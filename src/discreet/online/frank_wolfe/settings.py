@@ -148,8 +148,18 @@ class FrankWolfeSettings(LearnerSettings, ABC):
             return None
         one = replace(self.payoffs, people_per_vector=batch)
         if self.noise == "gaussian":
-            return SumSpec(one.stacked(steps), releases, self.sums, variance_reduction=self.sums == "tree")
-        return SumSpec(one, releases, "tree", self.noise, stacked=steps)
+            reduced = self.sums == "tree"
+            one = one.stacked(steps)
+            return SumSpec(
+                one, releases, self.sums, variance_reduction=reduced, participation=self.participation
+            )
+        return SumSpec(one, releases, "tree", self.noise, stacked=steps, participation=self.participation)
+
+    def batch_at(self, number: int) -> int:
+        return number // self.resample_every
+
+    def batch_start(self, batch: int) -> int:
+        return batch * self.resample_every
 
     @property
     def releases(self) -> int:

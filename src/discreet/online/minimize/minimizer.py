@@ -17,7 +17,7 @@ from ...core.progress import track
 from ...core.settings import Setting, flag, of, one_of, whole
 from ...core.state import Saved
 from ...objectives import GraphCut, Population, answers
-from ...privacy import Account, Event, Seed, Share, SphericalLaplaceNoise, SumSpec, spend_from
+from ...privacy import Account, Event, Participation, Seed, Share, SphericalLaplaceNoise, SumSpec, spend_from
 from ...privacy.published import published_share
 from ...privacy.spending import Spending
 from ...privacy.sums import METHODS
@@ -60,12 +60,14 @@ class MinimizerSettings(SetMinimizerSettings):
         regularization: float | str = "auto",
         empty_is_free: bool = False,
         check: int = 0,
+        min_separation: int | None = None,
         labels: Sequence[Any] | None = None,
         clip: bool = False,
     ) -> MinimizerSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
         common = asked(n_items, rounds, share, bound, labels, clip) | {
             "calibration": "tight",
+            "participation": Participation.declared(share, min_separation),
             "centre": 0.5,
             "empty_is_free": bool(empty_is_free),
             "check": checks.whole("check", check, at_least=0),
@@ -134,7 +136,8 @@ class MinimizerSettings(SetMinimizerSettings):
             return None
         vectors = gradient_bounds(self.n_items, self.bound, self.noise, self.neighbours, self.empty_is_free)
         reduced = self.sums == "tree" and self.noise == "gaussian"
-        return SumSpec(vectors, self.releases, self.sums, self.noise, variance_reduction=reduced)
+        more: dict[str, Any] = {"variance_reduction": reduced, "participation": self.participation}
+        return SumSpec(vectors, self.releases, self.sums, self.noise, **more)
 
     @property
     def limit(self) -> float:
@@ -188,6 +191,7 @@ class SubmodularMinimizer(SetMinimizer):
     everybody 0, which saves a quarter of the noise. ``check=m`` asks every person m questions that a cost
     which is not submodular may fail; it is refused then, and the round stays open. ``clip=True`` shortens
     gradients that the bound does not allow instead of refusing them; ``insecure_clipped`` counts them.
+    ``min_separation=s`` is for people who return, as in `RunningSumSelector`; every round is a batch here.
 
     Formal guarantee: replacing a person moves one gradient by at most 2 sqrt(6) ``bound`` in L2, 8 ``bound``
     in L1, adding or removing one by 2 sqrt(2) and 4 ``bound`` (`bounds.minimization.gradient_difference`);
@@ -225,6 +229,7 @@ class SubmodularMinimizer(SetMinimizer):
         regularization: float | str = "auto",
         empty_is_free: bool = False,
         check: int = 0,
+        min_separation: int | None = None,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
         clip: bool = False,
@@ -239,19 +244,19 @@ class SubmodularMinimizer(SetMinimizer):
             "clip": clip,
         }
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if sums not in ("auto", "tree") or noise not in ("auto", "spherical"):
+            other = min_separation is not None or noise not in ("auto", "spherical")
+            if other or sums not in ("auto", "tree"):
                 raise ValueError(
-                    f"sums={sums!r} and noise={noise!r} are not what was published, a tree with spherical"
-                    " noise; leave them out"
+                    f"sums={sums!r}, noise={noise!r} and min_separation={min_separation} are not what was"
+                    " published, a tree with spherical noise; leave them out"
                 )
             settings = MinimizerSettings.published(n_items, rounds, share, bound, **common)
             spec, event = settings.spec, settings.event
             releases = [] if spec is None or event is None else [(event, spec.count)]
             share = published_share(share, releases, "SubmodularMinimizer")
         else:
-            settings = MinimizerSettings.tight(
-                n_items, rounds, share, bound, sums=sums, noise=noise, **common
-            )
+            common |= {"sums": sums, "noise": noise, "min_separation": min_separation}
+            settings = MinimizerSettings.tight(n_items, rounds, share, bound, **common)
         super().__init__(settings, share)
 
     @property

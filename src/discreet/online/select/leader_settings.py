@@ -16,7 +16,6 @@ from ...core.settings import of, one_of, whole
 from ...core.state import Saved
 from ...privacy import Event, GaussianNoise, Participation, Share, SumSpec, VectorBounds
 from ...privacy.sums import METHODS
-from ..contribution import since
 from .batches import LONGEST, first_batch, geometric_ends
 from .selector import SelectorSettings, common_settings
 
@@ -38,7 +37,6 @@ class LeaderSettings(SelectorSettings):
     sums: str = one_of(METHODS)
     batch: int | str = of(_batch)
     first_batch: int = whole(at_least=1, at_most=LONGEST)
-    participation: Participation | None = of(Participation.read, Participation.plain, optional=True)
     event: Event | None = of(Event.from_json, Event.to_json, optional=True)
 
     def __post_init__(self) -> None:
@@ -150,8 +148,11 @@ class LeaderSettings(SelectorSettings):
             participation=self.participation,
         )
 
-    def counted_since(self, number: int) -> int | None:
-        return since(self.participation, self.batches(number + 1), lambda b: self.ends[b - 1] if b else 0)
+    def batch_at(self, number: int) -> int:
+        return self.batches(number + 1)
+
+    def batch_start(self, batch: int) -> int:
+        return self.ends[batch - 1] if batch else 0
 
 
 def _first(endless: LeaderSettings, share: Share) -> int:

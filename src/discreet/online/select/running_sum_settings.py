@@ -14,7 +14,6 @@ from ...core import checks
 from ...core.settings import of, one_of, real, whole
 from ...privacy import Event, LaplaceNoise, Participation, Share, SumSpec, VectorBounds
 from ...privacy.sums import METHODS
-from ..contribution import since
 from .batches import LONGEST, first_batch, geometric_ends
 from .selector import SelectorSettings, common_settings
 
@@ -37,7 +36,6 @@ class RunningSumSettings(SelectorSettings):
     weights: str | None = one_of(("norm",), optional=True)
     resample_every: int = whole(at_least=1)
     first_batch: int | None = whole(at_least=1, at_most=LONGEST, optional=True)
-    participation: Participation | None = of(Participation.read, Participation.plain, optional=True)
     rate: float = real(above=0.0)
     fastest: float | None = real(above=0.0, optional=True)
     event: Event | None = of(Event.from_json, Event.to_json, optional=True)
@@ -156,8 +154,10 @@ class RunningSumSettings(SelectorSettings):
         return self.resample_every if self.first_batch is None else self.ends[-1] - self.ends[-2]
 
     def batch_at(self, number: int) -> int:
-        """The batch that round ``number`` is in."""
         return bisect_right(self.ends, number)
+
+    def batch_start(self, batch: int) -> int:
+        return self.ends[batch - 1] if batch else 0
 
     def due(self, number: int) -> bool:
         """Whether a new set is drawn in round ``number``: at the beginning of a batch."""
@@ -200,11 +200,6 @@ class RunningSumSettings(SelectorSettings):
             variance_reduction=reduced,
             participation=self.participation,
         )
-
-    def counted_since(self, number: int) -> int | None:
-        if self.participation is None:
-            return None
-        return since(self.participation, self.batch_at(number), lambda b: self.ends[b - 1] if b else 0)
 
     @property
     def noise_maximum(self) -> float:
