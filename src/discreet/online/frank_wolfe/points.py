@@ -92,8 +92,8 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
             if (resample_every, rate, min_separation) != (1, None, None):
                 raise ValueError(
-                    'calibration="published" feeds every round, at rates of its own; leave resample_every,'
-                    ' min_separation and rate out, or take calibration="tight"'
+                    'calibration="published" feeds every round, at rates of its own; leave resample_every'
+                    ' and rate out, and min_separation, or take calibration="tight"'
                 )
             if sums not in ("auto", "tree"):
                 raise ValueError('calibration="published" is a tree with spherical noise; leave sums out')

@@ -106,8 +106,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
             if given != (1, None, None, False, None):
                 raise ValueError(
                     'calibration="published" feeds every round whole; leave resample_every, rate,'
-                    " items_per_person, min_separation and curvature out, or take"
-                    ' calibration="tight"'
+                    ' items_per_person and curvature out, and min_separation, or take calibration="tight"'
                 )
             if sums not in ("auto", "tree"):
                 raise ValueError('calibration="published" is a tree with Laplace noise; leave sums out')
