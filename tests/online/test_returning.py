@@ -58,7 +58,7 @@ def taken(learner, people, ids, *, one_by_one):
     """The rounds that were learned from."""
     found, register = [], learner._contribution.register
 
-    def noted(person, ahead=0):
+    def noted(person, ahead=None):
         found.append(register(person, ahead))
         return found[-1]
 
@@ -168,6 +168,19 @@ def test_those_behind_a_failure_were_not_here():
     assert learner.round == 3
     assert sorted(map(tuple, limit._counted.values())) == [(0,), (2,)]
     assert [limit.register(who) for who in ("ann", "ann", "bob", "eve")] == [True, False, False, True]
+
+
+def test_who_comes_between_two_batches_is_in_the_one_before():
+    """The sum of a batch leaves with the next set: until then everybody comes into it."""
+    rounds = Rounds(None)
+    limit = ContributionLimit(3, bytes(32), rounds, lambda number: number // 2 * 2)
+    rounds.open()
+    assert limit.register("ann")
+    rounds.close(2)
+    assert not limit.register("ann")
+    rounds.open()
+    assert limit.register("ann")
+    assert not limit.register("ann")
 
 
 def test_a_file_with_other_rounds_is_refused():

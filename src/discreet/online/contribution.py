@@ -71,12 +71,16 @@ class ContributionLimit:
                 " known again"
             )
 
-    def register(self, person: Hashable | None, ahead: int = 0) -> bool:
+    def register(self, person: Hashable | None, ahead: int | None = None) -> bool:
         """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known.
 
-        ``ahead`` is how many rounds from now it is.
+        It is the open round, or the last one if none is open: whoever is learned from then, however late,
+        comes into the batch of that round. ``ahead`` is for a round that is so many from now.
         """
-        number = ahead if self._rounds is None else self._rounds.number + ahead
+        number = ahead or 0
+        if self._rounds is not None:
+            closed = ahead is None and not self._rounds.is_open
+            number += max(0, self._rounds.number - closed)
         since = self._since(number)
         if person is None:
             if since is not None:

@@ -138,7 +138,7 @@ class Factorization:
 
         >>> one = square_root(35)
         >>> [round(one.participation_norm(b) / one.column_norm, 2) for b in (1, 2, 4, 8)]
-        [1.0, 1.85, 3.42, 6.29]
+        [1.0, 1.85, 3.42, 6.28]
         >>> [round(one.participation_norm(b, 35 // b) / one.column_norm, 2) for b in (2, 4, 8)]
         [1.56, 2.67, 4.88]
         """
