@@ -335,6 +335,13 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "privacy.Coins.seeded": (p.Coins.seeded, {"seed": 1}),
         "privacy.Entry": (p.Entry, {"label": "x", "event": p.PureRelease(0.1), "disjoint": False}),
         "privacy.MemoryLedger": (p.MemoryLedger, {}),
+        "privacy.PeopleSplit": (p.PeopleSplit, {"parts": 3, "key": bytes(32)}),
+        "privacy.Periods": (p.Periods, {"budget": BUDGET, "notion": "zcdp"}),
+        "privacy.GroupGaussianNoise": (
+            p.GroupGaussianNoise,
+            {"sensitivity": 1.0, "sigma": 2.0, "participations": 2},
+        ),
+        "privacy.Participation": (p.Participation, {"times": 2, "apart": 3}),
         "privacy.Release": (_released, {"event": p.LaplaceNoise(1.0, 9.0), "count": 1, "disjoint": True}),
         "privacy.SumSpec": (
             p.SumSpec,
@@ -393,6 +400,9 @@ NOT_CALLED = {
     "Intersection",
     "Ledger",
     "LedgerConflict",
+    "DurableLedger",  # a protocol
+    "PeriodClosed",
+    "SQLiteLedger",  # would write files wherever it is told to; tests/privacy has it
     "Losses",
     "Matroid",
     "OnlineLearner",

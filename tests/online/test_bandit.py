@@ -962,7 +962,7 @@ def test_slots_take_items_nothing_or_numbers():
     hidden = next(i for i in range(6) if i not in shown)
     for bad, message in (
         (hidden, "was not shown"),
-        (6, "too large"),
+        (6, "no item"),
         (-1, "too small"),
         (0.5, "whole number"),
         (math.nan, "whole number"),

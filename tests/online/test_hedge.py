@@ -815,7 +815,7 @@ def test_bad_people_change_nothing():
             learner.learn(person)
         assert snapshot(learner) == before
     with pytest.raises(TypeError):
-        learner.learn([1, 0, 0, 1, 0])
+        learner.learn(object())
     assert learner.choose() == shown
     learner.learn(good)
     with pytest.raises(RuntimeError, match="comes after choose"):

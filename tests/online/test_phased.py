@@ -486,7 +486,7 @@ def test_bad_people_leave_the_round_open_and_nothing_learned():
         assert learner.round == 0
         assert len(learner._phases.window) == 0
     with pytest.raises(TypeError, match="expected a person's function"):
-        learner.learn([1, 0, 0, 1])
+        learner.learn(object())
     assert learner.choose() == shown
     learner.learn(person)
     assert (learner.round, len(learner._phases.window)) == (1, 1)

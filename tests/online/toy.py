@@ -18,7 +18,8 @@ from discreet.core.state import Saved
 from discreet.objectives import answers
 from discreet.objectives.rows.table import Rows
 from discreet.online.examples import N_ITEMS, PURE, PURE_TWICE, ROUNDS, K
-from discreet.online.protocol import Part, Stream
+from discreet.online.parts import Part
+from discreet.online.protocol import Stream
 from discreet.online.registry import REGISTRY, AuditExample, Example, Registered
 from discreet.online.select.selector import OnlineSelector, SelectorSettings, common_settings
 from discreet.online.total import PrivateTotal
@@ -71,11 +72,15 @@ class ToySelector(OnlineSelector):
         gains: NDArray[np.float64] = answers.gains_along(one, self._shown.tolist(), self.bound)
         return gains[0]
 
+    @property
+    def _whole_units(self):
+        return (self.n_items,), self.bound
+
     def _absorb(self, person: NDArray[np.float64]) -> None:
         self._total.gather(person)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:  # noqa: ARG002
-        super(OnlineSelector, self)._run(stream)
+        self._run_one_by_one(stream)
 
     def _spent(self) -> Account:
         return self._account(*self._total.released())

@@ -103,3 +103,13 @@ def _unknown(
     return unknown_item(
         argument, item, labels, f"give labels, or numbers from 0 to {n_items - 1}", public=public
     )
+
+
+def plain_label(label: Any) -> Any:
+    """A label in a form that a saved file can hold."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(plain, str | int | float | bool):
+        raise TypeError(
+            f"label {shown(label)} is neither text nor a number; a saved learner could not hold it"
+        )
+    return plain

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NoReturn, Protocol, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from ..core.turns import Turns
 from ..objectives.rows.people import RowPopulation
 from ..privacy import Account, Budget, Entry, Gate, MemoryLedger, Release, Share
 from .contribution import ContributionLimit, ParticipationSettings
+from .parts import Part
 from .registry import REGISTRY
 from .rounds import Rounds
 
@@ -87,27 +88,6 @@ class Stream:
     progress: bool
 
 
-class Part(Protocol):
-    """A part of a learner that has a state of its own."""
-
-    def state(self) -> tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]:
-        """Plain values and arrays; copies are made by whoever keeps them."""
-        ...
-
-
-class Kept:
-    """A part that is values and arrays of a learner's own."""
-
-    def __init__(
-        self, plain: Mapping[str, Any] | None = None, arrays: Mapping[str, NDArray[Any]] | None = None
-    ) -> None:
-        self._state = plain or {}, arrays or {}
-
-    def state(self) -> tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]:
-        """What was given."""
-        return self._state
-
-
 class OnlineLearner(Fixed, ABC):
     """Decide every round, then learn from the person of that round.
 
@@ -134,6 +114,7 @@ class OnlineLearner(Fixed, ABC):
         self._rounds = Rounds(settings.rounds)
         limit = gate.budget.max_rounds_per_person
         self._contribution = ContributionLimit(limit, gate.key(), self._rounds, settings.counted_since)
+        self._begin_common()
         self._begin()
 
     # --- for users -------------------------------------------------------------------------------
@@ -216,7 +197,7 @@ class OnlineLearner(Fixed, ABC):
                     if within_limit[i]:
                         self._contribution.forget(person_ids[i])
         if left < count:
-            decision = self._next()
+            decision = self._decide()
             selections[left:] = self._row(decision)
             rewards[left:] = [self._worth(people[i], decision) for i in range(left, count)]
         return self._trace(rewards, selections)
@@ -235,8 +216,7 @@ class OnlineLearner(Fixed, ABC):
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds: a snapshot, which no later round changes."""
-        parts: dict[str, Part] = {"rounds": self._rounds, "contribution": self._contribution}
-        parts |= self._parts()
+        parts = {**self._common_parts(), **self._parts()}
         states = {name: part.state() for name, part in parts.items()}
         header = {
             "class": type(self).__name__,
@@ -278,10 +258,9 @@ class OnlineLearner(Fixed, ABC):
         own = Gate.from_state(header.plain("gate")) if gate is None else gate
         with own.resumed():
             self._assemble(settings, own, own_gate=gate is None)
-            saved = header.inner("parts")
-            self._rounds.resume(saved.inner("rounds"), self._played_type, self._could_show)
-            self._contribution.resume(header.part("contribution"))
+            self._restore_common(header)
             self._restore(header)
+            self._restore_late(header)
         self._rounds.check()
 
     def __reduce__(self) -> NoReturn:
@@ -295,6 +274,21 @@ class OnlineLearner(Fixed, ABC):
     @abstractmethod
     def _width(self) -> int:
         """How many numbers say what was played in a round."""
+
+    def _begin_common(self) -> None:
+        """Make the parts that a whole family of learners has, before `_begin`."""
+
+    def _common_parts(self) -> dict[str, Part]:
+        """The parts that every learner has, by name."""
+        return {"rounds": self._rounds, "contribution": self._contribution}
+
+    def _restore_common(self, saved: Saved) -> None:
+        """Take up what they held, before `_restore`."""
+        self._rounds.resume(saved.part("rounds"), self._played_type, self._could_show)
+        self._contribution.resume(saved.part("contribution"))
+
+    def _restore_late(self, saved: Saved) -> None:
+        """Take up what depends on what `_restore` took up."""
 
     @abstractmethod
     def _begin(self) -> None:
@@ -371,6 +365,10 @@ class OnlineLearner(Fixed, ABC):
             raise RuntimeError("no decision was ever drawn: an interruption came before the first one")
         return self._decision(self._rounds.shown)
 
+    def _decide(self) -> Any:
+        """The decision as it is played; here the one that was drawn."""
+        return self._next()
+
     def _learn(self, person: Any, person_id: Hashable | None) -> None:
         """`learn`, for those who have their turn."""
         if self.over:
@@ -422,7 +420,7 @@ class OnlineLearner(Fixed, ABC):
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
-            decision = self._next()
+            decision = self._decide()
             person = stream.people[t]
             stream.rewards[t] = worth = self._worth(person, decision)
             stream.selections[t] = self._row(decision)

@@ -30,6 +30,7 @@ class Rounds:
         self._number = 0
         self._open = False
         self._shown: NDArray[Any] | None = None
+        self.altered = False  # whether this round serves another set than the one that was drawn
 
     @property
     def horizon(self) -> int | None:
@@ -65,7 +66,7 @@ class Rounds:
         """This round's decision is asked for; ``shown`` is a new one, else the last one stands."""
         if shown is not None:
             self._shown = shown
-        self._open = True
+        self._open, self.altered = True, False
 
     def show(self, shown: NDArray[Any]) -> None:
         """What a compiled loop decided last."""
@@ -87,7 +88,8 @@ class Rounds:
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Plain values, for `resume`."""
         shown = None if self._shown is None else self._shown.tolist()
-        return {"number": self._number, "open": self._open, "shown": shown}, {}
+        plain = {"number": self._number, "open": self._open, "shown": shown, "altered": self.altered}
+        return plain, {}
 
     def resume(
         self, saved: Saved, kind: type[np.generic], could_show: Callable[[NDArray[Any]], bool]
@@ -99,6 +101,7 @@ class Rounds:
         self._number = saved.whole("number", at_least=0, at_most=self._horizon)
         self._open = saved.flag("open")
         self._shown = np.array(saved.rows("shown"), dtype=kind) if saved.given("shown") else None
+        self.altered = saved.flag("altered")
         self._could_show = could_show
 
     def check(self) -> None:

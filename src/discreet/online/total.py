@@ -19,12 +19,16 @@ from ..core.state import Saved
 from ..privacy import Coins, Event, Gate, LaplaceNoise, Release, RunningSum, SumSpec, TreeSum, samplers
 from ..privacy.conversions import exact
 from ..privacy.sums.compiled import CompiledSum
+from .released import Known
 from .rounds import Rounds
 
 if TYPE_CHECKING:
     from ..backends.arguments import FactorizedState
 
 Values = NDArray[Any]
+# An item that came late is taken for an ordinary one until it has been there for so many people, or for so
+# many that noise of this many standard deviations would not lift an ordinary one into the set.
+_FEW, _SURE = 20.0, 3.0
 
 
 class PrivateTotal:
@@ -50,19 +54,27 @@ class PrivateTotal:
         coins: Coins | None = None,
         clip: bool = False,
         ahead: bool = False,
+        disjoint: bool = False,
         label: str,
     ) -> None:
         self._shape, self._units, self._coins = shape, units, coins
         self._private = gate.budget.private
+        self._gate = gate
         self.sum: RunningSum | None = None
         if (spec is None) != (event is None):
             raise ValueError("noise has to be declared where sums are released, and nowhere else")
         if spec is not None:
             kind = CompiledSum if ahead and issubclass(CompiledSum, spec.kind) else spec.kind
-            self.sum = kind.of(spec, gate, event=event, clip=clip, label=label)
+            self.sum = kind.of(spec, gate, event=event, clip=clip, disjoint=disjoint, label=label)
         self.gathered: Values = self._nothing()
         self.known: Values = np.zeros(shape)
         self._topped_up = 0.0
+        self._base: Values | None = None  # what earlier sums, of other people, have told
+        self._earlier = 0  # how many releases these were
+        self.people_before = 0  # people whom what was known at the beginning is about
+        self._joined: NDArray[np.int64] | None = (
+            None  # after how many people each item came, if any came late
+        )
 
     def _nothing(self) -> Values:
         return np.zeros(self._shape, dtype=np.float64 if self._units is None else np.int64)
@@ -70,7 +82,7 @@ class PrivateTotal:
     @property
     def taken(self) -> int:
         """How many sums have been released."""
-        return 0 if self.sum is None else self.sum.taken
+        return self._earlier + (0 if self.sum is None else self.sum.taken)
 
     @property
     def exhausted(self) -> bool:
@@ -93,12 +105,97 @@ class PrivateTotal:
         amounts, self.gathered = self.gathered.ravel(), self._nothing()
         self.known = self.sum.add(amounts if self._units is None else amounts / self._units)
         self.known = self.known.reshape(self._shape) + self._top_up(self.sum)
+        if self._base is not None:
+            self.known += self._base
         return self.known
+
+    def grow(
+        self, spec: SumSpec | None, shape: tuple[int, ...], places: tuple[NDArray[Any], ...], people: int
+    ) -> None:
+        """Go on with larger vectors, in which ``places`` (an open mesh) are the old ones; the rest are 0.
+
+        A new sum begins, with the same noise. Nobody whose feedback is in the one before is in this one, so
+        what was paid for one sum pays for both. What is known so far, after so many ``people``, stays, as it
+        is public.
+        """
+        before = self.sum
+        if (spec is None) != (before is None):
+            raise ValueError("with so many items another number of sums is to be released")
+        if before is not None and spec is not None:
+            release = before.charged[1]
+            if not release.disjoint:
+                raise ValueError(
+                    "all rounds of a person were counted together (min_separation), and could be in two sums:"
+                    " make a new learner, with start= this one"
+                )
+            how: dict[str, Any] = {"event": release.event, "clip": before.clip, "label": before.label}
+            after = type(before).of(spec, self._gate, **how, disjoint=True, release=release)
+            self._earlier += before.taken
+            self.sum = after
+        self._shape = shape
+        known, gathered = np.zeros(shape), self._nothing()
+        known[places], gathered[places] = self.known, self.gathered
+        self.known, self.gathered = known, gathered
+        self._base = known.copy()
+        joined = np.full(shape[-1], people + self.people_before)
+        joined[places[-1].ravel()] = 0 if self._joined is None else self._joined
+        self._joined = joined
+
+    @property
+    def started(self) -> bool:
+        """Whether something was known before this sum began."""
+        return self._base is not None
+
+    def warm(self, values: Values, people: int) -> None:
+        """Begin with what is known already, from elsewhere: what each item is worth to one of ``people``.
+
+        These are public numbers; NaN is an item that was not there.
+        """
+        new = np.isnan(values)
+        self.people_before = people
+        self._base = np.broadcast_to(np.where(new, 0.0, values) * people, self._shape).copy()
+        self.known = self._base.copy()
+        if new.any():
+            self._joined = np.where(new.reshape(-1, self._shape[-1]).any(axis=0), people, 0)
+
+    def averages(self, rounds: int, k: int, unit: float = 1.0) -> Known:
+        """What each item is worth to a person, by what is known, in units of value, for a `Released`.
+
+        Of experts the first one's, who knows what items are worth alone.
+        """
+        if not (self.taken or self.started):
+            return None, 0, None
+        people = max(1, rounds + self.people_before)
+        means = self.scores(rounds, k).reshape(-1, self._shape[-1])[0] * (unit / people)
+        noise = 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
+        own = people - (0 if self._joined is None else self._joined)
+        deviations = np.hypot(noise / people, 0.5 / np.sqrt(np.maximum(own, 1))) * unit
+        return means, people, np.broadcast_to(deviations, means.shape).copy()
+
+    def scores(self, rounds: int, k: int) -> Values:
+        """What is known after so many rounds, with items that came late as if they had been there before.
+
+        Theirs are averages of fewer people, scaled up and drawn towards the average of all items, the more so
+        the fewer people they are of and the more noise is in them. All this is post-processing.
+        """
+        if self._joined is None:
+            return self.known
+        people = rounds + self.people_before
+        own = np.maximum(people - self._joined, 0)
+        means = self.known / max(people, 1)
+        there = self._joined == 0
+        typical = means[..., there].mean(axis=-1, keepdims=True)
+        rank = min(k, int(np.count_nonzero(there)))
+        high = np.partition(means[..., there], -rank, axis=-1)[..., -rank, None]
+        noise = 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
+        trust = np.maximum(_FEW, _SURE * noise / np.maximum(high - typical, 1e-12))
+        trust = np.minimum(trust, max(people, 1))
+        return np.asarray((self.known + trust * typical) / (own + trust) * people)
 
     @property
     def compiles(self) -> bool:
         """Whether a compiled loop can take sums itself (`compiled`)."""
-        return isinstance(self.sum, CompiledSum)
+        return isinstance(self.sum, CompiledSum) and self._base is None
 
     def rows_ahead(self, *, draw: bool = True) -> int:
         """How many sums such a loop can take before noise has to be drawn; with ``draw``, some if it is none.
@@ -146,8 +243,13 @@ class PrivateTotal:
 
     def state(self) -> tuple[dict[str, Any], dict[str, Values]]:
         """For `resume`. The sums in it are not private."""
-        plain: dict[str, Any] = {"topped_up": self._topped_up, "sum": None}
+        plain: dict[str, Any] = {"topped_up": self._topped_up, "sum": None, "earlier": self._earlier}
+        plain["people_before"] = self.people_before
         arrays = {"gathered": self.gathered, "known": self.known}
+        if self._base is not None:
+            arrays["base"] = self._base
+        if self._joined is not None:
+            arrays["joined"] = self._joined
         if self.sum is not None:
             plain["sum"], own = self.sum.state()
             arrays |= {f"sum.{name}": array for name, array in own.items()}
@@ -172,8 +274,14 @@ class PrivateTotal:
             raise ValueError("the file has a running sum and the settings do not, or the other way round")
         if self.sum is not None:
             self.sum.resume(saved.inner("sum", "sum."))
-            if self.sum.taken < min(least, self.sum.rounds):
-                raise ValueError(f"taken={self.sum.taken}, but {least} sums have been asked for")
+            self._earlier = saved.whole("earlier", at_least=0)
+            if self.taken < min(least, self.sum.rounds):
+                raise ValueError(f"taken={self.taken}, but {least} sums have been asked for")
+        self.people_before = saved.whole("people_before", at_least=0)
+        if "base" in saved.names:
+            self._base = saved.array("base", self._shape)
+        if "joined" in saved.names:
+            self._joined = saved.array("joined", self._shape[-1:], np.int64, at_least=0)
         full = self.sum is not None and self.exhausted
         waiting = unreleased if full else waiting
         noisiest = 0.0

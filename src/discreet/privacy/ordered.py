@@ -7,6 +7,7 @@ number of items. A draw that floating point cannot decide is settled with as man
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
@@ -30,6 +31,7 @@ _TILE = 64  # items weighed together
 # less time than to compile or load it. What one takes is counted in items, `_CALL` for its fixed part.
 PATIENCE, _CALL = 1 << 18, 500
 _waited = 0
+_CLOSED = -(1 << 60)
 
 
 def units_per_one(bound: float) -> Fraction:
@@ -117,6 +119,37 @@ class OrderedExperts:
         place = (np.uint64(expert), np.uint32(item))
         backends.bandit.teach(flat, refs, tree, starts, k, unit, *spare, *place, amount)
 
+    @property
+    def preference(self) -> int:
+        """So many units more make an item so much likelier than all others, while nothing else is known."""
+        return math.ceil(2.0 * math.log(max(2, self.scores.shape[0])) / self.unit)
+
+    def prefer(self, items: Sequence[int]) -> None:
+        """Begin with a preference of expert i for the i-th of these items: public numbers."""
+        for expert, item in enumerate(items[: self.scores.shape[1]]):
+            self.scores[item, expert] += self.preference
+        self._built = False
+
+    def close(self, items: NDArray[np.int64]) -> None:
+        """These items are drawn no more: their scores are so low that their weight is nothing."""
+        self.scores[items] = _CLOSED
+        self._built = False
+
+    def open(self, items: NDArray[np.int64], among: NDArray[np.int64]) -> None:
+        """Items that can be drawn from now on, also new ones, whose scores start in the middle of the field.
+
+        That is at the k-th largest score of each expert ``among`` the others. Where a person moves all
+        scores by amounts in some interval, they move a score of a given rank by an amount in that interval,
+        and so how far a person moves two scores apart stays what it was.
+        """
+        n_items, k = self.scores.shape
+        field = self.scores[among]
+        start = np.partition(field, -min(k, among.size), axis=0)[-min(k, among.size)]
+        more = max(0, int(items.max()) + 1 - n_items)
+        self.scores = np.concatenate((self.scores, np.zeros((more, k), dtype=np.int64)))
+        self.scores[items] = start
+        self._built = False
+
     def start(self) -> NDArray[np.int64]:
         """A place at which nothing has been done and nothing decided."""
         return np.array([0, 0, -1, 0], dtype=np.int64)
@@ -173,7 +206,8 @@ class OrderedExperts:
         """The scores, for `resume`. They are not private where draws protect people."""
         return {}, {"scores": self.scores}
 
-    def resume(self, saved: Saved, *, at_least: int, at_most: int) -> None:
-        """Go on with saved scores, each within these limits."""
-        self.scores = saved.array("scores", self.scores.shape, np.int64, at_least=at_least, at_most=at_most)
+    def resume(self, saved: Saved, *, at_least: int, at_most: int, closed: bool = False) -> None:
+        """Go on with saved scores, each within these limits; ``closed`` items have lower ones."""
+        least = min(at_least, _CLOSED) if closed else at_least
+        self.scores = saved.array("scores", self.scores.shape, np.int64, at_least=least, at_most=at_most)
         self._built = False

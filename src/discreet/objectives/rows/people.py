@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from ...core.checks import whole
 from ...privacy.coins import public_key
-from ..base import Floats, Items, Population
+from ..base import FAMILY_BOUND, Floats, Items, Population
 from ..state import State
 from .identities import Words, digests, keyed, mixed
-from .matrices import SparseMatrix, checked, column_sums, constant, stretches
+from .matrices import SparseMatrix, checked, column_sums, constant, filled, stretches
 from .table import CAP, Kind, Rows
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 RUN = 1 << 19
 # Sums that have lost this much of their size are summed afresh.
 _WORN = 1e-6
+_ONE, _NO_CAP = filled(1.0, 1), filled(np.inf, 1)
 
 
 class RowPopulation(Population):
@@ -64,6 +65,25 @@ class RowPopulation(Population):
 
     def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
         return constant(np.inf, int(matrix.shape[0]))
+
+    @classmethod
+    def of_row(cls, n_items: int, items: NDArray[Any], weights: Floats | None = None) -> Self:
+        """One person, of rising item numbers and their weights (1 each), which have been checked.
+
+        For families whose values lie in [0, 1] whatever the weights are.
+        """
+        one = object.__new__(cls)
+        data = filled(1.0, items.size) if weights is None else weights
+        one._be(one._kind(), n_items, items.astype(np.int32, copy=False), data, _NO_CAP, FAMILY_BOUND)
+        return one
+
+    def _be(
+        self, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
+    ) -> None:
+        """Be one person."""
+        matrix = SparseMatrix(np.array([0, items.size]), items, data, n_items)
+        rows = Rows(kind, matrix, _ONE, cap)
+        self.__dict__.update(n_items=n_items, built_in=True, _declared=bound, _rows=rows, _fixed=True)
 
     @classmethod
     def from_matrix(cls, matrix: Any, labels: Iterable[Any] | None = None, **options: Any) -> Self:
@@ -253,6 +273,25 @@ class RowPopulation(Population):
         if self._digests is not None:
             one._digests = self._digests[i : i + 1]
         return one
+
+
+class KeptRow(RowPopulation):
+    """One person's row of any kind, as it was kept: the function without the family's name."""
+
+    @classmethod
+    def kept(
+        cls, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
+    ) -> KeptRow:
+        """A row that was checked before."""
+        one = object.__new__(cls)
+        one._be(kind, n_items, items, data, cap, bound)
+        return one
+
+    def _kind(self) -> Kind:
+        return self._rows.kind
+
+    def _largest(self) -> Floats:
+        return np.full(len(self), self.bound)
 
 
 class RowState(State):

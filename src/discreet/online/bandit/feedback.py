@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,15 +16,23 @@ from ...core.state import Saved
 from ...objectives import answers
 from ...objectives.rows.table import Rows
 from ...privacy import Release
+from ..pending import Ticket
 from ..protocol import Stream
+from ..released import Known, Released
 from ..rounds import Rounds
 
-# What a reward will be about, known when the set is shown: plain numbers, which wait for a late one.
-Ticket = tuple[int, ...]
+
+@dataclass(frozen=True)
+class Taken:
+    """The items that somebody took."""
+
+    items: tuple[int, ...]
 
 
 class Feedback(ABC):
     """One kind of feedback, and everything that is learned from it."""
+
+    by_slot = False  # whether feedback tells which of the shown items were taken
 
     @abstractmethod
     def show(self, round: int) -> NDArray[np.int32]:
@@ -56,6 +65,34 @@ class Feedback(ABC):
     def absorb(self, ticket: Ticket, ready: Any) -> None:
         """Take it up; None is somebody whose round passes with nothing learned."""
 
+    def skip(self, ticket: Ticket) -> None:
+        """Pass over a round that served another set than this, which is a public fact."""
+        self.absorb(ticket, None)
+
+    @abstractmethod
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Draw sets from these items only, from the next one on."""
+
+    def grow(self, settings: Any) -> None:
+        """Take up more items."""
+        raise NotImplementedError(
+            "what is explored when, and how much noise that takes, was settled for the items there were: take"
+            ' feedback="slots" or ThompsonSelector, or make a new learner'
+        )
+
+    def known(self, round: int) -> Known:  # noqa: ARG002
+        """What each item was worth to a person, by what was released, to how many people, and how sure."""
+        return None, 0, None
+
+    @abstractmethod
+    def start(self, start: Released) -> None:
+        """Begin with what is known from elsewhere."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether a compiled loop can go on from here."""
+        return True
+
     @abstractmethod
     def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
         """Rounds of people who are rows, compiled. The set of the first one is there already."""
@@ -73,47 +110,6 @@ class Feedback(ABC):
         """Go on with what was learned."""
 
 
-class Pending:
-    """Rounds that were passed without their reward, which may still come; each is taken up once."""
-
-    def __init__(self) -> None:
-        self._tickets: dict[int, Ticket] = {}
-
-    def __len__(self) -> int:
-        return len(self._tickets)
-
-    def __contains__(self, round: int) -> bool:
-        return round in self._tickets
-
-    def __getitem__(self, round: int) -> Ticket:
-        return self._tickets[round]
-
-    @property
-    def rounds(self) -> tuple[int, ...]:
-        """The rounds, in order."""
-        return tuple(sorted(self._tickets))
-
-    def add(self, round: int, ticket: Ticket) -> None:
-        """Wait for the reward of a round."""
-        self._tickets[round] = ticket
-
-    def take(self, round: int) -> Ticket:
-        """The reward has come."""
-        return self._tickets.pop(round)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """For `resume`."""
-        return {"tickets": [[round, *ticket] for round, ticket in self._tickets.items()]}, {}
-
-    def resume(self, saved: Saved, rounds: Rounds, could_be: Callable[[int, Ticket], bool]) -> None:
-        """Go on waiting; ``could_be`` says whether a round can have had such a ticket."""
-        for row in saved.rows("tickets", at_most=rounds.number):
-            late, *ticket = (checks.whole("tickets", number, at_least=0) for number in row)
-            if late >= rounds.number or late in self._tickets or not could_be(late, tuple(ticket)):
-                raise ValueError(f"tickets={row} is no round whose reward is to come")
-            self._tickets[late] = tuple(ticket)
-
-
 def slot_steps(
     value: Any, shown: tuple[int, ...], n_items: int, bound: float, finer: float, most: int
 ) -> NDArray[np.int64]:
@@ -123,6 +119,12 @@ def slot_steps(
     """
     got = np.zeros(len(shown), dtype=np.int64)
     if value is None:
+        return got
+    if isinstance(value, Taken):
+        for item in value.items:
+            if item not in shown:
+                raise ValueError(f"item {item} was not shown in that round; shown were {list(shown)}")
+            got[shown.index(item)] = most // len(value.items)
         return got
     if np.ndim(value) == 0:
         item = checks.whole("value", value, at_least=0, at_most=n_items - 1)

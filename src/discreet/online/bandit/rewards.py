@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping
-from functools import partial
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core import checks
 from ...core.state import Saved
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Share
 from ...results import Selection
-from ..protocol import OnlineLearner, Part, Stream
+from ..parts import Part
+from ..pending import Ticket
+from ..protocol import Stream
+from ..released import Known, Released
 from ..select.selector import OnlineSelector, SelectorSettings
-from .feedback import Feedback, Pending
+from ..serving import ServingLearner
+from .feedback import Feedback, Taken
 
 
 class FewRoundsWarning(UserWarning):
@@ -27,14 +30,16 @@ class FewRoundsWarning(UserWarning):
 class RewardSelector(OnlineSelector):
     """Choose k of n items every round, then hear what they were worth to the person of that round.
 
-    What is made of a reward is up to its ``_engine``, which `_begin` of a subclass makes, with ``_pending``.
+    What is made of a reward is up to its ``_engine``, which `_begin` of a subclass makes.
     """
 
     _engine: Feedback
-    _pending: Pending
+    _batched = False  # rewards belong to their round, whenever they come
 
-    def __init__(self, settings: SelectorSettings, share: Share) -> None:
-        super().__init__(settings, share)
+    def __init__(
+        self, settings: SelectorSettings, share: Share, start: Released | ServingLearner | None = None
+    ) -> None:
+        super().__init__(settings, share, start)
         if settings.too_short:
             warnings.warn(
                 f"rounds={settings.rounds} are too few to learn from values of sets of {settings.k} out of"
@@ -47,42 +52,23 @@ class RewardSelector(OnlineSelector):
 
     # --- for users -------------------------------------------------------------------------------
 
-    @property
-    def pending(self) -> tuple[int, ...]:
-        """Rounds that were passed without their reward, which may still come."""
-        with self._turns.look():
-            return self._pending.rounds
-
-    def choose(self, *, wait: bool = True) -> Selection:
-        """The set for this round; with ``wait=False`` the next one, even if the last reward has not come."""
-        with self._turn("choose()"):
-            if not wait and self._rounds.is_open and not self.over:
-                passed = self._rounds.number
-                later = partial(self._pending.add, passed, self._engine.ticket(passed))
-                self._rounds.close(then=later)  # an interruption never leaves the round open and pending
-            chosen: Selection = self._next()
-            return chosen
-
-    def learn(self, value: Any, *, round: int | None = None, person_id: Hashable | None = None) -> None:
+    def learn(
+        self,
+        value: Any = None,
+        *,
+        items: Iterable[Any] | Mapping[Any, float] | None = None,
+        round: int | None = None,
+        person_id: Hashable | None = None,
+    ) -> None:
         """Learn what the set of this round was worth, or of an earlier ``round`` whose reward comes late.
 
-        ``value`` is a number in [0, bound]; with ``feedback="slots"`` it is the item that was taken, None for
-        none, or one number per slot, in all at most ``bound`` (who took two counts half for each).
+        ``value`` is a number in [0, bound]; with ``feedback="slots"`` it is the item that was taken, by label
+        or number, None for none, or one number per slot, in all at most ``bound``. ``items`` lists several
+        that were taken; who took two counts half for each. Nothing is learned of a round that served
+        another set than the one that was drawn, because something was not available.
         ``person_id`` lets the learner keep to ``max_rounds_per_person``.
         """
-        with self._turn("learn()"):
-            now = self._rounds.number
-            if round is None or (round == now and self._rounds.is_open):
-                self._learn(value, person_id)
-                return
-            late = checks.whole("round", round, at_least=0)
-            if late not in self._pending:
-                why = "has been counted" if late < now else "has not been chosen for"
-                raise ValueError(f"round={late} {why}; rewards are open for {_few(self._pending.rounds)}")
-            ready = self._engine.ready(value, self._pending[late])
-            within_limit = self._contribution.register(person_id)
-            ticket = self._pending.take(late)  # first, so that an interruption never doubles anybody
-            self._absorb((ticket, ready if within_limit else None))
+        super().learn(value, items=items, round=round, person_id=person_id)
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -100,19 +86,73 @@ class RewardSelector(OnlineSelector):
     def _feedback(self, person: Any, decision: Selection, worth: float) -> Any:
         return self._engine.feedback(person, decision.items, worth)
 
+    def _known(self) -> Known:
+        return self._engine.known(self._rounds.number)
+
+    def _start(self, start: Released) -> None:
+        self._engine.start(start)
+
+    def _refit(self) -> None:
+        """What a reward tells is about the set that was drawn; a new one is, without what was retired."""
+
+    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> Any:
+        return replace(self.settings, n_items=n_items, labels=labels)
+
+    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
+        if settings is not None:
+            self._engine.grow(settings)
+
+    def _changed(self) -> None:
+        self._engine.restrict(self._active())
+
+    def _given(self, person: Any, items: Any) -> Any:
+        """A reward, with labels turned into numbers."""
+        if not self._engine.by_slot:
+            if items is not None:
+                raise TypeError('items= is for feedback="slots"; give the value of the set')
+            return person
+        if items is None:
+            scalar = person is not None and np.ndim(person) == 0
+            return self._catalogue.item(person) if scalar else person
+        if person is not None:
+            raise TypeError("give either a value or items=, not both")
+        return Taken(tuple(self._catalogue.items("items", items).tolist()))
+
+    def _ticket(self) -> Ticket:
+        return (int(self._rounds.altered), *self._engine.ticket(self._rounds.number))
+
+    def _could_be(self, round: int, ticket: Ticket) -> bool:
+        return len(ticket) > 0 and ticket[0] in (0, 1) and self._engine.could_be(round, ticket[1:])
+
     def _prepared(self, person: Any) -> Any:
-        return self._engine.ready(person, self._engine.ticket(self._rounds.number))
+        return self._checked(person, self._ticket())
+
+    def _prepared_late(self, person: Any, late: int) -> Any:
+        return self._checked(person, self._pending[late])
+
+    def _checked(self, value: Any, ticket: Ticket) -> Any:
+        """The reward in whole steps; None for a round that served another set."""
+        return None if ticket[0] else self._engine.ready(value, ticket[1:])
 
     def _take(self, ready: Any, within_limit: bool) -> None:
-        feedback = (self._engine.ticket(self._rounds.number), ready if within_limit else None)
-        self._rounds.close(then=lambda: self._absorb(feedback))
+        ticket = self._ticket()
+        self._rounds.close(then=lambda: self._take_late(ticket, ready, within_limit))
+
+    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:
+        if ticket[0]:
+            self._engine.skip(ticket[1:])
+        else:
+            self._absorb((ticket[1:], ready if within_limit else None))
+
+    def _expired(self, ticket: Ticket) -> None:
+        self._take_late(ticket, None, within_limit=True)
 
     def _absorb(self, person: Any) -> None:
         self._engine.absorb(*person)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        if len(self._pending):  # compiled loops know nothing of rewards that come late
-            OnlineLearner._run(self, stream)
+        if len(self._pending) or self._catalogue.active is not None or not self._engine.compiles:
+            self._run_one_by_one(stream)  # compiled loops know nothing of these
             return
         self._next()  # the first set is drawn before anybody of this stream is seen
         self._engine.run_rows(stream, rows, self._rounds)
@@ -123,14 +163,13 @@ class RewardSelector(OnlineSelector):
     # --- saving ----------------------------------------------------------------------------------
 
     def _parts(self) -> Mapping[str, Part]:
-        return {"pending": self._pending, "feedback": self._engine}
+        return {"feedback": self._engine}
 
     def _restore(self, saved: Saved) -> None:
+        if self._catalogue.active is not None:
+            self._engine.restrict(self._active())
         self._engine.resume(saved.part("feedback"), self._rounds)
-        self._pending.resume(saved.part("pending"), self._rounds, self._engine.could_be)
+
+    def _restore_late(self, saved: Saved) -> None:
+        super()._restore_late(saved)
         self._engine.expect(self._pending.rounds, self._rounds)
-
-
-def _few(rounds: tuple[int, ...]) -> str:
-    shown = ", ".join(map(str, rounds[:5])) + (", ..." if len(rounds) > 5 else "")
-    return f"rounds {shown}" if rounds else "no earlier round"

@@ -15,7 +15,9 @@ from ...privacy.published import published_share
 from ...privacy.spending import Spending
 from ...results import Selection
 from ..protocol import CALIBRATIONS
-from .feedback import Feedback, Pending
+from ..released import Released
+from ..serving import ServingLearner
+from .feedback import Feedback
 from .rewards import RewardSelector
 from .schedule import Schedule
 from .settings import BanditSettings
@@ -99,6 +101,7 @@ class BanditSelector(RewardSelector):
         repeats: int | None = None,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
+        start: Released | ServingLearner | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -119,19 +122,18 @@ class BanditSelector(RewardSelector):
         else:
             how: dict[str, Any] = {"exploration": exploration, "feedback": feedback, **numbers}
             settings = BanditSettings.tight(*question, **how, bound=bound, labels=labels)
-        super().__init__(settings, share)
+        super().__init__(settings, share, start)
 
     # --- for users -------------------------------------------------------------------------------
 
     @property
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret of the whole run, in units of reward."""
-        return self.settings.certified_regret
+        return self._certified(self.settings.certified_regret)
 
     # --- the protocol ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._pending = Pending()
         self.settings.check_noise(self.budget.neighbours)
         coins = self._gate.coins()
         self._engine: Feedback

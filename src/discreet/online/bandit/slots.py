@@ -15,10 +15,12 @@ from ...core.state import Saved
 from ...objectives.rows.table import Rows
 from ...privacy import Coins, Gate, Release
 from ...privacy.conversions import exact
+from ..pending import Ticket
 from ..protocol import Stream
+from ..released import Known, Released
 from ..rounds import Rounds
 from ..total import BatchTotal
-from .feedback import Feedback, Ticket, slot_gains, slot_steps
+from .feedback import Feedback, slot_gains, slot_steps
 from .glances import largest
 from .settings import COUNTS, BanditSettings
 
@@ -48,6 +50,8 @@ class SlotFeedback(Feedback):
     2015): each item's average, plus ``_SPREAD`` normal deviations of it, and the k largest in falling order.
     """
 
+    by_slot = True
+
     def __init__(self, settings: BanditSettings, gate: Gate, coins: Coins) -> None:
         assert settings.noise is not None
         self._settings, self._coins = settings, coins
@@ -63,7 +67,43 @@ class SlotFeedback(Feedback):
         self._opens, self._closes, self._released = 0, self._end_of_block(0), 0
         self._lists: NDArray[np.int32] = np.zeros((0, settings.k), dtype=np.int32)
         self._lists_from = 0
-        self._before: dict[str, Any] = coins.snapshot()
+        self._current = np.zeros(settings.k, dtype=np.int32)
+        self._active = np.ones(settings.n_items, dtype=np.bool_)
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Draw lists from these items only; lists that were drawn are not shown any more."""
+        self._active = active
+        self._lists = self._lists[:0]
+
+    def known(self, round: int) -> Known:
+        """The records: what each item got when it was shown."""
+        weight = np.maximum(self._shows, 1.0)
+        own = self._settings.bound**2 / 4.0 * weight
+        unknown = np.where(self._shows > 0, 1.0, np.nan)
+        deviations = np.sqrt(own + self._variance) / weight
+        return self._means() * unknown, round, deviations * unknown
+
+    def start(self, start: Released) -> None:
+        """Begin with records that are as sure as what is known."""
+        if start.values is None or start.deviations is None:
+            return
+        bound = self._settings.bound
+        known = np.isfinite(start.values) & np.isfinite(start.deviations)
+        shows = (bound / 2.0 / np.maximum(start.deviations[known], 1e-9)) ** 2
+        shows = np.minimum(shows, start.people)
+        self._shows[known] += shows
+        self._taken[known] += np.clip(start.values[known], 0.0, bound) * shows
+
+    def grow(self, settings: BanditSettings) -> None:
+        """Records of more items, which begin like those of any other."""
+        more = np.zeros(settings.n_items - self._settings.n_items)
+        self._taken, self._shows, self._variance = (
+            np.concatenate((record, more)) for record in (self._taken, self._shows, self._variance)
+        )
+        whole = more.astype(np.int64)
+        self._open_taken = np.concatenate((self._open_taken, whole))
+        self._open_shows = np.concatenate((self._open_shows, whole))
+        self._settings = settings
 
     def released(self, round: int) -> Iterator[tuple[str, Release, int]]:  # noqa: ARG002
         """What has been released so far."""
@@ -75,16 +115,18 @@ class SlotFeedback(Feedback):
     def show(self, round: int) -> NDArray[np.int32]:
         """The list of this round."""
         self._reach(round)
-        return np.array(self._lists[round - self._lists_from], dtype=np.int32)
+        self._current = np.array(self._lists[round - self._lists_from], dtype=np.int32)
+        return self._current
 
     def current(self) -> NDArray[np.int32]:
         """The list by the records alone, for rounds after the last."""
-        best = np.argsort(-self._means(), kind="stable")[: self._settings.k]
+        means = np.where(self._active, self._means(), -np.inf)
+        best = np.argsort(-means, kind="stable")[: self._settings.k]
         return np.asarray(best, dtype=np.int32)
 
-    def ticket(self, round: int) -> Ticket:
+    def ticket(self, round: int) -> Ticket:  # noqa: ARG002
         """What a reward for this round will be about: the items that were shown."""
-        return tuple(int(item) for item in self._lists[round - self._lists_from])
+        return tuple(self._current.tolist())
 
     def could_be(self, round: int, ticket: Ticket) -> bool:  # noqa: ARG002
         """Whether a round can have had such a ticket."""
@@ -111,13 +153,15 @@ class SlotFeedback(Feedback):
         if ready is not None:
             self._open_taken[items] += ready
 
+    def skip(self, ticket: Ticket) -> None:
+        """Other items were shown: nothing is known of these."""
+
     def _reach(self, round: int) -> None:
         """Close the block that is over, and draw lists up to this round."""
         if round >= self._closes:
             self._release()
             self._opens, self._closes = round, self._end_of_block(round)
         if round >= self._lists_from + len(self._lists):
-            self._before = self._coins.snapshot()
             self._make_lists(round)
 
     def _end_of_block(self, start: int) -> int:
@@ -155,6 +199,8 @@ class SlotFeedback(Feedback):
         own = bound**2 * chances * (1.0 - chances) * weight
         deviations = np.sqrt(own + self._variance) / weight
         deviations *= _SPREAD
+        if not self._active.all():
+            means[~self._active] = -np.inf
         generator = self._coins.generator
         # With many items, one list is drawn in full, and the others are compared with its best items.
         drawn = means + deviations * generator.standard_normal((1 if many else count, n_items))
@@ -178,6 +224,7 @@ class SlotFeedback(Feedback):
             lists = self._lists[start - self._lists_from : stop - self._lists_from]
             part = slice(start - first, stop - first)
             stream.selections[part], stream.rewards[part] = lists, 0.0
+            self._current = lists[-1].copy()
             rounds.close(stop - start, then=partial(self._add_rows, stream, rows, part, lists))
 
     def _add_rows(self, stream: Stream, rows: Rows, part: slice, lists: NDArray[np.int32]) -> None:
@@ -204,14 +251,15 @@ class SlotFeedback(Feedback):
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """For `resume`. The counts of the open block are not private."""
         plain = {
-            "coins": self._before,
+            "coins": self._coins.snapshot(),
             "opens": self._opens,
             "closes": self._closes,
             "released": self._released,
             "lists_from": self._lists_from,
-            "made": len(self._lists) > 0,
         }
         return plain, {
+            "lists": self._lists,
+            "current": self._current,
             "taken": self._taken,
             "shows": self._shows,
             "variance": self._variance,
@@ -235,9 +283,14 @@ class SlotFeedback(Feedback):
             )
         self._released = saved.whole("released", at_least=min(1, self._opens), at_most=1)
         self._coins.resume(saved.inner("coins"))
-        self._before = self._coins.snapshot()
-        self._lists_from = saved.whole("lists_from", at_least=self._opens, at_most=number)
-        if saved.flag("made"):
-            self._make_lists(self._lists_from)
-        if not number + rounds.is_open <= self._lists_from + len(self._lists) <= self._closes:
+        self._lists_from = saved.whole("lists_from", at_least=0, at_most=number)
+        k, largest = self._settings.k, self._settings.n_items - 1
+        self._lists = saved.array("lists", (None, k), np.int32, at_least=0, at_most=largest)
+        self._current = saved.array("current", (k,), np.int32, at_least=0, at_most=largest)
+        if any(np.unique(row).size < k for row in self._lists):
+            raise ValueError("the array lists has one with an item twice")
+        if len(self._lists) and self._lists_from < self._opens:
+            raise ValueError(f"lists_from={self._lists_from} is too small: the open block began later")
+        ends = self._lists_from + len(self._lists)
+        if len(self._lists) and not number + rounds.is_open <= ends <= self._closes:
             raise ValueError(f"lists_from={self._lists_from} is too long before round {number}")

@@ -19,16 +19,19 @@ from ...objectives.rows.table import Rows
 from ...privacy import ExponentialChoice, Gate, Release
 from ...privacy.conversions import exact
 from ...privacy.ordered import OrderedExperts, units_per_one
+from ..pending import Ticket
 from ..protocol import Stream
+from ..released import Released
 from ..rounds import Rounds
 from ..total import BatchTotal
-from .feedback import Feedback, Ticket
+from .feedback import Feedback
 from .schedule import Schedule
 from .settings import SUMS, TAIL, BanditSettings
 
 _FREE = ExponentialChoice(0.0, 0.0)  # draws that depend on nobody
 _NOISE_UNITS = 24  # noise is 2^24 units wide, so that sums of it stay within 63 bits
 _MOST = 1 << 61
+_SPOILT = -1  # what was heard in a sample of which one round served another set
 
 
 class ValueFeedback(Feedback):
@@ -71,6 +74,24 @@ class ValueFeedback(Feedback):
         self._samples: dict[tuple[int, int], list[int]] = {}  # block, expert -> sum so far, rounds to come
         self._noise = np.zeros(1, dtype=np.int64)
         self._released = 0
+        self._active = np.ones(settings.n_items, dtype=np.bool_)
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Draw sets from these items only."""
+        gone, back = np.flatnonzero(self._active & ~active), np.flatnonzero(active & ~self._active)
+        if gone.size:
+            self._experts.close(gone)
+        if back.size:
+            self._experts.open(back, np.flatnonzero(active & self._active))
+        self._active = active
+
+    def start(self, start: Released) -> None:
+        """Begin with a preference for the set that stood last."""
+        self._experts.prefer(start.items)
+
+    @property
+    def compiles(self) -> bool:
+        return all(heard >= 0 for heard, _ in self._samples.values())
 
     def released(self, round: int) -> Iterator[tuple[str, Release, int]]:
         """What has been released so far, at most."""
@@ -131,13 +152,22 @@ class ValueFeedback(Feedback):
             return
         block, expert, item = ticket
         heard, left = self._samples.get((block, expert), [0, self._settings.repeats])
-        heard, left = heard + (ready or 0), left - 1
+        heard, left = heard if heard == _SPOILT else heard + (ready or 0), left - 1
         if left:
             self._samples[block, expert] = [heard, left]
         else:
             self._samples.pop((block, expert), None)
-            heard += self._noise_for(block, expert)
-            self._teach(expert, item, round(float(heard) * self._ratio) - self._centre)
+            if heard != _SPOILT:
+                heard += self._noise_for(block, expert)
+                self._teach(expert, item, round(float(heard) * self._ratio) - self._centre)
+
+    def skip(self, ticket: Ticket) -> None:
+        """Another set was shown: nothing is learned from this exploration sample."""
+        if ticket:
+            block, expert, _ = ticket
+            _, left = self._samples.get((block, expert), [0, self._settings.repeats])
+            self._samples[block, expert] = [_SPOILT, left]
+            self.absorb(ticket, None)
 
     def _steps(self, value: float) -> int:
         amount = value * self._finer
@@ -322,7 +352,8 @@ class ValueFeedback(Feedback):
         settings = self._settings
         for row in rows:
             block, expert, heard, left = row
-            good = all(type(value) is int and value >= 0 for value in row)  # what was heard is not revealed
+            good = all(type(value) is int and value >= _SPOILT for value in row)  # nothing is revealed
+            good = good and min(block, expert, left) >= 0
             known = settings.repeats - left if good else 0
             good = good and block * settings.block < number and expert < settings.k
             good = good and 0 < known < settings.repeats and heard <= known * self._most

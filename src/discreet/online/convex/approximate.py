@@ -18,7 +18,8 @@ from ...core.state import Saved
 from ...objectives.losses import Losses
 from ...privacy import Participation, Seed, Share, VectorBounds, spend_from
 from ...privacy.spending import Spending
-from ..protocol import CALIBRATIONS, Kept, Part, Stream
+from ..parts import Kept, Part
+from ..protocol import CALIBRATIONS, Stream
 from ..sums import chosen_sums
 from .gradients import GradientSumLearner, GradientSumSettings, claimed_budget, declared
 from .points import Vector, checked_domain

@@ -16,7 +16,8 @@ from ...objectives.losses import Losses
 from ...privacy import Account, Seed, spend_from
 from ...privacy.published import published_share
 from ...privacy.spending import Spending
-from ..protocol import CALIBRATIONS, Kept, Part, Stream
+from ..parts import Kept, Part
+from ..protocol import CALIBRATIONS, Stream
 from ..total import CostTotal, PrivateTotal
 from .bandit_settings import BanditLeaderSettings
 from .gradients import claimed_budget

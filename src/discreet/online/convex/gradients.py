@@ -31,7 +31,8 @@ from ...privacy.conversions import exact
 from ...privacy.published import published_share
 from ...privacy.sums import METHODS
 from ..clipping import ClippedCount
-from ..protocol import Part, Stream
+from ..parts import Part
+from ..protocol import Stream
 from ..sums import NOISES
 from ..total import PrivateTotal
 from .points import PointLearner, PointSettings, Vector

@@ -20,7 +20,8 @@ from ...objectives import answers
 from ...objectives.losses import Losses
 from ...privacy import Participation, Seed, Share, VectorBounds, spend_from
 from ...privacy.spending import Spending
-from ..protocol import CALIBRATIONS, Part
+from ..parts import Part
+from ..protocol import CALIBRATIONS
 from ..sums import chosen_sums
 from .gradients import GradientSumLearner, GradientSumSettings, claimed_budget, declared
 from .points import Vector, checked_domain

@@ -15,7 +15,8 @@ from ...core.state import Saved
 from ...privacy import Account, Coins, Gate, Share
 from ...privacy.published import PublishedCalibrationWarning, published_share
 from ...results import Trace
-from ..protocol import OnlineLearner, Part
+from ..parts import Part
+from ..protocol import OnlineLearner
 from ..rounds import Rounds
 from ..total import PrivateTotal
 from .point_settings import PointSettings

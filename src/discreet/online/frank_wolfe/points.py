@@ -18,7 +18,8 @@ from ...objectives.continuous import ContinuousPopulation
 from ...privacy import Seed, spend_from
 from ...privacy.spending import Spending
 from ..clipping import ClippedCount
-from ..protocol import CALIBRATIONS, Part
+from ..parts import Part
+from ..protocol import CALIBRATIONS
 from .gradients import PointGradients
 from .learner import FrankWolfeLearner, claimed_share
 from .point_settings import PointSettings

@@ -21,13 +21,15 @@ from ...privacy.spending import Spending
 from ...results import Selection
 from ..contribution import capped
 from ..protocol import CALIBRATIONS, Stream
+from ..released import Known, Released
 from ..select.selector import check_population
+from ..serving import ServingLearner
 from .gradients import SetGradients
 from .learner import FrankWolfeLearner, claimed_share
 from .set_settings import SetSettings
 
 
-class MetaFrankWolfe(FrankWolfeLearner):
+class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
     """K linear experts over the polytope of a constraint; their average is rounded to a feasible set.
 
     Paper 003, Algorithm 3. People are monotone set functions, ``constraint`` is a matroid or a knapsack. The
@@ -96,6 +98,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
         samples: int = 200,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
+        start: Released | ServingLearner | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -117,7 +120,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
             asked |= {"items_per_person": items_per_person, "resample_every": resample_every}
             asked["min_separation"] = min_separation
             settings = SetSettings.tight(constraint, rounds, share, **asked)
-        super().__init__(settings, share)
+        super().__init__(settings, share, start)
 
     @property
     def n_items(self) -> int:
@@ -132,12 +135,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
         ``curvature=True`` it is the (1 - kappa/e)-regret. With ``items_per_person`` it is about the people as
         they are counted; rounds that are not learned from are not in it.
         """
-        return super().certified_regret
-
-    def choose(self) -> Selection:
-        """The set for this round."""
-        chosen: Selection = super().choose()
-        return chosen
+        return self._certified(super().certified_regret)
 
     # --- deciding --------------------------------------------------------------------------------
 
@@ -145,7 +143,49 @@ class MetaFrankWolfe(FrankWolfeLearner):
         super()._begin()
         self._gradients = SetGradients(self.settings, self._round_coins)
         self._constraint, self._weights = self.settings.constraint, self.settings.weights
-        self._size = self.settings.size
+
+    @property
+    def _size(self) -> int:
+        return self.settings.size
+
+    @property
+    def _bound(self) -> float:
+        return self.settings.bound
+
+    @property
+    def _labels(self) -> tuple[Any, ...] | None:
+        return self.settings.labels
+
+    @property
+    def _constrained(self) -> bool:
+        return True
+
+    @property
+    def _whole_units(self) -> tuple[tuple[int, ...], int]:
+        return (self.settings.steps, self._size), self._experts.most
+
+    def _known(self) -> Known:
+        return self._total.averages(self._rounds.number, self._width)
+
+    def _start(self, start: Released) -> None:
+        """Every expert begins with what items were worth."""
+        if start.values is not None:
+            typical = float(np.nanmean(start.values))
+            known = np.where(np.isnan(start.values), typical, start.values)
+            self._total.warm(np.tile(known, (self.settings.steps, 1)), start.people)
+
+    def _ranking(self) -> NDArray[np.float64]:
+        return np.asarray(self._total.known.sum(axis=0))
+
+    def _check_enough(self, active: NDArray[np.bool_]) -> None:
+        if not active.any():
+            raise ValueError("no item would be left")
+
+    def _refit(self) -> None:
+        """Points have all items; what is rounded to a set is fitted in every round."""
+
+    def _feasible(self, items: list[int]) -> bool:
+        return self.settings.constraint.contains(items)
 
     @property
     def _width(self) -> int:
@@ -161,10 +201,7 @@ class MetaFrankWolfe(FrankWolfeLearner):
         return row
 
     def _decision(self, shown: NDArray[Any]) -> Selection:
-        items = tuple(shown[shown >= 0].tolist())
-        names = self.settings.labels
-        labels = None if names is None else tuple(names[item] for item in items)
-        return Selection(items, self._rounds.number, labels)
+        return self._selection(tuple(shown[shown >= 0].tolist()))
 
     def _row(self, decision: Selection) -> NDArray[np.int32]:
         return self._row_of(decision.items)
@@ -222,12 +259,13 @@ class MetaFrankWolfe(FrankWolfeLearner):
             experts.total.gathered,
         )
 
-    def _run(self, stream: Stream) -> None:
+    def _run_stream(self, stream: Stream) -> None:
         rows = stream.people.as_rows()
-        if rows is not None and _closed_form(rows) and not self._can_wait(stream.rewards.size):
+        compiled = rows is not None and _closed_form(rows) and self._catalogue.active is None
+        if rows is not None and compiled and not self._can_wait(stream.rewards.size):
             self._run_rows(stream, rows)
         else:
-            super()._run(stream)
+            self._run_one_by_one(stream)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         people, rewards = stream.people, stream.rewards

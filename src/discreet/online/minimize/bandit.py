@@ -19,7 +19,8 @@ from ...core.state import Saved
 from ...privacy import Account, LaplaceNoise, Seed, spend_from
 from ...privacy.published import published_share
 from ...privacy.spending import Spending
-from ..protocol import CALIBRATIONS, Kept, Part, Stream
+from ..parts import Kept, Part
+from ..protocol import CALIBRATIONS, Stream
 from ..total import CostTotal, PrivateTotal
 from .bandit_settings import FORMS, BanditMinimizerSettings
 from .lovasz_sums import ROUNDING

@@ -21,7 +21,8 @@ from ...privacy import Account, Event, Participation, Seed, Share, SphericalLapl
 from ...privacy.published import published_share
 from ...privacy.spending import Spending
 from ...privacy.sums import METHODS
-from ..protocol import CALIBRATIONS, Part, Stream
+from ..parts import Part
+from ..protocol import CALIBRATIONS, Stream
 from ..sums import NOISES, chosen_sums
 from ..total import PrivateTotal
 from .lovasz_sums import ROUNDING, gradient_bounds, noise_cost

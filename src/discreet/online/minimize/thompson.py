@@ -62,8 +62,8 @@ class SetCosts(Beliefs):
         mean = np.zeros(self._size)
         return Joint(mean, np.diag(deviations)) if self._together else Independent(mean, deviations**2)
 
-    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats) -> None:
-        posterior.observe(self._features(shown), float(values[0]), self._error)
+    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
+        posterior.observe(self._features(shown), float(values[0]), self._error / part)
 
     def _features(self, shown: NDArray[Any]) -> Features:
         items = np.flatnonzero(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
@@ -17,7 +18,11 @@ from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Gate, Seed, spend_from
 from ...privacy.spending import Spending
-from ..protocol import Part, Stream
+from ..parts import Part
+from ..pending import Ticket
+from ..protocol import Stream
+from ..released import Known, Released
+from ..serving import ServingLearner
 from ..total import PrivateTotal
 from .best_of_both_settings import PRIOR, BestOfBothSettings
 from .leader import LeaderSelector
@@ -77,6 +82,7 @@ class BestOfBothSelector(OnlineSelector):
         sums: str = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
+        start: Released | ServingLearner | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -92,7 +98,7 @@ class BestOfBothSelector(OnlineSelector):
             bound=bound,
             labels=labels,
         )
-        super().__init__(settings, share)
+        super().__init__(settings, share, start)
 
     @property
     def weights(self) -> str | None:
@@ -111,7 +117,7 @@ class BestOfBothSelector(OnlineSelector):
         With ``weights="norm"`` it is about weighted people, also in the comparison; rounds that are not
         learned from (beyond ``max_rounds_per_person``) are not in it.
         """
-        return self.settings.certified_regret
+        return self._certified(self.settings.certified_regret)
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -122,6 +128,8 @@ class BestOfBothSelector(OnlineSelector):
         self._coins = gate.coins()
         self._leader = _part(LeaderSelector, settings.leader, gate)
         self._experts = _part(RunningSumSelector, settings.experts, gate)
+        for learner in (self._leader, self._experts):
+            learner._catalogue, learner._remembers = self._catalogue, False
         self._total = PrivateTotal(
             settings.spec,
             gate,
@@ -186,18 +194,66 @@ class BestOfBothSelector(OnlineSelector):
         units = np.floor(shares * self.settings.units).astype(np.int64)
         return np.asarray(units[0] - units[1])
 
-    def _take(self, ready: Any, within_limit: bool) -> None:
-        self._rounds.close(then=lambda: self._absorb(ready if within_limit else None))
+    def _known(self) -> Known:
+        return self._leader._known()
 
-    def _absorb(self, person: Any) -> None:
+    def _start(self, start: Released) -> None:
+        self._leader._start(start)
+        self._experts._start(start)
+
+    def _ranking(self) -> NDArray[np.float64]:
+        return self._leader._ranking()
+
+    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> BestOfBothSettings:
+        leader, experts = self._leader._grown(n_items, None), self._experts._grown(n_items, None)
+        return replace(self.settings, n_items=n_items, labels=labels, leader=leader, experts=experts)
+
+    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:
+        if settings is not None:
+            for one, own in ((self._leader, settings.leader), (self._experts, settings.experts)):
+                one._open_items(items, among, own)
+                object.__setattr__(one, "settings", own)
+
+    def _refit(self) -> None:
+        if self._rounds.shown is None:
+            return
+        follow = np.array_equal(self._shown, self._leader._shown)
+        for learner in (self._leader, self._experts):
+            learner._refit()
+        self._rounds.show((self._leader if follow else self._experts)._shown.copy())
+
+    def _take(self, ready: Any, within_limit: bool) -> None:
+        self._rounds.close(then=lambda: self._close(ready if within_limit else None))
+
+    def _close(self, ready: Any) -> None:
         """One round passes for both learners; None for somebody who came too often."""
         self._leader._rounds.close()
         self._experts._rounds.close()
-        if person is not None:
-            leader, experts, difference = person
-            self._leader._absorb(leader)
-            self._experts._absorb(experts)
-            self._compare(difference)
+        if ready is not None:
+            self._absorb(ready)
+
+    def _pass_on(self) -> None:
+        self._leader._rounds.close()
+        self._experts._rounds.close()
+        super()._pass_on()
+
+    def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
+        """The person, who may have to wait, and is then compared by the sets of that time."""
+        self._prepared(person)
+        return person
+
+    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
+        if within_limit and self._has_room(ready):
+            self._absorb_waiting(ready)
+
+    def _absorb_waiting(self, ready: Any) -> None:
+        self._absorb(self._prepared(ready))
+
+    def _absorb(self, person: Any) -> None:
+        leader, experts, difference = person
+        self._leader._absorb(leader)
+        self._experts._absorb(experts)
+        self._compare(difference)
 
     def _learn_rows(
         self,
@@ -217,7 +273,8 @@ class BestOfBothSelector(OnlineSelector):
             self._total.gather(differences.sum(keepdims=True))
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        if not (self._experts._total.compiles and self._total.compiles):
+        compiles = self._experts._total.compiles and self._total.compiles
+        if not compiles or self._catalogue.active is not None:
             self._run_batches(stream, rows)
             return
         weights, start, count = self._weights(rows), 0, stream.rewards.size

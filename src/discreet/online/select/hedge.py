@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -28,7 +28,10 @@ from ...privacy.conversions import exact
 from ...privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
 from ...privacy.published import published_share
 from ...privacy.spending import Spending
-from ..protocol import CALIBRATIONS, Part, Stream
+from ..parts import Part
+from ..protocol import CALIBRATIONS, Stream
+from ..released import Released
+from ..serving import ServingLearner
 from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 
 _LABEL = "items drawn by Hedge experts"
@@ -229,6 +232,7 @@ class HedgeSelector(OnlineSelector):
         bound: float = 1.0,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
+        start: Released | ServingLearner | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -253,12 +257,12 @@ class HedgeSelector(OnlineSelector):
                 bound=bound,
                 labels=labels,
             )
-        super().__init__(settings, share)
+        super().__init__(settings, share, start)
 
     @property
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret of the whole run, in units of reward."""
-        return self.settings.certified_regret
+        return self._certified(self.settings.certified_regret)
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -276,6 +280,21 @@ class HedgeSelector(OnlineSelector):
 
     def _draw(self) -> NDArray[np.int32]:
         return self._release.ordered_set(self._experts)
+
+    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> Any:
+        return replace(self.settings, n_items=n_items, labels=labels)
+
+    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
+        if items.size:
+            self._experts.open(items, among)
+
+    _batched = False  # scores have room for anybody, whenever they come
+
+    def _start(self, start: Released) -> None:
+        self._experts.prefer(start.items)
+
+    def _close_items(self, items: NDArray[np.int64]) -> None:
+        self._experts.close(items)
 
     def _prepared(self, person: Any) -> Rows | NDArray[np.int64]:
         """Rows for the compiled loop, or the units that each item and expert gains."""
@@ -350,8 +369,9 @@ class HedgeSelector(OnlineSelector):
         return {"experts": self._experts}
 
     def _restore(self, saved: Saved) -> None:
-        most = self._experts.most * self._rounds.number
-        self._experts.resume(saved.part("experts"), at_least=0, at_most=most)
+        most = self._experts.most * self._rounds.number + self._experts.preference
+        gone = self._catalogue.active is not None
+        self._experts.resume(saved.part("experts"), at_least=0, at_most=most, closed=gone)
 
 
 def _row_arguments(rows: Rows) -> tuple[NDArray[Any], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
+from ...constraints import Cardinality
 from ...constraints.matroids.matroid import Matroid
 from ...core.progress import track
 from ...core.settings import Setting
@@ -19,7 +21,10 @@ from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Seed, spend_from
 from ...privacy.spending import Spending
-from ..protocol import Part, Stream
+from ..parts import Part
+from ..protocol import Stream
+from ..released import Known, Released
+from ..serving import ServingLearner
 from ..total import PrivateTotal
 from .leader_settings import UNITS, LeaderSettings
 from .selector import OnlineSelector
@@ -89,6 +94,7 @@ class LeaderSelector(OnlineSelector):
         sums: str = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
+        start: Released | ServingLearner | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -105,7 +111,7 @@ class LeaderSelector(OnlineSelector):
             bound=bound,
             labels=labels,
         )
-        super().__init__(settings, share)
+        super().__init__(settings, share, start)
 
     @property
     def certified_regret(self) -> float:
@@ -123,6 +129,7 @@ class LeaderSelector(OnlineSelector):
             settings.event,
             (settings.n_items,),
             units=float(UNITS),
+            disjoint=settings.participation is None,
             label="weighted leave-one-out gains",
         )
 
@@ -133,13 +140,58 @@ class LeaderSelector(OnlineSelector):
     def _draw(self) -> NDArray[np.int32]:
         settings = self.settings
         if self._rounds.number:
-            scores = self._total.release()
+            self._total.release()
+        if self._rounds.number or self._total.started:
+            scores = self._total.scores(self._rounds.number, settings.k)
         else:
             scores = self._coins.generator.random(settings.n_items)
+        scores = self._masked(scores)
         base = np.flatnonzero(settings.constraint.maximize(scores, base=True))
         # Where fewer are shown than fit, these are the best so many: greedy takes them first.
         best = base[np.argsort(-scores[base], kind="stable")][: settings.k]
         return best.astype(np.int32)
+
+    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> LeaderSettings:
+        constraint = self.settings.constraint
+        if not isinstance(constraint, Cardinality):
+            raise ValueError(
+                "the constraint is about the items there were: make a new learner, with start= this one"
+            )
+        more = Cardinality(constraint.rank, n_items)
+        return replace(self.settings, n_items=n_items, labels=labels, constraint=more)
+
+    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
+        if settings is not None:
+            here = (np.arange(self.settings.n_items),)
+            self._total.grow(settings.spec, (settings.n_items,), here, self._rounds.number)
+
+    @property
+    def _whole_units(self) -> tuple[tuple[int, ...], int]:
+        return (self.settings.n_items,), UNITS
+
+    @property
+    def _constrained(self) -> bool:
+        return not isinstance(self.settings.constraint, Cardinality)
+
+    def _feasible(self, items: list[int]) -> bool:
+        return self.settings.constraint.contains(items)
+
+    def _check_enough(self, active: NDArray[np.bool_]) -> None:
+        super()._check_enough(active)
+        best = self.settings.constraint.maximize(np.where(active, 1.0, 0.0))
+        if np.count_nonzero(best) < self.settings.k:
+            raise ValueError(f"the items that are left make no set of {self.settings.k}")
+
+    def _known(self) -> Known:
+        return self._total.averages(self._rounds.number, self.settings.k, self.settings.bound)
+
+    def _start(self, start: Released) -> None:
+        super()._start(start)
+        if start.values is not None:
+            self._total.warm(start.values / self.settings.bound, start.people)
+
+    def _ranking(self) -> NDArray[np.float64]:
+        return self._total.scores(self._rounds.number, self.settings.k)
 
     def _prepared(self, person: Any) -> Population | NDArray[np.int64]:
         """Rows for the compiled loop, or the weighted gains of a person in whole units."""

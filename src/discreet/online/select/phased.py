@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -19,7 +19,11 @@ from ...objectives.each import value_to_rows
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Seed, spend_from
 from ...privacy.spending import Spending
-from ..protocol import Guarantee, Part, Stream
+from ..parts import Part
+from ..pending import Ticket
+from ..protocol import Guarantee, Stream
+from ..released import Released
+from ..serving import ServingLearner
 from .phased_settings import PhasedSettings
 from .selector import OnlineSelector
 from .window import Phases, Window
@@ -104,6 +108,7 @@ class PhasedSelector(OnlineSelector):
         method: str = "auto",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
+        start: Released | ServingLearner | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -119,7 +124,7 @@ class PhasedSelector(OnlineSelector):
             bound=bound,
             labels=labels,
         )
-        super().__init__(settings, share)
+        super().__init__(settings, share, start)
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -129,14 +134,14 @@ class PhasedSelector(OnlineSelector):
 
         Infinite where none are declared, as regret grows with their number: see `certified_regret_after`.
         """
-        return self.settings.certified_regret
+        return self._certified(self.settings.certified_regret)
 
     def certified_regret_after(self, rounds: int) -> float:
         """Bound on the expected (1 - 1/e)-regret over the first ``rounds`` rounds of an exchangeable stream.
 
         `bounds.phased`; with ``restart_on_drift`` only the trivial bound is known.
         """
-        return self.settings.certified_regret_after(rounds)
+        return self._certified(self.settings.certified_regret_after(rounds))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
@@ -162,7 +167,8 @@ class PhasedSelector(OnlineSelector):
         """The set that the closed window teaches; a random one at first. A new window opens."""
         settings, closed = self.settings, self._phases.close()
         if closed is None:
-            drawn = self._coins.generator.choice(settings.n_items, size=settings.k, replace=False)
+            among = settings.n_items if self._catalogue.active is None else np.flatnonzero(self._active())
+            drawn = self._coins.generator.choice(among, size=settings.k, replace=False)
             chosen = drawn.astype(np.int32)
             self._phases.open_first(self._rounds.number)
         else:
@@ -172,7 +178,7 @@ class PhasedSelector(OnlineSelector):
 
     def _learned(self, window: Window) -> NDArray[np.int32]:
         gains = window.start()
-        left = np.ones(self.settings.n_items, dtype=np.bool_)
+        left = self._active()
         for _ in range(self.settings.k):
             candidates = np.flatnonzero(left)
             scores = gains.scores()[candidates]
@@ -189,6 +195,19 @@ class PhasedSelector(OnlineSelector):
             left[item] = False
         return np.array(gains.items, dtype=np.int32)
 
+    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> PhasedSettings:
+        settings = replace(self.settings, n_items=n_items, labels=labels)
+        if settings.releases > self.settings.releases:
+            raise ValueError(
+                f"{self.settings.releases} picks of a window were paid for, and {n_items} items need more:"
+                " make a new learner, with start= this one"
+            )
+        return settings
+
+    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
+        if settings is not None:
+            self._phases.grow(settings)
+
     def _prepared(self, person: Any) -> Population:
         ready: Population = super()._prepared(person)
         if ready.as_rows() is None:
@@ -196,6 +215,11 @@ class PhasedSelector(OnlineSelector):
             answers.number("value", ready.value(self._shown.tolist()), 0.0, self.bound)
             answers.vector("gains", ready.gains([]), self.n_items, 0.0, self.bound)
         return ready
+
+    _batched = False
+
+    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
+        self._absorb(ready if within_limit else None)
 
     def _take(self, ready: Any, within_limit: bool) -> None:
         self._rounds.close(then=lambda: self._absorb(ready if within_limit else None))

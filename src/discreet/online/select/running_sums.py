@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -24,10 +25,16 @@ from ...privacy import (
 )
 from ...privacy.spending import Spending
 from ..contribution import capped
-from ..protocol import CALIBRATIONS, Part, Stream
+from ..parts import Part
+from ..protocol import CALIBRATIONS, Stream
+from ..released import Known, Released
+from ..serving import ServingLearner
 from ..total import PrivateTotal
 from .running_sum_settings import RunningSumSettings
-from .selector import OnlineSelector
+from .selector import OnlineSelector, check_growth
+
+# An expert that begins with an item prefers it by so many times what makes it as likely as all others.
+_PREFERENCE = 2.0
 
 
 class RunningSumSelector(OnlineSelector):
@@ -100,6 +107,7 @@ class RunningSumSelector(OnlineSelector):
         bound: float = 1.0,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
+        start: Released | ServingLearner | None = None,
         seed: Seed = None,
     ) -> None:
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
@@ -121,7 +129,7 @@ class RunningSumSelector(OnlineSelector):
             bound=bound,
             labels=labels,
         )
-        super().__init__(settings, share)
+        super().__init__(settings, share, start)
 
     @property
     def certified_regret(self) -> float:
@@ -132,7 +140,7 @@ class RunningSumSelector(OnlineSelector):
         ``weights`` about weighted people, also in the comparison; rounds that are not learned from (beyond
         ``max_rounds_per_person``) are not in it either.
         """
-        return self.settings.certified_regret
+        return self._certified(self.settings.certified_regret)
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -154,6 +162,7 @@ class RunningSumSelector(OnlineSelector):
             units=self._units,
             coins=self._coins,
             ahead=True,
+            disjoint=settings.participation is None,
             label="gains",
         )
 
@@ -161,11 +170,46 @@ class RunningSumSelector(OnlineSelector):
         return self.settings.due(self.round)
 
     def _draw(self) -> NDArray[np.int32]:
-        known = self._total.release() if self.round else self._total.known
+        if self.round:
+            self._total.release()
+        known = self._total.scores(self.round, self.settings.k)
         shown = np.empty(self.settings.k, dtype=np.int32)
         coins = self._coins.generator.random(self.settings.k)
-        backends.selectors.draw_ordered(known, self.settings.rate_after(self.round), coins, shown)
+        backends.selectors.draw_ordered(
+            self._masked(known), self.settings.rate_after(self.round), coins, shown
+        )
         return shown
+
+    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> RunningSumSettings:
+        settings = replace(self.settings, n_items=n_items, labels=labels)
+        check_growth(self.settings.spec, settings.spec, self.budget.neighbours)
+        return settings
+
+    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
+        if settings is None:
+            return
+        places = np.ix_(np.arange(settings.k), np.arange(self.settings.n_items))
+        self._total.grow(settings.spec, (settings.k, settings.n_items), places, self.round)
+
+    @property
+    def _whole_units(self) -> tuple[tuple[int, ...], int]:
+        return (self.settings.k, self.settings.n_items), self._most
+
+    def _known(self) -> Known:
+        return self._total.averages(self.round, self.settings.k)
+
+    def _start(self, start: Released) -> None:
+        """Every expert begins with what items are worth alone, and prefers its item of the last set."""
+        settings, people = self.settings, max(1, start.people)
+        values = np.zeros(settings.n_items) if start.values is None else start.values
+        own = np.tile(values, (settings.k, 1))
+        preferred = _PREFERENCE * math.log(max(2, settings.n_items)) / settings.rate
+        for expert, item in enumerate(start.items[: settings.k]):
+            own[expert, item] += preferred / people
+        self._total.warm(own, people)
+
+    def _ranking(self) -> NDArray[np.float64]:
+        return np.asarray(self._total.scores(self.round, self.settings.k).sum(axis=0))
 
     def _prepared(self, person: Any) -> Population | NDArray[np.int64]:
         """Rows for the compiled loop, or what each item adds for each expert, in whole units."""
@@ -215,7 +259,8 @@ class RunningSumSelector(OnlineSelector):
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         people, count = stream.people, stream.rewards.size
         counted = self._counted(people if len(people) == count else people[:count])
-        if not self._total.compiles or self.settings.rounds is None:
+        plain = self._total.compiles and self._catalogue.active is None
+        if not plain or self.settings.rounds is None:
             self._run_batches(stream, rows, counted)
             return
         _check_items(counted, self.settings.items_per_person)

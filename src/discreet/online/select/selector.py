@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core import checks
+from ...core.labels import plain_label
 from ...core.settings import Setting, of, whole
 from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
-from ...privacy import ExponentialChoice, ScoreChange, Share
+from ...privacy import ExponentialChoice, ScoreChange, Share, SumSpec
 from ...results import Selection, Trace
-from ..protocol import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
+from ..protocol import CALIBRATIONS, LearnerSettings, Stream
+from ..serving import ServingLearner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,7 @@ def rate_within(share: Share, width: float, count: int, wanted: float) -> float:
     return min(wanted, ExponentialChoice.within(share, width, count, share.notion).rate)
 
 
-class OnlineSelector(OnlineLearner):
+class OnlineSelector(ServingLearner):
     """Choose k of n items every round, then learn from the person of that round.
 
     Subclasses say when a new set is drawn and how, and what is kept of a person.
@@ -91,11 +93,6 @@ class OnlineSelector(OnlineLearner):
     labels = Setting("What the items are called; None for their numbers.")
 
     # --- for users -------------------------------------------------------------------------------
-
-    def choose(self) -> Selection:
-        """The set for this round."""
-        chosen: Selection = super().choose()
-        return chosen
 
     def run(
         self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
@@ -118,11 +115,20 @@ class OnlineSelector(OnlineLearner):
     def _width(self) -> int:
         return self.settings.k
 
+    @property
+    def _size(self) -> int:
+        return self.settings.n_items
+
+    @property
+    def _bound(self) -> float:
+        return self.settings.bound
+
+    @property
+    def _labels(self) -> tuple[Any, ...] | None:
+        return self.settings.labels
+
     def _decision(self, shown: NDArray[Any]) -> Selection:
-        items = tuple(shown.tolist())
-        labels = self.settings.labels
-        named = None if labels is None else tuple(labels[item] for item in items)
-        return Selection(items, self._rounds.number, named)
+        return self._selection(tuple(shown.tolist()))
 
     def _row(self, decision: Selection) -> tuple[int, ...]:
         return decision.items
@@ -133,10 +139,10 @@ class OnlineSelector(OnlineLearner):
     def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Trace:
         return Trace(rewards, selections, type(self).__name__)
 
-    def _run(self, stream: Stream) -> None:
+    def _run_stream(self, stream: Stream) -> None:
         rows = stream.people.as_rows()
         if rows is None or self._can_wait(stream.rewards.size):
-            super()._run(stream)
+            self._run_one_by_one(stream)
         else:
             self._run_rows(stream, rows)
 
@@ -158,6 +164,17 @@ class OnlineSelector(OnlineLearner):
     def _could_show(self, shown: NDArray[Any]) -> bool:
         inside = bool(((shown >= 0) & (shown < self.n_items)).all())
         return super()._could_show(shown) and inside and np.unique(shown).size == shown.size
+
+
+def check_growth(before: SumSpec | None, after: SumSpec | None, neighbours: str) -> None:
+    """Refuse more items where one person would move a sum by more than was paid for."""
+    if before is None or after is None:
+        return
+    if after.bounds.difference(neighbours) > before.bounds.difference(neighbours):
+        raise ValueError(
+            "with more items one person could move the sums by more than was paid for; make the learner with"
+            ' weights="norm" or items_per_person=, or make a new one with start= this one'
+        )
 
 
 def check_population(people: Any, n_items: int, bound: float) -> None:
@@ -187,13 +204,7 @@ def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] |
         return None
     if len(labels) != n_items:
         raise ValueError(f"labels has {len(labels)} entries; there are {n_items} items")
-    return tuple(_plain_label(label) for label in labels)
-
-
-def _plain_label(label: Any) -> Any:
-    plain = label.item() if isinstance(label, np.generic) else label
-    if not isinstance(plain, str | int | float | bool):
-        raise TypeError(
-            f"label {checks.shown(label)} is neither text nor a number; a saved learner could not hold it"
-        )
-    return plain
+    found = tuple(plain_label(label) for label in labels)
+    if len(set(found)) < n_items:
+        raise ValueError("labels must be distinct; two items share one")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,12 @@ class Phases:
         length = self._next_length(chosen, before)
         self._served += 1
         self._opens, self._window = number, self._made(length)
+
+    def grow(self, settings: PhasedSettings) -> None:
+        """There are more items from now on; people of the open window have none of the new ones."""
+        if self._window is not None:
+            self._window.grow(settings.n_items)
+        self._settings = settings
 
     def _next_length(self, chosen: NDArray[np.int32], before: NDArray[np.int32]) -> int:
         settings = self._settings
@@ -141,6 +148,17 @@ class Window:
         if rows.n_rows:
             self._stores.setdefault(rows.kind.code, _Store(rows.kind)).extend(rows)
 
+    def grow(self, n_items: int) -> None:
+        """There are more items from now on."""
+        if self.functions:
+            raise ValueError(
+                "the open window holds people who are functions of the items there were; add items when it"
+                " has closed"
+            )
+        for store in self._stores.values():
+            store.grow(n_items)
+        self.n_items = n_items
+
     def start(self) -> FixedPointGains:
         """The empty set, which can grow."""
         parts = [(store.rows(), self.bound) for store in self._stores.values() if len(store)]
@@ -201,6 +219,10 @@ class _Store:
         self._count += rows.n_rows
         if len(self._runs) >= _MOST_RUNS:
             self._runs = [self._joined()]
+
+    def grow(self, n_items: int) -> None:
+        """Rows over more items."""
+        self._runs = [replace(run, matrix=replace(run.sparse, n_columns=n_items)) for run in self._runs]
 
     def _joined(self) -> Rows:
         tables = [rows.sparse for rows in self._runs]

@@ -41,13 +41,13 @@ class Beliefs(ABC):
         """What is believed before anything is known, by how large the values of the first blocks are."""
 
     @abstractmethod
-    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats) -> None:
-        """Take up the averages of one block."""
+    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
+        """Take up the averages of one block, or of ``part`` of one."""
 
-    def observe(self, shown: NDArray[Any], values: Floats) -> None:
-        """The released averages of a block, in units of the bound."""
+    def observe(self, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
+        """The released averages of a block, in units of the bound; ``part`` of its rounds are in them."""
         if self._posterior is not None:
-            self._learn(self._posterior, shown, values)
+            self._learn(self._posterior, shown, values, part)
             return
         self._shown.append(shown)
         self._values.append(values)

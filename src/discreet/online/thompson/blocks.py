@@ -18,8 +18,10 @@ from ...core.state import Saved
 from ...objectives.rows.table import Rows
 from ...privacy import Coins, Gate, Release
 from ...privacy.conversions import exact
-from ..bandit.feedback import Feedback, Ticket, slot_gains, slot_steps
+from ..bandit.feedback import Feedback, slot_gains, slot_steps
+from ..pending import Ticket
 from ..protocol import Stream
+from ..released import Known, Released
 from ..rounds import Rounds
 from ..total import BatchTotal
 from .settings import ThompsonSettings
@@ -28,15 +30,20 @@ from .values import ItemValues
 LABEL = "noisy sums of what was shown in a block of rounds"
 _UNITS = 32
 _MOST = 1 << 62
+_LEAST_PART = 0.25  # of a block's rounds, with which it tells anything
 
 
 @dataclass
 class Block:
-    """The items of a block, what has come of its rounds in whole steps, and how many are to come."""
+    """The items of a block, what has come of its rounds in whole steps, and how many are to come.
+
+    ``skipped`` rounds showed other items, because some were not available.
+    """
 
     items: NDArray[np.int32]
     steps: NDArray[np.int64]
     left: int
+    skipped: int = 0
 
 
 class BlockFeedback(Feedback):
@@ -52,7 +59,7 @@ class BlockFeedback(Feedback):
         step = self._total.step
         self._finer, self._most = float(1 / step), math.floor(exact(settings.bound) / step)
         self._part = float(step / exact(settings.bound)) / settings.block
-        self._slots = settings.feedback == "slots"
+        self.by_slot = settings.feedback == "slots"
         self._values = ItemValues(settings)
         self._open: dict[int, Block] = {}
         self._block = -1
@@ -103,7 +110,7 @@ class BlockFeedback(Feedback):
     def ready(self, value: Any, ticket: Ticket) -> NDArray[np.int64]:
         """A reward, checked, in whole steps: one number, or one for each slot."""
         settings = self._settings
-        if self._slots:
+        if self.by_slot:
             shown = tuple(self._open[ticket[0]].items.tolist())
             return slot_steps(value, shown, settings.n_items, settings.bound, self._finer, self._most)
         amount = checks.real("value", value, at_least=0.0, at_most=settings.bound) * self._finer
@@ -111,13 +118,41 @@ class BlockFeedback(Feedback):
 
     def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> Any:
         """What the set is worth to a simulated person, or what each item adds to those above it."""
-        return slot_gains(person, items, worth, self._settings.bound) if self._slots else worth
+        return slot_gains(person, items, worth, self._settings.bound) if self.by_slot else worth
 
     def absorb(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
         """Take up a reward; None is somebody whose round passes with nothing learned, worth 0."""
         if ready is not None:
             self._open[ticket[0]].steps += ready
         self._pass(ticket[0], 1)
+
+    def skip(self, ticket: Ticket) -> None:
+        """Other items were shown: the average is one of fewer rounds."""
+        self._open[ticket[0]].skipped += 1
+        self._pass(ticket[0], 1)
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Suggest sets of these items only, from the next block on."""
+        self._values.restrict(active)
+
+    def known(self, round: int) -> Known:
+        """What is believed of the items, in units of value."""
+        believed = self._values.believed()
+        if believed is None:
+            return None, 0, None
+        means, deviations = (numbers * self._settings.bound for numbers in believed)
+        return means, round, deviations
+
+    def start(self, start: Released) -> None:
+        """Begin with what is believed of the items."""
+        if start.values is not None and start.deviations is not None:
+            bound = self._settings.bound
+            self._values.start(start.values / bound, start.deviations / bound)
+
+    def grow(self, settings: ThompsonSettings) -> None:
+        """Take up more items, from the next block on."""
+        self._values.grow(settings)
+        self._settings = settings
 
     def _pass(self, number: int, rounds: int) -> None:
         """So many rounds of a block are over; after the last one its sums leave, with noise.
@@ -131,7 +166,9 @@ class BlockFeedback(Feedback):
         del self._open[number]
         self._released = 1
         noisy = self._total.noisy(block.steps)
-        self._values.observe(block.items, noisy.astype(np.float64) * self._part)
+        part = 1.0 - block.skipped / self._settings.block
+        if part >= _LEAST_PART:
+            self._values.observe(block.items, noisy.astype(np.float64) * (self._part / part), part)
 
     # --- a whole stream --------------------------------------------------------------------------
 
@@ -156,7 +193,7 @@ class BlockFeedback(Feedback):
             np.uint64(part.start),
             stream.within_limit[part],
             block.items,
-            self._slots,
+            self.by_slot,
             self._finer,
             self._most,
             block.steps,
@@ -175,8 +212,8 @@ class BlockFeedback(Feedback):
         return plain, arrays | {
             "current": self._current,
             "open_blocks": np.array(
-                [(number, one.left) for number, one in self._open.items()], np.int64
-            ).reshape(count, 2),
+                [(number, one.left, one.skipped) for number, one in self._open.items()], np.int64
+            ).reshape(count, 3),
             "open_items": np.array([one.items for one in blocks], np.int32).reshape(count, settings.k),
             "open_steps": np.array([one.steps for one in blocks], np.int64).reshape(count, settings.width),
         }
@@ -193,17 +230,18 @@ class BlockFeedback(Feedback):
         self._released = saved.whole("released", at_least=0, at_most=1)
         k, largest = settings.k, settings.n_items - 1
         self._current = saved.array("current", (k,), np.int32, at_least=-1, at_most=largest)
-        numbers = saved.array("open_blocks", (None, 2), np.int64, at_least=0)
+        numbers = saved.array("open_blocks", (None, 3), np.int64, at_least=0)
         items = saved.array("open_items", (len(numbers), k), np.int32, at_least=0, at_most=largest)
         shape = (len(numbers), settings.width)
         steps = saved.array("open_steps", shape, np.int64, at_least=0, at_most=_MOST)
-        for (number, left), shown, heard in zip(numbers.tolist(), items, steps, strict=True):
+        for (number, left, skipped), shown, heard in zip(numbers.tolist(), items, steps, strict=True):
             known = settings.block - left
             good = number <= self._block and left > 0 and known >= 0 and number not in self._open
-            good = good and int(heard.sum()) <= known * self._most and np.unique(shown).size == k
+            good = good and int(heard.sum()) <= (known - skipped) * self._most
+            good = good and np.unique(shown).size == k
             if not good:
                 raise ValueError("open_blocks holds one that cannot have begun")
-            self._open[number] = Block(shown.copy(), heard.copy(), left)
+            self._open[number] = Block(shown.copy(), heard.copy(), left, skipped)
         block = self._open.get(self._block)
         if self._block >= 0 and np.unique(self._current).size != k:
             raise ValueError("the array current is no set of k items")

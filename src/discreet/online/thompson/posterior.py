@@ -34,6 +34,10 @@ class Posterior(ABC):
         """Weights at random: the mean, and ``spread`` times what is not known."""
 
     @abstractmethod
+    def grow(self, more: int, mean: float, deviation: float) -> None:
+        """More weights, of which nothing is known but this."""
+
+    @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """For `resumed`."""
 
@@ -67,6 +71,10 @@ class Independent(Posterior):
         noise = generator.standard_normal(self.mean.size)
         return np.asarray(self.mean + spread * np.sqrt(self.variance) * noise)
 
+    def grow(self, more: int, mean: float, deviation: float) -> None:
+        self.mean = np.concatenate((self.mean, np.full(more, mean)))
+        self.variance = np.concatenate((self.variance, np.full(more, deviation**2)))
+
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {}, {"mean": self.mean, "variance": self.variance}
 
@@ -99,6 +107,18 @@ class Joint(Posterior):
     def draw(self, generator: np.random.Generator, spread: float) -> Floats:
         noise = self.root @ generator.standard_normal(self.mean.size, dtype=np.float32)
         return np.asarray(self.mean + spread * noise)
+
+    def grow(self, more: int, mean: float, deviation: float) -> None:
+        self.mean = np.concatenate((self.mean, np.full(more, mean)))
+        size = self.mean.size
+        root = np.zeros((size, size), dtype=np.float32)
+        root[:-more, :-more] = self.root
+        root[range(size - more, size), range(size - more, size)] = deviation
+        self.root = root
+
+    def apart(self) -> Independent:
+        """The same beliefs, each on its own."""
+        return Independent(self.mean, np.square(self.root.astype(np.float64)).sum(axis=1))
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {}, {"mean": self.mean, "root": self.root}

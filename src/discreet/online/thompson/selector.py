@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from ...core.settings import Setting
 from ...privacy import Seed, spend_from
 from ...privacy.spending import Spending
-from ..bandit.feedback import Pending
 from ..bandit.rewards import RewardSelector
+from ..released import Released
+from ..serving import ServingLearner
 from .blocks import BlockFeedback
 from .settings import ThompsonSettings
 
@@ -83,12 +84,13 @@ class ThompsonSelector(RewardSelector):
         forget: float = 0.0,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
+        start: Released | ServingLearner | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
         how: dict[str, Any] = {"feedback": feedback, "block": block, "forget": forget}
         settings = ThompsonSettings.tight(n_items, k, rounds, share, **how, bound=bound, labels=labels)
-        super().__init__(settings, share)
+        super().__init__(settings, share, start)
 
     @property
     def certified_regret(self) -> float:
@@ -97,5 +99,4 @@ class ThompsonSelector(RewardSelector):
 
     def _begin(self) -> None:
         self.settings.check_noise(self.budget.neighbours)
-        self._pending = Pending()
         self._engine = BlockFeedback(self.settings, self._gate, self._gate.coins())

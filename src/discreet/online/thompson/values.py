@@ -30,6 +30,48 @@ class ItemValues(Beliefs):
         shape = (settings.k, np.int32, settings.n_items - 1, settings.width)
         super().__init__(WARM_UP, *shape, settings.n_items, settings.together)
         self._own = self._error = 0.0
+        self._active = np.ones(settings.n_items, dtype=np.bool_)
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Suggest sets of these items only."""
+        self._active = active
+
+    def believed(self) -> tuple[Floats, Floats] | None:
+        """Mean and deviation of every item, once anything is believed; NaN where nothing was seen."""
+        if self._posterior is None:
+            return None
+        apart = self._posterior.apart() if isinstance(self._posterior, Joint) else self._posterior
+        assert isinstance(apart, Independent)
+        seen = np.where(apart.variance < 0.9 * self._own**2, 1.0, np.nan)
+        return apart.mean * seen, np.sqrt(apart.variance) * seen
+
+    def start(self, means: Floats, deviations: Floats) -> None:
+        """Believe this of every item, without blocks at random; NaN is an item that is new."""
+        settings, known = self._settings, np.isfinite(means) & np.isfinite(deviations)
+        if np.count_nonzero(known) < settings.k:
+            return
+        order = np.argsort(-np.where(known, means, -np.inf), kind="stable")[: settings.k]
+        worth = means[order] if settings.feedback == "slots" else means[order].sum(keepdims=True)
+        self._shown, self._values = [order.astype(np.int32)] * WARM_UP, [worth] * WARM_UP
+        begun = self._begin(np.array(self._values))
+        if isinstance(begun, Joint):
+            begun.root = np.diag(np.where(known, deviations, self._own)).astype(np.float32)
+        else:
+            assert isinstance(begun, Independent)
+            begun.variance = np.where(known, deviations**2, begun.variance)
+        begun.mean = np.where(known, means, begun.mean)
+        self._posterior = begun
+
+    def grow(self, settings: ThompsonSettings) -> None:
+        """Believe of new items what was believed of all before anything was known."""
+        more = settings.n_items - self._settings.n_items
+        if self._posterior is not None:
+            if isinstance(self._posterior, Joint) and not settings.together:
+                self._posterior = self._posterior.apart()
+            start = _SLOT_START / _SLOT * self._own if settings.feedback == "slots" else 0.0
+            self._posterior.grow(more, start, self._own)
+        self._settings = settings
+        self._size, self._largest, self._together = settings.n_items, settings.n_items - 1, settings.together
 
     # --- learning --------------------------------------------------------------------------------
 
@@ -56,13 +98,13 @@ class ItemValues(Beliefs):
         own = _OWN if self._together else math.hypot(_OWN, _COMMON)
         return own * mean / settings.k, error
 
-    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats) -> None:
-        items = shown.astype(np.int64)
+    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
+        items, error = shown.astype(np.int64), self._error / part
         if self._settings.feedback == "slots":
             assert isinstance(posterior, Independent)
-            posterior.observe_each(items, values, self._error)
+            posterior.observe_each(items, values, error)
         else:
-            posterior.observe(items, float(values[0]), self._error)
+            posterior.observe(items, float(values[0]), error)
         if self._settings.forget:
             assert isinstance(posterior, Independent)
             posterior.widen(self._settings.forget * self._own**2, self._own**2)
@@ -71,12 +113,15 @@ class ItemValues(Beliefs):
 
     def suggest(self, generator: np.random.Generator) -> NDArray[np.int32]:
         """A set to show: at random at first, then the best one for weights drawn from the posterior."""
-        size, k = self._settings.n_items, self._settings.k
+        size, k, all_active = self._settings.n_items, self._settings.k, bool(self._active.all())
         if self._posterior is None:
-            return generator.choice(size, size=k, replace=False).astype(np.int32)
+            among = size if all_active else np.flatnonzero(self._active)
+            return generator.choice(among, size=k, replace=False).astype(np.int32)
         spread = _SPREAD_TOGETHER if self._together else _SPREAD_ALONE
         weights = self._posterior.draw(
             generator, _SPREAD_SLOT if self._settings.feedback == "slots" else spread
         )
+        if not all_active:
+            weights[~self._active] = -np.inf
         top = np.argpartition(-weights, k - 1)[:k] if k < size else np.arange(size)
         return top[np.argsort(-weights[top], kind="stable")].astype(np.int32)

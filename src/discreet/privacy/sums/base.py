@@ -92,18 +92,32 @@ class RunningSum(Fixed, ABC):
         event: Event | None = None,
         clip: bool = False,
         label: str = "running sum",
+        disjoint: bool = False,
+        release: Release | None = None,
     ) -> Self:
-        """The sum of a specification; see `SumSpec.make`."""
+        """The sum of a specification; see `SumSpec.make`.
+
+        ``disjoint=True``: this sum may be followed by others, each about other people than the sums before.
+        They are given the first one's ``release``, which pays for all of them, as nobody is in two.
+        """
         total = object.__new__(cls)
         checks.instance("spec", spec, SumSpec, "SumSpec(VectorBounds(3, 2, norm_bound=1.0), 100)")
         checks.instance("gate", gate, Gate, "Gate(Budget(1.0, 1e-6))")
         if share is None:
             share = gate.left if event is None else gate.budget.share()
-        total._begin(spec, gate, share, event, clip, label)
+        total._begin(spec, gate, share, event, clip, label, disjoint, release)
         return total._fix()
 
     def _begin(
-        self, spec: SumSpec, gate: Gate, share: Share, event: Event | None, clip: bool, label: str
+        self,
+        spec: SumSpec,
+        gate: Gate,
+        share: Share,
+        event: Event | None,
+        clip: bool,
+        label: str,
+        disjoint: bool = False,
+        release: Release | None = None,
     ) -> None:
         self.spec, self.clip, self.label = spec, bool(clip), label
         self._gate = gate
@@ -111,7 +125,12 @@ class RunningSum(Fixed, ABC):
         needed = spec.event(share, share.notion or gate.notion)
         chosen = needed if event is None else _covering(event, needed)
         self._grid = self.grid(spec, chosen, gate.budget.neighbours)
-        self._release = gate.reserve(chosen, spec.count, label=f"{label} ({self._name})")
+        if release is None:
+            name = f"{label} ({self._name})"
+            release = gate.reserve(chosen, spec.count, disjoint=disjoint, label=name)
+        elif not (release.disjoint and release.event == chosen and release.count >= spec.count):
+            raise ValueError(f"{release} does not pay for {spec.count} of {chosen} about other people")
+        self._release = release
         self._taken = 0
         self._lock, self._interrupted = threading.RLock(), False
         self._start()

@@ -2,7 +2,7 @@
 
 A fresh process imports the library, then makes a learner, takes its first rounds with `choose` and `learn`,
 and gives another one a short stream to `run`; then a longer one. Everything but the import is counted. The
-second time the cache is there. `python -m benchmarks.first_use hedge` measures the settings with "hedge" in
+second time the cache is there. `python -m tools.first_use hedge` measures the settings with "hedge" in
 their name or their learner's name; ``--loops`` prints what was compiled. Nothing is stored.
 """
 
@@ -85,7 +85,7 @@ def first_use(name: str, words: str) -> dict[str, Any]:
 
 def measured(name: str, words: str, folder: str) -> dict[str, Any]:
     """`first_use` in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.first_use", "--one", name, words]
+    command = [sys.executable, "-m", "tools.first_use", "--one", name, words]
     environment = os.environ | {"NUMBA_CACHE_DIR": folder}
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

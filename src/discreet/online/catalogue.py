@@ -1,0 +1,263 @@
+"""The catalogue of a learner: what its items are called, and which of them can be shown.
+
+Everything here is public: labels, which items have been retired, and which are available in a round. Sets are
+fitted to it after they were drawn (`Catalogue.served`), which is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import checks
+from ..core.labels import item_numbers, plain_label
+from ..core.state import Saved
+
+Items = NDArray[np.int32]
+_WHOLE = {int}
+RECENT = 256  # sets
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which items can be shown in a round, and which must be, in order."""
+
+    allowed: NDArray[np.bool_]
+    first: Sequence[int]
+
+
+class Catalogue:
+    """Items 0..n-1 by label or number, some of them retired.
+
+    An item is named by its label; a whole number that is no label is taken for the item's number.
+
+    >>> shop = Catalogue(3, ("shoes", "maps", "tents"))
+    >>> shop.item("maps"), shop.item(2)
+    (1, 2)
+    >>> shop.retire([1])
+    >>> shop.served((1, 0), lambda: np.array([0.0, 5.0, 3.0]), shop.request())
+    (0, 2)
+    """
+
+    def __init__(self, n_items: int, labels: Sequence[Any] | None) -> None:
+        self._n_items = n_items
+        self._labels = labels
+        self._places: dict[Any, int] | None = None
+        self._active: NDArray[np.bool_] | None = None  # None: all of them
+        self._recent: deque[NDArray[Any]] = deque(maxlen=RECENT)
+        self.changed = False  # whether items ever came or went
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def item(self, name: Any) -> int:
+        """The number of an item, by its label or number."""
+        return self._numbers("item", [name])[0]
+
+    def items(self, what: str, names: Any) -> Items:
+        """The numbers of several items, in order, each once."""
+        if self._labels is None and type(names) in (list, tuple) and {*map(type, names)} == _WHOLE:
+            numbers = sorted({*names})  # a few whole numbers: NumPy takes longer to begin with
+            if numbers[0] >= 0 and numbers[-1] < self._n_items:
+                return np.array(numbers, dtype=np.int32)
+        numeric = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "iu"
+        if self._labels is None and numeric and names.size:
+            found = np.unique(names)
+            if found[0] >= 0 and found[-1] < self._n_items:
+                return found.astype(np.int32, copy=False)
+        return np.array(sorted({*self._numbers(what, names)}), dtype=np.int32)
+
+    def _numbers(self, what: str, names: Any) -> list[int]:
+        """`item_numbers`, with labels looked up once and for all."""
+        if self._labels is not None and isinstance(names, list | tuple):
+            if self._places is None:
+                self._places = {label: place for place, label in enumerate(self._labels)}
+            try:
+                return [self._places[name] for name in names]
+            except (KeyError, TypeError):  # there is a number among them, or nothing that is known
+                pass
+        return item_numbers(what, names, self._n_items, self._labels)
+
+    def weights(self, what: str, chances: Mapping[Any, float]) -> tuple[Items, NDArray[np.float64]]:
+        """The numbers of items, in order, with a number in (0, 1] for each; those with 0 are left out."""
+        found: dict[int, float] = {}
+        numbers = self._numbers(what, list(chances))
+        for item, chance in zip(numbers, chances.values(), strict=True):
+            value = checks.real(f"{what}[...]", chance, at_least=0.0, at_most=1.0)
+            found[item] = max(value, found.get(item, 0.0))
+        kept = sorted(item for item, value in found.items() if value)
+        return np.array(kept, dtype=np.int32), np.array([found[item] for item in kept])
+
+    # --- what was shown --------------------------------------------------------------------------
+
+    def remember(self, shown: NDArray[Any]) -> None:
+        """Keep the set that was drawn for a round; -1 in it is no item."""
+        self._recent.append(shown)
+
+    def remembered(self) -> list[NDArray[Any]]:
+        """The latest sets, the newest last."""
+        return list(self._recent)
+
+    def recall(self, sets: Iterable[NDArray[Any]]) -> None:
+        """Keep these sets instead."""
+        self._recent = deque(sets, maxlen=RECENT)
+
+    def often(self) -> NDArray[np.float64]:
+        """In how many of the latest sets each item was."""
+        items = np.concatenate(self._recent) if self._recent else np.zeros(0, dtype=np.int64)
+        return np.bincount(items[items >= 0], minlength=self._n_items).astype(np.float64)
+
+    # --- what can be shown -----------------------------------------------------------------------
+
+    @property
+    def active(self) -> NDArray[np.bool_] | None:
+        """Which items have not been retired; None for all of them."""
+        return self._active
+
+    @property
+    def count(self) -> int:
+        """How many items have not been retired."""
+        return self._n_items if self._active is None else int(np.count_nonzero(self._active))
+
+    def sorted_out(self, names: Sequence[Any]) -> tuple[Items, list[Any]]:
+        """Which of these are retired items, and which are new ones; those that are there are refused."""
+        back, fresh = [], []
+        for name in names:
+            place = self._known(name)
+            if place is None:
+                fresh.append(plain_label(name) if self._labels is not None else name)
+            elif self._active is None or self._active[place]:
+                raise ValueError(f"items holds {checks.shown(name)}, which is in the catalogue already")
+            else:
+                back.append(place)
+        if self._labels is None and fresh != [*range(self._n_items, self._n_items + len(fresh))]:
+            raise ValueError(
+                f"these items have no labels: new ones are {self._n_items}, {self._n_items + 1} and so on"
+            )
+        if len(set(fresh)) < len(fresh) or len(set(back)) < len(back):
+            raise ValueError("items holds one twice")
+        return np.array(back, dtype=np.int32), fresh
+
+    def _known(self, name: Any) -> int | None:
+        """The number of an item that is there, or was."""
+        if self._labels is None:
+            whole = checks.whole("items", name, at_least=0)
+            return whole if whole < self._n_items else None
+        if self._places is None:
+            self._places = {label: place for place, label in enumerate(self._labels)}
+        return self._places.get(plain_label(name))
+
+    def bring_back(self, items: Iterable[int]) -> None:
+        """Retired items can be shown again."""
+        if self._active is not None:
+            active = self._active.copy()
+            active[np.fromiter(items, dtype=np.int64)] = True
+            self._active = active
+
+    def retire(self, items: Iterable[int]) -> None:
+        """These items will not be shown again."""
+        active = np.ones(self._n_items, dtype=np.bool_) if self._active is None else self._active.copy()
+        active[np.fromiter(items, dtype=np.int64)] = False
+        self._active, self.changed = active, True
+
+    def grow(self, n_items: int, labels: Sequence[Any] | None) -> None:
+        """There are more items now; the numbers of the others stay."""
+        if self._active is not None:
+            more = np.ones(n_items - self._n_items, dtype=np.bool_)
+            self._active = np.concatenate((self._active, more))
+        self._n_items, self._labels, self._places = n_items, labels, None
+        self.changed = True
+
+    def request(
+        self, available: Any = None, exclude: Any = None, include: Any = None, least: int = 0
+    ) -> Request | None:
+        """What can be shown in a round, and what must be; None where that is everything and nothing.
+
+        Refused where fewer than ``least`` items are available.
+        """
+        if self._active is None and available is None and exclude is None and include is None:
+            return None
+        allowed = np.ones(self._n_items, dtype=np.bool_) if self._active is None else self._active.copy()
+        if available is not None:
+            listed = np.zeros(self._n_items, dtype=np.bool_)
+            listed[self.items("available", available)] = True
+            allowed &= listed
+        if exclude is not None:
+            allowed[self.items("exclude", exclude)] = False
+        first: list[int] = []
+        for item in () if include is None else self._numbers("include", include):
+            if not allowed[item]:
+                name = item if self._labels is None else self._labels[item]
+                raise ValueError(f"include holds {checks.shown(name)}, which is not available in this round")
+            if item not in first:
+                first.append(item)
+        if np.count_nonzero(allowed) < least:
+            raise ValueError(f"{np.count_nonzero(allowed)} items are available; a set has {least}")
+        if least and len(first) > least:
+            raise ValueError(f"include holds {len(first)} items; a set has {least}")
+        return Request(allowed, first)
+
+    def served(
+        self,
+        standing: tuple[int, ...],
+        ranking: Callable[[], NDArray[np.float64]],
+        request: Request,
+        feasible: Callable[[list[int]], bool] | None = None,
+    ) -> tuple[int, ...]:
+        """The set for one round: of the standing one what can be shown, filled up by the ranking.
+
+        What must be shown takes the first places. ``ranking`` has a number for each item and is asked only if
+        something is missing. ``feasible`` says whether a set is allowed; a set may then be smaller.
+        """
+        allowed, chosen = request.allowed, list(request.first)
+        size = max(len(standing), len(chosen))
+        if feasible is not None and not feasible(chosen):
+            raise ValueError("include holds items that the constraint does not allow together")
+        rest = [item for item in standing[len(chosen) :] if allowed[item]]
+        self.fill(chosen, rest, size, feasible)
+        if len(chosen) < size:
+            scores = np.where(allowed, ranking(), -np.inf)
+            order = np.argsort(-scores, kind="stable")[: np.count_nonzero(allowed)]
+            self.fill(chosen, order.tolist(), size, feasible)
+        return tuple(chosen)
+
+    @staticmethod
+    def fill(
+        chosen: list[int], more: Iterable[int], size: int, feasible: Callable[[list[int]], bool] | None
+    ) -> None:
+        """Add of ``more`` what is not there and may be, up to ``size`` items."""
+        there = set(chosen)
+        for item in more:
+            if len(chosen) == size:
+                return
+            if item not in there and (feasible is None or feasible([*chosen, item])):
+                chosen.append(item)
+                there.add(item)
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """For `resume`; labels are among the settings."""
+        retired = () if self._active is None else np.flatnonzero(~self._active)
+        width = self._recent[-1].size if self._recent else 0
+        return {"changed": self.changed}, {
+            "retired": np.array(retired, dtype=np.int64),
+            "recent": np.array(self._recent, dtype=np.int32).reshape(len(self._recent), width),
+        }
+
+    def resume(self, saved: Saved, *, at_least: int) -> None:
+        """Go on; so many items ``at_least`` are not retired."""
+        retired = saved.array("retired", (None,), np.int64, at_least=0, at_most=self._n_items - 1)
+        self.changed = saved.flag("changed")
+        if retired.size:
+            self.retire(retired.tolist())
+        if np.unique(retired).size != retired.size or self.count < at_least:
+            raise ValueError("the array retired leaves too few items, or names one twice")
+        recent = saved.array("recent", (None, None), np.int32, at_least=-1, at_most=self._n_items - 1)
+        if recent.shape[0] > RECENT or recent.shape[1] > self._n_items:
+            raise ValueError("the array recent holds more than the latest sets")
+        self.recall(recent)

@@ -1,0 +1,455 @@
+"""Catalogues that change, feedback that comes late, people by their items, and learners that begin with what
+another one has released: for every selector."""
+
+import math
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import discreet as dc
+from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
+from discreet.online.examples import N_ITEMS
+from discreet.online.pending import MOST_OPEN, Pending, Waiting
+from discreet.online.released import Released
+from discreet.online.serving import ServingLearner
+from discreet.privacy.ordered import OrderedExperts, units_per_one
+from tests.online.learners import FRANK_WOLFE_SETS, SELECTORS
+
+NAMES = [f"page {i}" for i in range(N_ITEMS)]
+SERVING = SELECTORS | FRANK_WOLFE_SETS
+FIXED = ("BanditSelector", "MetaFrankWolfe")  # learners that cannot take up new items
+
+
+@pytest.fixture(params=SERVING, ids=SERVING.keys())
+def setting(request):
+    return SERVING[request.param]
+
+
+def _by_slot(learner):
+    return getattr(getattr(learner, "_engine", None), "by_slot", False)
+
+
+def _tell(learner, shown, coin, round=None):
+    """Feedback of somebody who likes the first item shown if the coin says so."""
+    if not hasattr(learner, "_engine"):
+        learner.learn(items=list(shown.labels[:1]) if coin else [], round=round)
+    elif _by_slot(learner):
+        learner.learn(shown.labels[0] if coin else None, round=round)
+    else:
+        learner.learn(float(coin), round=round)
+
+
+def _not_empty(learner):
+    """The first set with an item in it: under a knapsack there may be none at first."""
+    return next(shown for _ in range(20) if len(shown := learner.choose(wait=False)))
+
+
+def _refusal(call, given, *words):
+    """The words of a refusal, which must be among these; None where there was none."""
+    try:
+        call(given)
+    except (ValueError, NotImplementedError) as error:
+        said = str(error)
+    else:
+        return None
+    if not any(word in said for word in words):
+        raise AssertionError(said)
+    return said
+
+
+# --- any order of calls -----------------------------------------------------------------------------
+
+ACTIONS = (
+    "choose",
+    "choose",
+    "exclude",
+    "include",
+    "late",
+    "late",
+    "twice",
+    "expire",
+    "retire",
+    "add",
+    "save",
+)
+
+
+@pytest.mark.parametrize("name", SERVING)
+@settings(max_examples=4, deadline=None, derandomize=True, database=None)
+@given(actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 30)), min_size=10, max_size=40))
+def test_a_living_learner(name, actions):
+    """Whatever comes: sets hold what is available and nothing else, feedback is learned once, and no more is
+    spent than was said before the first round."""
+    learner = SERVING[name].make(labels=NAMES)
+    budget, whole = learner.budget, learner.privacy.epsilon(learner.budget.delta)
+    active, retired, waits, added = set(NAMES), [], {}, 0
+    k = learner._width
+
+    def check(shown, without=(), must=()):
+        labels = shown.labels
+        assert len(set(labels)) == len(labels) <= k
+        assert set(labels) <= active - set(without)
+        assert set(must) <= set(labels)
+        if not learner.over and not learner._rounds.is_open:
+            waits.pop(shown.round, None)
+        waits[shown.round] = shown
+
+    for action, number in actions:
+        if learner.over:
+            break
+        if action == "choose":
+            check(learner.choose(wait=False))
+        elif action == "exclude":
+            gone = sorted(active)[number % len(active)]
+            if len(active) > k:
+                check(learner.choose(wait=False, exclude=[gone]), without=[gone])
+        elif action == "include":
+            wanted = sorted(active)[number % len(active)]
+            if not learner._constrained or learner._feasible([learner._catalogue.item(wanted)]):
+                check(learner.choose(wait=False, include=[wanted]), must=[wanted])
+        elif action == "late" and waits:
+            late = sorted(waits)[number % len(waits)]
+            _tell(learner, waits.pop(late), number % 2, round=late)
+            with pytest.raises(ValueError, match=r"has been counted|has not been chosen"):
+                learner.learn(0.0 if not _by_slot(learner) else None, round=late)
+        elif action == "twice":
+            with pytest.raises(ValueError, match="has not been chosen"):
+                learner.learn(None if hasattr(learner, "_engine") and _by_slot(learner) else 0.0, round=10**6)
+        elif action == "expire":
+            before = max(waits, default=0)
+            learner.expire(before)
+            waits = {late: shown for late, shown in waits.items() if late >= before}
+        elif action == "retire":
+            gone = sorted(active)[number % len(active)]
+            if _refusal(learner.retire_items, [gone], "left") is None:
+                active.remove(gone)
+                retired.append(gone)
+        elif action == "add":
+            fresh = retired.pop() if retired and number % 2 else f"new {added}"
+            added += 1
+            if _refusal(learner.add_items, [fresh], "new learner", "start=") is None:
+                active.add(fresh)
+        elif action == "save":
+            with tempfile.TemporaryDirectory() as folder:
+                learner.save(Path(folder) / "state")
+                learner = dc.load(Path(folder) / "state")
+        assert learner.privacy.spent.epsilon(budget.delta) <= whole <= budget.epsilon
+        assert set(learner.pending) <= set(waits)
+
+
+# --- what can be shown ------------------------------------------------------------------------------
+
+
+def test_a_round_shows_what_is_available(setting):
+    learner = setting.make(labels=NAMES)
+    usual = _not_empty(learner)
+    assert learner.choose().items == usual.items
+    without = learner.choose(exclude=[usual.labels[0]])
+    assert usual.labels[0] not in without.labels
+    assert learner.choose().items == usual.items  # for that request only
+    if not learner._constrained:
+        few = NAMES[: learner._width]
+        assert sorted(learner.choose(available=few).labels) == sorted(few[: len(usual)])
+        assert learner.choose(include=["page 6"]).labels[0] == "page 6"
+        with pytest.raises(ValueError, match="items are available; a set has"):
+            learner.choose(available=NAMES[: len(usual) - 1] or ["page 0"], exclude=["page 0"])
+    assert learner.choose(exclude=[6]).labels == learner.choose(exclude=["page 6"]).labels  # or by number
+    with pytest.raises(ValueError, match="did you mean 'page 6'"):
+        learner.choose(exclude=["pge 6"])
+    with pytest.raises(ValueError, match="not available in this round"):
+        learner.choose(include=["page 1"], exclude=["page 1"])
+
+
+def test_retired_items_are_gone_for_good(setting):
+    learner = setting.make(labels=NAMES)
+    gone = _not_empty(learner).labels[0]
+    learner.retire_items([gone])
+    assert gone not in learner.choose().labels
+    people = setting.people(20)
+    trace = learner.run(people)
+    assert NAMES.index(gone) not in set(trace.selections.ravel().tolist())
+    with pytest.raises(ValueError, match=r"would be left|make no set"):
+        learner.retire_items([name for name in NAMES if name != gone])
+    learner.add_items([gone])
+    with pytest.raises(ValueError, match="in the catalogue already"):
+        learner.add_items([gone])
+
+
+def test_new_items_are_learned_like_the_others():
+    """After a change of catalogue: an item that everybody wants is shown, and the rest was not forgotten."""
+    n_items, k, rounds = 12, 2, 6000
+    budget, names = dc.Budget(4.0, 1e-6), [f"i{j}" for j in range(n_items)]
+    learners = {
+        "hedge": dc.online.HedgeSelector(n_items, k, rounds, budget, resample_every=40, labels=names, seed=1),
+        "sums": dc.online.RunningSumSelector(
+            n_items, k, rounds, budget, weights="norm", resample_every=40, labels=names, seed=1
+        ),
+        "leader": dc.online.LeaderSelector(n_items, k, None, budget, labels=names, seed=1),
+        "both": dc.online.BestOfBothSelector(
+            n_items, k, rounds, budget, resample_every=40, labels=names, seed=1
+        ),
+        "phases": dc.online.PhasedSelector(n_items, k, budget, window=300, labels=names, seed=1),
+        "slots": dc.online.BanditSelector(n_items, k, rounds, budget, feedback="slots", labels=names, seed=1),
+        "thompson": dc.online.ThompsonSelector(n_items, k, None, budget, block=20, labels=names, seed=1),
+    }
+    old = np.zeros((1500, n_items))
+    old[:, 3] = np.arange(1500) % 3 != 0
+    old[:, 5] = np.arange(1500) % 3 == 0
+    new = np.zeros((3000, n_items + 1))
+    new[:, 12] = np.arange(3000) % 3 != 0
+    new[:, 5] = np.arange(3000) % 3 == 0
+    for name, learner in learners.items():
+        learner.run(Coverage(old))
+        spent = learner.privacy.epsilon(1e-6)
+        learner.retire_items(["i3"])
+        learner.add_items(["new"])
+        assert learner.n_items == 13
+        learner.run(Coverage(new))
+        served = [set(learner.choose(wait=False).labels) for _ in range(20)]
+        assert sum("new" in one for one in served) >= 15, name
+        assert not any("i3" in one for one in served), name
+        assert learner.privacy.epsilon(1e-6) == spent, name
+        assert learner.certified_regret == math.inf, name
+
+
+def test_people_move_new_items_no_further_than_the_others():
+    """Where a person moves scores by amounts in an interval, they move the score that a new item begins with
+    by an amount in it: the range that a draw was paid for stays. (Of means that is not so.)"""
+    rng = np.random.default_rng(3)
+    scale = units_per_one(1.0)
+
+    def began(scores):
+        experts = OrderedExperts(scores.copy(), 0.1, scale, 1 << 32)
+        experts.open(np.array([6]), np.arange(6))
+        return experts.scores[6]
+
+    worst, of_means = 0, 0.0
+    for _ in range(300):
+        scores = rng.integers(0, 1000, (6, 2))
+        moved = rng.integers(0, 100, (6, 2))
+        moved[rng.integers(6)] = 100
+        change = began(scores + moved) - began(scores)
+        assert (change >= moved.min(axis=0)).all()
+        assert (change <= moved.max(axis=0)).all()
+        worst = max(worst, int(change.max()))
+        of_means = max(of_means, float(np.abs((scores + moved).sum(axis=0) - scores.sum(axis=0)).max()))
+    assert 0 < worst <= 100 < of_means
+
+
+def test_items_that_would_cost_more_are_refused():
+    whole = dc.online.RunningSumSelector(5, 2, 50, dc.Budget(1.0, 1e-6), seed=0)
+    with pytest.raises(ValueError, match='weights="norm"'):
+        whole.add_items([5])
+    assert whole.n_items == 5
+    capped = dc.online.RunningSumSelector(9, 2, 50, dc.Budget(1.0, 1e-6), items_per_person=2, seed=0)
+    capped.add_items([9, 10])
+    assert capped.n_items == 11
+    with pytest.raises(ValueError, match="new ones are 11"):
+        capped.add_items([13])
+
+
+# --- people by their items --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in SERVING if not name.startswith(("bandit", "thompson"))])
+def test_items_are_the_same_as_a_row(name):
+    """A list, a mapping and a vector teach what a population of one teaches."""
+    setting = SERVING[name]
+    forms = {
+        "list": (lambda row: {"items": [NAMES[i] for i in np.flatnonzero(row)]}, Coverage),
+        "numbers": (lambda row: {"items": np.flatnonzero(row).tolist()}, Coverage),
+        "mapping": (
+            lambda row: {"items": {NAMES[i]: row[i] for i in range(N_ITEMS)}},
+            ProbabilisticCoverage,
+        ),
+        "vector": (lambda row: {"person": row}, ProbabilisticCoverage),
+    }
+    rng = np.random.default_rng(0)
+    whole = (rng.random((12, N_ITEMS)) < 0.4).astype(float)
+    for form, family in forms.values():
+        rows = whole if family is Coverage else whole * rng.choice([0.25, 0.5, 1.0], whole.shape)
+        one, other = setting.make(labels=NAMES), setting.make(labels=NAMES)
+        for row in rows:
+            assert one.choose().items == other.choose().items
+            one.learn(**form(row))
+            other.learn(family(row[None, :]))
+        assert one.choose().items == other.choose().items
+
+
+def test_people_who_are_none_are_refused():
+    learner = dc.online.HedgeSelector(3, 1, 10, dc.Budget(1.0), labels=["a", "b", "c"], seed=0)
+    learner.choose()
+    for feedback, error, words in [
+        ({"items": ["d"]}, ValueError, "no item"),
+        ({"items": {"a": 1.5}}, ValueError, "items"),
+        ({"items": {"a": "much"}}, TypeError, "items"),
+        ({"items": 1.5}, TypeError, "list of items"),
+        ({"person": [1.0, 2.0, 0.0]}, ValueError, "from 0 to 1"),
+        ({"person": [1.0, 0.0]}, ValueError, "person"),
+        ({"person": np.ones(3), "items": ["a"]}, TypeError, "not both"),
+    ]:
+        with pytest.raises(error, match=words):
+            learner.learn(**feedback)
+    assert learner.round == 0
+    bandit = dc.online.ThompsonSelector(3, 1, 10**6, dc.Budget(1.0), seed=0)
+    bandit.choose()
+    with pytest.raises(TypeError, match="slots"):
+        bandit.learn(items=[0])
+
+
+def test_who_took_several_counts_a_part_for_each():
+    learner = dc.online.ThompsonSelector(4, 2, None, dc.Budget(1.0), feedback="slots", labels=list("abcd"))
+    shown = learner.choose()
+    learner.learn(items=shown.labels)
+    block = next(iter(learner._engine._open.values()))
+    assert block.steps.tolist() == [learner._engine._most // 2] * 2
+
+
+# --- feedback that comes late -----------------------------------------------------------------------
+
+
+def test_late_feedback_is_learned_once(setting):
+    learner = setting.make(labels=NAMES)
+    shown = [learner.choose(wait=False) for _ in range(6)]
+    assert learner.pending == (0, 1, 2, 3, 4)
+    for late in (3, 0, 4):
+        _tell(learner, shown[late], True, round=late)
+    assert learner.pending == (1, 2)
+    with pytest.raises(ValueError, match="has been counted"):
+        _tell(learner, shown[3], True, round=3)
+    assert learner.expire(before=2) == 1
+    assert learner.pending == (2,)
+    with pytest.raises(ValueError, match="has expired"):
+        _tell(learner, shown[1], True, round=1)
+    _tell(learner, shown[5], True)  # the open round, as ever
+    assert learner.round == 6
+
+
+def test_a_batch_never_holds_more_people_than_rounds():
+    """Sums are declared for so many people a vector: with feedback in any order none has more, and everybody
+    who came is in one of them."""
+    rng, total = np.random.default_rng(5), 0
+    for every in (1, 3, 7):
+        learner = dc.online.RunningSumSelector(
+            4, 1, 400, dc.Budget(1.0, 1e-6), resample_every=every, labels=list("abcd"), seed=1
+        )
+        vectors, add = [], type(learner._total.sum).add
+
+        def count(own, vector, vectors=vectors, add=add):
+            vectors.append(float(np.max(vector)))
+            return add(own, vector)
+
+        object.__setattr__(learner._total.sum, "add", count.__get__(learner._total.sum))
+        waits = []
+        for t in range(300):
+            waits.append(learner.choose(wait=False).round)
+            burst = int(rng.integers(0, 4)) if t % 50 else 30
+            for _ in range(min(burst, len(waits) - 1)):
+                late = waits.pop(int(rng.integers(len(waits) - 1)))
+                learner.learn(items=["a"], round=late)
+                total += 1
+        released = sum(vectors) + float(learner._total.gathered.max()) / learner._units
+        assert max(vectors) <= every
+        assert released + len(learner._waiting) == total
+        total = 0
+
+
+def test_waiting_is_bounded():
+    pending, waiting = Pending(), Waiting()
+    for round in range(5):
+        pending.add(round, ())
+    assert pending.oldest == 0
+    assert waiting.passed() is None
+    assert waiting.admits(np.zeros(1, dtype=np.int64))
+    assert not waiting.admits(np.ones(1, dtype=np.int64))
+    assert len(waiting) == 1
+    assert waiting._people.maxlen == MOST_OPEN
+    learner = dc.online.HedgeSelector(3, 1, None or 10**6, dc.Budget(1.0, 1e-6), resample_every=10**5, seed=0)
+    learner.choose()
+    learner._pending._tickets = dict.fromkeys(range(MOST_OPEN), ())
+    object.__setattr__(learner._rounds, "_number", MOST_OPEN)
+    learner.choose(wait=False)
+    assert len(learner.pending) == MOST_OPEN
+    assert learner.pending[0] == 1  # the oldest has expired
+
+
+def test_functions_that_wait_are_not_saved(tmp_path):
+    learner = dc.online.BestOfBothSelector(3, 1, 50, dc.Budget(1.0, 1e-6), seed=0)
+    for _ in range(4):
+        learner.choose(wait=False)
+    person = SetFunction(lambda items: float(0 in items), 3, bound=1.0, monotone=True)
+    for late in (0, 1, 2):
+        learner.learn(person, round=late)
+    assert len(learner._waiting)
+    with pytest.raises(TypeError, match="save after some more rounds"):
+        learner.save(tmp_path / "state")
+    learner.add_items([3])
+    with pytest.raises(ValueError, match="the function is over 3 items"):
+        learner.learn(person)
+
+
+# --- a start from what was released -----------------------------------------------------------------
+
+
+def test_a_start_is_worth_something_and_costs_nothing():
+    rng = np.random.default_rng(4)
+    n_items, k = 30, 3
+    chances = 0.5 / np.arange(1, n_items + 1) ** 0.8
+    names = [f"i{j}" for j in range(n_items)]
+    after = [*names[1:], "new"]  # another catalogue, in another order
+    before_people = Coverage(rng.random((4000, n_items)) < chances)
+    rows = np.zeros((300, n_items))
+    rows[:, :-1] = rng.random((300, n_items - 1)) < chances[1:]
+    people, budget = Coverage(rows), dc.Budget(1.0, 1e-6)
+
+    def make(kind, rounds, labels, **more):
+        if kind is dc.online.PhasedSelector:
+            return kind(n_items, k, budget, labels=labels, seed=2, **more)
+        if kind is dc.online.MetaFrankWolfe:
+            more |= {"resample_every": 20}
+            return kind(dc.constraints.Cardinality(k, n_items), rounds, budget, labels=labels, seed=2, **more)
+        if kind is dc.online.HedgeSelector:
+            more |= {"resample_every": 250}
+        if kind in (dc.online.RunningSumSelector, dc.online.BestOfBothSelector):
+            more |= {"resample_every": 20, "weights": "norm"}
+        return kind(n_items, k, rounds, budget, labels=labels, seed=2, **more)
+
+    better = {}
+    for kind in (
+        dc.online.RunningSumSelector,
+        dc.online.LeaderSelector,
+        dc.online.PhasedSelector,
+        dc.online.MetaFrankWolfe,
+        dc.online.HedgeSelector,
+        dc.online.BestOfBothSelector,
+    ):
+        old = make(kind, 4000, names)
+        old.run(before_people)
+        cold, warm = make(kind, 300, after), make(kind, 300, after, start=old)
+        assert warm.privacy.epsilon(1e-6) == cold.privacy.epsilon(1e-6)
+        assert warm.privacy.spent.epsilon(1e-6) == 0.0
+        better[kind.__name__] = warm.run(people).average - cold.run(people).average
+    assert all(gain > 0.0 for gain in better.values()), better
+    assert sum(better.values()) > 0.2, better
+
+
+def test_what_was_released_moves_to_another_catalogue_by_label():
+    known = Released((2, 0), 3, ("a", "b", "c"), np.array([0.5, 0.1, 0.4]), 100, np.full(3, 0.1))
+    moved = known.over(4, ("c", "d", "b", "a"))
+    assert moved.items == (0, 3)
+    assert moved.values[[0, 2, 3]].tolist() == [0.4, 0.1, 0.5]
+    assert math.isnan(moved.values[1])
+    assert known.weakened(0.25).people == 25
+    assert known.weakened(0.25).deviations.tolist() == [0.2] * 3
+    with pytest.raises(ValueError, match="give both learners labels"):
+        known.over(4, None)
+    with pytest.raises(TypeError, match="start"):
+        dc.online.HedgeSelector(3, 1, 10, dc.Budget(1.0), start=[1])
+
+
+def test_every_selector_serves(setting):
+    assert isinstance(setting.make(), ServingLearner)
