@@ -254,8 +254,8 @@ def test_other_learners_on_running_sums_count_people_the_same_way(name, tmp_path
 
 @pytest.mark.parametrize("kind", [RunningSumSelector, LeaderSelector])
 def test_late_feedback_counts_once_in_the_batch_it_comes_into(kind):
-    """Without noise the sums say who is in them, also of somebody whose answers come late, several at once."""
-    every = {"resample_every": 4} if kind is RunningSumSelector else {"batch": 4}
+    """Without noise the sums say who is in them, also of somebody whose answers come late."""
+    every = {"resample_every": 4, "weights": "norm"} if kind is RunningSumSelector else {"batch": 4}
     budget = dc.Budget(np.inf, 1e-6, max_rounds_per_person=3)
     learner = kind(PEOPLE, 1, ROUNDS, budget, min_separation=1, seed=0, **every)
     known, coins = [np.zeros(PEOPLE)], np.random.default_rng(0)
@@ -266,6 +266,6 @@ def test_late_feedback_counts_once_in_the_batch_it_comes_into(kind):
             if coins.random() < 0.5:
                 learner.learn(items=[0], round=late, person_id="ann")
     assert np.diff(known, axis=0).max() <= 1.0
-    assert 1.0 < known[-1].max() <= 3.0
+    assert 1.5 < known[-1].max() <= 3.0
     with pytest.raises(ValueError, match="min_separation"):
         kind(PEOPLE, 1, ROUNDS, budget, min_separation=1, seed=0, **every).add_items([PEOPLE])
