@@ -2,6 +2,7 @@
 another one has released: for every selector."""
 
 import math
+import pickle
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from discreet.privacy.ordered import OrderedExperts, units_per_one
 from tests.online.learners import FRANK_WOLFE_SETS, SELECTORS
 
 NAMES = [f"page {i}" for i in range(N_ITEMS)]
+SIX = [f"i{j}" for j in range(6)]
+BUDGET = dc.Budget(1.0, 1e-6)
 SERVING = SELECTORS | FRANK_WOLFE_SETS
 FIXED = ("BanditSelector", "MetaFrankWolfe")  # learners that cannot take up new items
 
@@ -453,3 +456,80 @@ def test_what_was_released_moves_to_another_catalogue_by_label():
 
 def test_every_selector_serves(setting):
     assert isinstance(setting.make(), ServingLearner)
+
+
+# --- parts of a crowd -------------------------------------------------------------------------------
+
+DIVIDED = {
+    "hedge": lambda: dc.online.HedgeSelector(6, 2, 400, BUDGET, resample_every=25, labels=SIX, seed=3),
+    "sums": lambda: dc.online.RunningSumSelector(6, 2, 400, BUDGET, resample_every=25, labels=SIX, seed=3),
+    "weighted": lambda: dc.online.RunningSumSelector(
+        6, 2, 400, BUDGET, resample_every=25, weights="norm", labels=SIX, seed=3
+    ),
+    "leader": lambda: dc.online.LeaderSelector(6, 2, 400, BUDGET, batch=25, labels=SIX, seed=3),
+    "growing": lambda: dc.online.LeaderSelector(6, 2, None, BUDGET, first_batch=25, labels=SIX, seed=3),
+}
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+@pytest.mark.parametrize("split", [1, 2, 5])
+def test_any_split_decides_as_one_process(name, split):
+    """People on one, two or five servers, in any order: the same sets, and the same account."""
+    rng = np.random.default_rng(7)
+    people = [rng.choice(6, size=rng.integers(0, 4), replace=False).tolist() for _ in range(150)]
+    whole, divided = DIVIDED[name](), DIVIDED[name]()
+    for likes in people:
+        whole.choose()
+        whole.learn(items=likes)
+    done = 0
+    while done < len(people):
+        shown = divided.choose()
+        parts = [divided.partial(server=f"web {number}") for number in range(split)]
+        parts = [pickle.loads(pickle.dumps(part)) for part in parts]
+        here = people[done : done + min(parts[0].room, len(people) - done)]
+        for place, likes in enumerate(here):
+            parts[place % split].add(items=[SIX[item] for item in likes])
+        for part in rng.permutation(np.array(parts, dtype=object)):
+            assert divided.choose().items == shown.items or part is parts[-1] or divided.round == done
+            divided.absorb(part)
+        done += len(here)
+        assert divided.round == done
+    assert divided.choose().items == whole.choose().items
+    assert divided.privacy.to_json() == whole.privacy.to_json()
+
+
+def test_parts_are_absorbed_once_and_in_time(tmp_path):
+    learner = DIVIDED["sums"]()
+    first, again = learner.partial(server="a"), learner.partial(server="a")
+    late, other = learner.partial(server="b"), DIVIDED["leader"]().partial(server="c")
+    for _ in range(20):
+        first.add(items=["i1"])
+    again.add(items=["i1"])
+    learner.absorb(first)
+    with pytest.raises(ValueError, match="of 'a' was absorbed"):
+        learner.absorb(again)
+    learner.save(tmp_path / "state")
+    with pytest.raises(ValueError, match="of 'a' was absorbed"):
+        dc.load(tmp_path / "state").absorb(again)
+    for _ in range(6):
+        late.add(items=["i2"])
+    with pytest.raises(ValueError, match="room for 5 people; the part has 6"):
+        learner.absorb(late)
+    with pytest.raises(ValueError, match="of another learner"):
+        learner.absorb(other)
+    assert learner.round == 20
+    rest = learner.partial(server="d")
+    for _ in range(5):
+        rest.add(items=["i2"])
+    with pytest.raises(RuntimeError, match="room for 5 people"):
+        rest.add(items=["i2"])
+    learner.absorb(rest)
+    with pytest.raises(ValueError, match="is late: batch 25 is open"):
+        learner.absorb(late)
+    with pytest.raises(TypeError, match="server must be a name"):
+        learner.partial(server=3)
+    with pytest.raises(NotImplementedError, match="no sums of people"):
+        dc.online.PhasedSelector(4, 1, BUDGET, seed=0).partial(server="a")
+    capped = dc.online.RunningSumSelector(6, 2, 50, BUDGET, items_per_person=1, seed=0)
+    with pytest.raises(ValueError, match="go by rounds"):
+        capped.partial(server="a")

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.state import Saved
-from ..objectives.coverage import Coverage, ProbabilisticCoverage
 from ..privacy import Gate, Share
 from ..results import Selection
 from .catalogue import RECENT, Catalogue, Request
+from .partial import Absorbed, Counting, Partial
 from .parts import Part
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
+from .people import counted_person, given_person
 from .protocol import LearnerSettings, OnlineLearner, Stream
 from .released import Known, Released
 
@@ -110,6 +111,34 @@ class ServingLearner(OnlineLearner):
         if len(self._pending) > MOST_OPEN:
             self._expire(1)
 
+    def partial(self, server: str) -> Partial:
+        """A part of the open batch for people who come to another server, who are served the same set."""
+        with self._turn("partial()"):
+            if self.over:
+                raise RuntimeError(f"the declared horizon of rounds={self.rounds} is over")
+            self._next()
+            counting = self._counting()
+            if counting is None:
+                raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
+            shape, units = counting
+            given = partial(given_person, Catalogue(self._size, self._labels), self._size)
+            check = partial(counted_person, self._size, self._bound, units)
+            return Partial(server, self._batch(), self._room(), shape, given, check)
+
+    def absorb(self, part: Partial) -> None:
+        """Learn from the people of a part, whose rounds pass.
+
+        Refused where a part of the same server was absorbed in this batch, where the batch of the part is
+        over, and where the batch has no room for so many people.
+        """
+        with self._turn("absorb()"):
+            checks.instance("part", part, Partial, 'learner.partial(server="web-3")')
+            self._next()
+            left = None if self.rounds is None else self.rounds - self._rounds.number
+            self._absorbed.check(part, self._counting(), self._batch(), self._room(), left)
+            self._absorbed.add(part)  # first, so that an interruption never doubles anybody
+            self._rounds.close(part.count, then=lambda: self._gather(part.sums))
+
     @property
     def released(self) -> Released:
         """What was released about the items: what another learner may begin with (``start=``), at no cost."""
@@ -175,6 +204,22 @@ class ServingLearner(OnlineLearner):
             self._changed()
 
     # --- for subclasses --------------------------------------------------------------------------
+
+    def _counting(self) -> Counting | None:
+        """Shape of a batch's sums, and what makes a person's part in them of a person; None without such."""
+        return None
+
+    def _batch(self) -> int:
+        """The first round of the open batch."""
+        raise NotImplementedError
+
+    def _room(self) -> int | None:
+        """How many people the open batch has still room for; None for any number."""
+        raise NotImplementedError
+
+    def _gather(self, sums: NDArray[np.int64]) -> None:
+        """Take up the sums of a part."""
+        raise NotImplementedError
 
     @property
     @abstractmethod
@@ -278,20 +323,7 @@ class ServingLearner(OnlineLearner):
 
     def _given(self, person: Any, items: Any) -> Any:
         """The person in the form that `_prepared` takes."""
-        if items is None:
-            return self._of_vector(person) if isinstance(person, np.ndarray | list | tuple) else person
-        if person is not None:
-            raise TypeError("give either a person or items=, not both")
-        if isinstance(items, Mapping):
-            return ProbabilisticCoverage.of_row(self._size, *self._catalogue.weights("items", items))
-        return Coverage.of_row(self._size, self._catalogue.items("items", items))
-
-    def _of_vector(self, vector: Any) -> ProbabilisticCoverage:
-        chances = checks.vector("person", vector, length=self._size)
-        if chances.min() < 0.0 or chances.max() > 1.0:
-            raise ValueError("a person's vector has a chance for each item, from 0 to 1")
-        kept = np.flatnonzero(chances)
-        return ProbabilisticCoverage.of_row(self._size, kept, chances[kept])
+        return given_person(self._catalogue, self._size, person, items)
 
     def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
         """`_prepared`, for feedback of an earlier round."""
@@ -322,7 +354,7 @@ class ServingLearner(OnlineLearner):
     # --- the protocol ----------------------------------------------------------------------------
 
     def _assemble(self, settings: LearnerSettings, gate: Gate, *, own_gate: bool) -> None:
-        self._pending, self._waiting = Pending(), Waiting()
+        self._pending, self._waiting, self._absorbed = Pending(), Waiting(), Absorbed()
         super()._assemble(settings, gate, own_gate=own_gate)
 
     def _begin_common(self) -> None:
@@ -397,12 +429,14 @@ class ServingLearner(OnlineLearner):
             "catalogue": self._catalogue,
             "pending": self._pending,
             "waiting": self._waiting,
+            "absorbed": self._absorbed,
         }
 
     def _restore_common(self, saved: Saved) -> None:
         super()._restore_common(saved)
         least = 1 if self._constrained else self._width
         self._catalogue.resume(saved.part("catalogue"), at_least=least)
+        self._absorbed.resume(saved.part("absorbed"))
 
     def _restore_late(self, saved: Saved) -> None:
         self._pending.resume(saved.part("pending"), self._rounds, self._could_be)

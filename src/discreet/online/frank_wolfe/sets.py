@@ -20,9 +20,9 @@ from ...privacy import Seed, spend_from
 from ...privacy.spending import Spending
 from ...results import Selection
 from ..contribution import capped
+from ..people import check_population
 from ..protocol import CALIBRATIONS, Stream
 from ..released import Known, Released
-from ..select.selector import check_population
 from ..serving import ServingLearner
 from .gradients import SetGradients
 from .learner import FrankWolfeLearner, claimed_share

@@ -18,8 +18,9 @@ from ...privacy import Share
 from ...privacy.budget import NEIGHBOURS
 from ...results import CostTrace, Selection
 from ..clipping import ClippedCount
+from ..people import check_population
 from ..protocol import LearnerSettings, OnlineLearner, Stream
-from ..select.selector import check_population, item_labels
+from ..select.selector import item_labels
 
 if TYPE_CHECKING:
     from ...backends.arguments import Cuts

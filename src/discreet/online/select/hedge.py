@@ -28,6 +28,7 @@ from ...privacy.conversions import exact
 from ...privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
 from ...privacy.published import published_share
 from ...privacy.spending import Spending
+from ..partial import Counting
 from ..parts import Part
 from ..protocol import CALIBRATIONS, Stream
 from ..released import Released
@@ -302,9 +303,20 @@ class HedgeSelector(OnlineSelector):
         rows: Rows | None = one.as_rows()
         if rows is not None:
             return rows
-        gains = answers.gains_along(one, self._shown.tolist(), self.settings.bound)
-        units = np.clip(np.floor(gains.T * float(self._experts.scale)), 0, self._experts.most)
-        return np.ascontiguousarray(units, dtype=np.int64)
+        return _units(self.settings.bound, float(self._experts.scale), self._experts.most, self._shown, one)
+
+    def _counting(self) -> Counting:
+        experts, bound = self._experts, self.settings.bound
+        return experts.scores.shape, partial(_units, bound, float(experts.scale), experts.most, self._shown)
+
+    def _batch(self) -> int:
+        return self._rounds.number - self._rounds.number % self.settings.resample_every
+
+    def _room(self) -> int:
+        return self._batch() + self.settings.resample_every - self._rounds.number
+
+    def _gather(self, sums: NDArray[np.int64]) -> None:
+        self._experts.add(sums)
 
     def _absorb(self, person: Rows | NDArray[np.int64]) -> None:
         if not isinstance(person, Rows):
@@ -372,6 +384,12 @@ class HedgeSelector(OnlineSelector):
         most = self._experts.most * self._rounds.number + self._experts.preference
         gone = self._catalogue.active is not None
         self._experts.resume(saved.part("experts"), at_least=0, at_most=most, closed=gone)
+
+
+def _units(bound: float, scale: float, most: int, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
+    """What each item gains for each expert, in whole units."""
+    gains = answers.gains_along(person, shown.tolist(), bound)
+    return np.ascontiguousarray(np.clip(np.floor(gains.T * scale), 0, most), dtype=np.int64)
 
 
 def _row_arguments(rows: Rows) -> tuple[NDArray[Any], ...]:

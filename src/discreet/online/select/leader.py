@@ -21,6 +21,7 @@ from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Seed, spend_from
 from ...privacy.spending import Spending
+from ..partial import Counting
 from ..parts import Part
 from ..protocol import Stream
 from ..released import Known, Released
@@ -199,9 +200,25 @@ class LeaderSelector(OnlineSelector):
         if one.as_rows() is not None:
             ready: Population = one
             return ready
-        bound = self.settings.bound
-        alone, gains = answers.leave_one_out(one, self._shown.tolist(), bound)
-        return _weighted(alone / bound, gains / bound)
+        return _units(self.settings.bound, self._shown, one)
+
+    def _counting(self) -> Counting:
+        if self.settings.participation is not None:
+            raise ValueError("min_separation= goes by rounds, which a part does not know")
+        return (self.settings.n_items,), partial(_units, self.settings.bound, self._shown)
+
+    def _batch(self) -> int:
+        ends, batch = self.settings.ends, self.settings.batches(self._rounds.number + 1)
+        return ends[batch - 1] if batch else 0
+
+    def _room(self) -> int:
+        ends, batch = self.settings.ends, self.settings.batches(self._rounds.number + 1)
+        end = ends[batch] if batch < len(ends) else self._rounds.number + (1 << 24)
+        return int(end) - self._rounds.number
+
+    def _gather(self, sums: NDArray[np.int64]) -> None:
+        if not self._total.exhausted:
+            self._total.gather(sums)
 
     def _absorb(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
@@ -261,6 +278,12 @@ class LeaderSelector(OnlineSelector):
         self._total.resume_after(
             saved.part("total"), least, min(waiting, settings.longest), 0, most=float(UNITS)
         )
+
+
+def _units(bound: float, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
+    """The weighted leave-one-out gains of a person in whole units."""
+    alone, gains = answers.leave_one_out(person, shown.tolist(), bound)
+    return _weighted(alone / bound, gains / bound)
 
 
 def _weighted(alone: NDArray[np.float64], gains: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ from ...privacy import (
 )
 from ...privacy.spending import Spending
 from ..contribution import capped
+from ..partial import Counting
 from ..parts import Part
 from ..protocol import CALIBRATIONS, Stream
 from ..released import Known, Released
@@ -216,11 +217,32 @@ class RunningSumSelector(OnlineSelector):
         one = self._counted(super()._prepared(person))
         if one.as_rows() is not None:
             return one
-        gains = answers.gains_along(one, self._shown.tolist(), self.settings.bound)
-        if self.settings.weights is not None:
-            alone = gains[0] / self.settings.bound
-            gains = np.minimum(gains, gains[0]) * backends.selectors.norm_weight(float(alone @ alone))
-        return np.clip(np.floor(gains * self._units), 0, self._most).astype(np.int64)
+        return self._whole(one)
+
+    @property
+    def _whole(self) -> Callable[[Any], NDArray[np.int64]]:
+        """What makes whole units of a person."""
+        weighted = self.settings.weights is not None
+        return partial(_units_of, self.settings.bound, weighted, self._units, self._most, self._shown)
+
+    def _counting(self) -> Counting | None:
+        settings = self.settings
+        if settings.items_per_person is not None or settings.participation is not None:
+            raise ValueError("items_per_person= and min_separation= go by rounds, which a part does not know")
+        return (settings.k, settings.n_items), self._whole
+
+    def _batch(self) -> int:
+        return self.settings.batch_start(self.settings.batch_at(self.round))
+
+    def _room(self) -> int:
+        ends = self.settings.ends
+        batch = self.settings.batch_at(self.round)
+        end = ends[batch] if batch < len(ends) else self.round + (1 << 24)
+        return int(end) - self.round
+
+    def _gather(self, sums: NDArray[np.int64]) -> None:
+        if self._learning:
+            self._total.gather(sums)
 
     def _counted(self, people: Population) -> Population:
         """The people of the rounds to come as they are counted."""
@@ -368,3 +390,14 @@ def _check_items(people: Population, most: int | None) -> None:
     assert rows is not None
     if most is not None and int(np.diff(rows.sparse.indptr).max()) > most:
         raise ValueError(f"somebody has more than items_per_person={most} items")
+
+
+def _units_of(
+    bound: float, weighted: bool, units: float, most: int, shown: NDArray[np.int32], person: Any
+) -> NDArray[np.int64]:
+    """What each item adds for each expert, in whole units."""
+    gains = answers.gains_along(person, shown.tolist(), bound)
+    if weighted:
+        alone = gains[0] / bound
+        gains = np.minimum(gains, gains[0]) * backends.selectors.norm_weight(float(alone @ alone))
+    return np.clip(np.floor(gains * units), 0, most).astype(np.int64)

@@ -17,6 +17,7 @@ from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
 from ...privacy import ExponentialChoice, ScoreChange, Share, SumSpec
 from ...results import Selection, Trace
+from ..people import check_population
 from ..protocol import CALIBRATIONS, LearnerSettings, Stream
 from ..serving import ServingLearner
 
@@ -174,27 +175,6 @@ def check_growth(before: SumSpec | None, after: SumSpec | None, neighbours: str)
         raise ValueError(
             "with more items one person could move the sums by more than was paid for; make the learner with"
             ' weights="norm" or items_per_person=, or make a new one with start= this one'
-        )
-
-
-def check_population(people: Any, n_items: int, bound: float) -> None:
-    """Refuse what is not a population over these items, or may exceed the bound."""
-    if not isinstance(people, Population):
-        raise TypeError(
-            f"expected a person's function (an objective such as Coverage or SetFunction), got"
-            f" {type(people).__name__}"
-        )
-    if not people.one_by_one:
-        raise ValueError(
-            "the parts of this mixture have different numbers of people, so that nobody has a function of"
-            " their own in it; learners need one for each"
-        )
-    if people.n_items != n_items:
-        raise ValueError(f"the function is over {people.n_items} items; this learner chooses among {n_items}")
-    if not people.bound <= bound * (1 + 1e-12):
-        raise ValueError(
-            f"the function may reach {people.bound:g}, above the learner's bound={bound:g}; rescale"
-            " it or declare a larger bound"
         )
 
 

@@ -1,0 +1,66 @@
+"""People as learners take them: checked, and in the forms that people have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import checks
+from ..objectives import Population
+from ..objectives.coverage import Coverage, ProbabilisticCoverage
+from .catalogue import Catalogue
+
+
+def check_population(people: Any, n_items: int, bound: float) -> None:
+    """Refuse what is not a population over these items, or may exceed the bound."""
+    if not isinstance(people, Population):
+        raise TypeError(
+            f"expected a person's function (an objective such as Coverage or SetFunction), got"
+            f" {type(people).__name__}"
+        )
+    if not people.one_by_one:
+        raise ValueError(
+            "the parts of this mixture have different numbers of people, so that nobody has a function of"
+            " their own in it; learners need one for each"
+        )
+    if people.n_items != n_items:
+        raise ValueError(f"the function is over {people.n_items} items; this learner chooses among {n_items}")
+    if not people.bound <= bound * (1 + 1e-12):
+        raise ValueError(
+            f"the function may reach {people.bound:g}, above the learner's bound={bound:g}; rescale"
+            " it or declare a larger bound"
+        )
+
+
+def given_person(catalogue: Catalogue, n_items: int, person: Any, items: Any) -> Any:
+    """A person as a population of one, from any of the forms that `ServingLearner.learn` takes."""
+    if items is None:
+        return _of_vector(n_items, person) if isinstance(person, np.ndarray | list | tuple) else person
+    if person is not None:
+        raise TypeError("give either a person or items=, not both")
+    if isinstance(items, Mapping):
+        return ProbabilisticCoverage.of_row(n_items, *catalogue.weights("items", items))
+    return Coverage.of_row(n_items, catalogue.items("items", items))
+
+
+def _of_vector(n_items: int, vector: Any) -> ProbabilisticCoverage:
+    chances = checks.vector("person", vector, length=n_items)
+    if chances.min() < 0.0 or chances.max() > 1.0:
+        raise ValueError("a person's vector has a chance for each item, from 0 to 1")
+    kept = np.flatnonzero(chances)
+    return ProbabilisticCoverage.of_row(n_items, kept, chances[kept])
+
+
+def counted_person(
+    n_items: int, bound: float, units: Callable[[Any], NDArray[np.int64]], person: Any
+) -> NDArray[np.int64]:
+    """A person's part in sums, once they have been checked."""
+    check_population(person, n_items, bound)
+    if len(person) != 1:
+        raise ValueError("add() takes one person")
+    if not person.monotone:
+        raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
+    return units(person)
