@@ -363,7 +363,9 @@ def test_public_coins_are_the_same_in_every_run():
 
 
 def test_injected_faults_are_taken_out_again():
+    from discreet.online.contribution import ContributionLimit
     from discreet.privacy import GaussianNoise, MemoryLedger, Release, ScoreChange
+    from discreet.privacy.sums.factorizations import Factorization
 
     drawn = ("choice", "flipped_choice", "sample", "ordered_set", "steps")
     places = [
@@ -371,6 +373,8 @@ def test_injected_faults_are_taken_out_again():
         (MemoryLedger, "add"),
         (GaussianNoise, "within"),
         (ScoreChange, "range"),
+        (ContributionLimit, "register"),
+        (Factorization, "participation_norm"),
     ]
     before = [vars(owner)[name] for owner, name in places]
     for fault in [*faults.EXACT.values(), *faults.SAMPLED.values(), *faults.OUTPUTS.values()]:

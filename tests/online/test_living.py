@@ -82,7 +82,7 @@ ACTIONS = (
 
 
 @pytest.mark.parametrize("name", SERVING)
-@settings(max_examples=4, deadline=None, derandomize=True, database=None)
+@settings(max_examples=3, deadline=None, derandomize=True, database=None)
 @given(actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 30)), min_size=10, max_size=40))
 def test_a_living_learner(name, actions):
     """Whatever comes: sets hold what is available and nothing else, feedback is learned once, and no more is

@@ -203,14 +203,22 @@ def _both(learner: Any, decision: Any) -> Floats:
     return np.concatenate([_set(learner, decision), _chances(learner, decision)])
 
 
+_DRAWN = ("lists", "last_list", "recent")
+
+
 def _kept(learner: OnlineLearner, decision: Any) -> list[float]:  # noqa: ARG001
-    """Everything that a saved learner knows: all that any later decision can depend on."""
+    """Everything that a saved learner knows: all that any later decision can depend on.
+
+    Sets that were drawn are left out: they follow from the released numbers, by public coins, and differ
+    by whole items where these differ by a hair.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state"
         with swapped(os, "fsync", lambda _: None):  # a file that is read once and thrown away
             learner.save(path)
         _, arrays = read_state(path)
-    ahead = [name for name in arrays if name.split(".")[-1] == "noise"]  # drawn ahead, and seen by nobody
+    # Noise that was drawn ahead has been seen by nobody.
+    ahead = [name for name in arrays if name.split(".")[-1] in ("noise", *_DRAWN)]
     kept = sorted(name for name in arrays if name not in ahead)
     numbers = [np.asarray(arrays[name], dtype=np.float64).ravel() for name in kept]
     return np.concatenate(numbers).tolist() if numbers else []

@@ -259,7 +259,7 @@ class SlotFeedback(Feedback):
         }
         return plain, {
             "lists": self._lists,
-            "current": self._current,
+            "last_list": self._current,
             "taken": self._taken,
             "shows": self._shows,
             "variance": self._variance,
@@ -286,7 +286,7 @@ class SlotFeedback(Feedback):
         self._lists_from = saved.whole("lists_from", at_least=0, at_most=number)
         k, largest = self._settings.k, self._settings.n_items - 1
         self._lists = saved.array("lists", (None, k), np.int32, at_least=0, at_most=largest)
-        self._current = saved.array("current", (k,), np.int32, at_least=0, at_most=largest)
+        self._current = saved.array("last_list", (k,), np.int32, at_least=0, at_most=largest)
         if any(np.unique(row).size < k for row in self._lists):
             raise ValueError("the array lists has one with an item twice")
         if len(self._lists) and self._lists_from < self._opens:
