@@ -17,8 +17,14 @@ from ..core import checks
 from ..core.state import Saved
 
 Units = NDArray[np.int64]
-# The shape of a batch's sums, and what makes a person's part in them of a person.
-Counting = tuple[tuple[int, ...], Callable[[Any], Units]]
+Counting = Callable[[Any], Units]  # what makes a person's part in sums of a person
+
+
+def named(server: Any) -> str:
+    """A server's name, checked."""
+    if not isinstance(server, str) or not server:
+        raise TypeError(f"server must be a name, got {checks.shown(server)}")
+    return server
 
 
 class Partial:
@@ -37,9 +43,7 @@ class Partial:
         given: Callable[[Any, Any], Any],
         units: Callable[[Any], Units],
     ) -> None:
-        if not isinstance(server, str) or not server:
-            raise TypeError(f"server must be a name, got {checks.shown(server)}")
-        self.server, self.batch, self.room = server, batch, room
+        self.server, self.batch, self.room = named(server), batch, room
         self.count = 0
         self.sums: Units = np.zeros(shape, dtype=np.int64)
         self._given, self._units = given, units
@@ -69,12 +73,8 @@ class Absorbed:
         self._batch = 0
         self._servers: set[str] = set()
 
-    def check(
-        self, part: Partial, counting: Counting | None, batch: int, room: int | None, left: int | None
-    ) -> None:
-        """Refuse a part of another learner or batch, one that was absorbed, and too many people."""
-        if counting is None or part.sums.shape != counting[0]:
-            raise ValueError("the part is of another learner")
+    def check(self, part: Partial, batch: int, room: int | None, left: int | None) -> None:
+        """Refuse a part of another batch, one that was absorbed, and too many people."""
         if part.batch != batch:
             raise ValueError(f"{part!r} is late: batch {batch} is open; its people are not learned from")
         if self._batch == batch and part.server in self._servers:

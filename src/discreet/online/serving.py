@@ -24,7 +24,7 @@ from ..core.state import Saved
 from ..privacy import Gate, Share
 from ..results import Selection
 from .catalogue import RECENT, Catalogue, Request
-from .partial import Absorbed, Counting, Partial
+from .partial import Absorbed, Counting, Partial, named
 from .parts import Part
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
 from .people import counted_person, given_person
@@ -114,28 +114,24 @@ class ServingLearner(OnlineLearner):
     def partial(self, server: str) -> Partial:
         """A part of the open batch for people who come to another server, who are served the same set."""
         with self._turn("partial()"):
+            named(server)
+            if (shape := self._sums_shape()) is None:
+                raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
             if self.over:
                 raise RuntimeError(f"the declared horizon of rounds={self.rounds} is over")
             self._next()
-            counting = self._counting()
-            if counting is None:
-                raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
-            shape, units = counting
             given = partial(given_person, Catalogue(self._size, self._labels), self._size)
-            check = partial(counted_person, self._size, self._bound, units)
-            return Partial(server, self._batch(), self._room(), shape, given, check)
+            units = partial(counted_person, self._size, self._bound, self._counting())
+            return Partial(server, self._batch(), self._room(), shape, given, units)
 
     def absorb(self, part: Partial) -> None:
-        """Learn from the people of a part, whose rounds pass.
-
-        Refused where a part of the same server was absorbed in this batch, where the batch of the part is
-        over, and where the batch has no room for so many people.
-        """
+        """Learn from the people of a part, whose rounds pass; once, and while its batch is open."""
         with self._turn("absorb()"):
             checks.instance("part", part, Partial, 'learner.partial(server="web-3")')
-            self._next()
+            if self._rounds.shown is None or part.sums.shape != self._sums_shape():
+                raise ValueError("the part is of another learner")
             left = None if self.rounds is None else self.rounds - self._rounds.number
-            self._absorbed.check(part, self._counting(), self._batch(), self._room(), left)
+            self._absorbed.check(part, self._batch(), self._room(), left)
             self._absorbed.add(part)  # first, so that an interruption never doubles anybody
             self._rounds.close(part.count, then=lambda: self._gather(part.sums))
 
@@ -205,9 +201,13 @@ class ServingLearner(OnlineLearner):
 
     # --- for subclasses --------------------------------------------------------------------------
 
-    def _counting(self) -> Counting | None:
-        """Shape of a batch's sums, and what makes a person's part in them of a person; None without such."""
+    def _sums_shape(self) -> tuple[int, ...] | None:
+        """The shape of a batch's sums of people; None without such."""
         return None
+
+    def _counting(self) -> Counting:
+        """What makes a person's part in these sums of a person."""
+        raise NotImplementedError
 
     def _batch(self) -> int:
         """The first round of the open batch."""

@@ -305,9 +305,12 @@ class HedgeSelector(OnlineSelector):
             return rows
         return _units(self.settings.bound, float(self._experts.scale), self._experts.most, self._shown, one)
 
+    def _sums_shape(self) -> tuple[int, ...]:
+        return self._experts.scores.shape
+
     def _counting(self) -> Counting:
-        experts, bound = self._experts, self.settings.bound
-        return experts.scores.shape, partial(_units, bound, float(experts.scale), experts.most, self._shown)
+        experts = self._experts
+        return partial(_units, self.settings.bound, float(experts.scale), experts.most, self._shown)
 
     def _batch(self) -> int:
         return self._rounds.number - self._rounds.number % self.settings.resample_every

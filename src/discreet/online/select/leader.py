@@ -202,10 +202,13 @@ class LeaderSelector(OnlineSelector):
             return ready
         return _units(self.settings.bound, self._shown, one)
 
-    def _counting(self) -> Counting:
+    def _sums_shape(self) -> tuple[int, ...]:
         if self.settings.participation is not None:
             raise ValueError("min_separation= goes by rounds, which a part does not know")
-        return (self.settings.n_items,), partial(_units, self.settings.bound, self._shown)
+        return (self.settings.n_items,)
+
+    def _counting(self) -> Counting:
+        return partial(_units, self.settings.bound, self._shown)
 
     def _batch(self) -> int:
         ends, batch = self.settings.ends, self.settings.batches(self._rounds.number + 1)

@@ -225,11 +225,14 @@ class RunningSumSelector(OnlineSelector):
         weighted = self.settings.weights is not None
         return partial(_units_of, self.settings.bound, weighted, self._units, self._most, self._shown)
 
-    def _counting(self) -> Counting | None:
+    def _sums_shape(self) -> tuple[int, ...]:
         settings = self.settings
         if settings.items_per_person is not None or settings.participation is not None:
             raise ValueError("items_per_person= and min_separation= go by rounds, which a part does not know")
-        return (settings.k, settings.n_items), self._whole
+        return settings.k, settings.n_items
+
+    def _counting(self) -> Counting:
+        return self._whole
 
     def _batch(self) -> int:
         return self.settings.batch_start(self.settings.batch_at(self.round))
