@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import discreet as dc
+from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
 from discreet.online.examples import N_ITEMS
 from discreet.online.pending import MOST_OPEN, Pending, Waiting
@@ -286,17 +287,22 @@ def test_items_are_the_same_as_a_row(name):
 def test_people_who_are_none_are_refused():
     learner = dc.online.HedgeSelector(3, 1, 10, dc.Budget(1.0), labels=["a", "b", "c"], seed=0)
     learner.choose()
-    for feedback, error, words in [
-        ({"items": ["d"]}, ValueError, "no item"),
-        ({"items": {"a": 1.5}}, ValueError, "items"),
-        ({"items": {"a": "much"}}, TypeError, "items"),
-        ({"items": 1.5}, TypeError, "list of items"),
-        ({"person": [1.0, 2.0, 0.0]}, ValueError, "from 0 to 1"),
-        ({"person": [1.0, 0.0]}, ValueError, "person"),
-        ({"person": np.ones(3), "items": ["a"]}, TypeError, "not both"),
+    for feedback, hidden in [
+        ({"items": ["secret"]}, "secret"),
+        ({"items": {"a": 1.5}}, "1.5"),
+        ({"items": {"a": "much"}}, "much"),
+        ({"items": 1.5}, "1.5"),
+        ({"person": [1.0, 2.0, 0.0]}, "from 0 to 1"),
+        ({"person": [1.0, math.nan, 0.0]}, "finite"),
+        ({"person": [1.0, 0.0]}, "2 entries"),
     ]:
-        with pytest.raises(error, match=words):
+        with pytest.raises(DataError, match="this is no person") as caught:
             learner.learn(**feedback)
+        assert hidden in caught.value.details  # and nowhere else: it is a fact about somebody
+        assert caught.value.__context__ is None
+        assert "secret" not in str(caught.value)
+    with pytest.raises(TypeError, match="not both"):
+        learner.learn(np.ones(3), items=["a"])
     assert learner.round == 0
     bandit = dc.online.ThompsonSelector(3, 1, 10**6, dc.Budget(1.0), seed=0)
     bandit.choose()
@@ -526,6 +532,11 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
     learner.absorb(rest)
     with pytest.raises(ValueError, match="is late: batch 25 is open"):
         learner.absorb(late)
+    forged = learner.partial(server="e")
+    forged.add(items=["i2"])
+    forged.sums += forged.sums  # somebody's gains twice
+    with pytest.raises(ValueError, match="its people cannot have"):
+        learner.absorb(forged)
     with pytest.raises(TypeError, match="server must be a name"):
         learner.partial(server=3)
     with pytest.raises(NotImplementedError, match="no sums of people"):

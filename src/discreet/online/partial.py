@@ -59,6 +59,13 @@ class Partial:
         self.count += 1
         self.sums += units
 
+    def check(self, most: float) -> None:
+        """Refuse sums that so many people cannot have, each of whom adds up to ``most`` units to an entry."""
+        checks.whole("count", self.count, at_least=0)
+        whole = self.sums.dtype == np.int64
+        if not whole or (self.sums.size and not 0 <= self.sums.min() <= self.sums.max() <= self.count * most):
+            raise ValueError("the part holds sums that its people cannot have; it was not made here")
+
     def __len__(self) -> int:
         return self.count
 

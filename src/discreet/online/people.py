@@ -36,14 +36,27 @@ def check_population(people: Any, n_items: int, bound: float) -> None:
 
 
 def given_person(catalogue: Catalogue, n_items: int, person: Any, items: Any) -> Any:
-    """A person as a population of one, from any of the forms that `ServingLearner.learn` takes."""
-    if items is None:
-        return _of_vector(n_items, person) if isinstance(person, np.ndarray | list | tuple) else person
-    if person is not None:
+    """A person as a population of one, from any of the forms that `ServingLearner.learn` takes.
+
+    What is wrong with somebody's items is a fact about them: it is in the error's details, not in its words.
+    """
+    if items is None and not isinstance(person, np.ndarray | list | tuple):
+        return person
+    if items is not None and person is not None:
         raise TypeError("give either a person or items=, not both")
-    if isinstance(items, Mapping):
-        return ProbabilisticCoverage.of_row(n_items, *catalogue.weights("items", items))
-    return Coverage.of_row(n_items, catalogue.items("items", items))
+    try:
+        if items is None:
+            return _of_vector(n_items, person)
+        if isinstance(items, Mapping):
+            return ProbabilisticCoverage.of_row(n_items, *catalogue.weights("items", items))
+        return Coverage.of_row(n_items, catalogue.items("items", items))
+    except (ValueError, TypeError) as error:
+        reason = str(error)
+    raise checks.DataError(
+        "this is no person: items= is a list of items of the catalogue, or a mapping from items to chances"
+        f" from 0 to 1; a vector has a chance for each of the {n_items} items",
+        reason,
+    )
 
 
 def _of_vector(n_items: int, vector: Any) -> ProbabilisticCoverage:

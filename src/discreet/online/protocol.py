@@ -207,7 +207,8 @@ class OnlineLearner(Fixed, ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
 
-        The file holds true sums of private data; only its owner may read it. A gate that others release
+        The file holds true sums of private data, and people who wait for a batch with room for them; only its
+        owner may read it. A gate that others release
         through as well is not in it: save its ``state()`` too, unless its ledger is a `SQLiteLedger`, and
         give the restored gate (or a new one over that file) to `discreet.load`.
         """

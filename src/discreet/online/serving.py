@@ -130,6 +130,7 @@ class ServingLearner(OnlineLearner):
             checks.instance("part", part, Partial, 'learner.partial(server="web-3")')
             if self._rounds.shown is None or part.sums.shape != self._sums_shape():
                 raise ValueError("the part is of another learner")
+            part.check(self._whole_units[1])
             left = None if self.rounds is None else self.rounds - self._rounds.number
             self._absorbed.check(part, self._batch(), self._room(), left)
             self._absorbed.add(part)  # first, so that an interruption never doubles anybody

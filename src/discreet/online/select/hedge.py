@@ -305,6 +305,10 @@ class HedgeSelector(OnlineSelector):
             return rows
         return _units(self.settings.bound, float(self._experts.scale), self._experts.most, self._shown, one)
 
+    @property
+    def _whole_units(self) -> tuple[tuple[int, ...], int]:
+        return self._experts.scores.shape, self._experts.most
+
     def _sums_shape(self) -> tuple[int, ...]:
         return self._experts.scores.shape
 
