@@ -180,3 +180,18 @@ def returning_people() -> str:
                 cells.setdefault(way.split(",")[0], []).append(_mean(shares))
             rows.append([name, learner, *(" / ".join(cell) for cell in cells.values())])
     return markdown(["stream", "learner", *cells], rows)
+
+
+@block
+def year() -> str:
+    found = stored("year")
+    months = [1, 2, 6, 12]
+    rows = []
+    for name, runs in found["shares"].items():
+        by = np.mean(runs, axis=0)
+        learner = name.split(",")[0]
+        composed = found["accounts"].get(learner, {}).get("composed")
+        spent = "" if composed is None or "not private" in name else f"{composed[-1]:.2f}"
+        rows.append([name, *(f"{by[month - 1]:.3f}" for month in months), f"{by.mean():.3f}", spent])
+    names = [f"month {month}" for month in months]
+    return markdown(["share of the best fixed sets", *names, "year", "epsilon of 12 months"], rows)

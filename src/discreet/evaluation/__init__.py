@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .live import Month, Visit, live_shop
 from .regret import Bands, Regret, best_fixed_set, regret, regret_bands
 
 if TYPE_CHECKING:
     from .simulation.simulate import simulate
 
-__all__ = ["Bands", "Regret", "best_fixed_set", "regret", "regret_bands", "simulate"]
+__all__ = [
+    "Bands",
+    "Month",
+    "Regret",
+    "Visit",
+    "best_fixed_set",
+    "live_shop",
+    "regret",
+    "regret_bands",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:
