@@ -504,6 +504,24 @@ def test_any_split_decides_as_one_process(name, split):
     assert divided.privacy.to_json() == whole.privacy.to_json()
 
 
+@pytest.mark.parametrize("name", DIVIDED)
+def test_an_empty_part_draws_nothing(name, monkeypatch):
+    """A set is drawn once per batch, as was paid for, however many servers bring nobody."""
+    learner = DIVIDED[name]()
+    for _ in range(25):
+        learner.choose()
+        learner.learn(items=["i1"])
+    drawn, draw = [], type(learner)._draw
+    monkeypatch.setattr(type(learner), "_draw", lambda own: drawn.append(draw(own)) or drawn[-1])
+    shown = learner.choose()
+    for number in range(3):
+        learner.absorb(learner.partial(server=f"web {number}"))
+        assert learner.choose().items == shown.items
+    assert (len(drawn), learner.round) == (1, 25)
+    with pytest.raises(ValueError, match="was absorbed"):
+        learner.absorb(learner.partial(server="web 0"))
+
+
 def test_parts_are_absorbed_once_and_in_time(tmp_path):
     learner = DIVIDED["sums"]()
     first, again = learner.partial(server="a"), learner.partial(server="a")

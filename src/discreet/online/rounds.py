@@ -73,7 +73,13 @@ class Rounds:
         self._shown = shown
 
     def close(self, count: int = 1, then: Callable[[], object] | None = None) -> None:
-        """``count`` rounds pass; ``then`` takes up their people."""
+        """``count`` rounds pass; ``then`` takes up their people.
+
+        Where none passes the open one stays open: its decision has been drawn, and a second draw would be one
+        more than was paid for.
+        """
+        if not count:
+            return
         self._number += count
         self._open = False
         if then is not None:
