@@ -3,7 +3,8 @@
 Every round asks for a set of 10 items and tells what the person made of it, one call after the other, as a
 live system does. People like 10 items each. Full information tells all of them by id, bandit feedback the
 shown item that was taken, or whether one was. The peers are favoured where they have no sets: river, MABWiser
-and Vowpal Wabbit choose one item only. Peers that are not installed are left out.
+and Vowpal Wabbit choose one item only. Peers that are not installed are left out. Beside full information
+stands how much more a round takes than one that learns from the same person, built before (`beyond_rows`).
 
     python -m benchmarks.decisions
 
@@ -43,9 +44,9 @@ def taken(shown: Any, likes: list[int]) -> int | None:
 # --- ours -------------------------------------------------------------------------------------------
 
 
-def ours(n_items: int) -> dict[str, tuple[str, Round]]:
+def full_information(n_items: int) -> dict[str, Any]:
     online = dc.online
-    full = {
+    return {
         "HedgeSelector, a new set every round": online.HedgeSelector(n_items, K, HORIZON, BUDGET),
         "RunningSumSelector, every 200 rounds": online.RunningSumSelector(
             n_items, K, HORIZON, BUDGET, weights="norm", resample_every=200
@@ -53,6 +54,10 @@ def ours(n_items: int) -> dict[str, tuple[str, Round]]:
         "LeaderSelector": online.LeaderSelector(n_items, K, None, BUDGET),
         "PhasedSelector": online.PhasedSelector(n_items, K, BUDGET),
     }
+
+
+def ours(n_items: int) -> dict[str, tuple[str, Round]]:
+    online, full = dc.online, full_information(n_items)
     bandits = {
         "ThompsonSelector, set": online.ThompsonSelector(n_items, K, None, BUDGET),
         "ThompsonSelector, slots": online.ThompsonSelector(n_items, K, None, BUDGET, feedback="slots"),
@@ -214,9 +219,30 @@ def measured(n_items: int) -> dict[str, tuple[str, bool, float]]:
     return {name: (feedback, private, best[name]) for name, (feedback, private, _) in rounds.items()}
 
 
+def beyond_rows(n_items: int) -> dict[str, float]:
+    """Microseconds that `learn(items=...)` takes beyond `learn` of a person who was built before."""
+    rng = np.random.default_rng(2)
+    likes = [rng.choice(n_items, LIKED, replace=False).tolist() for _ in range(200)]
+    built = [dc.objectives.Coverage([[float(i in one) for i in range(n_items)]]) for one in map(set, likes)]
+    found = {}
+    for name, learner in full_information(n_items).items():
+        ways: dict[str, list[Any]] = {"items": likes, "person": built}
+        spent: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(6 * STRETCHES):  # the first ones compile
+            for way, given in ways.items():
+                start = time.process_time()
+                for one in given:
+                    learner.choose()
+                    learner.learn(**{way: one})
+                spent[way].append(time.process_time() - start)
+        found[name] = (min(spent["items"]) - min(spent["person"])) / len(likes) * 1e6
+    return found
+
+
 def main() -> int:
     warnings.simplefilter("ignore", UserWarning)
     by_size = {n_items: measured(n_items) for n_items in SIZES}
+    more = {n_items: beyond_rows(n_items) for n_items in SIZES}
     names = list(by_size[SIZES[0]])
     rows = [
         [
@@ -224,10 +250,12 @@ def main() -> int:
             by_size[SIZES[0]][name][0],
             "yes" if by_size[SIZES[0]][name][1] else "no",
             *(f"{by_size[n][name][2]:,.1f}" for n in SIZES),
+            *(f"{more[n][name]:,.1f}" if name in more[n] else "" for n in SIZES),
         ]
         for name in names
     ]
     header = ["learner", "feedback", "private", *(f"us at n = {n:,}" for n in SIZES)]
+    header += [f"from ids at n = {n:,}" for n in SIZES]
     print(table(header, rows))
     slower = []
     for n in SIZES:
@@ -238,7 +266,8 @@ def main() -> int:
     for n, name, us, peer in slower:
         print(f"n = {n:,}: {name} takes {us:.1f} us, the fastest peer of its feedback {peer:.1f} us")
     results = {str(n): {name: one[2] for name, one in by_size[n].items()} for n in SIZES}
-    store("decisions", {"machine": machine(), "k": K, "microseconds": results})
+    beyond = {str(n): more[n] for n in SIZES}
+    store("decisions", {"machine": machine(), "k": K, "microseconds": results, "beyond_rows": beyond})
     return 0
 
 

@@ -64,18 +64,12 @@ def real(
     infinite: bool = False,
 ) -> float:
     """``value`` as a float within its range; NaN never passes, infinity only where it is meant."""
-    try:
-        if isinstance(value, str | bytes):
-            raise TypeError("text")
-        if isinstance(value, np.ndarray | np.generic) and (value.ndim or value.dtype.kind not in _NUMBERS):
-            raise TypeError(f"{value.dtype.name} of shape {value.shape}")
-        number = float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{name} must be a number, got {shown(value)}") from error
-    if math.isnan(number):
-        raise ValueError(f"{name} is NaN; give a number")
-    if math.isinf(number) and not infinite:
-        raise ValueError(f"{name}={number} must be finite")
+    number = value if type(value) is float else _number(name, value)
+    if not math.isfinite(number):
+        if math.isnan(number):
+            raise ValueError(f"{name} is NaN; give a number")
+        if not infinite:
+            raise ValueError(f"{name}={number} must be finite")
     if above is not None and not number > above:
         raise ValueError(f"{name}={number} must be greater than {above:g}")
     if at_least is not None and not number >= at_least:
@@ -85,6 +79,17 @@ def real(
     if at_most is not None and not number <= at_most:
         raise ValueError(f"{name}={number} must be at most {at_most:g}")
     return number
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError("text")
+        if isinstance(value, np.ndarray | np.generic) and (value.ndim or value.dtype.kind not in _NUMBERS):
+            raise TypeError(f"{value.dtype.name} of shape {value.shape}")
+        return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{name} must be a number, got {shown(value)}") from error
 
 
 def bound(value: Any) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from typing import Any
 
 
 class Turns:
@@ -22,26 +22,20 @@ class Turns:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._inside: str | None = None  # the call that is going on; written only by whoever holds the lock
-        self._lock = threading.RLock()
+        # Calls are short: the lock itself is what they hold, and an interruption never leaves it taken.
+        self._lock: Any = threading.RLock()
+        self._own = threading.local()  # the call that a thread waits for its turn with, or has its turn for
 
-    @contextmanager
-    def take(self, call: str) -> Iterator[None]:
+    def take(self, call: str) -> AbstractContextManager[object]:
         """A call that may change the object."""
-        with self._lock:
-            if self._inside is not None:
-                raise RuntimeError(
-                    f"{call} was called inside {self._inside} of the same {self._what}; a person's function"
-                    " must not use it"
-                )
-            self._inside = call
-            try:
-                yield
-            finally:
-                self._inside = None
+        if self._lock._is_owned():
+            raise RuntimeError(
+                f"{call} was called inside {self._own.call} of the same {self._what}; a person's function"
+                " must not use it"
+            )
+        self._own.call = call
+        return self._lock  # type: ignore[no-any-return]
 
-    @contextmanager
-    def look(self) -> Iterator[None]:
+    def look(self) -> AbstractContextManager[object]:
         """A look at the object between two calls of other threads; from inside a call, at once."""
-        with self._lock:
-            yield
+        return self._lock  # type: ignore[no-any-return]

@@ -56,6 +56,8 @@ class Catalogue:
 
     def item(self, name: Any) -> int:
         """The number of an item, by its label or number."""
+        if self._labels is None and type(name) is int and 0 <= name < self._n_items:
+            return name
         return self._numbers("item", [name])[0]
 
     def items(self, what: str, names: Any) -> Items:

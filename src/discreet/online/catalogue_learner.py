@@ -180,7 +180,7 @@ class CatalogueLearner(OnlineLearner):
         self._catalogue = Catalogue(self._size, self._labels)
 
     def _next(self) -> Any:
-        if not self._rounds.is_open and not self.over:
+        if not self._rounds.is_open and not self._rounds.over:
             self._rounds.open(self._new_set() if self._due() else None)
             if self._remembers:
                 self._catalogue.remember(self._shown)

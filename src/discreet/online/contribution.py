@@ -56,12 +56,13 @@ class ContributionLimit:
         self._key = key
         self._counts: dict[bytes, int] = {}
         self._rounds, self._since = rounds, counted_since or (lambda _: None)
+        self._apart = self._since(0) is not None
         self._counted: dict[bytes, list[int]] = {}  # the rounds, where it matters which they were
 
     @property
     def apart(self) -> bool:
         """Whether it matters which rounds of a person count."""
-        return self._since(0) is not None
+        return self._apart
 
     def check_named(self, people: Sequence[Hashable | None] | None) -> None:
         """Refuse a stream without names where people have to be known again."""
@@ -77,18 +78,18 @@ class ContributionLimit:
         It is the open round, or the last one if none is open: whoever is learned from then, however late,
         comes into the batch of that round. ``ahead`` is for a round that is so many from now.
         """
+        if person is None and not self._apart:
+            return True
         number = ahead or 0
         if self._rounds is not None:
             closed = ahead is None and not self._rounds.is_open
             number += max(0, self._rounds.number - closed)
         since = self._since(number)
         if person is None:
-            if since is not None:
-                raise ValueError(
-                    "person_id is needed: with min_separation a person counts once in a batch, and has to be"
-                    " known again"
-                )
-            return True
+            raise ValueError(
+                "person_id is needed: with min_separation a person counts once in a batch, and has to be"
+                " known again"
+            )
         hashed = self._hash(person)
         seen = self._counts.get(hashed, 0)
         if seen >= self._limit:

@@ -347,7 +347,7 @@ class OnlineLearner(Fixed, ABC):
         """Whether such a decision can have been drawn."""
         return shown.shape == (self._width,) and bool(np.isfinite(shown).all())
 
-    def _turn(self, call: str) -> AbstractContextManager[None]:
+    def _turn(self, call: str) -> AbstractContextManager[object]:
         """Around everything that changes the learner: in this process only, one call at a time."""
         self._gate.check_process()
         return self._turns.take(call)
@@ -383,7 +383,8 @@ class OnlineLearner(Fixed, ABC):
             )
         ready, marks = self._prepared(person), tuple(getattr(person, "marks", ()))
         within_limit = self._contribution.register(person_id)
-        self._gate.mark(*marks)
+        if marks:
+            self._gate.mark(*marks)
         self._take(ready, within_limit)
 
     def _feedback(self, person: Any, decision: Any, worth: float) -> Any:  # noqa: ARG002

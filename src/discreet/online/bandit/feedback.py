@@ -126,7 +126,7 @@ def slot_steps(
                 raise ValueError(f"item {item} was not shown in that round; shown were {list(shown)}")
             got[shown.index(item)] = most // len(value.items)
         return got
-    if np.ndim(value) == 0:
+    if type(value) is int or np.ndim(value) == 0:
         item = checks.whole("value", value, at_least=0, at_most=n_items - 1)
         if item not in shown:
             raise ValueError(f"value={item} was not shown in that round; shown were {list(shown)}")

@@ -73,7 +73,7 @@ class RewardSelector(OnlineSelector):
     # --- the protocol ----------------------------------------------------------------------------
 
     def _next(self) -> Any:
-        if self.over and not self._rounds.is_open:
+        if not self._rounds.is_open and self._rounds.over:
             self._rounds.show(self._engine.current())
         return super()._next()
 
@@ -112,7 +112,7 @@ class RewardSelector(OnlineSelector):
                 raise TypeError('items= is for feedback="slots"; give the value of the set')
             return person
         if items is None:
-            scalar = person is not None and np.ndim(person) == 0
+            scalar = person is not None and (type(person) in (int, str) or np.ndim(person) == 0)
             return self._catalogue.item(person) if scalar else person
         if person is not None:
             raise TypeError("give either a value or items=, not both")

@@ -146,7 +146,8 @@ class BanditSelector(RewardSelector):
         self._engine = ValueFeedback(self.settings, self._gate, schedule)
 
     def _decision(self, shown: NDArray[Any]) -> Selection:
-        return super()._decision(shown[shown >= 0])
+        items = shown.tolist()
+        return self._selection(tuple(items if items[-1] >= 0 else items[: items.index(-1)]))
 
     def _row(self, decision: Selection) -> tuple[int, ...]:
         return decision.items + (-1,) * (self.settings.k - len(decision.items))
