@@ -38,21 +38,26 @@ def snapshot(
     return copy.deepcopy(dict(header)), {name: np.array(array) for name, array in arrays.items()}
 
 
+def state_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
+    """``header`` (plain values) and ``arrays`` as one text line and an archive."""
+    payload = io.BytesIO()
+    np.savez(payload, **arrays)
+    known = {"format": _MAGIC, "version": VERSION, **header}
+    line = json.dumps(known | {"digest": _digest(known, payload.getvalue())}) + "\n"
+    return line.encode() + payload.getvalue()
+
+
 def write_state(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write ``header`` (plain values) and ``arrays`` to ``path``, readable by the owner only.
 
     The file appears under its name only when it is complete and on disk.
     """
     target = Path(path)
-    payload = io.BytesIO()
-    np.savez(payload, **arrays)
-    known = {"format": _MAGIC, "version": VERSION, **header}
-    line = json.dumps(known | {"digest": _digest(known, payload.getvalue())}) + "\n"
+    content = state_bytes(header, arrays)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(line.encode())
-            file.write(payload.getvalue())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
@@ -66,9 +71,10 @@ def write_state(path: str | os.PathLike[str], header: Mapping[str, Any], arrays:
         raise
 
 
-def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of a file written by `write_state`."""
-    content = Path(path).read_bytes()
+def read_state(path: str | os.PathLike[str] | bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays of a file written by `write_state`, or of `state_bytes`."""
+    content = path if isinstance(path, bytes) else Path(path).read_bytes()
+    path = "the state" if isinstance(path, bytes) else path
     line, _, payload = content.partition(b"\n")
     try:
         header = json.loads(line)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ..core.fixed import Fixed
 from ..core.progress import track
 from ..core.settings import Setting, one_of, whole
-from ..core.state import Saved, read_state, refusing, snapshot, write_state
+from ..core.state import Saved, read_state, refusing, snapshot, state_bytes, write_state
 from ..core.turns import Turns
 from ..objectives.rows.people import RowPopulation
 from ..privacy import Account, Budget, Entry, Gate, MemoryLedger, Release, Share
@@ -208,12 +208,17 @@ class OnlineLearner(Fixed, ABC):
         """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
 
         The file holds true sums of private data, and people who wait for a batch with room for them; only its
-        owner may read it. A gate that others release
-        through as well is not in it: save its ``state()`` too, unless its ledger is a `SQLiteLedger`, and
-        give the restored gate (or a new one over that file) to `discreet.load`.
+        owner may read it. A gate that others release through as well is not in it: save its ``state()`` too,
+        unless its ledger is a `SQLiteLedger`, and give the restored gate (or a new one over that file) to
+        `discreet.load`.
         """
         with self._turn("save()"):
             write_state(path, *self._saved())
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes, for a database; guard it as well. `discreet.load` takes it, too."""
+        with self._turn("to_bytes()"):
+            return state_bytes(*self._saved())
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds: a snapshot, which no later round changes."""
@@ -229,7 +234,7 @@ class OnlineLearner(Fixed, ABC):
         return snapshot(header, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, gate: Gate | None = None) -> Self:
+    def load(cls, path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> Self:
         """Go on from a saved file; what was spent stays spent.
 
         A file is a snapshot: going on from the same one twice draws the same rounds twice, and each account
@@ -237,6 +242,7 @@ class OnlineLearner(Fixed, ABC):
         from its own state, or new over the same `SQLiteLedger`; the learner's releases are charged there.
         """
         header, arrays = read_state(path)
+        path = "the state" if isinstance(path, bytes) else path
         name = str(header.get("class"))
         if name not in REGISTRY or not issubclass(kind := REGISTRY[name].kind(name), cls):
             raise ValueError(f"{path} holds a {name}, not a {cls.__name__}")
@@ -437,6 +443,6 @@ class OnlineLearner(Fixed, ABC):
         return Account(self.budget, ledger, self._gate.reproducible, self._gate.marks)
 
 
-def load(path: str | os.PathLike[str], *, gate: Gate | None = None) -> OnlineLearner:
+def load(path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> OnlineLearner:
     """Go on with a saved learner, whatever its kind; what was spent stays spent. See `OnlineLearner.load`."""
     return OnlineLearner.load(path, gate=gate)

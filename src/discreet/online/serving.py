@@ -136,6 +136,22 @@ class ServingLearner(CatalogueLearner):
             first = checks.whole("before", before, at_least=-(1 << 62))
             return self._expire(sum(1 for late in self._pending.rounds if late < first))
 
+    def skip(self, rounds: Iterable[int]) -> None:
+        """Learn nothing of these rounds: their sets were never shown, or others were. A public fact.
+
+        Who was not served has not "taken nothing", and averages are those of the other rounds.
+        """
+        with self._turn("skip()"):
+            late = [checks.whole("rounds", round, at_least=0) for round in rounds]
+            now = self._rounds.number if self._rounds.is_open else -1
+            for place, round in enumerate(late):
+                if (round not in self._pending and round != now) or round in late[:place]:
+                    raise ValueError(f"rounds={round} waits for no feedback")
+            for round in late:
+                if round == now:
+                    self._pass_on()
+                self._skipped(self._pending.take(round))
+
     # --- for subclasses --------------------------------------------------------------------------
 
     def _sums_shape(self) -> tuple[int, ...] | None:
@@ -207,6 +223,9 @@ class ServingLearner(CatalogueLearner):
 
     def _expired(self, ticket: Ticket) -> None:
         """Feedback that will not come."""
+
+    def _skipped(self, ticket: Ticket) -> None:
+        """A round that has not happened, for its learner."""
 
     # --- the protocol ----------------------------------------------------------------------------
 

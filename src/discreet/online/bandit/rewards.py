@@ -144,6 +144,9 @@ class RewardSelector(OnlineSelector):
         else:
             self._absorb((ticket[1:], ready if within_limit else None))
 
+    def _skipped(self, ticket: Ticket) -> None:
+        self._engine.skip(ticket[1:])
+
     def _expired(self, ticket: Ticket) -> None:
         self._take_late(ticket, None, within_limit=True)
 

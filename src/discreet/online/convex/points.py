@@ -69,7 +69,7 @@ class PointLearner(OnlineLearner):
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, gate: Gate | None = None, domain: Domain | None = None
+        cls, path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None, domain: Domain | None = None
     ) -> Self:
         """Go on from a saved file; what was spent stays spent.
 
@@ -81,7 +81,7 @@ class PointLearner(OnlineLearner):
             saved = learner.settings.domain
             if not isinstance(saved, Missing) or not saved.fits(domain):
                 raise ValueError(
-                    f"{path} was saved with the domain {saved}; domain= is for one that was given by a"
+                    f"the learner was saved with the domain {saved}; domain= is for one that was given by a"
                     " function, with the same center and radii"
                 )
             # What stood there was only its description.

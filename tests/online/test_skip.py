@@ -1,0 +1,56 @@
+"""Rounds that have not happened for their learner, and states as bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.online.registry import REGISTRY
+
+BANDIT = ("ThompsonSelector", "BanditSelector")
+
+
+def test_skipped_rounds_are_no_rounds_in_which_nothing_was_taken():
+    """Half of the rounds are never shown: the averages are those of the others."""
+
+    def believed(how):
+        budget = dc.Budget(np.inf)
+        learner = dc.online.ThompsonSelector(4, 1, None, budget, feedback="slots", block=20, seed=1)
+        for number in range(4_000):
+            shown = learner.choose(wait=False)
+            if number % 2:
+                how(learner, shown)
+            else:
+                learner.learn(shown.items[0], round=shown.round)
+        return np.nanmax(learner.released.values)
+
+    skipped = believed(lambda learner, shown: learner.skip([shown.round]))
+    nothing = believed(lambda learner, shown: learner.learn(None, round=shown.round))
+    assert skipped > 0.95
+    assert nothing < 0.6
+
+
+@pytest.mark.parametrize("name", ["LeaderSelector", "HedgeSelector", *BANDIT])
+def test_skip_refuses_what_waits_for_nothing(name):
+    example = next(iter(REGISTRY[name].examples().values()))
+    learner = example.make(REGISTRY[name].kind(name))
+    rounds = [learner.choose(wait=False).round for _ in range(4)]
+    for wrong in ([99], [rounds[0], rounds[0]], [-1]):
+        with pytest.raises(ValueError, match="rounds"):
+            learner.skip(wrong)
+    assert learner.pending == tuple(rounds[:-1])
+    learner.skip([rounds[0], rounds[-1]])
+    assert learner.pending == tuple(rounds[1:-1])
+    with pytest.raises(ValueError, match="rounds"):
+        learner.skip([rounds[0]])
+
+
+def test_a_learner_goes_on_from_bytes():
+    people = dc.objectives.Coverage((np.random.default_rng(0).random((60, 8)) < 0.3).astype(float))
+    learner = dc.online.HedgeSelector(8, 2, 60, dc.Budget(1.0, 1e-6), seed=3)
+    learner.run(people[:20])
+    other = dc.load(learner.to_bytes())
+    assert np.array_equal(other.run(people[20:]).selections, learner.run(people[20:]).selections)
+    with pytest.raises(ValueError, match="the state is damaged"):
+        dc.load(learner.to_bytes()[:-10])
