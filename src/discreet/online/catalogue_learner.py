@@ -49,6 +49,19 @@ class CatalogueLearner(OnlineLearner):
             items = () if shown is None else self._decision(shown).items
             return Released(items, self._size, self._labels, *self._known())
 
+    def ranking(self, count: int | None = None) -> tuple[int, ...]:
+        """Numbers of items that can be shown, by what was released about them, best first."""
+        with self._turns.look():
+            active = np.flatnonzero(self._active())
+            scores = self._ranking()[active]
+            most = active.size if count is None else checks.whole("count", count, at_least=0)
+            if most < active.size:  # ties go to the first items, as in a full sort
+                least = np.partition(scores, active.size - most)[active.size - most] if most else np.inf
+                kept = np.flatnonzero(scores >= least)
+                active, scores = active[kept], scores[kept]
+            order = np.argsort(-scores, kind="stable")[:most]
+            return tuple(active[order].tolist())
+
     def add_items(self, items: Iterable[Any]) -> None:
         """New items, or retired ones that are back, can be shown from now on.
 
