@@ -167,7 +167,7 @@ def draw(means: dict[str, Any], accounts: dict[str, dict[str, list[float]]]) -> 
     for place, name in enumerate(one for one in means if "not private" not in one):
         above.plot(months, means[name], label=name, **style(place))
     above.set(ylabel="share of the best fixed set", ylim=(0, 1), title="A simulated year, epsilon 1 a month")
-    above.legend(fontsize=7, ncols=2)
+    above.legend(fontsize=7, ncols=3, loc="center", bbox_to_anchor=(0.5, 0.3))
     for place, (name, by) in enumerate(accounts.items()):
         below.plot(months, by["composed"], label=f"{name}, composed", **style(place))
     below.plot(months, next(iter(accounts.values()))["month"], label="within one month", **style(5))
