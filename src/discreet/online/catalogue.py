@@ -50,7 +50,7 @@ class Catalogue:
         self._places: dict[Any, int] | None = None
         self._active: NDArray[np.bool_] | None = None  # None: all of them
         self._recent: deque[NDArray[Any]] = deque(maxlen=RECENT)
-        self.changed = False  # whether items ever came or went
+        self.changed = False  # whether items ever came or went, or were known before the first round
 
     # --- names -----------------------------------------------------------------------------------
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.state import Saved
-from ..privacy import Share
+from ..privacy import Seed, Share, spend_from
+from ..privacy.spending import Spending
 from ..results import Selection
 from .catalogue import RECENT, Catalogue, Request
 from .parts import Part
@@ -37,7 +38,11 @@ class CatalogueLearner(OnlineLearner):
         if start is not None:
             known = start.released if isinstance(start, CatalogueLearner) else start
             checks.instance("start", known, Released, "last_month.released")
-            self._start(known.over(self._size, self._labels))
+            self._begin_with(known)
+
+    def _begin_with(self, known: Released) -> None:
+        self._start(known.over(self._size, self._labels))
+        self._catalogue.changed = True
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -102,6 +107,36 @@ class CatalogueLearner(OnlineLearner):
             self._refit()
             self._changed()
 
+    def next_epoch(self, budget: Spending, *, trust: float = 1.0, seed: Seed = None) -> Self:
+        """A learner of the same settings for the time to come: a new budget, and what is known is kept.
+
+        It has this one's items, the retired ones too, as many rounds, and the same noise, which is charged to
+        ``budget``: a `Budget`, a share of one, or the gate of a period (`privacy.Periods`), which keeps the
+        account of each period and of all together. It must be about the same neighbours and rounds per
+        person. Each epoch counts a person's rounds anew; who comes in several loses the sum of them. For
+        other rounds or another budget make a learner with ``start=`` this one.
+
+        ``trust`` is the part of its people that what was released counts for: less where tastes change, and
+        0 to begin with nothing. What was released is public, so this costs nothing. This learner stays as it
+        is, for feedback that is late.
+        """
+        kept = checks.real("trust", trust, at_least=0.0, at_most=1.0)
+        share = spend_from(budget, seed)
+        for name in ("neighbours", "max_rounds_per_person", "private"):
+            if getattr(share.budget, name) != getattr(self.budget, name):
+                raise ValueError(
+                    f"{name} of the budget is {getattr(share.budget, name)}, and of this learner"
+                    f" {getattr(self.budget, name)}: make a new learner, with start= this one"
+                )
+        learner, known = object.__new__(type(self)), self.released
+        assert share.gate is not None
+        learner._assemble(self.settings, share.gate, own_gate=share.own_gate)
+        if kept and self.round:
+            learner._begin_with(known.weakened(kept))
+        if gone := np.flatnonzero(~self._active()).tolist():
+            learner.retire_items(gone if self._labels is None else [self._labels[item] for item in gone])
+        return learner._fix()
+
     # --- for subclasses --------------------------------------------------------------------------
 
     @property
@@ -155,7 +190,8 @@ class CatalogueLearner(OnlineLearner):
         """The catalogue has changed."""
 
     def _certified(self, regret: float) -> float:
-        """A certificate, which is about a catalogue that does not change; infinite where it has."""
+        """A certificate, which is about a catalogue that does not change and a learner that begins with
+        nothing: a bad start can cost any number of rounds. Infinite otherwise."""
         return math.inf if self._catalogue.changed else regret
 
     def _active(self) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 A round is `choose`, then `learn`. Choosing again before learning gives the same decision. A failing `learn`
 leaves everything as it was, and the round open. After the declared horizon the last decision is served on,
-which costs nothing, and learning is refused. Threads may share a learner: its calls take turns (`Turns`).
+which costs nothing, and learning is refused (or `go_on`). Threads may share a learner: calls take turns.
 
 A learner is made of parts: frozen `LearnerSettings`, `Rounds`, a `ContributionLimit`, public `Coins`, and
 whatever holds people's feedback (`PrivateTotal`, `BatchTotal`, scores). A new one and one that comes back
@@ -35,9 +35,7 @@ from .registry import REGISTRY
 from .rounds import Rounds
 
 CALIBRATIONS = ("tight", "published")
-# So many rounds of streams are taken one by one, for each kind of learner, before loops are compiled or
-# loaded for them: for fewer rounds that would take longer.
-PATIENCE = 200
+PATIENCE = 200  # rounds taken one by one, per kind of learner, before loops are compiled or loaded for them
 _waited: Counter[type] = Counter()
 
 
@@ -184,8 +182,7 @@ class OnlineLearner(Fixed, ABC):
         within_limit = np.ones(left, dtype=np.bool_)
         if person_ids is not None:
             within_limit = self._contribution.register_all((person_ids[i] for i in range(left)), left)
-        rewards = np.empty(count)
-        selections = np.empty((count, self._width), dtype=self._played_type)
+        rewards, selections = np.empty(count), np.empty((count, self._width), dtype=self._played_type)
         start = self._rounds.number
         try:
             if left:
@@ -202,6 +199,11 @@ class OnlineLearner(Fixed, ABC):
             rewards[left:] = [self._worth(people[i], decision) for i in range(left, count)]
         return self._trace(rewards, selections)
 
+    def go_on(self) -> None:
+        """Beyond the declared horizon take feedback, and learn nothing from it: it would cost more."""
+        with self._turn("go_on()"):
+            self._rounds.goes_on = True
+
     # --- saving ----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -209,8 +211,7 @@ class OnlineLearner(Fixed, ABC):
 
         The file holds true sums of private data, and people who wait for a batch with room for them; only its
         owner may read it. A gate that others release through as well is not in it: save its ``state()`` too,
-        unless its ledger is a `SQLiteLedger`, and give the restored gate (or a new one over that file) to
-        `discreet.load`.
+        unless its ledger is a `SQLiteLedger`, and give the restored gate (or a new one) to `discreet.load`.
         """
         with self._turn("save()"):
             write_state(path, *self._saved())
@@ -301,8 +302,7 @@ class OnlineLearner(Fixed, ABC):
     def _begin(self) -> None:
         """Make the parts that ``settings`` ask for, and reserve what will be released.
 
-        While a file is read the gate's coins are blank and its reservations take up what was charged before;
-        `_restore` then fills in what the parts held.
+        While a file is read coins are blank and reservations take up what was charged; `_restore` follows.
         """
 
     @abstractmethod
@@ -378,10 +378,12 @@ class OnlineLearner(Fixed, ABC):
 
     def _learn(self, person: Any, person_id: Hashable | None) -> None:
         """`learn`, for those who have their turn."""
+        if self.over and self._rounds.goes_on:
+            return
         if self.over:
             raise RuntimeError(
                 f"the declared horizon of rounds={self.rounds} is over; choose() goes on serving the last"
-                f" {self._noun}"
+                f" {self._noun}, and after go_on() feedback is taken and not learned from"
             )
         if not self._rounds.is_open:
             raise RuntimeError(

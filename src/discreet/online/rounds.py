@@ -30,6 +30,7 @@ class Rounds:
         self._number = 0
         self._open = False
         self._shown: NDArray[Any] | None = None
+        self.goes_on = False  # whether feedback beyond the horizon is taken, and not learned from
         self.altered = False  # whether this round serves another set than the one that was drawn
 
     @property
@@ -95,7 +96,7 @@ class Rounds:
         """Plain values, for `resume`."""
         shown = None if self._shown is None else self._shown.tolist()
         plain = {"number": self._number, "open": self._open, "shown": shown, "altered": self.altered}
-        return plain, {}
+        return plain | {"goes_on": self.goes_on}, {}
 
     def resume(
         self, saved: Saved, kind: type[np.generic], could_show: Callable[[NDArray[Any]], bool]
@@ -107,7 +108,7 @@ class Rounds:
         self._number = saved.whole("number", at_least=0, at_most=self._horizon)
         self._open = saved.flag("open")
         self._shown = np.array(saved.rows("shown"), dtype=kind) if saved.given("shown") else None
-        self.altered = saved.flag("altered")
+        self.altered, self.goes_on = saved.flag("altered"), saved.flag("goes_on")
         self._could_show = could_show
 
     def check(self) -> None:

@@ -73,7 +73,7 @@ class ServingLearner(CatalogueLearner):
         with self._turn("learn()"):
             given = self._given(person, items)
             now = self._rounds.number
-            if round is None or (round == now and self._rounds.is_open):
+            if round is None or (round == now and (self._rounds.is_open or self.over)):
                 self._learn(given, person_id)
                 return
             late = checks.whole("round", round, at_least=0)
