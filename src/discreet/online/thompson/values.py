@@ -50,9 +50,12 @@ class ItemValues(Beliefs):
         settings, known = self._settings, np.isfinite(means) & np.isfinite(deviations)
         if np.count_nonzero(known) < settings.k:
             return
-        order = np.argsort(-np.where(known, means, -np.inf), kind="stable")[: settings.k]
-        worth = means[order] if settings.feedback == "slots" else means[order].sum(keepdims=True)
-        self._shown, self._values = [order.astype(np.int32)] * WARM_UP, [worth] * WARM_UP
+        # What is not known is believed of the others as after blocks at random: by the mean of what is, not by
+        # the best, beside which every new item would look worth trying.
+        typical = float(means[known].mean())
+        shown = np.flatnonzero(known)[: settings.k].astype(np.int32)
+        worth = np.full(settings.width, typical if settings.feedback == "slots" else settings.k * typical)
+        self._shown, self._values = [shown] * WARM_UP, [worth] * WARM_UP
         begun = self._begin(np.array(self._values))
         if isinstance(begun, Joint):
             begun.root = np.diag(np.where(known, deviations, self._own)).astype(np.float32)
