@@ -159,3 +159,18 @@ def test_a_bad_start_is_not_certified():
     lost = (1 - 1 / math.e) * len(people) - warm.run(people).rewards.sum()
     assert lost > cold.certified_regret
     assert warm.certified_regret == math.inf
+
+
+def test_items_of_which_nothing_is_known_are_taken_for_ordinary_ones():
+    """Thompson sampling explores what is new, and not as if it were better than the best."""
+    rng = np.random.default_rng(0)
+    chances = (0.6 * 0.8 ** np.arange(400) + 0.001)[rng.permutation(400)]
+    before, people = (Coverage(rng.random((count, 400)) < chances) for count in (4000, 2000))
+    for feedback in ("slots", "set"):
+        old, cold = (
+            dc.online.ThompsonSelector(400, 5, None, dc.Budget(1.0), feedback=feedback, seed=0) for _ in "ab"
+        )
+        old.run(before)
+        assert np.isnan(old.released.values).mean() > 0.2
+        warm = old.next_epoch(dc.Budget(1.0), seed=1)
+        assert warm.run(people).average > 1.3 * cold.run(people).average, feedback

@@ -474,7 +474,23 @@ DIVIDED = {
     ),
     "leader": lambda: dc.online.LeaderSelector(6, 2, 400, BUDGET, batch=25, labels=SIX, seed=3),
     "growing": lambda: dc.online.LeaderSelector(6, 2, None, BUDGET, first_batch=25, labels=SIX, seed=3),
+    "both": lambda: dc.online.BestOfBothSelector(6, 2, 400, BUDGET, resample_every=25, labels=SIX, seed=3),
+    "phases": lambda: dc.online.PhasedSelector(
+        6, 2, BUDGET, window=25, method="composed", labels=SIX, seed=3
+    ),
+    "thompson": lambda: dc.online.ThompsonSelector(6, 2, None, BUDGET, block=25, labels=SIX, seed=3),
+    "slots": lambda: dc.online.ThompsonSelector(
+        6, 2, 400, BUDGET, block=25, feedback="slots", labels=SIX, seed=3
+    ),
 }
+
+
+def _answer(learner, shown, likes):
+    """What a learner or a part is told of somebody who likes these items and was shown a set."""
+    taken = [SIX[item] for item in likes if SIX[item] in shown.labels]
+    if not hasattr(learner, "_engine"):
+        return {"items": [SIX[item] for item in likes]}
+    return {"items": taken} if _by_slot(learner) else {"person": float(bool(taken))}
 
 
 @pytest.mark.parametrize("name", DIVIDED)
@@ -485,8 +501,8 @@ def test_any_split_decides_as_one_process(name, split):
     people = [rng.choice(6, size=rng.integers(0, 4), replace=False).tolist() for _ in range(150)]
     whole, divided = DIVIDED[name](), DIVIDED[name]()
     for likes in people:
-        whole.choose()
-        whole.learn(items=likes)
+        answer = _answer(whole, whole.choose(), likes)
+        whole.learn(answer.pop("person", None), **answer)
     done = 0
     while done < len(people):
         shown = divided.choose()
@@ -494,9 +510,8 @@ def test_any_split_decides_as_one_process(name, split):
         parts = [pickle.loads(pickle.dumps(part)) for part in parts]
         here = people[done : done + min(parts[0].room, len(people) - done)]
         for place, likes in enumerate(here):
-            parts[place % split].add(items=[SIX[item] for item in likes])
-        for part in rng.permutation(np.array(parts, dtype=object)):
-            assert divided.choose().items == shown.items or part is parts[-1] or divided.round == done
+            parts[place % split].add(**_answer(divided, shown, likes))
+        for part in rng.permutation(np.array([*parts, None], dtype=object)[:-1]):
             divided.absorb(part)
         done += len(here)
         assert divided.round == done
@@ -504,13 +519,64 @@ def test_any_split_decides_as_one_process(name, split):
     assert divided.privacy.to_json() == whole.privacy.to_json()
 
 
+def test_coins_fall_in_the_order_in_which_parts_are_absorbed():
+    """One server at a time: a secret sample is that of the same people one by one, in that order."""
+    likes = np.random.default_rng(2).integers(0, 6, 400)
+    whole, divided = (
+        dc.online.PhasedSelector(6, 1, BUDGET, window=200, method="subsampled", labels=SIX, seed=8)
+        for _ in "ab"
+    )
+    for item in likes:
+        whole.choose()
+        whole.learn(items=[SIX[item]])
+    for number, here in enumerate(np.split(likes, 8)):
+        part = divided.partial(server=f"web {number}")
+        for item in here:
+            part.add(items=[SIX[item]])
+        divided.absorb(part)
+    assert divided.choose().items == whole.choose().items
+    assert divided._release.sample(64, 1 << 63).tolist() == whole._release.sample(64, 1 << 63).tolist()
+
+
+def test_people_of_parts_that_cannot_be_are_refused():
+    phases = DIVIDED["phases"]()
+    part = phases.partial(server="a")
+    with pytest.raises(ValueError, match="functions cannot travel"):
+        part.add(SetFunction(lambda items: float(0 in items), 6, bound=1.0, monotone=True))
+    part.add(items=["i1"])
+    part.people.append(part.people[0])  # somebody twice
+    with pytest.raises(ValueError, match="other people than it counts"):
+        phases.absorb(part)
+    part.people[:] = [Coverage([[1.0] * 5])]
+    with pytest.raises(ValueError, match="over 5 items"):
+        phases.absorb(part)
+    slots = DIVIDED["slots"]()
+    part = slots.partial(server="a")
+    with pytest.raises(ValueError, match="was not shown"):
+        part.add(next(name for name in SIX if name not in slots.choose().labels))
+    part.add(slots.choose().labels[0])
+    part.sums[:] = part.sums.max()  # somebody who took two items whole
+    with pytest.raises(ValueError, match="its people cannot have"):
+        slots.absorb(part)
+    slots.retire_items(slots.choose().labels[:1])
+    with pytest.raises(RuntimeError, match="was retired"):
+        slots.partial(server="b")
+    both = DIVIDED["both"]()
+    part = both.partial(server="a")
+    part.add(items=["i1"])
+    part.sums[-1] = 2 * both.settings.units  # a difference that nobody's rewards have
+    with pytest.raises(ValueError, match="its people cannot have"):
+        both.absorb(part)
+    assert phases.round == slots.round == both.round == 0
+
+
 @pytest.mark.parametrize("name", DIVIDED)
 def test_an_empty_part_draws_nothing(name, monkeypatch):
     """A set is drawn once per batch, as was paid for, however many servers bring nobody."""
     learner = DIVIDED[name]()
     for _ in range(25):
-        learner.choose()
-        learner.learn(items=["i1"])
+        answer = _answer(learner, learner.choose(), [1])
+        learner.learn(answer.pop("person", None), **answer)
     drawn, draw = [], type(learner)._draw
     monkeypatch.setattr(type(learner), "_draw", lambda own: drawn.append(draw(own)) or drawn[-1])
     shown = learner.choose()
@@ -539,8 +605,11 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
         late.add(items=["i2"])
     with pytest.raises(ValueError, match="room for 5 people; the part has 6"):
         learner.absorb(late)
-    with pytest.raises(ValueError, match="of another learner"):
-        learner.absorb(other)
+    next_month = learner.next_epoch(BUDGET, seed=9)
+    next_month.choose()
+    for alien, own in ((other, learner), (late, next_month)):
+        with pytest.raises(ValueError, match="of another learner"):
+            own.absorb(alien)
     assert learner.round == 20
     rest = learner.partial(server="d")
     for _ in range(5):
@@ -557,8 +626,8 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
         learner.absorb(forged)
     with pytest.raises(TypeError, match="server must be a name"):
         learner.partial(server=3)
-    with pytest.raises(NotImplementedError, match="no sums of people"):
-        dc.online.PhasedSelector(4, 1, BUDGET, seed=0).partial(server="a")
+    with pytest.raises(NotImplementedError, match="every round shows a set of its own"):
+        dc.online.BanditSelector(4, 1, 50, BUDGET, feedback="slots", seed=0).partial(server="a")
     capped = dc.online.RunningSumSelector(6, 2, 50, BUDGET, items_per_person=1, seed=0)
     with pytest.raises(ValueError, match="go by rounds"):
         capped.partial(server="a")

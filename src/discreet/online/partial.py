@@ -1,12 +1,14 @@
-"""Parts of a crowd on other servers: whole-number sums of their people, to be absorbed once.
+"""Parts of a crowd on other servers, to be absorbed once.
 
 A part is made for the batch that is open, travels to a server (it can be pickled), takes up people there and
-comes back. It holds sums of private data, and no people. Sums are whole numbers, so a learner that absorbs
-parts decides what it would have decided with the same people one by one, however they were divided.
+comes back. It holds sums of private data in whole numbers, and no people, so a learner that absorbs parts
+decides what it would have decided with the same people one by one, however they were divided. Learners that
+keep the people of a window have parts that keep theirs.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -27,26 +29,19 @@ def named(server: Any) -> str:
     return server
 
 
-class Partial:
+class Partial(ABC):
     """The people of one server in one batch of a learner.
 
     ``server`` and ``batch`` name it: of each pair a learner absorbs one. ``room`` is how many people the
-    batch had room for when the part was made.
+    batch had room for when the part was made, and ``learner`` tells the learner that made it from others.
     """
 
     def __init__(
-        self,
-        server: str,
-        batch: int,
-        room: int | None,
-        shape: tuple[int, ...],
-        given: Callable[[Any, Any], Any],
-        units: Callable[[Any], Units],
+        self, server: str, batch: int, room: int | None, learner: str, given: Callable[[Any, Any], Any]
     ) -> None:
-        self.server, self.batch, self.room = named(server), batch, room
+        self.server, self.batch, self.room, self.learner = named(server), batch, room, learner
         self.count = 0
-        self.sums: Units = np.zeros(shape, dtype=np.int64)
-        self._given, self._units = given, units
+        self._given = given
 
     def add(self, person: Any = None, *, items: Iterable[Any] | Mapping[Any, float] | None = None) -> None:
         """Take up a person, in any of the forms that the learner's ``learn`` takes.
@@ -55,22 +50,66 @@ class Partial:
         """
         if self.room is not None and self.count >= self.room:
             raise RuntimeError(f"the batch has room for {self.room} people; absorb this part")
-        units = self._units(self._given(person, items))
+        self._take(self._given(person, items))
         self.count += 1
-        self.sums += units
 
-    def check(self, most: float) -> None:
-        """Refuse sums that so many people cannot have, each of whom adds up to ``most`` units to an entry."""
-        checks.whole("count", self.count, at_least=0)
-        whole = self.sums.dtype == np.int64
-        if not whole or (self.sums.size and not 0 <= self.sums.min() <= self.sums.max() <= self.count * most):
-            raise ValueError("the part holds sums that its people cannot have; it was not made here")
+    @abstractmethod
+    def _take(self, person: Any) -> None:
+        """Take up a person, or refuse them and stay as it is."""
 
     def __len__(self) -> int:
         return self.count
 
     def __repr__(self) -> str:
-        return f"Partial({self.server!r}, batch {self.batch}: {self.count:,} people)"
+        return f"{type(self).__name__}({self.server!r}, batch {self.batch}: {self.count:,} people)"
+
+
+class SummedPart(Partial):
+    """A part that holds whole-number sums of its people, and no people."""
+
+    def __init__(
+        self,
+        server: str,
+        batch: int,
+        room: int | None,
+        learner: str,
+        given: Callable[[Any, Any], Any],
+        shape: tuple[int, ...],
+        units: Counting,
+    ) -> None:
+        super().__init__(server, batch, room, learner, given)
+        self.sums: Units = np.zeros(shape, dtype=np.int64)
+        self._units = units
+
+    def _take(self, person: Any) -> None:
+        self.sums += self._units(person)
+
+    def check(self, least: Any, most: Any) -> None:
+        """Refuse sums that so many people cannot have, each of whom adds ``least`` to ``most`` units."""
+        checks.whole("count", self.count, at_least=0)
+        low, high = self.count * np.asarray(least), self.count * np.asarray(most)
+        if self.sums.dtype != np.int64 or (self.sums < low).any() or (self.sums > high).any():
+            raise ValueError("the part holds sums that its people cannot have; it was not made here")
+
+
+class KeptPart(Partial):
+    """A part that holds its people, as they are."""
+
+    def __init__(
+        self,
+        server: str,
+        batch: int,
+        room: int | None,
+        learner: str,
+        given: Callable[[Any, Any], Any],
+        checked: Callable[[Any], Any],
+    ) -> None:
+        super().__init__(server, batch, room, learner, given)
+        self.people: list[Any] = []
+        self._checked = checked
+
+    def _take(self, person: Any) -> None:
+        self.people.append(self._checked(person))
 
 
 class Absorbed:

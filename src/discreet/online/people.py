@@ -67,13 +67,25 @@ def _of_vector(n_items: int, vector: Any) -> ProbabilisticCoverage:
     return ProbabilisticCoverage.of_row(n_items, kept, chances[kept])
 
 
-def counted_person(
-    n_items: int, bound: float, units: Callable[[Any], NDArray[np.int64]], person: Any
-) -> NDArray[np.int64]:
-    """A person's part in sums, once they have been checked."""
+def one_person(n_items: int, bound: float, person: Any) -> Any:
+    """A person of a part, checked."""
     check_population(person, n_items, bound)
     if len(person) != 1:
         raise ValueError("add() takes one person")
     if not person.monotone:
         raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
-    return units(person)
+    return person
+
+
+def row_person(n_items: int, bound: float, person: Any) -> Any:
+    """A person of a part who can be kept, checked."""
+    if one_person(n_items, bound, person).as_rows() is None:
+        raise ValueError("a part keeps people who are rows; functions cannot travel")
+    return person
+
+
+def counted_person(
+    n_items: int, bound: float, units: Callable[[Any], NDArray[np.int64]], person: Any
+) -> NDArray[np.int64]:
+    """A person's part in sums, once they have been checked."""
+    return units(one_person(n_items, bound, person))

@@ -20,7 +20,7 @@ from ..privacy import Gate
 from ..results import Selection
 from .catalogue import Catalogue
 from .catalogue_learner import CatalogueLearner
-from .partial import Absorbed, Counting, Partial, named
+from .partial import Absorbed, Counting, Partial, SummedPart, named
 from .parts import Part
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
 from .people import counted_person, given_person
@@ -99,26 +99,23 @@ class ServingLearner(CatalogueLearner):
         """A part of the open batch for people who come to another server, who are served the same set."""
         with self._turn("partial()"):
             named(server)
-            if (shape := self._sums_shape()) is None:
-                raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
+            self._check_divisible()
             if self.over:
                 raise RuntimeError(f"the declared horizon of rounds={self.rounds} is over")
             self._next()
-            given = partial(given_person, Catalogue(self._size, self._labels), self._size)
-            units = partial(counted_person, self._size, self._bound, self._counting())
-            return Partial(server, self._batch(), self._room(), shape, given, units)
+            return self._part((server, self._batch(), self._room(), self._contribution.name))
 
     def absorb(self, part: Partial) -> None:
         """Learn from the people of a part, whose rounds pass; once, and while its batch is open."""
         with self._turn("absorb()"):
             checks.instance("part", part, Partial, 'learner.partial(server="web-3")')
-            if self._rounds.shown is None or part.sums.shape != self._sums_shape():
+            if self._rounds.shown is None or part.learner != self._contribution.name:
                 raise ValueError("the part is of another learner")
-            part.check(self._whole_units[1])
+            self._check_part(part)
             left = None if self.rounds is None else self.rounds - self._rounds.number
             self._absorbed.check(part, self._batch(), self._room(), left)
             self._absorbed.add(part)  # first, so that an interruption never doubles anybody
-            self._rounds.close(part.count, then=lambda: self._gather(part.sums))
+            self._rounds.close(part.count, then=lambda: self._take_part(part))
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -154,9 +151,18 @@ class ServingLearner(CatalogueLearner):
 
     # --- for subclasses --------------------------------------------------------------------------
 
+    def _check_divisible(self) -> None:
+        """Refuse parts where people cannot be divided among servers."""
+        if self._sums_shape() is None:
+            raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
+
     def _sums_shape(self) -> tuple[int, ...] | None:
         """The shape of a batch's sums of people; None without such."""
         return None
+
+    def _units_range(self) -> tuple[Any, Any]:
+        """The least and the most that one person adds to these sums."""
+        return 0, self._whole_units[1]
 
     def _counting(self) -> Counting:
         """What makes a person's part in these sums of a person."""
@@ -170,9 +176,25 @@ class ServingLearner(CatalogueLearner):
         """How many people the open batch has still room for; None for any number."""
         raise NotImplementedError
 
-    def _gather(self, sums: NDArray[np.int64]) -> None:
-        """Take up the sums of a part."""
+    def _gather(self, sums: NDArray[np.int64], count: int) -> None:
+        """Take up the sums of ``count`` people of a part."""
         raise NotImplementedError
+
+    def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
+        """An empty part of the open batch."""
+        given = partial(given_person, Catalogue(self._size, self._labels), self._size)
+        units = partial(counted_person, self._size, self._bound, self._counting())
+        return SummedPart(*about, given, self._sums_shape() or (), units)
+
+    def _check_part(self, part: Partial) -> None:
+        """Refuse a part that this learner's people cannot have made."""
+        if not isinstance(part, SummedPart) or part.sums.shape != self._sums_shape():
+            raise ValueError("the part is of another learner, or of other items")
+        part.check(*self._units_range())
+
+    def _take_part(self, part: Any) -> None:
+        """Take up the people of a part, whose rounds are over."""
+        self._gather(part.sums, part.count)
 
     @property
     @abstractmethod

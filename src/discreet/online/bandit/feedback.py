@@ -16,6 +16,7 @@ from ...core.state import Saved
 from ...objectives import answers
 from ...objectives.rows.table import Rows
 from ...privacy import Release
+from ..catalogue import Catalogue
 from ..pending import Ticket
 from ..protocol import Stream
 from ..released import Known, Released
@@ -108,6 +109,20 @@ class Feedback(ABC):
     @abstractmethod
     def resume(self, saved: Saved, rounds: Rounds) -> None:
         """Go on with what was learned."""
+
+
+def given_reward(catalogue: Catalogue, by_slot: bool, person: Any, items: Any) -> Any:
+    """A reward, with labels turned into numbers."""
+    if not by_slot:
+        if items is not None:
+            raise TypeError('items= is for feedback="slots"; give the value of the set')
+        return person
+    if items is None:
+        scalar = person is not None and (type(person) in (int, str) or np.ndim(person) == 0)
+        return catalogue.item(person) if scalar else person
+    if person is not None:
+        raise TypeError("give either a value or items=, not both")
+    return Taken(tuple(catalogue.items("items", items).tolist()))
 
 
 def slot_steps(

@@ -20,7 +20,7 @@ from ..protocol import Stream
 from ..released import Known, Released
 from ..select.selector import OnlineSelector, SelectorSettings
 from ..serving import ServingLearner
-from .feedback import Feedback, Taken
+from .feedback import Feedback, given_reward
 
 
 class FewRoundsWarning(UserWarning):
@@ -106,17 +106,13 @@ class RewardSelector(OnlineSelector):
         self._engine.restrict(self._active())
 
     def _given(self, person: Any, items: Any) -> Any:
-        """A reward, with labels turned into numbers."""
-        if not self._engine.by_slot:
-            if items is not None:
-                raise TypeError('items= is for feedback="slots"; give the value of the set')
-            return person
-        if items is None:
-            scalar = person is not None and (type(person) in (int, str) or np.ndim(person) == 0)
-            return self._catalogue.item(person) if scalar else person
-        if person is not None:
-            raise TypeError("give either a value or items=, not both")
-        return Taken(tuple(self._catalogue.items("items", items).tolist()))
+        return given_reward(self._catalogue, self._engine.by_slot, person, items)
+
+    def _check_divisible(self) -> None:
+        raise NotImplementedError(
+            "every round shows a set of its own: deal rounds to other servers with choose(wait=False), and"
+            " bring their rewards with learn(..., round=)"
+        )
 
     def _ticket(self) -> Ticket:
         return (int(self._rounds.altered), *self._engine.ticket(self._rounds.number))

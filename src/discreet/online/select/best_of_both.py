@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,10 +15,11 @@ from ... import backends
 from ...core.progress import track
 from ...core.settings import Setting
 from ...core.state import Saved
-from ...objectives import Population, answers
+from ...objectives import Population
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Gate, Seed, spend_from
 from ...privacy.spending import Spending
+from ..partial import Counting
 from ..parts import Part
 from ..pending import Ticket
 from ..protocol import Stream
@@ -25,6 +27,7 @@ from ..released import Known, Released
 from ..serving import ServingLearner
 from ..total import PrivateTotal
 from .best_of_both_settings import PRIOR, BestOfBothSettings
+from .comparison import Comparison, table
 from .leader import LeaderSelector
 from .running_sums import RunningSumSelector
 from .selector import OnlineSelector, SelectorSettings
@@ -126,6 +129,7 @@ class BestOfBothSelector(OnlineSelector):
         whole = [(one.event, one.spec) for one in (settings.leader, settings.experts, settings)]
         gate.expect(*((event, spec.count) for event, spec in whole if event is not None and spec is not None))
         self._coins = gate.coins()
+        self._comparison = Comparison(settings.bound, self.weights is not None, settings.units)
         self._leader = _part(LeaderSelector, settings.leader, gate)
         self._experts = _part(RunningSumSelector, settings.experts, gate)
         for learner in (self._leader, self._experts):
@@ -162,37 +166,39 @@ class BestOfBothSelector(OnlineSelector):
     def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
         """What each of the two learners takes up, and the difference of rewards in whole units."""
         one = super()._prepared(person)
+        difference = self._comparison.of(self._leader._shown, self._experts._shown, one)
+        return self._leader._prepared(one), self._experts._prepared(one), difference
+
+    # A part holds the sums of both learners and of the comparison, one after the other.
+
+    def _sums_shape(self) -> tuple[int, ...]:
+        (items,), (k, _) = self._leader._sums_shape(), self._experts._sums_shape()
+        return (items + k * items + 1,)
+
+    def _units_range(self) -> tuple[Any, Any]:
         inside = (self._leader, self._experts)
-        rows = one.as_rows()
-        if rows is not None:
-            rewards = np.empty((2, 1))
-            for place, learner in enumerate(inside):
-                backends.selectors.row_values(*_table(rows), 0, learner._shown, rewards[place])
-            weights = self._weights(rows)
-        else:
-            bound = self.settings.bound
-            values = [answers.number("value", one.value(x._shown.tolist()), 0.0, bound) for x in inside]
-            rewards, weights = np.array(values)[:, None], np.ones(1)
-            if self.weights is not None:
-                alone = answers.vector("gains", one.gains([]), self.n_items, 0.0, bound) / bound
-                weights[0] = backends.selectors.norm_weight(float(alone @ alone))
-        differences = self._differences(rewards, weights)
-        return self._leader._prepared(one), self._experts._prepared(one), differences
+        most = [np.full(math.prod(one._sums_shape()), one._whole_units[1]) for one in inside]
+        whole = np.concatenate([*most, [self.settings.units]])
+        least = np.zeros_like(whole)
+        least[-1] = -self.settings.units
+        return least, whole
 
-    def _weights(self, rows: Rows) -> NDArray[np.float64]:
-        """The weight of every person in the comparison."""
-        weights = np.ones(rows.n_rows)
-        if self.weights is not None:
-            (indptr, _, data, cap), kind = rows.arrays, rows.kind
-            about = (kind.code, kind.fresh, indptr, data, cap)
-            backends.selectors.row_weights(*about, self.settings.bound, weights)
-        return weights
+    def _counting(self) -> Counting:
+        difference = partial(self._comparison.of, self._leader._shown, self._experts._shown)
+        return partial(_units_of_both, self._leader._counting(), self._experts._counting(), difference)
 
-    def _differences(self, rewards: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-        """What the leader's set earned beyond the experts', for each person, in whole units."""
-        shares = np.clip(rewards / self.settings.bound, 0.0, 1.0) * weights
-        units = np.floor(shares * self.settings.units).astype(np.int64)
-        return np.asarray(units[0] - units[1])
+    def _batch(self) -> int:
+        return max(self._leader._batch(), self._experts._batch())
+
+    def _room(self) -> int:
+        return min(self._leader._room(), self._experts._room())
+
+    def _gather(self, sums: NDArray[np.int64], count: int) -> None:
+        place = self.settings.n_items
+        for learner, own in ((self._leader, sums[:place]), (self._experts, sums[place:-1])):
+            learner._rounds.close(count)
+            learner._gather(own.reshape(learner._sums_shape()), count)
+        self._compare(sums[-1:])
 
     def _known(self) -> Known:
         return self._leader._known()
@@ -277,7 +283,7 @@ class BestOfBothSelector(OnlineSelector):
         if not compiles or self._catalogue.active is not None:
             self._run_batches(stream, rows)
             return
-        weights, start, count = self._weights(rows), 0, stream.rewards.size
+        weights, start, count = self._comparison.weights(rows), 0, stream.rewards.size
         while start < count:
             self._next()
             stop = start + self._rounds_ahead(count - start)
@@ -300,10 +306,10 @@ class BestOfBothSelector(OnlineSelector):
         selections, follows = stream.selections[inside], np.zeros(weights.size, dtype=np.bool_)
         follows[0] = np.array_equal(self._shown, leader._shown)
         self._rounds.close(weights.size)
-        backends.selectors.row_values(*_table(rows), first, leader._shown, rewards[0])
+        backends.selectors.row_values(*table(rows), first, leader._shown, rewards[0])
         leader._rounds.close(weights.size, then=partial(leader._add_rows, people, within_limit, first))
         experts._play_rows(rows, people, first, within_limit, rewards[1], selections)
-        differences = np.where(within_limit, self._differences(rewards, weights), 0)
+        differences = np.where(within_limit, self._comparison.differences(rewards, weights), 0)
         draws = range(settings.resample_every - passed, weights.size, settings.resample_every)
         if (
             self._total.taken + len(draws) >= settings.experts.releases
@@ -320,7 +326,7 @@ class BestOfBothSelector(OnlineSelector):
     def _run_batches(self, stream: Stream, rows: Rows) -> None:
         """Trees: batch by batch, and sums as `TreeSum` takes them."""
         leader, experts, count = self._leader, self._experts, stream.rewards.size
-        table, weights = _table(rows), self._weights(rows)
+        values, weights = table(rows), self._comparison.weights(rows)
         rewards = np.empty((2, count))
         stops = self._stops(count)
         start = 0
@@ -328,11 +334,11 @@ class BestOfBothSelector(OnlineSelector):
             self._next()
             inside = slice(start, stop)
             for place, learner in enumerate((leader, experts)):
-                backends.selectors.row_values(*table, start, learner._shown, rewards[place, inside])
+                backends.selectors.row_values(*values, start, learner._shown, rewards[place, inside])
             followed = 0 if np.array_equal(self._shown, leader._shown) else 1
             stream.rewards[inside] = rewards[followed, inside]
             stream.selections[inside] = self._shown
-            differences = self._differences(rewards[:, inside], weights[inside])
+            differences = self._comparison.differences(rewards[:, inside], weights[inside])
             within_limit = stream.within_limit[inside]
             learned = partial(self._learn_rows, stream.people, within_limit, start, differences)
             self._rounds.close(stop - start, then=learned)
@@ -363,6 +369,13 @@ class BestOfBothSelector(OnlineSelector):
         self._total.resume(saved.part("total"), self._rounds, every, most=float(self.settings.units))
 
 
+def _units_of_both(
+    leader: Counting, experts: Counting, difference: Counting, person: Any
+) -> NDArray[np.int64]:
+    """A person's part in the sums of both learners and in the comparison."""
+    return np.concatenate((leader(person), experts(person).ravel(), difference(person)))
+
+
 class _Inside:
     """A learner as a part of another one: its rounds and its own parts, without the gate."""
 
@@ -389,8 +402,3 @@ def _part(kind: type[_Kind], settings: SelectorSettings, gate: Gate) -> _Kind:
     learner = object.__new__(kind)
     learner._assemble(settings, gate, own_gate=False)
     return learner._fix()
-
-
-def _table(rows: Rows) -> tuple[Any, ...]:
-    """People's rows, as compiled loops take them."""
-    return rows.kind.code, rows.kind.fresh, *rows.arrays

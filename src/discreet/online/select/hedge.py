@@ -322,7 +322,7 @@ class HedgeSelector(OnlineSelector):
     def _room(self) -> int:
         return self._batch() + self.settings.resample_every - self._rounds.number
 
-    def _gather(self, sums: NDArray[np.int64]) -> None:
+    def _gather(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         self._experts.add(sums)
 
     def _absorb(self, person: Rows | NDArray[np.int64]) -> None:

@@ -219,7 +219,7 @@ class LeaderSelector(OnlineSelector):
         end = ends[batch] if batch < len(ends) else self._rounds.number + (1 << 24)
         return int(end) - self._rounds.number
 
-    def _gather(self, sums: NDArray[np.int64]) -> None:
+    def _gather(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         if not self._total.exhausted:
             self._total.gather(sums)
 

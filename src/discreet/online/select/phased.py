@@ -19,8 +19,11 @@ from ...objectives.each import value_to_rows
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Seed, spend_from
 from ...privacy.spending import Spending
+from ..catalogue import Catalogue
+from ..partial import KeptPart, Partial
 from ..parts import Part
 from ..pending import Ticket
+from ..people import given_person, row_person
 from ..protocol import Guarantee, Stream
 from ..released import Released
 from ..serving import ServingLearner
@@ -259,6 +262,32 @@ class PhasedSelector(OnlineSelector):
             within_limit = stream.within_limit[start:stop]
             self._rounds.close(stop - start, then=partial(self._keep_rows, part, within_limit))
             start = stop
+
+    # A part keeps its people; their coins are tossed when it is absorbed, one after the other.
+
+    def _check_divisible(self) -> None:
+        """Windows of people can be divided; see `_part`."""
+
+    def _batch(self) -> int:
+        return self._phases.opens
+
+    def _room(self) -> int:
+        return self._phases.closes - self._rounds.number
+
+    def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
+        size, bound = self.settings.n_items, self.settings.bound
+        given = partial(given_person, Catalogue(size, self.settings.labels), size)
+        return KeptPart(*about, given, partial(row_person, size, bound))
+
+    def _check_part(self, part: Partial) -> None:
+        if not isinstance(part, KeptPart) or part.count != len(part.people):
+            raise ValueError("the part holds other people than it counts; it was not made here")
+        for person in part.people:
+            row_person(self.settings.n_items, self.settings.bound, person)
+
+    def _take_part(self, part: Any) -> None:
+        for person in part.people:
+            self._absorb(person)
 
     def _spent(self) -> Account:
         return self._account((_LABEL, self._release, self.settings.releases if self._phases.served else 0))

@@ -243,7 +243,7 @@ class RunningSumSelector(OnlineSelector):
         end = ends[batch] if batch < len(ends) else self.round + (1 << 24)
         return int(end) - self.round
 
-    def _gather(self, sums: NDArray[np.int64]) -> None:
+    def _gather(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         if self._learning:
             self._total.gather(sums)
 

@@ -19,6 +19,7 @@ from ...objectives.rows.table import Rows
 from ...privacy import Coins, Gate, Release
 from ...privacy.conversions import exact
 from ..bandit.feedback import Feedback, slot_gains, slot_steps
+from ..partial import Counting
 from ..pending import Ticket
 from ..protocol import Stream
 from ..released import Known, Released
@@ -109,12 +110,27 @@ class BlockFeedback(Feedback):
 
     def ready(self, value: Any, ticket: Ticket) -> NDArray[np.int64]:
         """A reward, checked, in whole steps: one number, or one for each slot."""
-        settings = self._settings
-        if self.by_slot:
-            shown = tuple(self._open[ticket[0]].items.tolist())
-            return slot_steps(value, shown, settings.n_items, settings.bound, self._finer, self._most)
-        amount = checks.real("value", value, at_least=0.0, at_most=settings.bound) * self._finer
-        return np.array([self._most if amount >= self._most else int(amount)], dtype=np.int64)
+        shown = tuple(self._open[ticket[0]].items.tolist()) if self.by_slot else ()
+        return _steps(self.by_slot, shown, self._settings.n_items, *self._scale, value)
+
+    @property
+    def _scale(self) -> tuple[float, float, int]:
+        return self._settings.bound, self._finer, self._most
+
+    @property
+    def most(self) -> int:
+        """How many steps one reward has at most, in all."""
+        return self._most
+
+    def counting(self) -> Counting:
+        """What makes steps of a reward of the block that is shown."""
+        shown = tuple(self._current.tolist())
+        return partial(_steps, self.by_slot, shown, self._settings.n_items, *self._scale)
+
+    def gather(self, block: int, steps: NDArray[np.int64], rounds: int) -> None:
+        """Take up what so many rounds of a block have brought elsewhere."""
+        self._open[block].steps += steps
+        self._pass(block, rounds)
 
     def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> Any:
         """What the set is worth to a simulated person, or what each item adds to those above it."""
@@ -247,3 +263,13 @@ class BlockFeedback(Feedback):
             raise ValueError("the array current is no set of k items")
         if block is not None and not np.array_equal(block.items, self._current):
             raise ValueError("the array current is not what the open block shows")
+
+
+def _steps(
+    by_slot: bool, shown: tuple[int, ...], n_items: int, bound: float, finer: float, most: int, value: Any
+) -> NDArray[np.int64]:
+    """A reward in whole steps, of which ``finer`` make 1 and ``most`` the bound."""
+    if by_slot:
+        return slot_steps(value, shown, n_items, bound, finer, most)
+    amount = checks.real("value", value, at_least=0.0, at_most=bound) * finer
+    return np.array([most if amount >= most else int(amount)], dtype=np.int64)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...core.settings import Setting
 from ...privacy import Seed, spend_from
 from ...privacy.spending import Spending
+from ..bandit.feedback import given_reward
 from ..bandit.rewards import RewardSelector
+from ..catalogue import Catalogue
+from ..partial import Partial, SummedPart
 from ..released import Released
 from ..serving import ServingLearner
 from .blocks import BlockFeedback
@@ -99,4 +106,38 @@ class ThompsonSelector(RewardSelector):
 
     def _begin(self) -> None:
         self.settings.check_noise(self.budget.neighbours)
-        self._engine = BlockFeedback(self.settings, self._gate, self._gate.coins())
+        self._engine: BlockFeedback = BlockFeedback(self.settings, self._gate, self._gate.coins())
+
+    # A part holds the sums of its rounds, all of which show the set of the open block.
+
+    def _check_divisible(self) -> None:
+        begun = self._rounds.is_open or self._rounds.number % self.settings.block
+        if begun and not self._active()[self._engine.current()].all():
+            raise RuntimeError(
+                "an item of the open block was retired, so that its rounds show another set; ask for parts"
+                " when the next block has begun"
+            )
+
+    def _sums_shape(self) -> tuple[int, ...]:
+        return (self.settings.width,)
+
+    def _batch(self) -> int:
+        return self._rounds.number - self._rounds.number % self.settings.block
+
+    def _room(self) -> int:
+        return self._batch() + self.settings.block - self._rounds.number
+
+    def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
+        catalogue = Catalogue(self.settings.n_items, self.settings.labels)
+        given = partial(given_reward, catalogue, self._engine.by_slot)
+        return SummedPart(*about, given, self._sums_shape(), self._engine.counting())
+
+    def _check_part(self, part: Partial) -> None:
+        if not isinstance(part, SummedPart) or part.sums.shape != self._sums_shape():
+            raise ValueError("the part is of another learner")
+        part.check(0, self._engine.most)
+        if int(part.sums.sum()) > part.count * self._engine.most:
+            raise ValueError("the part holds sums that its people cannot have; it was not made here")
+
+    def _gather(self, sums: NDArray[np.int64], count: int) -> None:
+        self._engine.gather((self._rounds.number - 1) // self.settings.block, sums, count)

@@ -50,11 +50,12 @@ class ItemValues(Beliefs):
         settings, known = self._settings, np.isfinite(means) & np.isfinite(deviations)
         if np.count_nonzero(known) < settings.k:
             return
-        # What is not known is believed of the others as after blocks at random: by the mean of what is, not by
-        # the best, beside which every new item would look worth trying.
-        typical = float(means[known].mean())
+        # Of new items as much is believed as after blocks at random: by the mean of all items, not by the best,
+        # beside which every new one would look worth trying. Of sets, unknown items were believed to add 0.
+        slots = settings.feedback == "slots"
+        typical = float(means[known].mean() if slots else means[known].sum() / known.size * settings.k)
         shown = np.flatnonzero(known)[: settings.k].astype(np.int32)
-        worth = np.full(settings.width, typical if settings.feedback == "slots" else settings.k * typical)
+        worth = np.full(settings.width, typical)
         self._shown, self._values = [shown] * WARM_UP, [worth] * WARM_UP
         begun = self._begin(np.array(self._values))
         if isinstance(begun, Joint):
