@@ -50,7 +50,7 @@ class ItemValues(Beliefs):
         settings, known = self._settings, np.isfinite(means) & np.isfinite(deviations)
         if np.count_nonzero(known) < settings.k:
             return
-        # Of new items as much is believed as after blocks at random: by the mean of all items, not by the best,
+        # Of new items as much is believed as after blocks at random: by the mean of all, not by the best,
         # beside which every new one would look worth trying. Of sets, unknown items were believed to add 0.
         slots = settings.feedback == "slots"
         typical = float(means[known].mean() if slots else means[known].sum() / known.size * settings.k)
