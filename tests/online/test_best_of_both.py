@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -219,7 +220,7 @@ def test_following_costs_no_more_than_its_bound(kind, batch):
     ("options", "message"),
     [
         ({"k": 9}, "k=9 exceeds n_items=8; choose k <= 8"),
-        ({"rounds": None}, "rounds must be a whole number"),
+        ({"rounds": None, "resample_every": 5}, "any number of rounds"),
         ({"weights": "all"}, "weights='all' is not one of"),
         ({"sums": "magic"}, "sums='magic' is not one of"),
         ({"budget": dc.Budget(1.0)}, "Gaussian noise needs delta > 0"),
@@ -231,3 +232,36 @@ def test_bad_settings(options, message):
     settings = {"n_items": 8, "k": 2, "rounds": 10, "budget": BUDGET} | options
     with pytest.raises((ValueError, TypeError), match=message):
         BestOfBothSelector(**settings)
+
+
+# --- without an end ---------------------------------------------------------------------------------
+
+
+def test_no_horizon_has_to_be_declared():
+    """What is released does not grow with the rounds, and no batch has more people than was paid for."""
+    learner = BestOfBothSelector(20, 3, None, BUDGET, seed=0)
+    settings, entries = learner.settings, list(learner.privacy.ledger.counts)
+    assert len(entries) == 3
+    assert 1.0 - 1e-6 <= learner.privacy.epsilon() <= 1.0
+    assert learner.certified_regret == math.inf
+    assert settings.spec.rounds == settings.experts.releases == 100
+    assert settings.spec.added.people_per_vector == settings.experts.longest
+    rng = np.random.default_rng(0)
+    people = Coverage(rng.random((6000, 20)) < 0.4 / np.arange(1, 21))
+    trace = learner.run(people)
+    alone = LeaderSelector(20, 3, None, BUDGET, seed=0).run(people)
+    assert trace.average > 0.95 * alone.average
+    assert list(learner.privacy.ledger.counts) == entries
+    assert learner._total.taken == settings.experts.batch_at(learner.round - 1)
+
+
+def test_without_an_end_noise_does_not_decide_who_is_followed():
+    settings = BestOfBothSelector(20, 3, None, BUDGET, seed=0).settings
+    noise = settings.spec.deviation(settings.event)
+    assert all(settings.rate_after(t) * noise <= 1.0 + 1e-12 for t in (0, 1, 100, 10**6))
+    assert settings.rate_after(10**8) == settings.rate / 10**4
+    assert BestOfBothSelector(20, 3, None, FREE, seed=0).settings.fastest == 1.0
+    with pytest.raises(ValueError, match="is for rounds=None"):
+        BestOfBothSelector(20, 3, 100, BUDGET, first_batch=5)
+    with pytest.raises(ValueError, match="falls where no rounds are declared"):
+        replace(settings, fastest=None)

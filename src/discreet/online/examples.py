@@ -67,6 +67,7 @@ def best_of_both_examples() -> dict[str, Example]:
         "best of both, batches, not weighted": _hedge(resample_every=4, weights=None),
         "best of both, tree, two rounds each": _hedge(TWICE, sums="tree"),
         "best of both, one batch": _hedge(resample_every=ROUNDS),
+        "best of both, endless": Example((N_ITEMS, K, None), APPROXIMATE, {"first_batch": 3}),
         "best of both, not private": _hedge(FREE, resample_every=4),
     }
 

@@ -45,6 +45,10 @@ class BestOfBothSelector(OnlineSelector):
     new draw every ``resample_every`` rounds. On stationary streams it serves like the leader, on a stream
     that is made against it like the experts.
 
+    ``rounds=None`` is for any number of rounds: batches of both learners grow by 15 % each, from
+    ``first_batch`` on or from what each takes for its noise, 100 releases are reserved for some 10^8 people
+    (`LeaderSelector`), and the comparison's rate falls. Nothing is certified then.
+
     The budget is divided 48 : 48 : 4 (of mu squared, which adds up) among leader, experts and comparison.
     ``weights="norm"`` weights people for the experts and for the comparison (`RunningSumSelector`): far less
     noise where there are many items, and a certificate about weighted people. ``weights=None`` counts all
@@ -70,16 +74,17 @@ class BestOfBothSelector(OnlineSelector):
     _settings_type: ClassVar[type[BestOfBothSettings]] = BestOfBothSettings
 
     resample_every = Setting("For how many rounds one of the two learners is followed.")
-    rate = Setting("How fast it goes over to the one that earns more.")
+    rate = Setting("How fast it goes over to the one that earns more; divided by sqrt(t) without an end.")
 
     def __init__(
         self,
         n_items: int,
         k: int,
-        rounds: int,
+        rounds: int | None,
         budget: Spending,
         *,
         resample_every: int | str = 1,
+        first_batch: int | None = None,
         weights: str | None = "norm",
         min_separation: int | None = None,
         sums: str = "sqrt",
@@ -95,6 +100,7 @@ class BestOfBothSelector(OnlineSelector):
             rounds,
             share,
             resample_every=resample_every,
+            first_batch=first_batch,
             weights=weights,
             min_separation=min_separation,
             sums=sums,
@@ -115,7 +121,7 @@ class BestOfBothSelector(OnlineSelector):
 
     @property
     def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret over the declared rounds.
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds; infinite where none are.
 
         With ``weights="norm"`` it is about weighted people, also in the comparison; rounds that are not
         learned from (beyond ``max_rounds_per_person``) are not in it.
@@ -153,15 +159,11 @@ class BestOfBothSelector(OnlineSelector):
         self._experts._next()
         if self._rounds.number and self._experts._due():
             self._total.release()
-        score, coin = self._rate * float(self._total.known[0]), self._coins.generator.random()
+        score = self.settings.rate_after(self._rounds.number) * float(self._total.known[0])
+        coin = self._coins.generator.random()
         follow = backends.selectors.follows_first(score, _ODDS, coin)
         shown: NDArray[np.int32] = (self._leader if follow else self._experts)._shown
         return shown.copy()
-
-    @property
-    def _rate(self) -> float:
-        """The rate for differences in units of the bound."""
-        return self.settings.rate * self.settings.bound
 
     def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
         """What each of the two learners takes up, and the difference of rewards in whole units."""
@@ -280,7 +282,7 @@ class BestOfBothSelector(OnlineSelector):
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         compiles = self._experts._total.compiles and self._total.compiles
-        if not compiles or self._catalogue.active is not None:
+        if not compiles or self._catalogue.active is not None or self.settings.rounds is None:
             self._run_batches(stream, rows)
             return
         weights, start, count = self._comparison.weights(rows), 0, stream.rewards.size
@@ -317,7 +319,8 @@ class BestOfBothSelector(OnlineSelector):
             differences[draws[-1] if draws else 0 :] = 0
         coins = self._coins.generator.random(len(draws))
         with self._total.compiled(len(draws)) as (sums, known, gathered):
-            about = (settings.resample_every, passed, self._rate, _ODDS, float(settings.units))
+            rate = settings.rate_after(self._rounds.number)
+            about = (settings.resample_every, passed, rate, _ODDS, float(settings.units))
             backends.selectors.followed_rounds(differences, *about, coins, sums, known, gathered, follows)
         stream.rewards[inside] = np.where(follows, *rewards)
         selections[follows] = leader._shown
@@ -346,10 +349,11 @@ class BestOfBothSelector(OnlineSelector):
 
     def _stops(self, count: int, *, of_experts: bool = True) -> list[int]:
         """After how many of the next people a new set is drawn, and the last of them."""
-        now, every, settings = self._rounds.number, self.settings.resample_every, self.settings.leader
-        ends = settings.ends[settings.batches(now + 1) : settings.batches(now + count)]
-        draws = {*(end - now for end in ends), count}
-        return sorted(draws | set(range(every - now % every, count, every)) if of_experts else draws)
+        now, draws = self._rounds.number, {count}
+        for one in (self.settings.leader, self.settings.experts)[: 1 + of_experts]:
+            ends = one.ends[one.batch_at(now) : one.batch_at(now + count - 1)]
+            draws |= {end - now for end in ends}
+        return sorted(draws)
 
     def _spent(self) -> Account:
         inside = (self._leader._total, self._experts._total, self._total)
@@ -365,8 +369,12 @@ class BestOfBothSelector(OnlineSelector):
         self._coins.resume(saved.part("coins"))
         for name, learner in (("leader", self._leader), ("experts", self._experts)):
             _Inside(learner).resume(saved.part(name))
-        every = self.settings.resample_every
-        self._total.resume(saved.part("total"), self._rounds, every, most=float(self.settings.units))
+        total, most, experts = saved.part("total"), float(self.settings.units), self.settings.experts
+        if experts.rounds is not None:
+            self._total.resume(total, self._rounds, self.settings.resample_every, most=most)
+            return
+        least, waiting = experts.gathered_after(self._rounds)
+        self._total.resume_after(total, least, waiting, 0, most=most)
 
 
 def _units_of_both(

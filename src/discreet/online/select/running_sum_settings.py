@@ -14,6 +14,7 @@ from ...core import checks
 from ...core.settings import of, one_of, real, whole
 from ...privacy import Event, LaplaceNoise, Participation, Share, SumSpec, VectorBounds
 from ...privacy.sums import METHODS
+from ..rounds import Rounds
 from .batches import LONGEST, first_batch, geometric_ends
 from .selector import SelectorSettings, common_settings
 
@@ -164,6 +165,11 @@ class RunningSumSettings(SelectorSettings):
         if self.first_batch is None:
             return number % self.resample_every == 0
         return number == 0 or self.batch_at(number) > self.batch_at(number - 1)
+
+    def gathered_after(self, rounds: Rounds) -> tuple[int, int]:
+        """How many sums were released at the least, and how many people at most wait for the next one."""
+        least = self.batch_at(rounds.number if rounds.is_open else rounds.number - 1)
+        return least, min(rounds.number - self.batch_start(least), self.longest)
 
     def rate_after(self, rounds: int) -> float:
         """The rate of a draw after so many rounds."""

@@ -382,9 +382,8 @@ class RunningSumSelector(OnlineSelector):
         if settings.rounds is not None:
             self._total.resume(total, rounds, settings.resample_every, most=self._most)
             return
-        least = settings.batch_at(rounds.number if rounds.is_open else rounds.number - 1)
-        waiting = rounds.number - (settings.ends[least - 1] if least else 0)
-        self._total.resume_after(total, least, min(waiting, settings.longest), 0, most=self._most)
+        least, waiting = settings.gathered_after(rounds)
+        self._total.resume_after(total, least, waiting, 0, most=self._most)
 
 
 def _check_items(people: Population, most: int | None) -> None:
