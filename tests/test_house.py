@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "evaluation",
         "audit",
     },
+    "service": {"core", "constraints", "privacy", "objectives", "online"},
 }
 # Methods that hand over to a package further up, which they load when they are called.
 HANDS_OVER = {
@@ -63,6 +64,7 @@ HANDS_OVER = {
 # Where randomness is taken from elsewhere, and why.
 OWN_RANDOMNESS = {
     "audit/hooks.py": "its Source tells public coins from the other words of a run",
+    "service/keys.py": "makes keys of marks and decision ids, which no answer follows from",
     "constraints/domains.py": "asks somebody's projection at the same points every time; knows no privacy",
 }
 LONGEST_FILE, LARGEST_FOLDER = 450, 19

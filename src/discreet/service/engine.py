@@ -1,0 +1,357 @@
+"""The service in one process: decisions out of claimed hands, outcomes committed in groups, and its keeper.
+
+A decision touches no disk. An outcome is acknowledged after the commit of its group: whatever comes while one
+group is being written is the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from .config import ExperimentConfig, PopulationConfig
+from .hands import Hand
+from .keeper import RUNNING, Keeper
+from .keys import NOBODY, Decision, Secrets, owner_name
+from .learning import constraint_of
+from .store import Fenced, Outcome, Served, Store, StoreError
+
+logger = logging.getLogger("discreet.service")
+_IDLE = 0.05  # seconds between looks at what is due
+_FLUSH = 1.0  # seconds after which it is written down how far hands were served
+
+
+class Unavailable(Exception):
+    """No decision can be had at the moment."""
+
+
+class NotEnoughItems(Exception):
+    """Fewer items are left than a set has."""
+
+
+@dataclass
+class Live:
+    """What a process knows of an experiment that it serves."""
+
+    id: int
+    population: int
+    name: str
+    config: ExperimentConfig
+    people: PopulationConfig
+    status: str
+    epoch: int
+    period: str
+    labels: list[str]
+    hands: deque[Hand] = field(default_factory=deque)
+    claiming: asyncio.Task[None] | None = None
+    rendered: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    constraint: Any = None
+
+    @property
+    def limit(self) -> int:
+        return self.people.max_rounds_per_person
+
+
+class Engine:
+    """Decisions and outcomes of all experiments, for the web and for tests."""
+
+    def __init__(self, store: Store, secrets: Secrets, *, clock: Any = None) -> None:
+        self.store, self.secrets = store, secrets
+        self.owner = owner_name()
+        self.keeper = Keeper(store, self.owner, clock)
+        self._live: dict[str, Live] = {}
+        self._by_number: dict[int, Live] = {}
+        self._queue: list[tuple[Outcome, asyncio.Future[str]]] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._dirty: dict[tuple[int, int, int], Hand] = {}
+        self._writer = ThreadPoolExecutor(1, "discreet-writer")
+        self._keeping = threading.Thread(target=self._keep, name="discreet-keeper", daemon=True)
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ticker: asyncio.Task[None] | None = None
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def start(self, *, keep: bool = True) -> None:
+        """Take up what was there, and begin."""
+        self._loop = asyncio.get_running_loop()
+        await self._do(self.store.migrate)
+        await self._do(self.store.recover, self.owner)
+        if keep:
+            self._keeping.start()
+        self._ticker = asyncio.create_task(self._tick())
+
+    async def stop(self) -> None:
+        """Write down what was served, and let go."""
+        self._stop.set()
+        self._wake.set()
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._ticker
+        if self._flushing is not None:
+            await self._flushing
+        await self._flush_now(closing=True)
+        if self._keeping.is_alive():
+            await asyncio.to_thread(self._keeping.join)
+        self._writer.shutdown()
+        self.store.close()
+
+    async def _do(self, work: Any, *given: Any) -> Any:
+        """Something with the database, in the thread that writes."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work, *given)
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    def known(self, name: str) -> Live | None:
+        """The experiment of this name, if this process serves it already."""
+        return self._live.get(name)
+
+    async def live(self, name: str) -> Live:
+        """The experiment of this name."""
+        found = self._live.get(name)
+        return found if found is not None else await self.refresh(name)
+
+    async def refresh(self, name: str) -> Live:
+        """Read an experiment again: after it was made, paused or changed, or a new epoch has begun."""
+        row = await self._do(self._look_up, name)
+        if row is None:
+            raise LookupError("experiment")
+        number, population, config, people, status, epoch, period, labels = row
+        old = self._live.get(name)
+        if old is not None and (old.id, old.epoch) == (number, epoch):
+            old.status, old.labels = status, labels
+            return old
+        made = Live(
+            number,
+            population,
+            name,
+            msgspec.json.decode(config, type=ExperimentConfig),
+            msgspec.json.decode(people, type=PopulationConfig),
+            status,
+            epoch,
+            period,
+            labels,
+        )
+        made.constraint = constraint_of(made.config)
+        self._live[name] = self._by_number[number] = made
+        return made
+
+    def _look_up(self, name: str) -> Any:
+        with self.store.transaction() as tx:
+            row = tx.one(
+                "SELECT e.id, e.population, e.config, p.config, e.status, e.epoch, e.period"
+                " FROM experiment e JOIN population p ON p.id = e.population WHERE e.name = ?",
+                name,
+            )
+            if row is None:
+                return None
+            labels = [
+                label
+                for (label,) in tx.all("SELECT label FROM item WHERE experiment = ? ORDER BY number", row[0])
+            ]
+            return (*row, labels)
+
+    def take(self, live: Live) -> tuple[Hand, int] | None:
+        """The next place, out of memory; None when no claimed hand has one."""
+        hands = live.hands
+        while hands:
+            hand = hands[0]
+            if hand.served < hand.count:
+                offset = hand.served
+                hand.served += 1
+                self._dirty[hand.experiment, hand.epoch, hand.first] = hand
+                if hand.served == hand.count:
+                    hands.popleft()
+                if len(hands) < 2 and live.claiming is None:
+                    live.claiming = asyncio.ensure_future(self._claim(live))
+                return hand, offset
+            hands.popleft()
+        return None
+
+    async def next_place(self, live: Live) -> tuple[Hand, int]:
+        """The next place; waits for a hand where none is there."""
+        for _ in range(200):
+            if (found := self.take(live)) is not None:
+                return found
+            if live.claiming is None:
+                live.claiming = asyncio.ensure_future(self._claim(live))
+            await live.claiming
+            if not live.hands:
+                self._wake.set()
+                await asyncio.sleep(_IDLE)
+        raise Unavailable
+
+    async def _claim(self, live: Live) -> None:
+        try:
+            row = await self._do(self.store.claim, live.id, live.epoch, self.owner)
+            if row is not None:
+                live.hands.append(Hand.read(row))
+                self._wake.set()
+        finally:
+            live.claiming = None
+
+    def items(self, live: Live, hand: Hand, offset: int) -> bytes:
+        """The labels of a place as JSON."""
+        number = hand.which[offset]
+        key = (hand.first, number)
+        found = live.rendered.get(key)
+        if found is None:
+            if len(live.rendered) > 4096:
+                live.rendered.clear()
+            labels = live.labels
+            found = msgspec.json.encode([labels[item] for item in hand.lists[number]])
+            live.rendered[key] = found
+        return found
+
+    def without(
+        self, live: Live, hand: Hand, offset: int, exclude: Collection[str]
+    ) -> tuple[list[str], bool]:
+        """The labels of a place without excluded items, filled up by what was released; whether altered."""
+        dealt = hand.lists[hand.which[offset]]
+        labels = live.labels
+        chosen = [item for item in dealt if labels[item] not in exclude]
+        if len(chosen) == len(dealt):
+            return [labels[item] for item in dealt], False
+        for item in hand.spare:
+            if len(chosen) == len(dealt):
+                break
+            fits = live.constraint is None or live.constraint.can_add(chosen, item)
+            if item not in chosen and labels[item] not in exclude and fits:
+                chosen.append(item)
+        if len(chosen) < len(dealt) and live.constraint is None:
+            raise NotEnoughItems
+        return [labels[item] for item in chosen], True
+
+    # --- outcomes --------------------------------------------------------------------------------
+
+    def record(self, live: Live, decision: Decision, body: bytes) -> asyncio.Future[str]:
+        """Write an outcome down with the next group; its answer comes after the commit."""
+        loop = self._loop
+        assert loop is not None
+        future = loop.create_future()
+        outcome = Outcome(
+            decision.experiment,
+            decision.epoch,
+            decision.place,
+            decision.altered,
+            body,
+            live.population,
+            live.period,
+            decision.mark,
+            live.limit,
+        )
+        self._queue.append((outcome, future))
+        if self._flushing is None:
+            self._flushing = loop.create_task(self._flush())
+        return future
+
+    def by_number(self, number: int) -> Live | None:
+        """The experiment of a decision id, if this process serves it."""
+        return self._by_number.get(number)
+
+    async def live_of(self, number: int) -> Live:
+        """The same, read from the database where it has to be."""
+        found = self._by_number.get(number)
+        if found is not None:
+            return found
+        name = await self._do(self._name_of, number)
+        if name is None:
+            raise LookupError("experiment")
+        return await self.live(name)
+
+    def _name_of(self, number: int) -> str | None:
+        with self.store.transaction() as tx:
+            row = tx.one("SELECT name FROM experiment WHERE id = ?", number)
+            return None if row is None else str(row[0])
+
+    async def _flush(self) -> None:
+        try:
+            while self._queue:
+                await self._flush_now()
+        finally:
+            self._flushing = None
+
+    async def _flush_now(self, *, closing: bool = False) -> None:
+        batch, self._queue = self._queue, []
+        served = self._served(closing)
+        if not batch and not served:
+            return
+        try:
+            answers = await self._do(self.store.record, [outcome for outcome, _ in batch], served)
+        except Exception as error:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(
+                        error if isinstance(error, StoreError) else StoreError("the commit failed")
+                    )
+            if not isinstance(error, StoreError):
+                logger.error("a group of outcomes was not written: %s", type(error).__name__)
+            return
+        for (_, future), answer in zip(batch, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
+
+    def _served(self, closing: bool) -> list[Served]:
+        dirty, self._dirty = self._dirty, {}
+        hands: Iterable[Hand] = dirty.values()
+        if closing:
+            claimed = [hand for live in self._live.values() for hand in live.hands]
+            hands = {(hand.experiment, hand.epoch, hand.first): hand for hand in [*hands, *claimed]}.values()
+        return [
+            Served(hand.experiment, hand.epoch, hand.first, hand.served, hand.over or closing)
+            for hand in hands
+        ]
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_FLUSH)
+            if self._dirty and self._flushing is None:
+                self._flushing = asyncio.get_running_loop().create_task(self._flush_now_once())
+            for live in list(self._live.values()):
+                with contextlib.suppress(LookupError, StoreError):
+                    await self.refresh(live.name)
+
+    async def _flush_now_once(self) -> None:
+        try:
+            await self._flush_now()
+        finally:
+            self._flushing = None
+
+    # --- the keeper's thread ---------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        while not self._stop.is_set():
+            busy = False
+            try:
+                for number in self.keeper.due():
+                    busy |= self.keeper.tick(number)
+            except (Fenced, StoreError) as error:
+                logger.warning("the keeper will try again: %s", type(error).__name__)
+                self._stop.wait(1.0)
+            except Exception as error:
+                logger.error("the keeper will try again: %s", type(error).__name__)
+                self._stop.wait(1.0)
+            if not busy:
+                self._wake.wait(_IDLE)
+                self._wake.clear()
+
+
+def mark_of(engine: Engine, live: Live, person: str | None) -> bytes:
+    """The mark of whoever a decision is for."""
+    return NOBODY if person is None else engine.secrets.mark(live.population, live.period, person)
+
+
+def running(live: Live) -> bool:
+    """Whether decisions may be asked for."""
+    return live.status == RUNNING

@@ -1,0 +1,92 @@
+"""Hands: decisions dealt ahead. They are committed before the first of them is served.
+
+A decision is served out of memory, with no reading or writing. Each place of a hand is served once: after a
+crash, what was not served of a hand is burnt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# States of a hand in the database, in order.
+DEALT, OPEN, CLOSING, FOLDED = range(4)
+
+
+@dataclass
+class Hand:
+    """``count`` places from ``first`` on; `which` tells the set of each, out of ``lists`` of items.
+
+    ``baseline`` places show random sets, to compare with. ``round`` is the learner's round of the first place
+    that is none of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
+    ``chain`` names the release that all this follows from.
+    """
+
+    experiment: int
+    epoch: int
+    first: int
+    count: int
+    lists: list[list[int]]
+    runs: list[tuple[int, int]]  # (which list, how many places in a row)
+    baseline: dict[int, int]  # offset: which list
+    round: int
+    spare: list[int]
+    chain: bytes
+    served: int = 0
+    which: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = [number for number, many in self.runs for _ in range(many)]
+        if len(own) + len(self.baseline) != self.count:
+            raise ValueError("the hand's lists are of another number than its places")
+        turn = iter(own)
+        self.which = [self.baseline[i] if i in self.baseline else next(turn) for i in range(self.count)]
+
+    @property
+    def over(self) -> bool:
+        """Whether every place has been served."""
+        return self.served >= self.count
+
+    def learned(self, offset: int) -> bool:
+        """Whether the place at this offset belongs to the learner."""
+        return offset not in self.baseline
+
+    def body(self) -> bytes:
+        """For the database."""
+        return json.dumps(
+            {
+                "lists": self.lists,
+                "runs": self.runs,
+                "baseline": [[offset, number] for offset, number in self.baseline.items()],
+                "round": self.round,
+                "spare": self.spare,
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    @classmethod
+    def read(cls, row: Sequence[Any]) -> Hand:
+        """A hand from (experiment, epoch, first, count, body, chain, served)."""
+        experiment, epoch, first, count, body, chain, served = row
+        found = json.loads(bytes(body))
+        return cls(
+            experiment,
+            epoch,
+            first,
+            count,
+            found["lists"],
+            [(number, many) for number, many in found["runs"]],
+            dict(found["baseline"]),
+            found["round"],
+            found["spare"],
+            bytes(chain),
+            served,
+        )
+
+
+def linked(chain: bytes, payload: str) -> bytes:
+    """The next link of a chain of releases: it names everything that was released before."""
+    return hashlib.sha256(chain + payload.encode()).digest()

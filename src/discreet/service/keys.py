@@ -1,0 +1,120 @@
+"""Secrets outside the database: marks of people, and decision ids that nobody else can make.
+
+A decision id says which decision it was: experiment, epoch and place, the mark of the person, and whether
+other items were shown than dealt. It ends with a keyed hash of the rest, so that the service keeps no table
+of decisions and still believes nobody.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+import secrets as system
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+MARK = 12  # bytes
+_MAC = 12
+_BODY = struct.Struct(f">BIIQ{MARK}s")
+_VERSION = 0x20
+_ALTERED = 0x01
+NOBODY = bytes(MARK)  # the mark of decisions without a person
+
+
+class Decision(NamedTuple):
+    """What a decision id says."""
+
+    experiment: int
+    epoch: int
+    place: int
+    mark: bytes = NOBODY
+    altered: bool = False
+
+
+class Secrets:
+    """The keys of a service, in a file that only its owner may read.
+
+    ``mark`` turns an identity into 12 bytes under the key of a population's period. Without the key a mark
+    tells nothing about anybody; `forget` destroys it.
+    """
+
+    def __init__(self, keys: dict[str, bytes], path: Path | None = None) -> None:
+        self._keys, self._path = keys, path
+        self._decisions = keys["decisions"]
+        self._periods: dict[tuple[int, str], bytes] = {}
+
+    @classmethod
+    def fresh(cls, path: str | os.PathLike[str] | None = None) -> Secrets:
+        """New keys, written to ``path`` if there is one."""
+        made = cls({name: system.token_bytes(32) for name in ("decisions", "people", "sessions")})
+        if path is not None:
+            made._path = Path(path)
+            text = json.dumps({name: key.hex() for name, key in made._keys.items()})
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        return made
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Secrets:
+        """The keys of a file; refused if others may read it."""
+        if os.stat(path).st_mode & 0o077:
+            raise PermissionError(f"{path} can be read by others; run: chmod 600 {path}")
+        found = json.loads(Path(path).read_text())
+        keys = {name: bytes.fromhex(found[name]) for name in ("decisions", "people", "sessions")}
+        if any(len(key) < 16 for key in keys.values()):
+            raise ValueError(f"{path} holds a key that is too short")
+        return cls(keys, Path(path))
+
+    @property
+    def sessions(self) -> bytes:
+        """The key of signed cookies."""
+        return self._keys["sessions"]
+
+    # --- people ----------------------------------------------------------------------------------
+
+    def mark(self, population: int, period: str, person: str) -> bytes:
+        """What is kept of an identity: a keyed hash, another one in every period."""
+        key = self._periods.get((population, period))
+        if key is None:
+            text = f"{population}/{period}".encode()
+            key = hmac.digest(self._keys["people"], text, "sha256")
+            self._periods[population, period] = key
+        return hashlib.blake2b(person.encode(), key=key, digest_size=MARK).digest()
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    def sign(self, experiment: int, epoch: int, place: int, mark: bytes, altered: bool = False) -> str:
+        """The id of a decision."""
+        body = _BODY.pack(_VERSION | altered, experiment, epoch, place, mark)
+        mac = hashlib.blake2b(body, key=self._decisions, digest_size=_MAC).digest()
+        return base64.urlsafe_b64encode(body + mac).decode().rstrip("=")
+
+    def verify(self, text: str) -> Decision | None:
+        """The decision of an id; None for what this service has not signed."""
+        try:
+            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except (ValueError, binascii.Error):
+            return None
+        body, mac = raw[: _BODY.size], raw[_BODY.size :]
+        if len(raw) != _BODY.size + _MAC:
+            return None
+        true = hashlib.blake2b(body, key=self._decisions, digest_size=_MAC).digest()
+        if not hmac.compare_digest(mac, true):
+            return None
+        flags, experiment, epoch, place, mark = _BODY.unpack(body)
+        if flags & ~_ALTERED != _VERSION:
+            return None
+        return Decision(experiment, epoch, place, mark, bool(flags & _ALTERED))
+
+
+def owner_name() -> str:
+    """A name for one process among the others."""
+    return f"{os.getpid()}-{system.token_hex(8)}"

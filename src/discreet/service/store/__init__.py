@@ -1,0 +1,29 @@
+"""Databases of the service: one SQLite file, or PostgreSQL."""
+
+from __future__ import annotations
+
+from .base import DUPLICATE, LATE, RECORDED, Fenced, Outcome, Served, Store, StoreError, Transaction
+
+__all__ = [
+    "DUPLICATE",
+    "LATE",
+    "RECORDED",
+    "Fenced",
+    "Outcome",
+    "Served",
+    "Store",
+    "StoreError",
+    "Transaction",
+    "open_store",
+]
+
+
+def open_store(url: str) -> Store:
+    """The store of a URL: ``sqlite:///path``, a path, or ``postgresql://...``."""
+    if url.startswith(("postgresql://", "postgres://")):
+        from .postgres import PostgresStore
+
+        return PostgresStore(url)
+    from .sqlite import SQLiteStore
+
+    return SQLiteStore(url.removeprefix("sqlite:///"))

@@ -1,0 +1,124 @@
+"""What the service asks of a database: transactions in plain SQL, and outcomes in groups.
+
+Statements are written once, with ``?`` for values; a store says the rest in its own dialect.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from importlib import resources
+from typing import Any, NamedTuple, Protocol
+
+RECORDED, DUPLICATE, LATE = "recorded", "duplicate", "late"
+
+
+class Transaction(Protocol):
+    """Statements that happen together or not at all."""
+
+    def one(self, sql: str, *values: Any) -> Any:
+        """The first row, or None."""
+
+    def all(self, sql: str, *values: Any) -> list[Any]:
+        """All rows."""
+
+    def do(self, sql: str, *values: Any) -> int:
+        """Carry out a statement; how many rows it was about."""
+
+    def now(self) -> float:
+        """The database's clock, in seconds."""
+
+
+class Outcome(NamedTuple):
+    """What came of a decision: to be written down before it is acknowledged."""
+
+    experiment: int
+    epoch: int
+    place: int
+    altered: bool
+    body: bytes
+    population: int
+    period: str
+    mark: bytes  # `keys.NOBODY` for none
+    limit: int  # rounds that somebody with this mark may be counted in
+
+
+class Served(NamedTuple):
+    """How far a hand has been served."""
+
+    experiment: int
+    epoch: int
+    first: int
+    served: int
+    over: bool
+
+
+class Fenced(Exception):
+    """Another keeper has taken over; nothing was written."""
+
+
+class StoreError(Exception):
+    """The database cannot be reached or written to; nothing was acknowledged."""
+
+
+class Store(ABC):
+    """A database of the service."""
+
+    url: str
+
+    @abstractmethod
+    def migrate(self) -> int:
+        """Bring the tables up to this release; the number of the last migration."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Commits when it is left, and is rolled back by an exception."""
+
+    @abstractmethod
+    def record(self, outcomes: Sequence[Outcome], served: Sequence[Served]) -> list[str]:
+        """Write down outcomes, durably, and what was served; for each: recorded, duplicate or late.
+
+        An outcome counts if its hand is not being folded yet, once per place, and within the limit of the
+        person's rounds: beyond it the outcome is acknowledged, and nothing of it is kept.
+        """
+
+    @abstractmethod
+    def claim(self, experiment: int, epoch: int, owner: str) -> Any:
+        """The next hand that waits, as `Hand.read` takes it, for one process to serve; None without one."""
+
+    @abstractmethod
+    def recover(self, owner: str) -> None:
+        """After a start: what was not served of hands of processes that are gone is burnt."""
+
+    @abstractmethod
+    def scrub(self) -> None:
+        """Leave nothing behind of rows that were deleted, as far as this database can."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it."""
+
+    # --- keepers: one per experiment -------------------------------------------------------------
+
+    @abstractmethod
+    def lease(self, experiment: int, holder: str) -> int | None:
+        """Become, or stay, the keeper of an experiment; the fence number, or None while another is."""
+
+    @abstractmethod
+    def check_fence(self, tx: Transaction, experiment: int, holder: str, fence: int) -> None:
+        """Refuse to go on (`Fenced`) when another keeper has taken over since."""
+
+
+def migrations() -> Iterator[tuple[int, str]]:
+    """Numbered changes of the tables, in order."""
+    folder = resources.files(__package__).joinpath("migrations")
+    for file in sorted(folder.iterdir(), key=lambda one: one.name):
+        if file.name.endswith(".sql"):
+            yield int(file.name.split("_")[0]), file.read_text()
+
+
+def statements(script: str) -> Iterable[str]:
+    """The statements of a script without its comments."""
+    lines = [line for line in script.splitlines() if not line.startswith("--")]
+    return [one.strip() for one in "\n".join(lines).split(";") if one.strip()]

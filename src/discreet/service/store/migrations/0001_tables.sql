@@ -1,0 +1,105 @@
+-- Types in braces are filled in by the store: {serial} numbers rows, {bytes} holds bytes, {clustered} keeps a
+-- table in the order of its key where that is possible.
+CREATE TABLE population (
+  id {serial},
+  name TEXT NOT NULL UNIQUE,
+  config TEXT NOT NULL,
+  terms TEXT,
+  marks TEXT NOT NULL DEFAULT '[]'
+);
+CREATE TABLE experiment (
+  id {serial},
+  population BIGINT NOT NULL REFERENCES population,
+  name TEXT NOT NULL UNIQUE,
+  config TEXT NOT NULL,
+  status TEXT NOT NULL,
+  epoch BIGINT NOT NULL,
+  period TEXT NOT NULL,
+  next_place BIGINT NOT NULL,
+  seq BIGINT NOT NULL,
+  chain {bytes} NOT NULL,
+  created DOUBLE PRECISION NOT NULL
+);
+CREATE TABLE item (
+  experiment BIGINT NOT NULL REFERENCES experiment,
+  number BIGINT NOT NULL,
+  label TEXT NOT NULL,
+  retired INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (experiment, number)
+);
+CREATE TABLE charge (
+  population BIGINT NOT NULL REFERENCES population,
+  version BIGINT NOT NULL,
+  experiment BIGINT NOT NULL,
+  people TEXT NOT NULL,
+  label TEXT NOT NULL,
+  event TEXT NOT NULL,
+  disjoint INTEGER NOT NULL,
+  count TEXT NOT NULL,
+  PRIMARY KEY (population, version)
+);
+CREATE TABLE hand (
+  experiment BIGINT NOT NULL REFERENCES experiment,
+  epoch BIGINT NOT NULL,
+  first BIGINT NOT NULL,
+  count BIGINT NOT NULL,
+  body {bytes} NOT NULL,
+  chain {bytes} NOT NULL,
+  state INTEGER NOT NULL,
+  served BIGINT NOT NULL,
+  closed_at DOUBLE PRECISION,
+  owner TEXT,
+  PRIMARY KEY (experiment, epoch, first)
+);
+CREATE INDEX hand_state ON hand (experiment, state);
+CREATE TABLE outcome (
+  experiment BIGINT NOT NULL,
+  epoch BIGINT NOT NULL,
+  place BIGINT NOT NULL,
+  altered INTEGER NOT NULL,
+  body {bytes},
+  mark {bytes},
+  PRIMARY KEY (experiment, epoch, place)
+){clustered};
+CREATE TABLE visit (
+  population BIGINT NOT NULL,
+  period TEXT NOT NULL,
+  mark {bytes} NOT NULL,
+  times BIGINT NOT NULL,
+  PRIMARY KEY (population, period, mark)
+){clustered};
+CREATE TABLE release (
+  experiment BIGINT NOT NULL REFERENCES experiment,
+  seq BIGINT NOT NULL,
+  epoch BIGINT NOT NULL,
+  at DOUBLE PRECISION NOT NULL,
+  payload TEXT NOT NULL,
+  chain {bytes} NOT NULL,
+  PRIMARY KEY (experiment, seq)
+);
+CREATE TABLE private_state (
+  experiment BIGINT PRIMARY KEY REFERENCES experiment,
+  seq BIGINT NOT NULL,
+  body {bytes} NOT NULL
+);
+CREATE TABLE lease (
+  experiment BIGINT PRIMARY KEY REFERENCES experiment,
+  holder TEXT NOT NULL,
+  fence BIGINT NOT NULL,
+  until DOUBLE PRECISION NOT NULL
+);
+CREATE TABLE api_key (
+  id TEXT PRIMARY KEY,
+  sha256 {bytes} NOT NULL,
+  name TEXT NOT NULL,
+  role TEXT NOT NULL,
+  experiments TEXT,
+  created DOUBLE PRECISION NOT NULL,
+  revoked DOUBLE PRECISION
+);
+CREATE TABLE audit (
+  id {serial},
+  at DOUBLE PRECISION NOT NULL,
+  api_key TEXT NOT NULL,
+  action TEXT NOT NULL
+);

@@ -1,0 +1,175 @@
+"""The service in one SQLite file and one process: write-ahead log, forced to the disk at every commit."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .. import failpoints
+from ..hands import CLOSING, DEALT, OPEN
+from ..keys import NOBODY
+from .base import (
+    DUPLICATE,
+    LATE,
+    RECORDED,
+    Outcome,
+    Served,
+    Store,
+    StoreError,
+    Transaction,
+    migrations,
+    statements,
+)
+
+_DIALECT = {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB", "clustered": " WITHOUT ROWID"}
+
+
+class _Transaction:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def one(self, sql: str, *values: Any) -> Any:
+        return self._connection.execute(sql, values).fetchone()
+
+    def all(self, sql: str, *values: Any) -> list[Any]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def do(self, sql: str, *values: Any) -> int:
+        return self._connection.execute(sql, values).rowcount
+
+    def now(self) -> float:
+        return time.time()
+
+
+class SQLiteStore(Store):
+    """``synchronous=FULL``: a commit returns after the log is on the disk. Deleted rows are overwritten."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).resolve()
+        self.url = f"sqlite:///{self.path}"
+        self._turn = threading.RLock()
+        self._lock = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise StoreError(f"{self.path} is in use by another process; PostgreSQL takes several") from None
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "secure_delete=ON",
+            "foreign_keys=ON",
+            "temp_store=MEMORY",
+        ):
+            self._connection.execute(f"PRAGMA {pragma}")
+
+    def migrate(self) -> int:
+        with self.transaction() as tx:
+            last = int(tx.one("PRAGMA user_version")[0])
+            for number, script in migrations():
+                if number > last:
+                    for statement in statements(script.format(**_DIALECT)):
+                        tx.do(statement)
+                    tx.do(f"PRAGMA user_version = {number}")
+                    last = number
+            return last
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        with self._turn:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield _Transaction(self._connection)
+                    self._connection.execute("COMMIT")
+                except BaseException:
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
+                    raise
+            except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
+                if isinstance(error, sqlite3.IntegrityError):
+                    raise
+                raise StoreError(f"the database cannot be written to: {error}") from error
+
+    def record(self, outcomes: Sequence[Outcome], served: Sequence[Served]) -> list[str]:
+        failpoints.reach("outcomes queued")
+        with self.transaction() as tx:
+            now = tx.now()
+            execute = self._connection.execute
+            found = [_record(execute, one) for one in outcomes]
+            for hand in served:
+                tx.do(
+                    "UPDATE hand SET served = ?, closed_at = CASE WHEN ? THEN coalesce(closed_at, ?)"
+                    " ELSE closed_at END WHERE experiment = ? AND epoch = ? AND first = ?",
+                    *(hand.served, hand.over, now, hand.experiment, hand.epoch, hand.first),
+                )
+        failpoints.reach("outcomes committed")
+        return found
+
+    def claim(self, experiment: int, epoch: int, owner: str) -> Any:
+        with self.transaction() as tx:
+            row = tx.one(
+                "SELECT experiment, epoch, first, count, body, chain, served FROM hand"
+                " WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first LIMIT 1",
+                *(experiment, epoch, DEALT),
+            )
+            if row is not None:
+                tx.do(
+                    "UPDATE hand SET state = ?, owner = ? WHERE experiment = ? AND epoch = ? AND first = ?",
+                    *(OPEN, owner, experiment, epoch, row[2]),
+                )
+            return row
+
+    def recover(self, owner: str) -> None:  # noqa: ARG002
+        with self.transaction() as tx:
+            tx.do("UPDATE hand SET closed_at = ? WHERE state = ? AND closed_at IS NULL", tx.now(), OPEN)
+
+    def scrub(self) -> None:
+        with self._turn:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def lease(self, experiment: int, holder: str) -> int | None:  # noqa: ARG002
+        return 0  # the lock of the file has seen to it
+
+    def check_fence(self, tx: Transaction, experiment: int, holder: str, fence: int) -> None:
+        """There is only this process."""
+
+    def close(self) -> None:
+        with self._turn:
+            self._connection.close()
+            os.close(self._lock)
+
+
+def _record(execute: Any, one: Outcome) -> str:
+    where = (one.experiment, one.epoch, one.place)
+    mark = None if one.mark == NOBODY else one.mark
+    new = execute(
+        "INSERT INTO outcome (experiment, epoch, place, altered, body, mark)"
+        " SELECT ?, ?, ?, ?, ?, ? WHERE (SELECT state FROM hand WHERE experiment = ? AND epoch = ?"
+        f" AND first <= ? AND first + count > ? ORDER BY first DESC LIMIT 1) < {CLOSING}"
+        " ON CONFLICT DO NOTHING",
+        (*where, one.altered, one.body, mark, one.experiment, one.epoch, one.place, one.place),
+    ).rowcount
+    if not new:
+        there = execute(
+            "SELECT 1 FROM outcome WHERE experiment = ? AND epoch = ? AND place = ?", where
+        ).fetchone()
+        return DUPLICATE if there else LATE
+    if mark is not None:
+        counted = execute(
+            "INSERT INTO visit (population, period, mark, times) VALUES (?, ?, ?, 1)"
+            " ON CONFLICT (population, period, mark) DO UPDATE SET times = times + 1 WHERE times < ?",
+            (one.population, one.period, mark, one.limit),
+        ).rowcount
+        if not counted:
+            execute("UPDATE outcome SET body = NULL WHERE experiment = ? AND epoch = ? AND place = ?", where)
+    return RECORDED

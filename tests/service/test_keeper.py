@@ -1,0 +1,247 @@
+"""Hands, outcomes, releases and charges: what is committed together, and what a crash leaves."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.privacy.population import Periods
+from discreet.service.hands import linked
+from discreet.service.learning import Learning
+
+from .world import ITEMS, NOISY, PURE, World, likes, taken
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/service.db"
+
+
+def liked(rng):
+    return [ITEMS[i] for i in np.flatnonzero(rng.random(len(ITEMS)) < 0.3)]
+
+
+def test_decisions_with_likes_are_those_of_the_library(url):
+    """The same gate, seed and people: every hand shows what the library's learner shows."""
+    world = World(url, likes(holdout=0.0, measure=0.0))
+    gate = Periods(dc.Budget(1.0, 1e-6), notion="gdp").gate("2026-11", 5)
+    twin = Learning.begin(likes(holdout=0.0, measure=0.0), gate)
+    rng = np.random.default_rng(0)
+    sets = set()
+    learner = twin.learner
+    people, shown = [], [learner.choose().labels] * 2  # the hands that were dealt before anybody came
+    for _ in range(40):
+        expected = shown.pop(0)
+        for _ in range(8):
+            _, place, labels = world.serve()
+            assert tuple(labels) == expected
+            people.append(liked(rng))
+            world.report(place, people[-1])
+        world.settle()
+        for person in people:
+            learner.choose()
+            learner.learn(items=person)
+        people = []
+        twin.payload()
+        shown.append(learner.choose().labels)
+        sets.add(expected)
+    assert len(sets) > 3  # it has learned something
+
+
+def test_decisions_with_taken_items_are_those_of_the_library(url):
+    world = World(url, taken(holdout=0.0, measure=0.0), PURE)
+    gate = Periods(dc.Budget(4.0), notion="pure").gate("2026-11", 5)
+    learner = Learning.begin(taken(holdout=0.0, measure=0.0), gate).learner
+    rng = np.random.default_rng(0)
+    dealt = [learner.choose(wait=False) for _ in range(16)]
+    sets = set()
+    for _ in range(60):
+        answers = []
+        for one in dealt[:8]:
+            _, place, labels = world.serve()
+            assert tuple(labels) == one.labels
+            answers.append(labels[0] if rng.random() < 0.5 else None)
+            world.report(place, answers[-1])
+        world.settle()
+        for one, answer in zip(dealt[:8], answers, strict=True):
+            learner.learn(answer, round=one.round)
+        dealt = dealt[8:] + [learner.choose(wait=False) for _ in range(8)]
+        sets.add(tuple(labels))
+    assert len(sets) > 3
+
+
+def test_a_release_is_the_next_link_of_a_chain_that_hands_name(url):
+    world = World(url, likes())
+    for _ in range(40):
+        _, place, _ = world.serve()
+        world.report(place, ["item 1"])
+        world.settle()
+    chain = linked(b"", f"experiment {world.shop}")
+    chains = {chain}
+    for payload, link in world.rows("SELECT payload, chain FROM release ORDER BY seq"):
+        chain = linked(chain, payload)
+        chains.add(chain)
+        assert bytes(link) == chain
+    assert world.one.seq > 3
+    assert all(bytes(link) in chains for (link,) in world.rows("SELECT chain FROM hand"))
+
+
+def test_raw_outcomes_are_gone_after_their_release(url, tmp_path):
+    world = World(url, likes())
+    for _ in range(8):
+        _, place, _ = world.serve()
+        world.report(place, ["a very rare marker"])
+    files = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"a very rare marker" in files
+    world.settle()
+    assert not world.rows("SELECT * FROM outcome")
+    world.store.scrub()
+    assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_an_outcome_counts_once_and_in_time(url):
+    world = World(url, likes())
+    places = [world.serve()[1] for _ in range(8)]
+    assert world.report(places[0], ["item 1"], served=False) == "recorded"
+    assert world.report(places[0], ["item 2"], served=False) == "duplicate"
+    assert [bytes(body) for (body,) in world.rows("SELECT body FROM outcome")] == [b'["item 1"]']
+    world.settle()
+    assert world.report(places[1], ["item 1"], served=False) == "late"
+    assert world.report(10_000, ["item 1"], served=False) == "late"
+    assert not world.rows("SELECT * FROM outcome")
+
+
+def test_the_limit_of_a_person_is_counted_with_the_outcome(url):
+    world = World(url, likes())
+    mark = b"m" * 12
+    places = [world.serve()[1] for _ in range(4)]
+    for place in places:
+        assert world.report(place, ["item 1"], mark=mark, limit=2, served=False) == "recorded"
+    bodies = [body for (body,) in world.rows("SELECT body FROM outcome ORDER BY place")]
+    assert [body is not None for body in bodies] == [True, True, False, False]
+    assert world.rows("SELECT times FROM visit") == [(2,)]
+
+
+def test_state_after_a_crash_is_that_of_the_last_commit(url):
+    world = World(url, likes(seed=None))
+    rng = np.random.default_rng(1)
+    for number in range(60):
+        _, place, _ = world.serve()
+        assert world.report(place, liked(rng)) == "recorded"
+        if number % 7 == 3:
+            before = world.one.seq, world.one.next_place, world.rows("SELECT count(*) FROM outcome")
+            released = world.one.learning.learner.released
+            world.crash()
+            world.shop = 1
+            assert (world.one.seq, world.one.next_place, world.rows("SELECT count(*) FROM outcome")) == before
+            assert world.one.learning.learner.released.items == released.items
+            with pytest.raises(IndexError):
+                world.hands[0]  # what was claimed is not served again
+        world.settle()
+    firsts = [first for (first,) in world.rows("SELECT first FROM hand ORDER BY first")]
+    assert len(set(firsts)) == len(firsts)
+    assert world.keeper.account(1, "2026-11").epsilon() <= 1.0
+
+
+def test_a_commit_that_fails_leaves_everything(url):
+    """Between the noise and the commit: nothing is charged, shown or deleted, and it is drawn again."""
+    from discreet.service import failpoints
+
+    world = World(url, likes(seed=None))
+    for _ in range(8):
+        _, place, _ = world.serve()
+        world.report(place, ["item 1"])
+
+    def fail():
+        raise KeyboardInterrupt
+
+    before = world.rows("SELECT * FROM outcome"), world.rows("SELECT seq, body FROM private_state")
+    failpoints.at("noise drawn", fail)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            world.keeper.tick(world.shop)
+    finally:
+        failpoints.at("noise drawn", None)
+    assert (world.rows("SELECT * FROM outcome"), world.rows("SELECT seq, body FROM private_state")) == before
+    world.settle()
+    assert not world.rows("SELECT * FROM outcome")
+    assert world.one.seq == 1
+
+
+def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
+    world = World(url, likes(seed=None))
+    for _ in range(200):
+        _, place, _ = world.serve()
+        world.report(place, ["item 3"])
+        world.settle()
+    last = world.serve()
+    world.now = world.now.replace(month=12)
+    world.settle()
+    assert world.one.epoch == 1
+    assert world.report(last[1], ["item 3"], epoch=0, served=False) == "late"
+    periods = world.keeper.periods(1)
+    assert periods.names == ["2026-11", "2026-12"]
+    for name in periods.names:
+        assert 0.9 < periods.account(name).epsilon() <= 1.0
+    assert 1.0 < periods.total().epsilon() < 2.0
+    world.hands = []
+    assert "item 3" in world.serve()[2]  # a warm start
+
+
+def test_experiments_of_a_population_share_its_budget(url):
+    world = World(url, likes(share=0.6))
+    with pytest.raises(dc.BudgetExceeded, match="budget"):
+        world.keeper.create("second", "people", likes(share=0.6))
+    assert world.rows("SELECT name FROM experiment") == [("shop",)]
+    world.keeper.create("second", "people", likes(share=0.4))
+    spent = world.keeper.account(1, "2026-11")
+    assert 0.95 < spent.epsilon() <= 1.0
+
+
+def test_shares_of_people_served_leave_with_noise_for_one_person(url):
+    """The hold-out's and the learner's: about right, and never exact."""
+    people = PURE
+    world = World(url, likes(seed=3, measure=0.5, holdout=0.3, learner="PhasedSelector"), people)
+    for _ in range(800):
+        _, place, labels = world.serve()
+        world.report(place, [labels[0]] if place % 2 else [])
+        world.settle()
+    blocks = [
+        block
+        for (payload,) in world.rows("SELECT payload FROM release ORDER BY seq")
+        for block in json.loads(payload)["shares"]
+    ]
+    assert len(blocks) > 20
+    scale = 1 / 2.0
+    errors = np.array(
+        [
+            served - places / 2
+            for block in blocks
+            for served, places in zip(block["served"], block["places"], strict=True)
+        ]
+    )
+    # Sums of Laplace noise of scale 1/2, and of which place is whose: six standard deviations.
+    spread = np.sqrt(2 * scale**2 + 16 / 4)
+    assert abs(errors.mean()) < 6 * spread / np.sqrt(errors.size)
+    assert (np.abs(errors - errors.round()) > 1e-6).mean() > 0.9
+
+
+def test_wrong_settings_are_refused_and_leave_nothing(url):
+    world = World(url, likes())
+    for wrong in (
+        {"learner": "ThompsonSelector"},
+        {"learner": "Nobody"},
+        {"items": ["a", "a", "b"]},
+        {"k": 99},
+        {"options": {"nonsense": 1}},
+        {"holdout": 0.2, "measure": 0.0},
+        {"bound": 2.0},
+    ):
+        with pytest.raises(ValueError):
+            world.keeper.create("wrong", "people", likes(share=0.1, **wrong))
+    assert world.rows("SELECT name FROM experiment") == [("shop",)]
+    assert len(world.rows("SELECT DISTINCT experiment FROM charge")) == 1
+    assert NOISY.epsilon == 1.0

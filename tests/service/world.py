@@ -1,0 +1,97 @@
+"""A service without HTTP: hands are claimed, served and reported on by hand, and its keeper is told when."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+from discreet.service.config import ExperimentConfig, PopulationConfig
+from discreet.service.hands import Hand
+from discreet.service.keeper import Keeper
+from discreet.service.keys import NOBODY
+from discreet.service.store import Outcome, Served, open_store
+
+ITEMS = [f"item {number}" for number in range(12)]
+PURE = PopulationConfig(epsilon=4.0, period="month")
+NOISY = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", period="month")
+
+
+def likes(**more):
+    return ExperimentConfig(**{"items": ITEMS, "k": 3, "hand": 8, "outcome_wait": 0.0, "seed": 5, **more})
+
+
+def taken(**more):
+    return likes(**{"feedback": "taken", **more})
+
+
+class World:
+    """One experiment, "shop", on a store in a folder; `crash` forgets everything that is not committed."""
+
+    def __init__(self, url, config=None, people=NOISY):
+        self.url = url
+        self.now = datetime.datetime(2026, 11, 3, tzinfo=datetime.UTC)
+        self.open()
+        self.store.migrate()
+        if config is not None:
+            self.keeper.create_population("people", people)
+            self.shop = self.keeper.create("shop", "people", config).id
+
+    def open(self):
+        self.store = open_store(self.url)
+        self.keeper = Keeper(self.store, clock=lambda: self.now)
+        self.hands = []
+
+    def crash(self):
+        self.store.close()
+        self.open()
+        self.store.recover("only")
+
+    @property
+    def one(self):
+        return self.keeper.experiment(self.shop)
+
+    def serve(self):
+        """The next decision: (hand, place, labels)."""
+        if not self.hands or self.hands[0].over:
+            self.hands = self.hands[1:]
+            row = self.store.claim(self.shop, self.one.epoch, "only")
+            if row is None:
+                self.keeper.tick(self.shop)
+                row = self.store.claim(self.shop, self.one.epoch, "only")
+            self.hands.append(Hand.read(row))
+        hand = self.hands[0]
+        offset = hand.served
+        hand.served += 1
+        labels = self.one.learning.labels
+        return hand, hand.first + offset, [labels[item] for item in hand.lists[hand.which[offset]]]
+
+    def report(self, place, outcome, *, mark=NOBODY, altered=False, epoch=None, limit=1, served=True):
+        one = self.one
+        row = Outcome(
+            one.id,
+            one.epoch if epoch is None else epoch,
+            place,
+            altered,
+            json.dumps(outcome).encode(),
+            one.population,
+            one.period,
+            mark,
+            limit,
+        )
+        return self.store.record([row], self.cursors() if served else [])[0]
+
+    def cursors(self):
+        return [
+            Served(hand.experiment, hand.epoch, hand.first, hand.served, hand.over) for hand in self.hands
+        ]
+
+    def settle(self):
+        """Fold and deal until nothing is due."""
+        if self.hands:
+            self.store.record([], self.cursors())
+        while self.keeper.due():
+            assert self.keeper.tick(self.shop)
+
+    def rows(self, sql, *values):
+        with self.store.transaction() as tx:
+            return tx.all(sql, *values)
