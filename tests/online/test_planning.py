@@ -240,3 +240,54 @@ def test_the_smallest_budget_has_a_plan():
     found = plan(5, 2, 100, dc.Budget(1e-12, 1e-6))
     assert found.vacuous
     assert found.rounds_needed is None or found.rounds_needed > 10**6
+
+
+# --- people who return ------------------------------------------------------------------------------
+
+
+def test_people_who_return_after_many_rounds_cost_less():
+    """Sums have noise for what somebody's rounds move together, and candidates say after how many batches."""
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=4)
+    often, apart = (
+        dc.plan(30, 3, 4000, budget, goal="certified", stream="stationary", min_separation=one)
+        for one in (None, 500)
+    )
+    before = {one.kind: one for one in often.candidates}
+    changed = [one for one in apart.candidates if "min_separation" in one.settings]
+    assert {one.name for one in changed} == {"LeaderSelector", "RunningSumSelector", "BestOfBothSelector"}
+    for one in changed:
+        if one.name == "RunningSumSelector":
+            assert one.settings["min_separation"] == max(1, 500 // one.settings["resample_every"])
+            assert one.formula < before[one.kind].formula or math.isinf(one.formula)
+    assert sum(math.isfinite(one.formula) for one in changed) >= 3
+    assert "people who come 4 times, at least 500 rounds apart" in apart.headline
+    for one in changed:
+        learner = apart.question.build(one, 0)
+        assert learner.privacy.epsilon(1e-6) <= 1.0
+        learner.choose()
+        with pytest.raises(ValueError, match="person_id"):
+            learner.learn(items=[0])
+    alone = dc.plan(30, 3, 400, dc.Budget(1.0, 1e-6), goal="certified", min_separation=50)
+    assert not any("min_separation" in one.settings for one in alone.candidates)  # nobody returns
+    with pytest.raises(ValueError, match="min_separation"):
+        dc.plan(30, 3, 400, budget, min_separation=0)
+
+
+def test_simulated_people_return_as_declared():
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=3)
+    question = dc.plan(6, 2, 100, budget, goal="certified", min_separation=7).question
+    visits = question.visits(100)
+    for who in set(visits):
+        rounds = [t for t, one in enumerate(visits) if one == who]
+        assert len(rounds) <= 3
+        assert all(after - before == 7 for before, after in itertools.pairwise(rounds))
+    found = dc.plan(6, 2, 200, budget, stream="stationary", min_separation=7)
+    assert all(one.share > 0.3 for one in found.simulation.shares.values())
+
+
+def test_people_who_return_under_a_constraint():
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
+    blocks = dc.constraints.PartitionMatroid([[0, 1], [2, 3]], 1)
+    found = dc.plan(4, blocks, 300, budget, goal="certified", stream="stationary", min_separation=40)
+    assert all("min_separation" in one.settings for one in found.candidates)
+    assert "at least 40 rounds apart" in found.headline

@@ -66,6 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="R",
         help="how often one person may come (default 1)",
     )
+    budget.add_argument(
+        "--min-separation",
+        type=int,
+        metavar="S",
+        help="after how many rounds somebody comes again, at the least",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
@@ -83,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
         stream=options.stream,
         items_per_person=options.cap,
         goal=options.goal,
+        min_separation=options.min_separation,
     )
     if options.json:
         print(as_json(_result(options, found)))

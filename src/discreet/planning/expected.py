@@ -123,15 +123,19 @@ def at_random(people: Sequence[Population], best: Sequence[float], constraint: C
 
 
 def served(
-    make: Callable[[int], OnlineLearner], people: Sequence[Population], best: Sequence[float]
+    make: Callable[[int], OnlineLearner],
+    people: Sequence[Population],
+    best: Sequence[float],
+    visits: Sequence[int] | None = None,
 ) -> Expected:
-    """What a learner serves, of what the best fixed set would."""
+    """What a learner serves, of what the best fixed set would; ``visits`` says who comes, if that matters."""
     shares = []
     for run, (crowd, most) in enumerate(zip(people, best, strict=True)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of published constants; a plan's notes say it
             learner = make(run)
-        shares.append(float(learner.run(crowd).average) / most if most else 1.0)
+        trace = learner.run(crowd, person_ids=visits)
+        shares.append(float(trace.average) / most if most else 1.0)
     return _summary(shares)
 
 

@@ -45,6 +45,7 @@ def plan(
     bound: float = 1.0,
     labels: Sequence[Any] | None = None,
     *,
+    min_separation: int | None = None,
     goal: str = "expected",
     sample: Population | None = None,
 ) -> Plan:
@@ -62,6 +63,10 @@ def plan(
     ``feedback="full"``: the person's whole function is seen after the round; ``"bandit"``: only what the
     shown set was worth; ``"slots"``: which of the shown items was taken. In place of k a matroid or a
     knapsack may stand, with full feedback.
+
+    ``min_separation`` is for people who return, ``max_rounds_per_person`` times in all and after at least so
+    many rounds. Learners on running sums then have noise for what these rounds can move together, count a
+    person once in a batch, and need a ``person_id`` from everybody; theirs is in batches.
 
     Nothing here looks at private data: the question is public. All bounds are on the expected regret against
     (1 - 1/e) times the best fixed set (see `discreet.bounds`).
@@ -86,8 +91,11 @@ def plan(
     cap = items_per_person
     if cap is not None and checks.whole("items_per_person", cap, at_least=1) >= items:
         cap = None  # nobody has more items than there are
+    if min_separation is not None:
+        checks.whole("min_separation", min_separation, at_least=1)
     shape: dict[str, Any] = {
         "rounds": checks.whole("rounds", rounds, at_least=1),
+        "separation": min_separation if budget.max_rounds_per_person > 1 else None,
         "budget": budget,
         "n_items": items,
         "bound": checks.bound(bound),
@@ -147,17 +155,25 @@ class _FullInformation(_Selection):
         cut = "" if self.cap is None else f", {self.cap} items counted per person"
         return (
             f"{self.k} of {self.n_items:,} items, {self.rounds:,} rounds, full feedback,"
-            f" {self.stream} stream{cut}"
+            f" {self.stream} stream{cut}{self.returning}"
         )
 
     def candidates(self) -> Iterator[Candidate]:
         if self.stream == "stationary":
             yield from (self._phased(method) for method in ("subsampled", "composed"))
             if self.budget.private and self.budget.delta > 0.0:
-                yield self._candidate("LeaderSelector", {}, math.inf, note=_UNPROVEN)
+                yield self._candidate("LeaderSelector", self.apart(self._longest), math.inf, note=_UNPROVEN)
         yield from self._running_sums()
         yield from self._weighted_sums()
         yield from self._hedges()
+
+    @property
+    def _longest(self) -> int:
+        """The longest batch of a leader."""
+        from ..online.select.leader_settings import LeaderSettings
+
+        shape = (self.n_items, self.k, self.rounds, self.budget.share())
+        return LeaderSettings.tight(*shape, bound=self.bound).longest
 
     def _hedges(self) -> Iterator[Candidate]:
         if self.rounds > MOST_ROUNDS:
@@ -194,7 +210,7 @@ class _FullInformation(_Selection):
                 "sums": sums,
                 "resample_every": found.resample_every,
                 "rate": found.rate,
-            }
+            } | (self.apart(found.resample_every) if noise == "gaussian" else {})
             note = ""
             if noise == "laplace":
                 settings["noise"], note = noise, "pure epsilon"
@@ -213,11 +229,10 @@ class _FullInformation(_Selection):
             return
         question = (self.n_items, self.k, self.rounds, self.budget.share())
         note = "of people weighted by their items"
+        longest = self.apart(self._longest)
         for weights in ("norm", None):
-            both = BestOfBothSettings.tight(
-                *question, resample_every="auto", weights=weights, bound=self.bound
-            )
-            settings: dict[str, Any] = {"weights": weights, "resample_every": "auto"}
+            settings: dict[str, Any] = {"weights": weights, "resample_every": "auto"} | longest
+            both = BestOfBothSettings.tight(*question, **settings, bound=self.bound)
             weighted = weights is not None
             yield self._candidate(
                 "BestOfBothSelector",
@@ -227,10 +242,8 @@ class _FullInformation(_Selection):
                 note=note if weighted else "",
             )
         every = max(1, self.rounds // _SETS)
-        settings = {"weights": "norm", "rate": "falling", "resample_every": every}
-        found = RunningSumSettings.tight(
-            *question, weights="norm", rate="falling", resample_every=every, bound=self.bound
-        )
+        settings = dict(weights="norm", rate="falling", resample_every=every, **self.apart(every))
+        found = RunningSumSettings.tight(*question, **settings, bound=self.bound)
         yield self._candidate("RunningSumSelector", settings, found.unclipped_regret, cut=True, note=note)
 
     def _running_sum(self, batch: int, sums: str, noise: str) -> RunningSumSettings:
@@ -247,6 +260,7 @@ class _FullInformation(_Selection):
             resample_every=batch,
             rate=bounds.best_rate(self.n_items, self.k, self.rounds, batch, self.bound),
             bound=self.bound,
+            **(self.apart(batch) if noise == "gaussian" else {}),
         )
 
     def _phased(self, method: str) -> Candidate:
@@ -334,7 +348,8 @@ class _Constrained(ItemQuestion):
     @property
     def headline(self) -> str:
         cut = "" if self.cap is None else f", {self.cap} items counted per person"
-        return f"{self.constraint!r}, {self.n_items:,} items, {self.rounds:,} rounds, full feedback{cut}"
+        size = f"{self.constraint!r}, {self.n_items:,} items, {self.rounds:,} rounds"
+        return f"{size}, full feedback{cut}{self.returning}"
 
     @property
     def without_learning(self) -> tuple[str, float]:
@@ -342,14 +357,18 @@ class _Constrained(ItemQuestion):
 
     def candidates(self) -> Iterator[Candidate]:
         if self.stream == "stationary" and isinstance(self.constraint, Matroid) and self.budget.delta > 0.0:
-            yield self._candidate("LeaderSelector", {}, math.inf, note=_UNPROVEN)
+            from ..online.select.leader_settings import LeaderSettings
+
+            shape = (self.n_items, None, self.rounds, self.budget.share())
+            leader = LeaderSettings.tight(*shape, constraint=self.constraint, bound=self.bound)
+            yield self._candidate("LeaderSelector", self.apart(leader.longest), math.inf, note=_UNPROVEN)
         for regularizer in REGULARIZERS:
             for cap in (None,) if self.cap is None else (None, self.cap):
                 yield self._frank_wolfe(regularizer, cap)
 
     def _frank_wolfe(self, regularizer: str, cap: int | None) -> Candidate:
         assert self.constraint is not None
-        asked: dict[str, Any] = {"regularizer": regularizer}
+        asked: dict[str, Any] = {"regularizer": regularizer} | (self.apart(1) if self.budget.delta else {})
         if cap is not None:
             asked["items_per_person"] = cap
         found = SetSettings.tight(

@@ -28,6 +28,33 @@ class ItemQuestion(Question):
     n_items: int = 0
     bound: float = 1.0
     labels: tuple[Any, ...] | None = None
+    separation: int | None = None  # rounds after which people return, where that is declared
+
+    def apart(self, batch: int) -> dict[str, Any]:
+        """The option for people who return, of a learner with batches of so many rounds.
+
+        Rounds that are r apart are in batches at least r // batch apart; in batches that are longer than that
+        somebody counts once.
+        """
+        if self.separation is None:
+            return {}
+        return {"min_separation": max(1, self.separation // batch)}
+
+    @property
+    def returning(self) -> str:
+        """The same in words."""
+        if self.separation is None:
+            return ""
+        times = self.budget.max_rounds_per_person
+        return f", people who come {times} times, at least {self.separation:,} rounds apart"
+
+    def visits(self, rounds: int) -> list[int] | None:
+        """Who comes in each of so many simulated rounds: everybody as often and as soon as declared."""
+        if self.separation is None:
+            return None
+        times = self.budget.max_rounds_per_person
+        cycle, apart = times * self.separation, self.separation
+        return [apart * (t // cycle) + t % apart for t in range(rounds)]
 
     @property
     @abstractmethod
@@ -68,7 +95,7 @@ def _tried(question: ItemQuestion, sample: Population | None) -> Simulation:
     best = best_values(people, question.allowed)
     shares: dict[tuple[str, ...], Expected] = {}
     for one in _candidates(question):
-        shares[one.kind] = served(partial(question.build, one), people, best)
+        shares[one.kind] = served(partial(question.build, one), people, best, question.visits(size.rounds))
     return Simulation(shares, at_random(people, best, question.allowed), size.rounds)
 
 
@@ -84,7 +111,10 @@ def _candidates(question: ItemQuestion) -> Iterator[Candidate]:
     for one in found.values():
         every = one.settings.get("resample_every", 1)
         if one.name in _RESAMPLING and (every == "auto" or every < least):
-            yield replace(one, settings=one.settings | {"resample_every": least})
+            settings = one.settings | {"resample_every": least}
+            if "min_separation" in settings and one.name != "BestOfBothSelector":
+                settings |= question.apart(least)
+            yield replace(one, settings=settings)
         else:
             yield one
 
@@ -97,7 +127,7 @@ def _people_needed(question: ItemQuestion, kind: tuple[str, ...]) -> int | None:
         people = streams(Size(rounds, larger.n_items, larger.allowed.rank), larger.bound, None)
         best = best_values(people, larger.allowed)
         one = next(one for one in _candidates(larger) if one.kind == kind)
-        share = served(partial(larger.build, one), people, best)
+        share = served(partial(larger.build, one), people, best, larger.visits(rounds))
         if Simulation({}, at_random(people, best, larger.allowed), rounds).better(share):
             return rounds
     return None
