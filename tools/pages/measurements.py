@@ -159,6 +159,25 @@ def stream_speed() -> str:
 
 
 @block
+def decision_speed() -> str:
+    found = stored("decisions")
+    sizes = list(found["microseconds"])
+    rows = [
+        [
+            name,
+            *(f"{found['microseconds'][n][name]:,.0f}" for n in sizes),
+            *(
+                f"{found['beyond_rows'][n][name]:.0f}" if name in found["beyond_rows"][n] else ""
+                for n in sizes
+            ),
+        ]
+        for name in found["microseconds"][sizes[0]]
+    ]
+    header = [f"{int(n):,} items" for n in sizes]
+    return markdown(["learner", *header, *(f"of it for ids, {one}" for one in header)], rows)
+
+
+@block
 def greedy_speed() -> str:
     rows = [
         [name, str(one["k"]), f"{one['private_s']:.3f}", f"{one['ratio']:.2f}" if "ratio" in one else ""]

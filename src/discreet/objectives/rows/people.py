@@ -81,8 +81,8 @@ class RowPopulation(Population):
         self, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
     ) -> None:
         """Be one person."""
-        matrix = SparseMatrix(np.array([0, items.size]), items, data, n_items)
-        rows = Rows(kind, matrix, _ONE, cap)
+        cap.setflags(write=False)
+        rows = Rows.of_row(kind, SparseMatrix.of_row(items, data, n_items), _ONE, cap)
         self.__dict__.update(n_items=n_items, built_in=True, _declared=bound, _rows=rows, _fixed=True)
 
     @classmethod

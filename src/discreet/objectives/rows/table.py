@@ -135,6 +135,13 @@ class Rows:
         if isinstance(self.matrix, np.ndarray):
             self.matrix.setflags(write=False)
 
+    @classmethod
+    def of_row(cls, kind: Kind, matrix: SparseMatrix, share: Floats, cap: Floats) -> Rows:
+        """One row, of arrays that nobody writes to, with less ado."""
+        one = object.__new__(cls)
+        one.__dict__.update(kind=kind, matrix=matrix, share=share, cap=cap, sparse=matrix)
+        return one
+
     @property
     def n_rows(self) -> int:
         return self.share.size
