@@ -11,12 +11,15 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.backends.numba.noise import DONE, REJECTED, UNDECIDED, attempt_noise
+from discreet.backends.numba.noise import REJECTED, UNDECIDED, attempt_noise
 from discreet.privacy import ReproducibleRandomness, samplers
 from discreet.privacy.samplers import Grid, noise, spherical
 
 SCALE = 2.0**samplers.STEPS_BITS
 IDEAL = {False: stats.laplace, True: stats.norm}
+
+
+DONE = 0
 
 
 class Scripted:
@@ -39,8 +42,11 @@ class Scripted:
 
 def _attempt(words, gaussian):
     words = np.asarray(words, dtype=np.uint64)
-    out, status = np.zeros(words.size // 2, dtype=np.int64), np.zeros(words.size // 2, dtype=np.uint8)
-    attempt_noise(words, *noise.noise_table(gaussian), gaussian, out, status)
+    out, places = np.zeros((2, words.size // 2), dtype=np.int64)
+    why = np.zeros(out.size, dtype=np.uint8)
+    failed = attempt_noise(words, *noise.noise_table(gaussian), gaussian, out, places, why)
+    status = np.full(out.size, DONE, dtype=np.uint8)
+    status[places[:failed]] = why[:failed]
     return out, status
 
 

@@ -86,7 +86,10 @@ class Release:
         """The same in steps of ``grid``; a coarser one rounds those of the finest: post-processing."""
         finer = samplers.STEPS_BITS - grid.bits
         steps = self.steps(count)
-        return (steps + (1 << (finer - 1))) >> finer if finer else steps
+        if finer:
+            steps = steps + (1 << (finer - 1))
+            steps >>= finer  # in place: there may be millions of them
+        return steps
 
     def noisy(self, values: Floats, grid: samplers.Grid | None) -> Floats:
         """``values`` as they leave: truncated to the grid, with noise. None is no noise."""

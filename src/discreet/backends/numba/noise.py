@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiled import loop, part
+from .vectors import product
 
-DONE, REJECTED, UNDECIDED = 0, 1, 2
+REJECTED, UNDECIDED = 1, 2
 
 _LOW = np.uint64((1 << 22) - 1)
 _U22, _U23, _U24, _U48, _ONE = (np.uint64(v) for v in (22, 23, 24, 48, 1))
@@ -18,6 +19,39 @@ _MARGIN = 2.0**-8
 _SMALL, _NEAR, _ROUND = 2.0**40, 2.0**-10, 1.5 * 2.0**52
 # Below it a test is passed whatever the exponent, which is less than 0.01: 0.98 < exp(-0.01).
 _SURE = np.uint64(int(0.98 * 2**40)) << _U24
+
+
+# Philox (Salmon, Moraes, Dror and Shaw 2011): the factors of a round, and what it adds to the key.
+_FACTORS = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
+_STEPS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
+_PHILOX_ROUNDS = 10
+
+
+@loop()
+def philox(counter, key, out):  # type: ignore[no-untyped-def]
+    """Whole blocks of four words of NumPy's Philox; the counter moves along."""
+    keys, digits = (key[0], key[1]), (counter[0], counter[1], counter[2], counter[3])
+    for block in range(out.size // 4):
+        a, b, c, d = digits[0] + _ONE, digits[1], digits[2], digits[3]
+        if a == 0:
+            b += _ONE
+            if b == 0:
+                c += _ONE
+                d += np.uint64(c == 0)
+        digits = (a, b, c, d)
+        first, second = keys
+        for _ in range(_PHILOX_ROUNDS):
+            upper, lower = product(_FACTORS[0], a)
+            above, below = product(_FACTORS[1], c)
+            a, b, c, d = above ^ b ^ first, below, upper ^ d ^ second, lower
+            first += _STEPS[0]
+            second += _STEPS[1]
+        out[4 * block] = a
+        out[4 * block + 1] = b
+        out[4 * block + 2] = c
+        out[4 * block + 3] = d
+    for place in range(4):
+        counter[place] = digits[place]
 
 
 @part(inline="always")
@@ -35,9 +69,10 @@ def attempt_noise(
     guide: NDArray[np.uint16],
     gaussian: bool,
     out: NDArray[np.int64],
+    places: NDArray[np.int64],
     status: NDArray[np.uint8],
 ) -> int:
-    """One attempt per output from two words each; returns how many did not end in ``DONE``.
+    """One attempt per output from two words each; returns how many failed: their ``places``, and why.
 
     ``out`` is the ideal variable rounded down to half steps: it lies in [out/2, (out + 1)/2).
     """
@@ -49,7 +84,7 @@ def attempt_noise(
         while cells[cell] < first:
             cell += 1
         if cells[cell] == first:
-            status[i] = UNDECIDED
+            places[failed], status[failed] = i, UNDECIDED
             failed += 1
             continue
         low = np.int64(second & _LOW)
@@ -57,7 +92,6 @@ def attempt_noise(
         if second < _SURE:  # as nearly all are
             size = (((cell << 22) + low) << 1) + half
             out[i] = ~size if (second >> _U23) & _ONE else size
-            status[i] = DONE
             continue
         test = np.float64(second >> _U24)
         start = (np.float64(low) + 0.5 * np.float64(half)) * 2.0**-32
@@ -72,9 +106,9 @@ def attempt_noise(
         if test + 1.0 <= sure - _MARGIN:
             size = (((cell << 22) + low) << 1) + half
             out[i] = ~size if (second >> _U23) & _ONE else size
-            status[i] = DONE
         else:
-            status[i] = REJECTED if test >= hope + _MARGIN else UNDECIDED
+            places[failed] = i
+            status[failed] = REJECTED if test >= hope + _MARGIN else UNDECIDED
             failed += 1
     return failed
 

@@ -1,4 +1,4 @@
-"""Vector instructions that compiled loops share: sums of eight, exponentials of several numbers at a time."""
+"""Instructions that loops ask for by name: sums of eight, exponentials of several numbers, wide products."""
 
 from __future__ import annotations
 
@@ -79,3 +79,19 @@ def exponentials(count, arguments, results):  # type: ignore[no-untyped-def]
         powers[j] = (powers[j] + 1023) << 52
     for j in range(count):
         results[j] *= arguments[j]
+
+
+def _product(typing_context, first, second):  # type: ignore[no-untyped-def] # noqa: ARG001
+    """The upper and the lower 64 bits of a product of two unsigned numbers: one instruction."""
+    word, wide = ir.IntType(64), ir.IntType(128)
+
+    def code(context, builder, signature, given):  # type: ignore[no-untyped-def]
+        whole = builder.mul(*(builder.zext(one, wide) for one in given))
+        upper = builder.trunc(builder.lshr(whole, ir.Constant(wide, 64)), word)
+        return context.make_tuple(builder, signature.return_type, (upper, builder.trunc(whole, word)))
+
+    pair = types.UniTuple(types.uint64, 2)  # type: ignore[no-untyped-call]
+    return pair(types.uint64, types.uint64), code
+
+
+product: Any = intrinsic(_product)

@@ -88,19 +88,16 @@ def half_steps(
     What is kept of a cell is kept for every place of the half step alike, so Y is uniform there: its further
     bits are fresh ones. The exceptions, where more bits had to be looked at, are in the dictionary.
     """
-    cells, guide = noise_table(gaussian)
     out = np.empty(count, dtype=np.int64)
-    status = np.empty(count, dtype=np.uint8)
-    attempts = np.empty((0, 2), dtype=np.uint64)  # the words of those that failed
+    failed: list[tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint64]]] = []
     for start in range(0, count, _AT_ONCE):
-        here = slice(start, start + _AT_ONCE)
-        words = source.words(2 * status[here].size)
-        if backends.noise.attempt_noise(words, cells, guide, gaussian, out[here], status[here]):
-            failed = np.flatnonzero(status[here] != backends.noise.DONE)
-            attempts = np.concatenate([attempts, words.reshape(-1, 2)[failed]])
-    places = np.flatnonzero(status != backends.noise.DONE)
-    status = status[places]
+        words = source.words(2 * min(_AT_ONCE, count - start))
+        where, why = _attempted(words, gaussian, out[start : start + _AT_ONCE])
+        failed.append((start + where, why, words.reshape(-1, 2)[where]))
     further: dict[int, LazyBits] = {}
+    if not failed:
+        return out, further
+    places, status, attempts = (np.concatenate(parts) for parts in zip(*failed, strict=True))
     while places.size:
         for index in np.flatnonzero(status == backends.noise.UNDECIDED):
             first, second = (int(word) for word in attempts[index])
@@ -110,12 +107,20 @@ def half_steps(
         again = np.flatnonzero(status == backends.noise.REJECTED)
         places, attempts = places[again], attempts[again]
         attempts[:, 1] = source.words(again.size)
-        drawn, status = np.empty(again.size, dtype=np.int64), np.empty(again.size, dtype=np.uint8)
-        backends.noise.attempt_noise(attempts.ravel(), cells, guide, gaussian, drawn, status)
+        drawn = np.empty(again.size, dtype=np.int64)
+        where, status = _attempted(attempts.ravel(), gaussian, drawn)
         out[places] = drawn
-        left = np.flatnonzero(status != backends.noise.DONE)
-        places, attempts, status = places[left], attempts[left], status[left]
+        places, attempts = places[where], attempts[where]
     return out, further
+
+
+def _attempted(
+    words: NDArray[np.uint64], gaussian: bool, out: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """One attempt per output, compiled; the places of those that failed, and why."""
+    places, status = np.empty(out.size, dtype=np.int64), np.empty(out.size, dtype=np.uint8)
+    failed = backends.noise.attempt_noise(words, *noise_table(gaussian), gaussian, out, places, status)
+    return places[:failed], status[:failed]
 
 
 def settle(first: int, second: int, source: Randomness, gaussian: bool) -> tuple[int, LazyBits]:
