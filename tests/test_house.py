@@ -54,8 +54,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "planning",
         "evaluation",
         "audit",
+        "service",
     },
-    "service": {"core", "constraints", "privacy", "objectives", "online"},
+    "client": set(),
+    "service": {"core", "constraints", "privacy", "objectives", "online", "planning"},
 }
 # Methods that hand over to a package further up, which they load when they are called.
 HANDS_OVER = {

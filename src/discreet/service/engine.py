@@ -107,6 +107,14 @@ class Engine:
         self._writer.shutdown()
         self.store.close()
 
+    async def ping(self) -> None:
+        """Whether the database answers."""
+        await self._do(self._ping)
+
+    def _ping(self) -> None:
+        with self.store.transaction() as tx:
+            tx.one("SELECT 1")
+
     async def _do(self, work: Any, *given: Any) -> Any:
         """Something with the database, in the thread that writes."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, work, *given)
@@ -274,6 +282,26 @@ class Engine:
         with self.store.transaction() as tx:
             row = tx.one("SELECT name FROM experiment WHERE id = ?", number)
             return None if row is None else str(row[0])
+
+    def erase(self, population: str, person: str) -> None:
+        """Forget what waits to be learned about somebody, and count nothing of them again in this period.
+
+        What was released about them stays: it has been paid for. A mark is kept, which is theirs alone as
+        long as the key of marks is.
+        """
+        with self.store.transaction() as tx:
+            found = tx.one("SELECT id, config FROM population WHERE name = ?", population)
+            if found is None:
+                raise LookupError("population")
+            people = msgspec.json.decode(found[1], type=PopulationConfig)
+            period = self.keeper.period(people)
+            mark = self.secrets.mark(int(found[0]), period, person)
+            tx.do("UPDATE outcome SET body = NULL WHERE mark = ?", mark)
+            tx.do(
+                "INSERT INTO visit (population, period, mark, times) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (population, period, mark) DO UPDATE SET times = excluded.times",
+                *(int(found[0]), period, mark, people.max_rounds_per_person),
+            )
 
     async def _flush(self) -> None:
         try:

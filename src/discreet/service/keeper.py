@@ -79,7 +79,7 @@ class Keeper:
             if found is None:
                 raise LookupError("population")
             people = msgspec.json.decode(found[1], type=PopulationConfig)
-            period = self._period(people)
+            period = self.period(people)
             row = (int(found[0]), name, encoded(config), RUNNING, 0, period, 0, 0, b"", tx.now())
             tx.do(
                 "INSERT INTO experiment (population, name, config, status, epoch, period, next_place, seq,"
@@ -130,7 +130,7 @@ class Keeper:
             )
             found = []
             for number, period, people, config, epoch in rows:
-                over = period != self._period(msgspec.json.decode(people, type=PopulationConfig))
+                over = period != self.period(msgspec.json.decode(people, type=PopulationConfig))
                 wait = msgspec.json.decode(config, type=_Wait).outcome_wait
                 (waiting, closing) = tx.one(
                     "SELECT coalesce(sum(CASE WHEN state = ? THEN 1 ELSE 0 END), 0), coalesce(sum(CASE WHEN"
@@ -158,7 +158,7 @@ class Keeper:
                 one.fence = fence
             if one.status != RUNNING:
                 return False
-            if self._period(one.people) != one.period:
+            if self.period(one.people) != one.period:
                 self._new_epoch(one)
                 return True
             closed = self._close(one)
@@ -250,7 +250,7 @@ class Keeper:
                 "UPDATE hand SET state = ?, body = ? WHERE experiment = ? AND epoch = ?",
                 *(FOLDED, b"", one.id, one.epoch),
             )
-            one.epoch, one.period, one.next_place = one.epoch + 1, self._period(one.people), 0
+            one.epoch, one.period, one.next_place = one.epoch + 1, self.period(one.people), 0
             one.config = msgspec.structs.replace(
                 one.config, items=[old.labels[i] for i in old.learner.ranking()]
             )
@@ -302,7 +302,8 @@ class Keeper:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _period(self, people: PopulationConfig) -> str:
+    def period(self, people: PopulationConfig) -> str:
+        """The name of the period that it is now."""
         now = self._clock()
         if people.period == "month":
             return f"{now:%Y-%m}"

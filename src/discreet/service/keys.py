@@ -118,3 +118,8 @@ class Secrets:
 def owner_name() -> str:
     """A name for one process among the others."""
     return f"{os.getpid()}-{system.token_hex(8)}"
+
+
+def new_token(size: int) -> str:
+    """So many secret bytes, as letters and digits."""
+    return system.token_hex(size)

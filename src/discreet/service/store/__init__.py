@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from .base import DUPLICATE, LATE, RECORDED, Fenced, Outcome, Served, Store, StoreError, Transaction
+from .base import DUPLICATE, LATE, RECORDED, Conflict, Fenced, Outcome, Served, Store, StoreError, Transaction
 
 __all__ = [
     "DUPLICATE",
     "LATE",
     "RECORDED",
+    "Conflict",
     "Fenced",
     "Outcome",
     "Served",

@@ -58,6 +58,10 @@ class Fenced(Exception):
     """Another keeper has taken over; nothing was written."""
 
 
+class Conflict(Exception):
+    """There is such a row already; nothing was written."""
+
+
 class StoreError(Exception):
     """The database cannot be reached or written to; nothing was acknowledged."""
 

@@ -19,6 +19,7 @@ from .base import (
     DUPLICATE,
     LATE,
     RECORDED,
+    Conflict,
     Outcome,
     Served,
     Store,
@@ -97,7 +98,7 @@ class SQLiteStore(Store):
                     raise
             except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
                 if isinstance(error, sqlite3.IntegrityError):
-                    raise
+                    raise Conflict(str(error)) from error
                 raise StoreError(f"the database cannot be written to: {error}") from error
 
     def record(self, outcomes: Sequence[Outcome], served: Sequence[Served]) -> list[str]:

@@ -1,0 +1,55 @@
+"""``discreet serve``: the live service, on one file, with no configuration."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from .output import as_json
+
+NAME = "serve"
+HELP = "start the live service: decisions over HTTP"
+
+_EXAMPLES = """examples:
+  discreet serve
+  discreet serve --store sqlite:///shop.db --port 8080
+  discreet serve --config discreet.toml
+
+The first start makes the database, a file of secrets and an admin key, which is printed once. Settings come
+from the options, then from environment variables (DISCREET_STORE and so on), then from the file."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to listen, and where to keep what is known."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with settings")
+    parser.add_argument("--store", metavar="URL", help="sqlite:///FILE or postgresql://...")
+    parser.add_argument("--secrets", metavar="FILE", help="the file of keys; keep it apart from backups")
+    parser.add_argument("--host", help="the address to listen at (default: 127.0.0.1)")
+    parser.add_argument("--json", action="store_true", help="say as JSON where it serves, and the first key")
+    parser.add_argument("--port", type=int, help="the port to listen at (default: 8722)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    try:
+        from ..service import server
+        from ..service.settings import read_settings
+    except ImportError as error:
+        raise ValueError(f"the service needs more: pip install 'discreet[service]' ({error.name})") from None
+
+    settings = read_settings(options.config)
+    for name in ("store", "secrets", "host", "port"):
+        if (given := getattr(options, name)) is not None:
+            setattr(settings, name, given)
+    key = server.prepare(settings)
+    url = f"http://{settings.host}:{settings.port}"
+    if options.json:
+        as_json({"url": url, "admin_key": key})
+    else:
+        print(f"discreet serves at {url}")
+        if key is not None:
+            print(f"admin key, shown this once: {key}")
+    sys.stdout.flush()
+    server.run(settings)
+    return 0

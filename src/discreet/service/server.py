@@ -1,0 +1,49 @@
+"""A service that runs: made for the first time, started, stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .engine import Engine
+from .keys import Secrets
+from .settings import Settings
+from .store import open_store
+from .web.app import App
+from .web.auth import Keys
+
+
+def prepare(settings: Settings) -> str | None:
+    """Tables and secrets, made where there are none; the first admin key, which is shown this once."""
+    secrets = Path(settings.secrets)
+    if not secrets.exists():
+        Secrets.fresh(secrets)
+    store = open_store(settings.store)
+    try:
+        store.migrate()
+        keys = Keys(store)
+        return None if keys.listed() else keys.create("first", "admin")[1]
+    finally:
+        store.close()
+
+
+def application(settings: Settings) -> App:
+    """The application of these settings."""
+    engine = Engine(open_store(settings.store), Secrets.read(settings.secrets))
+    return App(engine, rate=settings.rate)
+
+
+def run(settings: Settings) -> None:
+    """Serve until it is told to stop."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        application(settings),
+        host=settings.host,
+        port=settings.port,
+        log_level=settings.log_level,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=10,
+    )
+    uvicorn.Server(config).run()

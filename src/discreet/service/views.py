@@ -1,0 +1,165 @@
+"""What may be seen of experiments: public facts, what was released, and what it cost.
+
+Everything on pages and in answers to analysts comes from here. None of it depends on anybody's data but for
+the payloads of releases, which have been paid for. Counts of outcomes are never among them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..privacy import Account
+from .hands import CLOSING, DEALT, FOLDED, OPEN
+from .keeper import Keeper
+from .store import Store, Transaction
+
+_STATES = {DEALT: "dealt", OPEN: "open", CLOSING: "closing", FOLDED: "folded"}
+
+
+def experiments(store: Store) -> list[dict[str, Any]]:
+    """All experiments, newest first."""
+    with store.transaction() as tx:
+        rows = tx.all(
+            "SELECT e.name, p.name, e.status, e.epoch, e.period, e.seq, e.created, e.config FROM experiment e"
+            " JOIN population p ON p.id = e.population ORDER BY e.id DESC"
+        )
+    return [
+        {
+            "name": name,
+            "population": population,
+            "status": status,
+            "epoch": epoch,
+            "period": period,
+            "releases": seq,
+            "created": created,
+            "feedback": json.loads(config)["feedback"],
+            "k": json.loads(config)["k"],
+        }
+        for name, population, status, epoch, period, seq, created, config in rows
+    ]
+
+
+def status(store: Store, name: str) -> dict[str, Any]:
+    """How an experiment stands: what is on display, how far hands are, who keeps it."""
+    with store.transaction() as tx:
+        row = _row(tx, name)
+        number, population, config, state, epoch, period, place, seq, created = row
+        hands = dict(
+            tx.all(
+                "SELECT state, count(*) FROM hand WHERE experiment = ? AND epoch = ? GROUP BY state",
+                *(number, epoch),
+            )
+        )
+        last = tx.one(
+            "SELECT payload, at FROM release WHERE experiment = ? ORDER BY seq DESC LIMIT 1", number
+        )
+        kept = tx.one("SELECT holder, until FROM lease WHERE experiment = ?", number)
+        waiting = tx.one(
+            "SELECT min(closed_at) FROM hand WHERE experiment = ? AND epoch = ? AND state IN (?, ?)",
+            *(number, epoch, OPEN, CLOSING),
+        )[0]
+        now = tx.now()
+    settings = json.loads(config)
+    due = None if waiting is None else waiting + settings["outcome_wait"]
+    return {
+        "name": name,
+        "population": population,
+        "status": state,
+        "epoch": epoch,
+        "period": period,
+        "created": created,
+        "decisions_dealt": place,
+        "releases": seq,
+        "last_release": None if last is None else last[1],
+        "display": None if last is None else json.loads(last[0])["items"],
+        "hands": {_STATES[state]: count for state, count in hands.items() if state != FOLDED},
+        "keeper": None if kept is None else {"holder": kept[0], "until": kept[1]},
+        "lag_seconds": 0.0 if due is None else max(0.0, now - due),
+        "config": {key: value for key, value in settings.items() if key != "items"},
+        "n_items": len(settings["items"]),
+    }
+
+
+def items(store: Store, name: str) -> list[dict[str, Any]]:
+    """The catalogue."""
+    with store.transaction() as tx:
+        number = _row(tx, name)[0]
+        rows = tx.all("SELECT label, retired FROM item WHERE experiment = ? ORDER BY number", number)
+    return [{"item": label, "retired": bool(retired)} for label, retired in rows]
+
+
+def releases(store: Store, name: str, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    """What has been released, newest first."""
+    with store.transaction() as tx:
+        number = _row(tx, name)[0]
+        rows = tx.all(
+            "SELECT seq, epoch, at, payload, chain FROM release WHERE experiment = ? AND seq < ?"
+            " ORDER BY seq DESC LIMIT ?",
+            *(number, (1 << 62) if before is None else before, limit),
+        )
+    return [
+        {"seq": seq, "epoch": epoch, "at": at, "chain": bytes(chain).hex()} | json.loads(payload)
+        for seq, epoch, at, payload, chain in rows
+    ]
+
+
+def account(keeper: Keeper, population: str) -> dict[str, Any]:
+    """What a population's people have lost: this period, every period, and whoever came in all of them."""
+    with keeper.store.transaction() as tx:
+        found = tx.one("SELECT id, config FROM population WHERE name = ?", population)
+        if found is None:
+            raise LookupError("population")
+    periods = keeper.periods(int(found[0]))
+    budget = periods.budget
+    names = periods.names
+    total = periods.total() if names else None
+    return {
+        "population": population,
+        "budget": json.loads(found[1]),
+        "periods": [one_account(name, periods.account(name)) for name in names],
+        "every_period": None if total is None else {"epsilon": total.epsilon(), "delta": total.budget.delta},
+        "text": str(periods),
+        "promise": promise(budget.epsilon, budget.delta, budget.neighbours, budget.max_rounds_per_person),
+    }
+
+
+def one_account(name: str, spent: Account) -> dict[str, Any]:
+    """An account as numbers and as a table."""
+    return {
+        "period": name,
+        "epsilon": spent.epsilon(),
+        "limit": spent.budget.epsilon,
+        "delta": spent.budget.delta,
+        "reproducible": spent.reproducible,
+        "table": str(spent),
+    }
+
+
+def promise(epsilon: float, delta: float, neighbours: str, rounds: int) -> str:
+    """The guarantee in words."""
+    change = "had said anything else instead" if neighbours == "replace" else "had not taken part"
+    often = "once" if rounds == 1 else f"up to {rounds} times"
+    beside = f", but for a chance of {delta:g}" if delta else ""
+    return (
+        f"A person counts {often} in a period. Whatever was shown or published in it is at most"
+        f" exp({epsilon:g}) times as likely as it would have been if that person {change}{beside}."
+    )
+
+
+def populations(keeper: Keeper) -> list[dict[str, Any]]:
+    """All populations with their budgets."""
+    with keeper.store.transaction() as tx:
+        rows = tx.all("SELECT name, config FROM population ORDER BY id")
+    return [{"name": name, "budget": json.loads(config)} for name, config in rows]
+
+
+def _row(tx: Transaction, name: str) -> Any:
+    row = tx.one(
+        "SELECT e.id, p.name, e.config, e.status, e.epoch, e.period, e.next_place, e.seq, e.created"
+        " FROM experiment e JOIN population p ON p.id = e.population WHERE e.name = ?",
+        name,
+    )
+    if row is None:
+        raise LookupError("experiment")
+    return row

@@ -1,0 +1,138 @@
+"""API keys: who may do what. The database holds hashes of them only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, field
+
+from ..keys import new_token
+from ..store import Store
+from . import problems
+
+# What each role may do. An application asks for decisions and reports outcomes; an analyst sees what was
+# released and what it cost; an operator runs experiments; an admin also gives out keys.
+ROLES: dict[str, frozenset[str]] = {
+    "app": frozenset({"decide"}),
+    "analyst": frozenset({"read"}),
+    "operator": frozenset({"decide", "read", "operate", "erase"}),
+    "admin": frozenset({"decide", "read", "operate", "erase", "administer"}),
+}
+_FRESH = 5.0  # seconds for which keys are remembered
+_PREFIX = "dk_"
+
+
+@dataclass
+class Key:
+    """A key as it is known here; ``experiments`` is None for all of them."""
+
+    id: str
+    name: str
+    role: str
+    experiments: frozenset[str] | None
+    allowance: float = field(default=0.0, compare=False)
+    asked_at: float = field(default=0.0, compare=False)
+
+    def may(self, action: str, experiment: str | None = None) -> bool:
+        """Whether the role allows it, for this experiment."""
+        if action not in ROLES[self.role]:
+            return False
+        return self.experiments is None or (experiment is not None and experiment in self.experiments)
+
+    def spend(self, rate: float, now: float) -> bool:
+        """Whether one more request is within ``rate`` a second, with bursts of twice as many."""
+        self.allowance = min(2 * rate, self.allowance + (now - self.asked_at) * rate)
+        self.asked_at = now
+        if self.allowance < 1.0:
+            return False
+        self.allowance -= 1.0
+        return True
+
+
+class Keys:
+    """The keys of a service, remembered for some seconds: a revoked one ends within these."""
+
+    def __init__(self, store: Store, rate: float | None = None) -> None:
+        self._store, self._rate = store, rate
+        self._known: dict[bytes, Key] = {}
+        self._read_at = -_FRESH
+
+    def check(self, token: bytes, action: str, experiment: str | None = None) -> Key:
+        """The key of a request; refused where there is none, or it may not do that."""
+        now = time.monotonic()
+        if now - self._read_at > _FRESH:
+            self._read(now)
+        key = self._known.get(hashlib.sha256(token).digest())
+        if key is None:
+            raise problems.NO_KEY
+        if not key.may(action, experiment):
+            raise problems.WRONG_ROLE
+        if self._rate is not None and not key.spend(self._rate, now):
+            raise problems.RATE
+        return key
+
+    def _read(self, now: float) -> None:
+        with self._store.transaction() as tx:
+            rows = tx.all("SELECT sha256, id, name, role, experiments FROM api_key WHERE revoked IS NULL")
+        before = {key.id: key for key in self._known.values()}
+        self._known = {}
+        for digest, number, name, role, experiments in rows:
+            scope = None if experiments is None else frozenset(json.loads(experiments))
+            key = Key(number, name, role, scope)
+            if (old := before.get(number)) is not None:
+                key.allowance, key.asked_at = old.allowance, old.asked_at
+            self._known[bytes(digest)] = key
+        self._read_at = now
+
+    def create(self, name: str, role: str, experiments: list[str] | None = None) -> tuple[str, str]:
+        """A new key: (its id, the key itself, which is shown this once)."""
+        if role not in ROLES:
+            raise ValueError(f"role must be one of {', '.join(ROLES)}")
+        number, secret = new_token(6), new_token(24)
+        token = f"{_PREFIX}{number}_{secret}"
+        digest = hashlib.sha256(token.encode()).digest()
+        scope = None if experiments is None else json.dumps(sorted(experiments))
+        with self._store.transaction() as tx:
+            tx.do(
+                "INSERT INTO api_key (id, sha256, name, role, experiments, created)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                *(number, digest, name, role, scope, tx.now()),
+            )
+        self._read_at = -_FRESH
+        return number, token
+
+    def revoke(self, number: str) -> bool:
+        """End a key; whether there was one."""
+        with self._store.transaction() as tx:
+            ended = tx.do("UPDATE api_key SET revoked = ? WHERE id = ? AND revoked IS NULL", tx.now(), number)
+        self._read_at = -_FRESH
+        return bool(ended)
+
+    def listed(self) -> list[dict[str, object]]:
+        """All keys that have not ended, without their secrets."""
+        with self._store.transaction() as tx:
+            rows = tx.all(
+                "SELECT id, name, role, experiments, created FROM api_key WHERE revoked IS NULL"
+                " ORDER BY created"
+            )
+        return [
+            {
+                "id": number,
+                "name": name,
+                "role": role,
+                "experiments": None if scope is None else json.loads(scope),
+                "created": created,
+            }
+            for number, name, role, scope, created in rows
+        ]
+
+
+def token_of(headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The key that a request came with."""
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, token = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                return token.strip()
+    raise problems.NO_KEY

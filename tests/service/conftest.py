@@ -1,0 +1,81 @@
+"""A service that runs in a process of its own, on a free port, with a fresh file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from discreet.client import Client
+
+
+class Running:
+    """A started service: its address, its first key, its process and its folder."""
+
+    def __init__(self, folder, *, store=None, port=None):
+        self.folder = folder
+        self.port = port or _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.store = store or f"sqlite:///{folder}/service.db"
+        self.key = None
+        self.start()
+
+    def start(self):
+        command = [sys.executable, "-m", "discreet", "serve", "--port", str(self.port)]
+        command += ["--store", self.store, "--secrets", f"{self.folder}/secrets"]
+        self.log = open(self.folder / "log", "a+b")  # noqa: SIM115
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, env=os.environ)
+        line = self.process.stdout.readline().decode()
+        assert line.startswith("discreet serves at"), (self.folder / "log").read_text()
+        if self.key is None:
+            self.key = self.process.stdout.readline().decode().rpartition(" ")[2].strip()
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                assert self.process.poll() is None, (self.folder / "log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    def client(self, key=None, **more):
+        return Client(self.url, key or self.key, **more)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stdout.close()
+        self.log.close()
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(timeout=30)
+        self.process.stdout.close()
+        self.log.close()
+
+
+@pytest.fixture
+def service(tmp_path):
+    running = Running(tmp_path)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_service(tmp_path_factory):
+    running = Running(tmp_path_factory.mktemp("service"))
+    yield running
+    running.stop()
+
+
+def _free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]

@@ -1,0 +1,201 @@
+"""The service over HTTP, through its own client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+
+import pytest
+
+from discreet.client import Client, ServiceError
+
+ITEMS = [f"item {number}" for number in range(20)]
+
+
+def experiment(client, name, **more):
+    client.request("POST", "/v1/populations", {"name": name, "epsilon": 1.0, "delta": 1e-6, "notion": "gdp"})
+    asked = {"name": name, "population": name, "items": ITEMS, "k": 3, "hand": 16, "outcome_wait": 0.0}
+    client.request("POST", "/v1/experiments", asked | more)
+
+
+def refused(work):
+    with pytest.raises(ServiceError) as caught:
+        work()
+    return caught.value
+
+
+def settled(client, name, releases):
+    deadline = time.monotonic() + 20
+    while client.request("GET", f"/v1/experiments/{name}/status")["releases"] < releases:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_shop_from_the_first_decision_to_a_release(shared_service):
+    client = shared_service.client()
+    experiment(client, "shop")
+    seen = []
+    for number in range(40):
+        decision = client.decide("shop", f"person {number}")
+        assert len(set(decision.items)) == 3
+        seen.append(decision)
+        assert client.report(decision, likes=["item 1", "item 2"]) == "recorded"
+        if number < 10:
+            assert client.report(decision, likes=["item 3"]) == "duplicate"
+    settled(client, "shop", 2)
+    assert client.report(seen[0], likes=["item 1"]) == "late"
+    assert len({one.id for one in seen}) == len(seen)
+    status = client.request("GET", "/v1/experiments/shop")
+    assert status["status"] == "running"
+    assert len(status["display"]) == 3
+    account = client.request("GET", "/v1/experiments/shop/account")
+    assert 0.9 < account["periods"][0]["epsilon"] <= 1.0
+    assert "exp(1)" in account["promise"]
+    releases = client.request("GET", "/v1/experiments/shop/releases?limit=1")["releases"]
+    assert set(releases[0]) == {"seq", "epoch", "at", "chain", "items", "values", "shares"}
+
+
+def test_many_at_once(shared_service):
+    client = shared_service.client()
+    experiment(client, "many")
+    found = client.request("POST", "/v1/experiments/many/decisions", {"count": 50})["decisions"]
+    assert len({one["decision_id"] for one in found}) == 50
+    outcomes = [{"decision_id": one["decision_id"], "likes": []} for one in found]
+    assert client.report_many(outcomes) == ["recorded"] * 50
+    wrong = [{"decision_id": "nonsense", "likes": []}, {**outcomes[0], "likes": ["item 1"]}]
+    assert client.report_many(wrong) in (["refused", "duplicate"], ["refused", "late"])
+
+
+def test_excluded_items_are_replaced(shared_service):
+    client = shared_service.client()
+    experiment(client, "excluding")
+    plain = client.decide("excluding")
+    fitted = client.decide("excluding", exclude=[plain.items[0]])
+    assert plain.items[0] not in fitted.items
+    assert len(set(fitted.items)) == 3
+    assert refused(lambda: client.decide("excluding", exclude=ITEMS[:18])).name == "few-items"
+
+
+def test_a_catalogue_that_changes(shared_service):
+    client = shared_service.client()
+    experiment(client, "changing")
+    changes = {"add_items": ["new"], "retire_items": ITEMS[:15]}
+    client.request("PATCH", "/v1/experiments/changing", changes)
+    catalogue = client.request("GET", "/v1/experiments/changing/items")["items"]
+    assert [one["item"] for one in catalogue if not one["retired"]] == [*ITEMS[15:], "new"]
+    for _ in range(64):  # what was claimed before may still be served
+        last = client.decide("changing")
+    assert set(last.items) <= {*ITEMS[15:], "new"}
+
+
+def test_pause_and_resume(shared_service):
+    client = shared_service.client()
+    experiment(client, "pausing")
+    client.request("POST", "/v1/experiments/pausing/pause")
+    assert refused(lambda: client.decide("pausing")).name == "not-running"
+    client.request("POST", "/v1/experiments/pausing/resume")
+    assert client.decide("pausing").items
+
+
+def test_roles(shared_service):
+    admin = shared_service.client()
+    experiment(admin, "ours")
+    experiment(admin, "theirs")
+
+    def key(role, experiments=None):
+        asked = {"name": role, "role": role, "experiments": experiments}
+        return shared_service.client(admin.request("POST", "/v1/keys", asked)["key"])
+
+    app, analyst, operator = key("app", ["ours"]), key("analyst"), key("operator")
+    assert app.decide("ours").items
+    assert refused(lambda: app.decide("theirs")).status == 403
+    assert refused(lambda: app.request("GET", "/v1/experiments/ours")).status == 403
+    assert analyst.request("GET", "/v1/experiments/ours/account")["periods"]
+    assert refused(lambda: analyst.decide("ours")).status == 403
+    assert refused(lambda: analyst.request("POST", "/v1/experiments/ours/pause")).status == 403
+    assert refused(lambda: operator.request("GET", "/v1/keys")).status == 403
+    assert refused(lambda: shared_service.client("dk_no_key").decide("ours")).status == 401
+    listed = admin.request("GET", "/v1/keys")["keys"]
+    assert {one["role"] for one in listed} == {"admin", "app", "analyst", "operator"}
+    number = next(one["id"] for one in listed if one["role"] == "app")
+    admin.request("DELETE", f"/v1/keys/{number}")
+    assert refused(lambda: app.decide("ours")).status == 401
+
+
+def test_refusals_have_fixed_texts(shared_service):
+    """Nothing that was sent comes back: not the person, the body, or the name of an item."""
+    client = shared_service.client(retries=0)
+    experiment(client, "quiet")
+    decision = client.decide("quiet")
+    marker = "a-secret-marker"
+    bad = [
+        ("POST", "/v1/experiments/quiet/decisions", {"person": marker, "nonsense": marker}),
+        ("POST", f"/v1/experiments/{marker}/decisions", {}),
+        ("POST", f"/v1/decisions/{marker}/outcome", {"likes": [marker]}),
+        ("POST", f"/v1/decisions/{decision.id}/outcome", {"taken": marker}),
+        ("POST", f"/v1/decisions/{decision.id}/outcome", {"value": marker}),
+        ("POST", "/v1/experiments", {"name": marker}),
+        ("POST", "/v1/experiments", {"name": "x", "population": "quiet", "items": [marker] * 2, "k": 1}),
+        ("GET", f"/v1/{marker}", None),
+        ("DELETE", f"/v1/people/{marker}", None),
+    ]
+    for method, path, body in bad:
+        error = refused(lambda method=method, path=path, body=body: client.request(method, path, body))
+        assert 400 <= error.status < 500
+        assert error.problem["status"] == error.status
+        assert marker not in json.dumps(error.problem)
+    assert marker not in (shared_service.folder / "log").read_text()
+
+
+def test_over_budget_says_what_fits(shared_service):
+    client = shared_service.client()
+    experiment(client, "whole")
+    asked = {"name": "second", "population": "whole", "items": ITEMS, "k": 3}
+    error = refused(lambda: client.request("POST", "/v1/experiments", asked))
+    assert error.status == 409
+    assert error.name == "over-budget"
+    assert {"spent", "asked", "limit", "largest_that_fits"} <= set(error.problem)
+    assert error.problem["asked"] > error.problem["limit"] >= error.problem["spent"]
+
+
+def test_erasure(shared_service):
+    client = shared_service.client()
+    experiment(client, "erasing", outcome_wait=3600.0)
+    first, second = client.decide("erasing", "somebody"), client.decide("erasing", "somebody")
+    assert client.report(first, likes=["item 1"]) == "recorded"
+    client.request("DELETE", "/v1/people/somebody?population=erasing")
+    assert client.report(second, likes=["item 1"]) == "recorded"  # and nothing of it is kept
+
+
+def test_bodies_that_are_too_large(shared_service):
+    connection = http.client.HTTPConnection("127.0.0.1", shared_service.port, timeout=10)
+    headers = {"Authorization": f"Bearer {shared_service.key}"}
+    connection.request("POST", "/v1/experiments/shop/decisions", b" " * 100_000, headers)
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_what_was_acknowledged_survives_a_kill(service):
+    client = service.client()
+    experiment(client, "shop", outcome_wait=0.2)
+    open_decisions = []
+    for number in range(100):
+        decision = client.decide("shop", f"person {number}")
+        if number % 3:
+            assert client.report(decision, likes=["item 1"]) == "recorded"
+        else:
+            open_decisions.append(decision)
+    service.kill()
+    service.start()
+    client = Client(service.url, service.key)
+    assert {client.report(one, likes=["item 1"]) for one in open_decisions[-3:]} <= {"recorded", "late"}
+    new = client.decide("shop")
+    assert new.id not in {one.id for one in open_decisions}
+    settled(client, "shop", 1)
+
+
+def test_health(shared_service):
+    client = Client(shared_service.url, "no key")
+    assert client.request("GET", "/health/live") == {"status": "alive"}
+    assert client.request("GET", "/health/ready") == {"status": "ready"}
