@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     key = server.prepare(settings)
     url = f"http://{settings.host}:{settings.port}"
     if options.json:
-        as_json({"url": url, "admin_key": key})
+        print(as_json({"url": url, "admin_key": key}))
     else:
         print(f"discreet serves at {url}")
         if key is not None:
