@@ -44,8 +44,8 @@ class Running:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
 
-    def client(self, key=None, **more):
-        return Client(self.url, key or self.key, **more)
+    def client(self, key=None, *, timeout=60.0, **more):
+        return Client(self.url, key or self.key, timeout=timeout, **more)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)

@@ -36,7 +36,8 @@ class ExperimentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     ``bound``). ``share`` is the part of the population's budget, and ``measure`` the part of that for the
     released shares of people served. ``outcome_wait`` seconds after its hand is over, a decision without an
     outcome counts as "took nothing". ``holdout`` is the part of decisions that are random sets, to compare
-    with. ``seed`` is for tests: whoever knows it can undo the noise, and the account says so.
+    with. ``hand`` is how many decisions are dealt at a time; by default as many as come in a few
+    seconds. ``seed`` is for tests: whoever knows it can undo the noise, and the account says so.
     """
 
     items: list[str]
@@ -51,7 +52,7 @@ class ExperimentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     measure: float = 0.1
     holdout: float = 0.05
     outcome_wait: float = 600.0
-    hand: int = 256
+    hand: int | None = None
     warm_start: float = 0.5
     seed: int | None = None
 

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +50,7 @@ class Live:
     status: str
     epoch: int
     period: str
+    catalogue: int
     labels: list[str]
     hands: deque[Hand] = field(default_factory=deque)
     claiming: asyncio.Task[None] | None = None
@@ -82,14 +83,16 @@ class Engine:
 
     # --- life ------------------------------------------------------------------------------------
 
-    async def start(self, *, keep: bool = True) -> None:
-        """Take up what was there, and begin."""
+    async def start(self, *, keep: bool = True, every: Callable[[], object] | None = None) -> None:
+        """Take up what was there, and begin; ``every`` is done now and every second, where the writer is."""
         self._loop = asyncio.get_running_loop()
         await self._do(self.store.migrate)
         await self._do(self.store.recover, self.owner)
         if keep:
             self._keeping.start()
-        self._ticker = asyncio.create_task(self._tick())
+        if every is not None:
+            await self._do(every)
+        self._ticker = asyncio.create_task(self._tick(every))
 
     async def stop(self) -> None:
         """Write down what was served, and let go."""
@@ -132,13 +135,16 @@ class Engine:
 
     async def refresh(self, name: str) -> Live:
         """Read an experiment again: after it was made, paused or changed, or a new epoch has begun."""
-        row = await self._do(self._look_up, name)
+        old = self._live.get(name)
+        row = await self._do(self._look_up, name, old)
         if row is None:
             raise LookupError("experiment")
-        number, population, config, people, status, epoch, period, labels = row
-        old = self._live.get(name)
+        number, population, config, people, status, epoch, period, catalogue, labels = row
         if old is not None and (old.id, old.epoch) == (number, epoch):
-            old.status, old.labels = status, labels
+            old.status = status
+            if labels is not None:
+                old.catalogue, old.labels = catalogue, labels
+                old.rendered.clear()
             return old
         made = Live(
             number,
@@ -149,21 +155,24 @@ class Engine:
             status,
             epoch,
             period,
+            catalogue,
             labels,
         )
         made.constraint = constraint_of(made.config)
         self._live[name] = self._by_number[number] = made
         return made
 
-    def _look_up(self, name: str) -> Any:
+    def _look_up(self, name: str, old: Live | None) -> Any:
         with self.store.transaction() as tx:
             row = tx.one(
-                "SELECT e.id, e.population, e.config, p.config, e.status, e.epoch, e.period"
+                "SELECT e.id, e.population, e.config, p.config, e.status, e.epoch, e.period, e.catalogue"
                 " FROM experiment e JOIN population p ON p.id = e.population WHERE e.name = ?",
                 name,
             )
             if row is None:
                 return None
+            if old is not None and (old.id, old.epoch, old.catalogue) == (row[0], row[5], row[7]):
+                return (*row, None)
             labels = [
                 label
                 for (label,) in tx.all("SELECT label FROM item WHERE experiment = ? ORDER BY number", row[0])
@@ -341,9 +350,12 @@ class Engine:
             for hand in hands
         ]
 
-    async def _tick(self) -> None:
+    async def _tick(self, every: Callable[[], object] | None) -> None:
         while True:
             await asyncio.sleep(_FLUSH)
+            if every is not None:
+                with contextlib.suppress(StoreError):
+                    await self._do(every)
             if self._dirty and self._flushing is None:
                 self._flushing = asyncio.get_running_loop().create_task(self._flush_now_once())
             for live in list(self._live.values()):

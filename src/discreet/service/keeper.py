@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ from .store import Store, Transaction
 
 RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
 AHEAD = 2  # hands that wait to be served
+# A hand is to last about so many seconds: long enough to write the next one, short enough to learn from soon.
+_SHORT, _LONG, _SMALL, _LARGE = 1.0, 4.0, 8, 4096
 
 
 @dataclass
@@ -47,6 +50,8 @@ class Experiment:
     chain: bytes
     learning: Learning | None = field(default=None, repr=False)
     fence: int = 0
+    hand: int = _SMALL
+    dealt_at: float = -math.inf
 
 
 class _Wait(msgspec.Struct):
@@ -124,12 +129,12 @@ class Keeper:
         """Experiments for which there is something to do."""
         with self.store.transaction() as tx:
             rows = tx.all(
-                "SELECT e.id, e.period, p.config, e.config, e.epoch FROM experiment e"
-                " JOIN population p ON p.id = e.population WHERE e.status = ? ORDER BY e.id",
-                RUNNING,
+                "SELECT e.id, e.status, e.period, p.config, e.config, e.epoch FROM experiment e"
+                " JOIN population p ON p.id = e.population WHERE e.status <> ? ORDER BY e.id",
+                FROZEN,
             )
             found = []
-            for number, period, people, config, epoch in rows:
+            for number, status, period, people, config, epoch in rows:
                 over = period != self.period(msgspec.json.decode(people, type=PopulationConfig))
                 wait = msgspec.json.decode(config, type=_Wait).outcome_wait
                 (waiting, closing) = tx.one(
@@ -138,7 +143,7 @@ class Keeper:
                     " FROM hand WHERE experiment = ? AND epoch = ? AND state < ?",
                     *(DEALT, CLOSING, OPEN, wait, tx.now(), number, epoch, FOLDED),
                 )
-                if over or waiting < AHEAD or closing:
+                if over or closing or (status == RUNNING and waiting < AHEAD):
                     found.append(int(number))
             return found
 
@@ -156,7 +161,7 @@ class Keeper:
                 self.forget(number)
                 one = self.experiment(number)
                 one.fence = fence
-            if one.status != RUNNING:
+            if one.status == FROZEN:
                 return False
             if self.period(one.people) != one.period:
                 self._new_epoch(one)
@@ -165,7 +170,7 @@ class Keeper:
             if closed:
                 self._fold(one, closed)
                 return True
-            return self._deal_more(one)
+            return one.status == RUNNING and self._deal_more(one)
         except BaseException:
             self.forget(number)
             raise
@@ -209,7 +214,8 @@ class Keeper:
         for hand in hands:
             learning.fold(hand, outcomes)
         payload = self._release(one)
-        dealt = self._dealt(one, AHEAD - waiting)
+        # Hands that nobody has claimed show what is known now, unless rounds were dealt with them.
+        dealt = self._dealt(one, AHEAD - waiting if learning.ahead else AHEAD)
         failpoints.reach("noise drawn")
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
@@ -221,6 +227,11 @@ class Keeper:
                 " WHERE experiment = ? AND epoch = ? AND first >= ? AND first < ?",
                 *(FOLDED, b"", *where),
             )
+            if not learning.ahead:
+                tx.do(
+                    "UPDATE hand SET state = ?, body = ? WHERE experiment = ? AND epoch = ? AND state = ?",
+                    *(FOLDED, b"", one.id, one.epoch, DEALT),
+                )
             self._save(tx, one, dealt, payload)
         failpoints.reach("release committed")
         self.store.scrub()
@@ -328,10 +339,22 @@ class Keeper:
     def _dealt(self, one: Experiment, hands: int) -> list[Hand]:
         """The next hands, in memory."""
         made = []
+        size = one.config.hand or self._paced(one, hands)
         for _ in range(hands):
-            made.append(_held(one).deal(one.id, one.epoch, one.next_place, one.config.hand, one.chain))
-            one.next_place += one.config.hand
+            made.append(_held(one).deal(one.id, one.epoch, one.next_place, size, one.chain))
+            one.next_place += size
         return made
+
+    def _paced(self, one: Experiment, hands: int) -> int:
+        """How large a hand is, by how fast the last ones were used up: decisions and the clock are public."""
+        now = time.monotonic()
+        lasted = (now - one.dealt_at) / max(hands, 1)
+        if lasted < _SHORT:
+            one.hand = min(2 * one.hand, _LARGE)
+        elif lasted > _LONG:
+            one.hand = max(one.hand // 2, 1)
+        one.dealt_at = now
+        return one.hand
 
     def _release(self, one: Experiment) -> str:
         """The next link of the chain of releases."""
@@ -404,6 +427,7 @@ def _write_items(tx: Transaction, one: Experiment) -> None:
     """The catalogue: numbers, labels, and what has been retired."""
     learning = _held(one)
     shown = set(learning.learner.ranking())
+    tx.do("UPDATE experiment SET catalogue = catalogue + 1 WHERE id = ?", one.id)
     tx.do("DELETE FROM item WHERE experiment = ?", one.id)
     for number, label in enumerate(learning.labels):
         tx.do("INSERT INTO item VALUES (?, ?, ?, ?)", one.id, number, label, int(number not in shown))

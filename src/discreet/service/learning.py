@@ -289,7 +289,8 @@ def check(config: ExperimentConfig) -> None:
     checks.real("holdout", config.holdout, at_least=0.0, at_most=0.5)
     checks.real("outcome_wait", config.outcome_wait, at_least=0.0)
     checks.real("bound", config.bound, above=0.0)
-    checks.whole("hand", config.hand, at_least=1, at_most=1 << 16)
+    if config.hand is not None:
+        checks.whole("hand", config.hand, at_least=1, at_most=1 << 16)
     if config.feedback == "likes" and config.bound != 1.0:
         raise ValueError("bound is for values; who likes something that is shown counts 1")
     if config.holdout and not config.measure:

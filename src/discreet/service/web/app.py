@@ -73,7 +73,7 @@ class App:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    await self.engine.start()
+                    await self.engine.start(every=self.keys.refresh)
                 except Exception as error:
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     raise

@@ -19,7 +19,6 @@ ROLES: dict[str, frozenset[str]] = {
     "operator": frozenset({"decide", "read", "operate", "erase"}),
     "admin": frozenset({"decide", "read", "operate", "erase", "administer"}),
 }
-_FRESH = 5.0  # seconds for which keys are remembered
 _PREFIX = "dk_"
 
 
@@ -51,28 +50,25 @@ class Key:
 
 
 class Keys:
-    """The keys of a service, remembered for some seconds: a revoked one ends within these."""
+    """The keys of a service, as they were read last: what another process revoked ends within seconds."""
 
     def __init__(self, store: Store, rate: float | None = None) -> None:
         self._store, self._rate = store, rate
         self._known: dict[bytes, Key] = {}
-        self._read_at = -_FRESH
 
     def check(self, token: bytes, action: str, experiment: str | None = None) -> Key:
         """The key of a request; refused where there is none, or it may not do that."""
-        now = time.monotonic()
-        if now - self._read_at > _FRESH:
-            self._read(now)
         key = self._known.get(hashlib.sha256(token).digest())
         if key is None:
             raise problems.NO_KEY
         if not key.may(action, experiment):
             raise problems.WRONG_ROLE
-        if self._rate is not None and not key.spend(self._rate, now):
+        if self._rate is not None and not key.spend(self._rate, time.monotonic()):
             raise problems.RATE
         return key
 
-    def _read(self, now: float) -> None:
+    def refresh(self) -> None:
+        """Read them from the database: at the start, after a change, and every few seconds."""
         with self._store.transaction() as tx:
             rows = tx.all("SELECT sha256, id, name, role, experiments FROM api_key WHERE revoked IS NULL")
         before = {key.id: key for key in self._known.values()}
@@ -83,7 +79,6 @@ class Keys:
             if (old := before.get(number)) is not None:
                 key.allowance, key.asked_at = old.allowance, old.asked_at
             self._known[bytes(digest)] = key
-        self._read_at = now
 
     def create(self, name: str, role: str, experiments: list[str] | None = None) -> tuple[str, str]:
         """A new key: (its id, the key itself, which is shown this once)."""
@@ -99,14 +94,14 @@ class Keys:
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 *(number, digest, name, role, scope, tx.now()),
             )
-        self._read_at = -_FRESH
+        self.refresh()
         return number, token
 
     def revoke(self, number: str) -> bool:
         """End a key; whether there was one."""
         with self._store.transaction() as tx:
             ended = tx.do("UPDATE api_key SET revoked = ? WHERE id = ? AND revoked IS NULL", tx.now(), number)
-        self._read_at = -_FRESH
+        self.refresh()
         return bool(ended)
 
     def listed(self) -> list[dict[str, object]]:

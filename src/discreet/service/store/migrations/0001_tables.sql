@@ -16,6 +16,7 @@ CREATE TABLE experiment (
   epoch BIGINT NOT NULL,
   period TEXT NOT NULL,
   next_place BIGINT NOT NULL,
+  catalogue BIGINT NOT NULL DEFAULT 0,
   seq BIGINT NOT NULL,
   chain {bytes} NOT NULL,
   created DOUBLE PRECISION NOT NULL
