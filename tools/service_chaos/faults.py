@@ -1,0 +1,204 @@
+"""Injected faults: each breaks one promise of the service, and the harness has to notice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from discreet.service.engine import Engine
+from discreet.service.hands import DEALT, OPEN, Hand
+from discreet.service.keeper import Keeper
+from discreet.service.ledger import PopulationLedger
+from discreet.service.store.sqlite import SQLiteStore
+
+FAULTS: dict[str, Callable[[], None]] = {}
+
+
+def fault(make: Callable[[], None]) -> Callable[[], None]:
+    FAULTS[make.__name__] = make
+    return make
+
+
+@fault
+def serves_before_commit() -> None:
+    """Shows hands as soon as they are dealt; they are committed a moment later."""
+    honest = Keeper._save
+
+    def save(self, tx, one, dealt, payload=None):
+        early = getattr(self, "early", None)
+        if early is not None and dealt:
+            early(one.id, dealt)
+        honest(self, tx, one, dealt, payload)
+
+    Keeper._save = save
+    start = Engine.start
+
+    async def started(self, **more):
+        await start(self, **more)
+        loop = asyncio.get_running_loop()
+
+        def early(number, dealt):
+            live = self.by_number(number)
+            if live is not None:
+                copies = [
+                    Hand.read((h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0)) for h in dealt
+                ]
+                loop.call_soon_threadsafe(lambda: live.hands.extendleft(reversed(copies)))
+
+        self.keeper.early = early
+
+    Engine.start = started
+
+
+@fault
+def acknowledges_before_commit() -> None:
+    """Answers an outcome before its group is written."""
+    honest = Engine.record
+
+    def record(self, live, decision, body):
+        honest(self, live, decision, body)
+        now = asyncio.get_running_loop().create_future()
+        now.set_result("recorded")
+        return now
+
+    Engine.record = record
+
+
+@fault
+def replays_across_a_release() -> None:
+    """Leaves the outcomes of a release and the state of their hands as they were: they are learned again."""
+    _without(lambda sql: sql.startswith(("DELETE FROM outcome", "UPDATE hand SET state = ?, body = ?")))
+
+
+@fault
+def keeps_raw_rows() -> None:
+    """Does not delete what has been learned from."""
+    _without(lambda sql: sql.startswith("DELETE FROM outcome"))
+
+
+@fault
+def serves_again_after_a_crash() -> None:
+    """Takes hands for unserved that were being served when the process died."""
+
+    def recover(self, _):
+        with self.transaction() as tx:
+            tx.do("UPDATE hand SET state = ? WHERE state = ?", DEALT, OPEN)
+
+    SQLiteStore.recover = recover
+
+
+@fault
+def forgets_charges() -> None:
+    """Does not write down what a learner was charged."""
+    PopulationLedger.flush = lambda *_: None
+
+
+@fault
+def forgets_the_state() -> None:
+    """Commits releases without the state that follows from them."""
+    _without(lambda sql: sql.startswith("INSERT INTO private_state") and _second(sql))
+
+
+@fault
+def takes_outcomes_too_late() -> None:
+    """Accepts outcomes of hands that are being folded."""
+    _instead("< 2 ON CONFLICT", "< 9 ON CONFLICT")
+
+
+@fault
+def counts_people_in_memory() -> None:
+    """Forgets at a crash how often somebody was counted."""
+    visits: dict[tuple[object, ...], int] = {}
+
+    def counted(sql, values):
+        if not sql.startswith("INSERT INTO visit"):
+            return None
+        key, limit = values[:3], values[3]
+        visits[key] = visits.get(key, 0) + 1
+        return int(visits[key] <= limit)
+
+    _counted(counted)
+
+
+@fault
+def takes_the_last_word() -> None:
+    """Lets a second outcome of a decision replace the first, and says that it was recorded."""
+    _instead("ON CONFLICT DO NOTHING", "ON CONFLICT DO UPDATE SET body = excluded.body")
+
+
+@fault
+def breaks_the_chain() -> None:
+    """Commits what it serves from under another name than the release it follows from."""
+    honest = Keeper._release
+
+    def release(self, one):
+        payload = honest(self, one)
+        one.chain = bytes(reversed(one.chain))
+        return payload
+
+    Keeper._release = release
+
+
+# --- how ------------------------------------------------------------------------------------------------
+
+_times: dict[str, int] = {}
+
+
+def _second(sql: str) -> bool:
+    """Every second time."""
+    _times[sql] = _times.get(sql, 0) + 1
+    return _times[sql] % 2 == 0
+
+
+class _Wrapped:
+    """A connection whose statements can be left out or changed."""
+
+    left_out: Callable[[str], bool] = staticmethod(lambda _: False)
+    changed: tuple[str, str] = ("", "")
+    counted: Callable[[str, tuple[object, ...]], int | None] = staticmethod(lambda *_: None)
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def execute(self, sql, values=()):
+        if _Wrapped.left_out(sql):
+            return self._connection.execute("SELECT 1")
+        count = _Wrapped.counted(sql, values)
+        if count is not None:
+            return _Rows(count)
+        return self._connection.execute(
+            sql.replace(*_Wrapped.changed) if _Wrapped.changed[0] else sql, values
+        )
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+
+class _Rows:
+    def __init__(self, count):
+        self.rowcount = count
+
+
+def _wrap() -> None:
+    honest = SQLiteStore.__init__
+
+    def made(self, path):
+        honest(self, path)
+        self._connection = _Wrapped(self._connection)
+
+    SQLiteStore.__init__ = made
+
+
+def _without(which: Callable[[str], bool]) -> None:
+    _Wrapped.left_out = staticmethod(which)
+    _wrap()
+
+
+def _instead(old: str, new: str) -> None:
+    _Wrapped.changed = (old, new)
+    _wrap()
+
+
+def _counted(count: Callable[[str, tuple[object, ...]], int | None]) -> None:
+    _Wrapped.counted = staticmethod(count)
+    _wrap()

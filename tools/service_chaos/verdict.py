@@ -1,0 +1,80 @@
+"""What is wrong with a store, by what clients saw; an empty list is what is hoped for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from discreet.privacy.population import Periods
+from discreet.service.hands import linked
+from discreet.service.keeper import Keeper, budget_of
+from discreet.service.store import open_store
+
+from .clients import Clients
+from .world import LIMIT, PEOPLE, World
+
+
+def verdict(world: World, clients: Clients) -> list[str]:
+    """Every promise that was broken; the service is down, and everything has been folded."""
+    store = open_store(world.url)
+    try:
+        with store.transaction() as tx:
+            learned = tx.all("SELECT epoch, place, body FROM witness WHERE place >= 0")
+            steps = tx.all("SELECT body FROM witness WHERE place < 0 ORDER BY seq")
+            releases = tx.all("SELECT seq, payload, chain FROM release ORDER BY seq")
+            (number, seq, chain) = tx.one("SELECT id, seq, chain FROM experiment")
+            (state_seq,) = tx.one("SELECT seq FROM private_state")
+            (raw,) = tx.one("SELECT count(*) FROM outcome")
+            charges = tx.all("SELECT label, count FROM charge")
+        found = list(dict.fromkeys(clients.refused))
+        if clients.replaced:
+            found.append(f"{clients.replaced} outcomes were recorded although there was one")
+        times = Counter((epoch, place) for epoch, place, _ in learned)
+        if twice := [where for where, count in times.items() if count > 1]:
+            found.append(f"{len(twice)} places were learned twice")
+        bodies = {(epoch, place): None if body is None else bytes(body) for epoch, place, body in learned}
+        lost = [where for where in clients.acknowledged if where not in bodies]
+        if lost:
+            found.append(f"{len(lost)} acknowledged outcomes were lost")
+        by_person: Counter[str] = Counter()
+        for where, (sent, person) in clients.acknowledged.items():
+            kept = bodies.get(where)
+            if kept is not None:
+                by_person[person] += 1
+                if json.loads(kept) != json.loads(sent):
+                    found.append("another outcome was learned than was acknowledged")
+        if by_person and max(by_person.values()) > LIMIT:
+            found.append(f"a person was learned from {max(by_person.values())} times")
+        places = Counter((epoch, place) for epoch, place, _, _ in clients.shown)
+        if again := [where for where, count in places.items() if count > 1]:
+            found.append(f"{len(again)} places were served twice")
+        link = linked(b"", f"experiment {number}")
+        chains = {link[:8].hex()}
+        for place, (number_, payload, stored) in enumerate(releases, 1):
+            link = linked(link, payload)
+            chains.add(link[:8].hex())
+            if number_ != place or bytes(stored) != link:
+                found.append("the releases form no chain")
+                break
+        if {policy for _, _, policy, _ in clients.shown} - chains:
+            found.append("something was served that follows from no release")
+        if bytes(chain) != link or not seq == state_seq == len(releases):
+            found.append("the state is not that of the last release")
+        rounds = 0
+        for before, after in (map(int, bytes(body).split()) for (body,) in steps):
+            if before != rounds:
+                found.append("a learner went on from another state than it was left in")
+                break
+            rounds = after
+        if raw:
+            found.append(f"{raw} raw outcomes were kept")
+        if not charges:
+            found.append("releases without a charge")
+        keeper = Keeper(store)
+        periods: Periods = keeper.periods(1)
+        spent = periods.total().epsilon() if periods.names else 0.0
+        if spent > budget_of(PEOPLE).epsilon:
+            found.append("more was spent than allowed")
+        return list(dict.fromkeys(found))
+    finally:
+        store.close()

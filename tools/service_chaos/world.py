@@ -1,0 +1,174 @@
+"""The service that is killed: forked from a process that has everything loaded, on one listening socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import uvicorn
+
+import discreet as dc
+from discreet.service import failpoints
+from discreet.service.config import ExperimentConfig, PopulationConfig
+from discreet.service.engine import Engine
+from discreet.service.keeper import Keeper
+from discreet.service.keys import Secrets
+from discreet.service.learning import Learning
+from discreet.service.store import open_store
+from discreet.service.web.app import App
+from discreet.service.web.auth import Keys
+
+from .faults import FAULTS
+
+LIMIT = 2  # rounds of a person
+PEOPLE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=LIMIT, period="none")
+SHOP = ExperimentConfig(
+    items=[f"item {number}" for number in range(12)], k=3, hand=8, outcome_wait=0.05, measure=0.1, holdout=0.1
+)
+
+
+def load_everything() -> None:
+    """Import, before processes are forked, what would else be imported in each of them."""
+    learning = Learning.begin(SHOP, dc.Gate(dc.Budget(1.0, 1e-6), notion="gdp"))
+    hand = learning.deal(1, 0, 0, 8, b"")
+    hand.served = 8
+    learning.fold(hand, dict.fromkeys(range(8), (False, b'["item 1"]')))
+    learning.payload()
+    learning.dump()
+    asyncio.run(_nothing())
+
+
+async def _nothing() -> None:
+    """An event loop has been there."""
+
+
+def witness() -> None:
+    """Write down what is learned, in the transaction that it is learned in. For tests only."""
+    fold, save = Learning.fold, Keeper._save
+
+    def folded(self, hand, outcomes):
+        before = self.learner.round
+        fold(self, hand, outcomes)
+        seen = self.__dict__.setdefault("witnessed", [])
+        seen.append((hand.epoch, -1, f"{before} {self.learner.round}".encode()))
+        seen += [
+            (hand.epoch, place, outcomes[place][1])
+            for place in range(hand.first, hand.first + hand.count)
+            if place in outcomes
+        ]
+
+    def saved(self, tx, one, dealt, payload=None):
+        save(self, tx, one, dealt, payload)
+        learning = one.learning
+        for epoch, place, body in learning.__dict__.pop("witnessed", []):
+            tx.do("INSERT INTO witness VALUES (?, ?, ?, ?, ?)", one.id, epoch, place, body, one.seq)
+
+    Learning.fold, Keeper._save = folded, saved
+
+
+class World:
+    """A store in a folder, its secrets and key, and the process that serves it, if any lives."""
+
+    def __init__(self, folder: Path, fault: str | None = None, url: str | None = None) -> None:
+        self.url = url or f"sqlite:///{folder}/service.db"
+        self.folder, self.fault = folder, fault
+        self.secrets = Secrets.fresh(folder / "secrets")
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self.listener.getsockname()[1]
+        self.child = 0
+        load_everything()
+        self.key = self._in_child(self._make)
+
+    def _make(self) -> str:
+        witness()
+        if self.fault is not None:
+            FAULTS[self.fault]()
+        store = open_store(self.url)
+        store.migrate()
+        with store.transaction() as tx:
+            tx.do(
+                "CREATE TABLE witness (experiment BIGINT, epoch BIGINT, place BIGINT, body BLOB, seq BIGINT)"
+            )
+        keeper = Keeper(store)
+        keeper.create_population("people", PEOPLE)
+        keeper.create("shop", "people", SHOP)
+        key = Keys(store).create("chaos", "admin")[1]
+        store.close()
+        return key
+
+    def _in_child(self, work) -> str:
+        """Do something in a process of its own, which leaves nothing of it here."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                os.write(writer, work().encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as answer:
+            said = answer.read()
+        os.waitpid(child, 0)
+        return said
+
+    def start(self, point: str | None = None, after: int = 1) -> None:
+        """Start the service; it kills itself when it has reached a point so many times."""
+        self.child = os.fork()
+        if self.child:
+            return
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            sys.stderr = open(self.folder / "log", "a")  # noqa: SIM115
+            witness()
+            if self.fault is not None:
+                FAULTS[self.fault]()
+            if point is not None:
+                left = [after]
+
+                def reached() -> None:
+                    left[0] -= 1
+                    if not left[0]:
+                        os.kill(os.getpid(), signal.SIGKILL)
+
+                failpoints.at(point, reached)
+            engine = Engine(open_store(self.url), self.secrets)
+            config = uvicorn.Config(
+                App(engine), access_log=False, log_level="critical", timeout_graceful_shutdown=1
+            )
+            uvicorn.Server(config).run(sockets=[self.listener])
+        finally:
+            os._exit(1)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the service has died within so many seconds."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if os.waitpid(self.child, os.WNOHANG)[0]:
+                self.child = 0
+                return True
+            time.sleep(0.005)
+        return False
+
+    def kill(self) -> None:
+        """End it, if it lives."""
+        if self.child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.child, signal.SIGKILL)
+            os.waitpid(self.child, 0)
+            self.child = 0
+
+    def close(self) -> None:
+        self.kill()
+        self.listener.close()
+
+
+def moment(rng: random.Random) -> float:
+    """Seconds until a kill at random."""
+    return rng.uniform(0.15, 0.8)
