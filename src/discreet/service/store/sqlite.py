@@ -63,15 +63,20 @@ class SQLiteStore(Store):
             os.close(self._lock)
             raise StoreError(f"{self.path} is in use by another process; PostgreSQL takes several") from None
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-        for pragma in (
-            "journal_mode=WAL",
-            "synchronous=FULL",
-            "secure_delete=ON",
-            "foreign_keys=ON",
-            "temp_store=MEMORY",
-        ):
+        self._connection = self._connect()
+        for pragma in self.PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
+
+    PRAGMAS = (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "secure_delete=ON",
+        "foreign_keys=ON",
+        "temp_store=MEMORY",
+    )
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
 
     def migrate(self) -> int:
         with self.transaction() as tx:
