@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from discreet.online import protocol
-from discreet.privacy import ordered
+from discreet.backends.patience import Patience
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(ordered, "PATIENCE", 0)
-    monkeypatch.setattr(protocol, "PATIENCE", 0)
+    monkeypatch.setattr(Patience, "lasts", lambda *_: False)

@@ -20,14 +20,15 @@ from hypothesis import strategies as st
 
 import discreet as dc
 from discreet import online
+from discreet.backends.patience import Patience
 from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction
 from discreet.objectives.losses import Distance, Linear
 from discreet.objectives.rows import matrices
 from discreet.objectives.rows import people as people_of_rows
-from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector, protocol
+from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector
 from discreet.online.bandit.rewards import RewardSelector
 from discreet.online.registry import REGISTRY
-from discreet.privacy import Account, MemoryLedger, ordered
+from discreet.privacy import Account, MemoryLedger
 from tests.online.learners import (
     EVERYBODY,
     FRANK_WOLFE_POINTS,
@@ -205,8 +206,7 @@ def test_run_in_pieces_equals_run_at_once(setting):
 def test_the_first_rounds_of_a_process_need_no_compiled_loop(setting, monkeypatch):
     """They are drawn and played one by one, as if they were compiled."""
     compiled = setting.make().run(setting.people(ROUNDS))
-    monkeypatch.setattr(protocol, "PATIENCE", 10**9)
-    monkeypatch.setattr(ordered, "PATIENCE", 10**9)
+    monkeypatch.setattr(Patience, "lasts", lambda *_: True)
     waited = setting.make().run(setting.people(ROUNDS))
     assert (_played(waited) == _played(compiled)).all()
 

@@ -13,7 +13,9 @@ from scipy import stats
 
 import discreet as dc
 from discreet import bounds
+from discreet.backends import arrays
 from discreet.backends.numba import selectors
+from discreet.backends.numba.vectors import exponentials
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
 from discreet.online.select import batches
 from discreet.online.select.running_sum_settings import RunningSumSettings
@@ -323,6 +325,22 @@ def test_draws_follow_the_softmax_without_what_is_chosen():
     off = ~np.eye(4, dtype=bool)
     assert counts[~off].sum() == 0
     assert stats.chisquare(counts[off], expected[off] * counts.sum()).pvalue > 1e-6
+
+
+def test_draws_in_numpy_are_those_of_the_compiled_loop():
+    rng = np.random.default_rng(4)
+    for scale in (0.0, 0.3, 5.0, 80.0, 1e9):
+        scores = rng.normal(0.0, scale, (6, 700)).round(2)
+        for _ in range(20):
+            rate, coins = rng.random() * 2.0, rng.random(6)
+            compiled, plain = np.empty((2, 6), dtype=np.int32)
+            selectors.draw_ordered(scores, rate, coins, compiled)
+            arrays.draw_ordered(scores, rate, coins, plain)
+            assert compiled.tolist() == plain.tolist()
+    given = rng.uniform(-50.0, 0.0, 10_000)
+    results = np.empty(given.size)
+    exponentials(np.uint64(given.size), given.copy(), results)
+    assert np.array_equal(arrays.exponentials(given), results)
 
 
 def test_draws_survive_extreme_scores():

@@ -11,7 +11,10 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.backends.numba.noise import REJECTED, UNDECIDED, attempt_noise
+from discreet.backends import arrays
+from discreet.backends.arrays import REJECTED, UNDECIDED
+from discreet.backends.numba.noise import attempt_noise
+from discreet.backends.patience import Patience
 from discreet.privacy import ReproducibleRandomness, samplers
 from discreet.privacy.samplers import Grid, noise, spherical
 
@@ -40,11 +43,21 @@ class Scripted:
         return None
 
 
+def _same_in_numpy(words, gaussian, out, places, why):
+    plain, where = np.zeros((2, out.size), dtype=np.int64)
+    reasons = np.zeros(out.size, dtype=np.uint8)
+    failed = arrays.attempt_noise(words, *noise.noise_table(gaussian), gaussian, plain, where, reasons)
+    assert where[:failed].tolist() == places.tolist()
+    assert reasons[:failed].tolist() == why.tolist()
+    assert np.array_equal(np.delete(plain, places), np.delete(out, places))
+
+
 def _attempt(words, gaussian):
     words = np.asarray(words, dtype=np.uint64)
     out, places = np.zeros((2, words.size // 2), dtype=np.int64)
     why = np.zeros(out.size, dtype=np.uint8)
     failed = attempt_noise(words, *noise.noise_table(gaussian), gaussian, out, places, why)
+    _same_in_numpy(words, gaussian, out, places[:failed], why[:failed])
     status = np.full(out.size, DONE, dtype=np.uint8)
     status[places[:failed]] = why[:failed]
     return out, status
@@ -187,6 +200,11 @@ def test_rounded_gaussian_on_a_coarse_grid_is_gaussian_private(shift, epsilon):
 # --- the grid -----------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=[False, True], ids=["compiled", "in NumPy"])
+def either_way(request, monkeypatch):
+    monkeypatch.setattr(Patience, "lasts", lambda *_: request.param)
+
+
 @pytest.mark.parametrize(
     "step", [Fraction(1, 3), Fraction(10**12), Fraction(1, 10**12), Fraction(1), Fraction(7, 8)]
 )
@@ -196,6 +214,7 @@ def test_grid_is_the_finest_that_is_not_finer(step):
     assert step <= grid.step <= step * (1 + Fraction(1, 1 << 31))
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("size", [5, 400])
 def test_truncation_is_exact_and_towards_zero(size):
     rng = np.random.default_rng(3)
@@ -207,6 +226,7 @@ def test_truncation_is_exact_and_towards_zero(size):
         assert int(step) == math.trunc(Fraction(float(value)) / grid.step)
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("exponent", [-1060, -930, -60, 0, 40, 910])
 def test_truncation_next_to_grid_lines_is_exact(exponent):
     """Quotients in floating point would be wrong here, whatever their size: integers have to decide."""
@@ -221,6 +241,7 @@ def test_truncation_next_to_grid_lines_is_exact(exponent):
         assert grid.truncate(both).tolist() == [math.trunc(Fraction(v) / grid.step) for v in both.tolist()]
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("size", [3, 30])
 def test_truncation_saturates_instead_of_wrapping(size):
     grid = Grid.at_least(Fraction(1))
@@ -228,6 +249,7 @@ def test_truncation_saturates_instead_of_wrapping(size):
     assert steps[:3].tolist() == [1 << 62, -(1 << 62), 1 << 62]
 
 
+@pytest.mark.usefixtures("either_way")
 def test_truncation_boundaries_at_multiples_of_the_step():
     grid = Grid(3 << 30, -30)  # step 3
     values = np.array([n * 3.0 + d for n in range(-20, 21) for d in (-0.5, 0.0, 0.5)])

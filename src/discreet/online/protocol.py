@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backends.patience import Patience
 from ..core.fixed import Fixed
 from ..core.progress import track
 from ..core.settings import Setting, one_of, whole
@@ -35,8 +35,7 @@ from .registry import REGISTRY
 from .rounds import Rounds
 
 CALIBRATIONS = ("tight", "published")
-PATIENCE = 200  # rounds taken one by one, per kind of learner, before loops are compiled or loaded for them
-_waited: Counter[type] = Counter()
+PATIENCE = Patience(2500)  # rounds taken one by one, for each kind of learner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -422,10 +421,7 @@ class OnlineLearner(Fixed, ABC):
 
     def _can_wait(self, rounds: int) -> bool:
         """Whether so many rounds are over sooner without a compiled loop."""
-        if _waited[type(self)] + rounds > PATIENCE:
-            return False
-        _waited[type(self)] += rounds
-        return True
+        return PATIENCE.lasts(rounds, type(self))
 
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""

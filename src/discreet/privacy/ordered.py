@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import backends
+from ..backends.patience import Patience
 from ..core.state import Saved
 from .conversions import exact
 from .samplers import endless
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
 MOST_ROUNDS = 1 << 30
 _UNITS = 32
 _TILE = 64  # items weighed together
-# The first draws of a process are settled without the compiled loop, with the same outcome: as many as take
-# less time than to compile or load it. What one takes is counted in items, `_CALL` for its fixed part.
-PATIENCE, _CALL = 1 << 18, 500
-_waited = 0
+# The first draws are settled without the compiled loop. What one takes is counted in items, `_CALL` for its
+# fixed part.
+PATIENCE, _CALL = Patience(1 << 22), 500
 _CLOSED = -(1 << 60)
 
 
@@ -158,7 +158,7 @@ class OrderedExperts:
         """One set; for `Release.ordered_set`."""
         words, place = release.words(self.words_per_set), self.start()
         shown = np.zeros(self.scores.shape[1], dtype=np.int32)
-        if self._can_wait():
+        if PATIENCE.lasts(shown.size * (self.scores.shape[0] + _CALL)):
             for expert in range(shown.size):
                 place[self.kernels.EXPERT] = place[self.kernels.DRAW] = expert
                 self.settle(release, words, shown, place)
@@ -167,16 +167,6 @@ class OrderedExperts:
         while self.kernels.draw_set(*self.tree_arguments, words, shown, place):
             self.settle(release, words, shown, place)
         return shown
-
-    def _can_wait(self) -> bool:
-        """Whether a set is drawn sooner without the compiled loop."""
-        global _waited
-        n_items, k = self.scores.shape
-        cost = k * (n_items + _CALL)
-        if _waited + cost > PATIENCE:
-            return False
-        _waited += cost
-        return True
 
     def settle(
         self,

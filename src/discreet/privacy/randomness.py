@@ -13,23 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import backends
+from ..backends.patience import Patience
 from ..core import checks
 from ..core.fixed import Fixed
 from ..core.state import Saved
 
 _MOST_WORDS = (1 << 28) - 1  # at once
 _MANY = 1 << 12
-# So many words of a process come from NumPy, in less time than it takes to compile or load a loop for them.
-PATIENCE = 1 << 24
-_waited = 0
-
-
-def _can_wait(words: int) -> bool:
-    global _waited
-    if _waited + words > PATIENCE:
-        return False
-    _waited += words
-    return True
+PATIENCE = Patience(1 << 24)  # words that NumPy draws
 
 
 @runtime_checkable
@@ -91,7 +82,7 @@ class ReproducibleRandomness(Fixed):
 
     def words(self, count: int) -> NDArray[np.uint64]:
         wanted = checks.whole("count", count, at_least=0, at_most=_MOST_WORDS)
-        if wanted >= _MANY and not _can_wait(wanted):
+        if wanted >= _MANY and not PATIENCE.lasts(wanted):
             return self._compiled(wanted)
         return np.asarray(self._bits.random_raw(wanted), dtype=np.uint64)
 

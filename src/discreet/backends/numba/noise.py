@@ -7,20 +7,26 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import (
+    HALF_STEP,
+    LOW,
+    MARGIN,
+    NEAR,
+    ONE,
+    REJECTED,
+    ROUND,
+    SMALL,
+    SURE,
+    U22,
+    U23,
+    U24,
+    UNDECIDED,
+    survival,
+)
 from .compiled import loop, part
 from .vectors import product
 
-REJECTED, UNDECIDED = 1, 2
-
-_LOW = np.uint64((1 << 22) - 1)
-_U22, _U23, _U24, _U48, _ONE = (np.uint64(v) for v in (22, 23, 24, 48, 1))
-_HALF_STEP = 2.0**-33
-_MARGIN = 2.0**-8
-_SMALL, _NEAR, _ROUND = 2.0**40, 2.0**-10, 1.5 * 2.0**52
-# Below it a test is passed whatever the exponent, which is less than 0.01: 0.98 < exp(-0.01).
-_SURE = np.uint64(int(0.98 * 2**40)) << _U24
-
-
+_U48 = np.uint64(48)
 # Philox (Salmon, Moraes, Dror and Shaw 2011): the factors of a round, and what it adds to the key.
 _FACTORS = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
 _STEPS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
@@ -32,11 +38,11 @@ def philox(counter, key, out):  # type: ignore[no-untyped-def]
     """Whole blocks of four words of NumPy's Philox; the counter moves along."""
     keys, digits = (key[0], key[1]), (counter[0], counter[1], counter[2], counter[3])
     for block in range(out.size // 4):
-        a, b, c, d = digits[0] + _ONE, digits[1], digits[2], digits[3]
+        a, b, c, d = digits[0] + ONE, digits[1], digits[2], digits[3]
         if a == 0:
-            b += _ONE
+            b += ONE
             if b == 0:
-                c += _ONE
+                c += ONE
                 d += np.uint64(c == 0)
         digits = (a, b, c, d)
         first, second = keys
@@ -54,12 +60,7 @@ def philox(counter, key, out):  # type: ignore[no-untyped-def]
         counter[place] = digits[place]
 
 
-@part(inline="always")
-def _survival(exponent: float) -> float:
-    """exp(-exponent) for exponents below 0.01, times 2^40, to within 2^-9."""
-    e = exponent
-    series = 1.0 - e * (1.0 - e / 2.0 * (1.0 - e / 3.0 * (1.0 - e / 4.0 * (1.0 - e / 5.0))))
-    return series * 1099511627776.0
+_survival = part(survival, inline="always")
 
 
 @loop()
@@ -87,15 +88,15 @@ def attempt_noise(
             places[failed], status[failed] = i, UNDECIDED
             failed += 1
             continue
-        low = np.int64(second & _LOW)
-        half = np.int64((second >> _U22) & _ONE)
-        if second < _SURE:  # as nearly all are
+        low = np.int64(second & LOW)
+        half = np.int64((second >> U22) & ONE)
+        if second < SURE:  # as nearly all are
             size = (((cell << 22) + low) << 1) + half
-            out[i] = ~size if (second >> _U23) & _ONE else size
+            out[i] = ~size if (second >> U23) & ONE else size
             continue
-        test = np.float64(second >> _U24)
+        test = np.float64(second >> U24)
         start = (np.float64(low) + 0.5 * np.float64(half)) * 2.0**-32
-        end = start + _HALF_STEP
+        end = start + HALF_STEP
         if gaussian:
             corner = np.float64(cell) * 2.0**-10
             sure = _survival(corner * end + 0.5 * end * end)
@@ -103,12 +104,12 @@ def attempt_noise(
         else:
             sure = _survival(end)
             hope = _survival(start)
-        if test + 1.0 <= sure - _MARGIN:
+        if test + 1.0 <= sure - MARGIN:
             size = (((cell << 22) + low) << 1) + half
-            out[i] = ~size if (second >> _U23) & _ONE else size
+            out[i] = ~size if (second >> U23) & ONE else size
         else:
             places[failed] = i
-            status[failed] = REJECTED if test >= hope + _MARGIN else UNDECIDED
+            status[failed] = REJECTED if test >= hope + MARGIN else UNDECIDED
             failed += 1
     return failed
 
@@ -150,8 +151,8 @@ def to_grid(values: NDArray[np.float64], mantissa: int, exponent: int, out: NDAr
     inverse = math.ldexp(1.0 / mantissa, -exponent) if abs(exponent) < 900 else math.inf
     for i in range(values.size):
         quotient = values[i] * inverse
-        beyond = abs(quotient - ((quotient + _ROUND) - _ROUND))
-        if abs(quotient) < 0.5 or (abs(quotient) < _SMALL and beyond > _NEAR):
+        beyond = abs(quotient - ((quotient + ROUND) - ROUND))
+        if abs(quotient) < 0.5 or (abs(quotient) < SMALL and beyond > NEAR):
             out[i] = np.int64(quotient)
         else:
             out[i] = _long_division(values[i], divisor, exponent)

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
+from ...backends import arrays
+from ...backends.patience import Patience
 from ...core import checks
 from ...core.progress import track
 from ...core.settings import Setting
@@ -34,6 +36,7 @@ from ..total import PrivateTotal
 from .running_sum_settings import RunningSumSettings
 from .selector import OnlineSelector, check_growth
 
+PATIENCE = Patience(1 << 21)  # weights of draws in NumPy
 # An expert that begins with an item prefers it by so many times what makes it as likely as all others.
 _PREFERENCE = 2.0
 
@@ -176,9 +179,8 @@ class RunningSumSelector(OnlineSelector):
         known = self._total.scores(self.round, self.settings.k)
         shown = np.empty(self.settings.k, dtype=np.int32)
         coins = self._coins.generator.random(self.settings.k)
-        backends.selectors.draw_ordered(
-            self._masked(known), self.settings.rate_after(self.round), coins, shown
-        )
+        how: Any = arrays if PATIENCE.lasts(known.size) else backends.selectors
+        how.draw_ordered(self._masked(known), self.settings.rate_after(self.round), coins, shown)
         return shown
 
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> RunningSumSettings:

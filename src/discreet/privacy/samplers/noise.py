@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
+from ...backends import arrays
+from ...backends.patience import Patience
 from ...core.digits import own_digits
 from ..randomness import Randomness
 from .grid import STEPS_BITS
 
+PATIENCE = Patience(1 << 20)  # draws in NumPy
 CELL_BITS = 22
 _TEST_BITS = 40
 _AT_ONCE = 1 << 15  # draws whose words stay in the cache
@@ -99,12 +102,12 @@ def half_steps(
         return out, further
     places, status, attempts = (np.concatenate(parts) for parts in zip(*failed, strict=True))
     while places.size:
-        for index in np.flatnonzero(status == backends.noise.UNDECIDED):
+        for index in np.flatnonzero(status == arrays.UNDECIDED):
             first, second = (int(word) for word in attempts[index])
             out[places[index]], further[int(places[index])] = settle(first, second, source, gaussian)
         # The cell was right; only the place in it is drawn again. Drawing the cell again as well would favour
         # cells in which places are rarely rejected.
-        again = np.flatnonzero(status == backends.noise.REJECTED)
+        again = np.flatnonzero(status == arrays.REJECTED)
         places, attempts = places[again], attempts[again]
         attempts[:, 1] = source.words(again.size)
         drawn = np.empty(again.size, dtype=np.int64)
@@ -117,9 +120,10 @@ def half_steps(
 def _attempted(
     words: NDArray[np.uint64], gaussian: bool, out: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """One attempt per output, compiled; the places of those that failed, and why."""
+    """One attempt per output; the places of those that failed, and why."""
     places, status = np.empty(out.size, dtype=np.int64), np.empty(out.size, dtype=np.uint8)
-    failed = backends.noise.attempt_noise(words, *noise_table(gaussian), gaussian, out, places, status)
+    how: Any = arrays if PATIENCE.lasts(out.size) else backends.noise
+    failed = how.attempt_noise(words, *noise_table(gaussian), gaussian, out, places, status)
     return places[:failed], status[:failed]
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
+from ...backends import arrays
+from ...backends.patience import Patience
 from ...core import checks
 from ...core.state import Saved
 from .. import samplers
@@ -18,6 +20,8 @@ from ..spending import Spending
 from .base import RunningSum, norm_slack
 from .factorizations import Factorization, buffered, square_root
 from .spec import SumSpec
+
+PATIENCE = Patience(1 << 22)  # entries of buffers in NumPy
 
 
 @lru_cache(maxsize=64)
@@ -132,9 +136,10 @@ class FactorizedSum(RunningSum):
         decays, weights = self._decays.copy(), self.factorization.weights.copy()
         noise = self._noise_steps()
         filtered = np.empty(self.dimension)
-        backends.sums.encode(self._encoder, decays, weights, vector, filtered)
+        how: Any = arrays if PATIENCE.lasts(self._encoder.size) else backends.sums
+        how.encode(self._encoder, decays, weights, vector, filtered)
         released = self._grid.values(self._grid.truncate(filtered) + noise)
-        backends.sums.decode(self._decoder, decays, weights, released, self._prefix, filtered)
+        how.decode(self._decoder, decays, weights, released, self._prefix, filtered)
         return self._prefix.copy()
 
     # --- saving ----------------------------------------------------------------------------------
