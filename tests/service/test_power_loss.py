@@ -18,11 +18,16 @@ class Disk:
     """What would be left of each file: what it held when it was last synced."""
 
     def __init__(self):
-        self.kept = {}
+        self.kept, self.deleted = {}, set()
+
+    def folder_synced(self):
+        for path in self.deleted:
+            self.kept.pop(path, None)
 
     def synced(self, path):
         with open(path, "rb") as file:
             self.kept[path] = file.read()
+        self.deleted.discard(path)
 
     def after_power_loss(self, folder):
         for path, content in self.kept.items():
@@ -47,8 +52,9 @@ class _Layer(apsw.VFS):
 
     def xDelete(self, filename, syncdir):
         super().xDelete(filename, syncdir)
+        self.disk.deleted.add(filename)
         if syncdir:
-            self.disk.kept.pop(filename, None)
+            self.disk.folder_synced()
 
     def xOpen(self, name, flags):
         return _File(self.disk, name, flags)
@@ -89,6 +95,7 @@ def after(tmp_path, monkeypatch, synchronous):
     disk = Disk()
     layer = _Layer(disk, f"loses-{synchronous}")
     monkeypatch.setattr(SQLiteStore, "_connect", lambda self: _Connection(self.path, f"loses-{synchronous}"))
+    monkeypatch.setattr(SQLiteStore, "_sync_folder", lambda _: disk.folder_synced())
     pragmas = [f"synchronous={synchronous}" if "sync" in one else one for one in SQLiteStore.PRAGMAS]
     monkeypatch.setattr(SQLiteStore, "PRAGMAS", pragmas)
     world = World(f"sqlite:///{tmp_path}/service.db", likes(outcome_wait=3600.0))

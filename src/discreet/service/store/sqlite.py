@@ -66,6 +66,7 @@ class SQLiteStore(Store):
         self._connection = self._connect()
         for pragma in self.PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
+        self._sync_folder()
 
     PRAGMAS = (
         "journal_mode=WAL",
@@ -77,6 +78,14 @@ class SQLiteStore(Store):
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+
+    def _sync_folder(self) -> None:
+        """New names are on the disk, and the journal that made the file is not: it would undo it."""
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def migrate(self) -> int:
         with self.transaction() as tx:
