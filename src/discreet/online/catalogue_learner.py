@@ -130,7 +130,7 @@ class CatalogueLearner(OnlineLearner):
                 )
         learner, known = object.__new__(type(self)), self.released
         assert share.gate is not None
-        learner._assemble(self.settings, share.gate, own_gate=share.own_gate)
+        learner._assemble(self._renewed(), share.gate, own_gate=share.own_gate)
         if kept and self.round:
             learner._begin_with(known.weakened(kept))
         if gone := np.flatnonzero(~self._active()).tolist():
@@ -138,6 +138,10 @@ class CatalogueLearner(OnlineLearner):
         return learner._fix()
 
     # --- for subclasses --------------------------------------------------------------------------
+
+    def _renewed(self) -> Any:
+        """The settings for another epoch; without what was drawn for this one."""
+        return self.settings
 
     @property
     @abstractmethod

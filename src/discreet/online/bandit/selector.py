@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -144,6 +145,9 @@ class BanditSelector(RewardSelector):
         if schedule.explorations is not None:  # rounds were picked, and the rate follows from how many
             self.settings = self.settings.with_explorations(schedule.explorations, self.budget)
         self._engine = ValueFeedback(self.settings, self._gate, schedule)
+
+    def _renewed(self) -> BanditSettings:
+        return replace(self.settings, explorations=None)  # rounds are picked anew
 
     def _decision(self, shown: NDArray[Any]) -> Selection:
         items = shown.tolist()
