@@ -3,8 +3,7 @@ another one has released: for every selector."""
 
 import math
 import pickle
-import tempfile
-from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,12 +13,20 @@ from hypothesis import strategies as st
 import discreet as dc
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
+from discreet.online import HedgeSelector
+from discreet.online.catalogue import Catalogue
+from discreet.online.catalogue_learner import CatalogueLearner
 from discreet.online.examples import N_ITEMS
+from discreet.online.partial import Absorbed
 from discreet.online.pending import MOST_OPEN, Pending, Waiting
 from discreet.online.released import Released
+from discreet.online.rounds import Rounds
 from discreet.online.serving import ServingLearner
+from discreet.privacy.books import Books
 from discreet.privacy.ordered import OrderedExperts, units_per_one
 from tests.online.learners import FRANK_WOLFE_SETS, SELECTORS
+from tests.online.living import ACTIONS, by_slot, live
+from tests.online.living import tell as _tell
 
 NAMES = [f"page {i}" for i in range(N_ITEMS)]
 SIX = [f"i{j}" for j in range(6)]
@@ -33,116 +40,134 @@ def setting(request):
     return SERVING[request.param]
 
 
-def _by_slot(learner):
-    return getattr(getattr(learner, "_engine", None), "by_slot", False)
-
-
-def _tell(learner, shown, coin, round=None):
-    """Feedback of somebody who likes the first item shown if the coin says so."""
-    if not hasattr(learner, "_engine"):
-        learner.learn(items=list(shown.labels[:1]) if coin else [], round=round)
-    elif _by_slot(learner):
-        learner.learn(shown.labels[0] if coin else None, round=round)
-    else:
-        learner.learn(float(coin), round=round)
-
-
 def _not_empty(learner):
     """The first set with an item in it: under a knapsack there may be none at first."""
     return next(shown for _ in range(20) if len(shown := learner.choose(wait=False)))
 
 
-def _refusal(call, given, *words):
-    """The words of a refusal, which must be among these; None where there was none."""
-    try:
-        call(given)
-    except (ValueError, NotImplementedError) as error:
-        said = str(error)
-    else:
-        return None
-    if not any(word in said for word in words):
-        raise AssertionError(said)
-    return said
-
-
 # --- any order of calls -----------------------------------------------------------------------------
-
-ACTIONS = (
-    "choose",
-    "choose",
-    "exclude",
-    "include",
-    "late",
-    "late",
-    "twice",
-    "expire",
-    "retire",
-    "add",
-    "save",
-)
 
 
 @pytest.mark.parametrize("name", SERVING)
 @settings(max_examples=3, deadline=None, derandomize=True, database=None)
-@given(actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 30)), min_size=10, max_size=40))
+@given(actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 30)), min_size=15, max_size=50))
 def test_a_living_learner(name, actions):
-    """Whatever comes: sets hold what is available and nothing else, feedback is learned once, and no more is
-    spent than was said before the first round."""
-    learner = SERVING[name].make(labels=NAMES)
-    budget, whole = learner.budget, learner.privacy.epsilon(learner.budget.delta)
-    active, retired, waits, added = set(NAMES), [], {}, 0
-    k = learner._width
+    """Whatever comes: sets hold what is available and nothing else, everybody is learned from once, a set is
+    drawn once in a round, and no more is spent than was said before the first round."""
+    live(SERVING[name].make(labels=NAMES), NAMES, actions)
 
-    def check(shown, without=(), must=()):
-        labels = shown.labels
-        assert len(set(labels)) == len(labels) <= k
-        assert set(labels) <= active - set(without)
-        assert set(must) <= set(labels)
-        if not learner.over and not learner._rounds.is_open:
-            waits.pop(shown.round, None)
-        waits[shown.round] = shown
 
-    for action, number in actions:
-        if learner.over:
-            break
-        if action == "choose":
-            check(learner.choose(wait=False))
-        elif action == "exclude":
-            gone = sorted(active)[number % len(active)]
-            if len(active) > k:
-                check(learner.choose(wait=False, exclude=[gone]), without=[gone])
-        elif action == "include":
-            wanted = sorted(active)[number % len(active)]
-            if not learner._constrained or learner._feasible([learner._catalogue.item(wanted)]):
-                check(learner.choose(wait=False, include=[wanted]), must=[wanted])
-        elif action == "late" and waits:
-            late = sorted(waits)[number % len(waits)]
-            _tell(learner, waits.pop(late), number % 2, round=late)
-            with pytest.raises(ValueError, match=r"has been counted|has not been chosen"):
-                learner.learn(0.0 if not _by_slot(learner) else None, round=late)
-        elif action == "twice":
-            with pytest.raises(ValueError, match="has not been chosen"):
-                learner.learn(None if hasattr(learner, "_engine") and _by_slot(learner) else 0.0, round=10**6)
-        elif action == "expire":
-            before = max(waits, default=0)
-            learner.expire(before)
-            waits = {late: shown for late, shown in waits.items() if late >= before}
-        elif action == "retire":
-            gone = sorted(active)[number % len(active)]
-            if _refusal(learner.retire_items, [gone], "left") is None:
-                active.remove(gone)
-                retired.append(gone)
-        elif action == "add":
-            fresh = retired.pop() if retired and number % 2 else f"new {added}"
-            added += 1
-            if _refusal(learner.add_items, [fresh], "new learner", "start=") is None:
-                active.add(fresh)
-        elif action == "save":
-            with tempfile.TemporaryDirectory() as folder:
-                learner.save(Path(folder) / "state")
-                learner = dc.load(Path(folder) / "state")
-        assert learner.privacy.spent.epsilon(budget.delta) <= whole <= budget.epsilon
-        assert set(learner.pending) <= set(waits)
+def _unchecked_close(rounds, count=1, then=None):
+    rounds._number, rounds._open = rounds._number + count, False
+    if then is not None:
+        then()
+
+
+def _unpaid_epoch(learner, budget, **options):
+    with mock.patch.object(Books, "charge"):
+        return NEXT_EPOCH(learner, budget, **options)
+
+
+def _epoch_of_all_items(learner, budget, **options):
+    epoch = NEXT_EPOCH(learner, budget, **options)
+    epoch._catalogue.bring_back(range(N_ITEMS))
+    epoch._changed()
+    return epoch
+
+
+def _without_retired(catalogue, state=Catalogue.state):
+    plain, arrays = state(catalogue)
+    return plain, arrays | {"retired": np.zeros(0, dtype=np.int64)}
+
+
+NEXT_EPOCH = CatalogueLearner.next_epoch
+LATE = [("choose", 0)] * 8 + [("late", 1)] * 7
+RETIRED = [("choose", 0), *(("retire", 1),) * 2]
+# What goes wrong where, for which learner, what happens then, and how that is noticed.
+FAULTS = {
+    "a round that does not pass is closed": (
+        (Rounds, "close", _unchecked_close),
+        "hedge, batches",
+        [("part", 0), ("absorb", 0), ("choose", 0)],
+        "a second draw",
+    ),
+    "a set is drawn in every round": (
+        (HedgeSelector, "_due", lambda _: True),
+        "hedge, batches",
+        [("choose", 0)] * 20,
+        "more draws than were paid for",
+    ),
+    "feedback stays open": (
+        (Pending, "take", lambda pending, round: pending[round]),
+        "leader selector",
+        LATE,
+        "learned from again",
+    ),
+    "expired rounds stay open": (
+        (ServingLearner, "_expire", lambda _, count: count),
+        "thompson, slots",
+        [("choose", 0)] * 4 + [("expire", 0)],
+        "learned from again",
+    ),
+    "skipped rounds stay open": (
+        (ServingLearner, "skip", lambda *_: None),
+        "hedge, tight",
+        [("choose", 0)] * 4 + [("skip", 1)],
+        "learned from again",
+    ),
+    "a server is forgotten": (
+        (Absorbed, "add", lambda *_: None),
+        "best of both, endless",
+        [("part", 1), ("absorb", 0)],
+        "absorbed twice",
+    ),
+    "a batch admits everybody": (
+        (Waiting, "admits", lambda *_, **__: True),
+        "running sum, sqrt",
+        [*LATE, ("choose", 0)],
+        "is outside box",
+    ),
+    "who has to wait is forgotten": (
+        (Waiting, "admits", lambda *_, **__: False),
+        "phased, fixed windows",
+        LATE,
+        "somebody was lost",
+    ),
+    "sets are served as they stand": (
+        (Catalogue, "served", lambda _, standing, *__: standing),
+        "running sum, weighted",
+        [("choose", 0), *(("exclude", number) for number in range(N_ITEMS))],
+        "not available",
+    ),
+    "a file forgets what was retired": (
+        (Catalogue, "state", _without_retired),
+        "running sum, endless",
+        [*RETIRED, ("save", 0), *(("choose", 0),) * 20],
+        "not available",
+    ),
+    "an epoch forgets what was retired": (
+        (CatalogueLearner, "next_epoch", _epoch_of_all_items),
+        "thompson, sets",
+        [*RETIRED, ("epoch", 0), *(("choose", 0),) * 20],
+        "not available",
+    ),
+    "an epoch is not charged": (
+        (CatalogueLearner, "next_epoch", _unpaid_epoch),
+        "leader selector",
+        [("choose", 0), ("epoch", 1)],
+        "not paid for",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_must_hold_is_looked_at(fault, monkeypatch):
+    """Each fault is noticed, and the same life without it is a good one."""
+    place, name, actions, words = FAULTS[fault]
+    live(SERVING[name].make(labels=NAMES), NAMES, actions)
+    monkeypatch.setattr(*place)
+    with pytest.raises((AssertionError, ValueError), match=words):
+        live(SERVING[name].make(labels=NAMES), NAMES, actions)
 
 
 # --- what can be shown ------------------------------------------------------------------------------
@@ -367,6 +392,22 @@ def test_a_batch_never_holds_more_people_than_rounds():
         total = 0
 
 
+def test_a_window_never_holds_more_people_than_rounds(tmp_path):
+    """Its sums are exact for so many; who comes late to a full one waits, and the file can be read again."""
+    learner = dc.online.PhasedSelector(6, 2, BUDGET, window=10, method="composed", labels=SIX, seed=1)
+    rounds = [learner.choose(wait=False).round for _ in range(31)]
+    for late in rounds[:25]:
+        learner.learn(items=["i1"], round=late)
+        assert len(learner._phases.window) <= learner.round - learner._phases.opens
+    learner.save(tmp_path / "state")
+    learner = dc.load(tmp_path / "state")
+    assert len(learner._waiting) + len(learner._phases.window) == 25
+    for _ in range(30):
+        learner.choose(wait=False)
+        assert len(learner._phases.window) <= 10
+    assert len(learner._waiting) == 0
+
+
 def test_waiting_is_bounded():
     pending, waiting = Pending(), Waiting()
     for round in range(5):
@@ -490,7 +531,7 @@ def _answer(learner, shown, likes):
     taken = [SIX[item] for item in likes if SIX[item] in shown.labels]
     if not hasattr(learner, "_engine"):
         return {"items": [SIX[item] for item in likes]}
-    return {"items": taken} if _by_slot(learner) else {"person": float(bool(taken))}
+    return {"items": taken} if by_slot(learner) else {"person": float(bool(taken))}
 
 
 @pytest.mark.parametrize("name", DIVIDED)

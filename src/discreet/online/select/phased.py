@@ -219,10 +219,15 @@ class PhasedSelector(OnlineSelector):
             answers.vector("gains", ready.gains([]), self.n_items, 0.0, self.bound)
         return ready
 
-    _batched = False
-
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
-        self._absorb(ready if within_limit else None)
+        if not within_limit:
+            self._absorb(None)
+        elif self._has_room(ready):
+            self._absorb(ready)
+
+    def _has_room(self, ready: Any) -> bool:
+        """A window sums as many people as it has rounds at most, exactly; who comes when it is full waits."""
+        return self._waiting.admits(ready)
 
     def _take(self, ready: Any, within_limit: bool) -> None:
         self._rounds.close(then=lambda: self._absorb(ready if within_limit else None))
