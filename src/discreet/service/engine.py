@@ -20,10 +20,10 @@ import msgspec
 
 from .config import ExperimentConfig, PopulationConfig
 from .hands import Hand
-from .keeper import RUNNING, Keeper
+from .keeper import FROZEN, RUNNING, Keeper
 from .keys import NOBODY, Decision, Secrets, owner_name
 from .learning import constraint_of
-from .store import Fenced, Outcome, Served, Store, StoreError
+from .store import LATE, Fenced, Outcome, Served, Store, StoreError
 
 logger = logging.getLogger("discreet.service")
 _IDLE = 0.05  # seconds between looks at what is due
@@ -335,9 +335,18 @@ class Engine:
             if not isinstance(error, StoreError):
                 logger.error("a group of outcomes was not written: %s", type(error).__name__)
             return
-        for (_, future), answer in zip(batch, answers, strict=True):
+        for (outcome, future), answer in zip(batch, answers, strict=True):
             if not future.done():
                 future.set_result(answer)
+            if answer == LATE:
+                await self._do(self._check_late, outcome)
+
+    def _check_late(self, outcome: Outcome) -> None:
+        """A decision that we signed and never dealt: somebody has put back an older state. Freeze."""
+        if self.keeper.beyond(outcome.experiment, outcome.epoch, outcome.place) and self.keeper.set_status(
+            outcome.experiment, FROZEN
+        ):
+            logger.error("experiment %d is frozen: its store has gone back in time", outcome.experiment)
 
     def _served(self, closing: bool) -> list[Served]:
         dirty, self._dirty = self._dirty, {}

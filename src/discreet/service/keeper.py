@@ -130,8 +130,7 @@ class Keeper:
         with self.store.transaction() as tx:
             rows = tx.all(
                 "SELECT e.id, e.status, e.period, p.config, e.config, e.epoch FROM experiment e"
-                " JOIN population p ON p.id = e.population WHERE e.status <> ? ORDER BY e.id",
-                FROZEN,
+                " JOIN population p ON p.id = e.population ORDER BY e.id"
             )
             found = []
             for number, status, period, people, config, epoch in rows:
@@ -143,7 +142,8 @@ class Keeper:
                     " FROM hand WHERE experiment = ? AND epoch = ? AND state < ?",
                     *(DEALT, CLOSING, OPEN, wait, tx.now(), number, epoch, FOLDED),
                 )
-                if over or closing or (status == RUNNING and waiting < AHEAD):
+                going = status != FROZEN and closing
+                if over or going or (status == RUNNING and waiting < AHEAD):
                     found.append(int(number))
             return found
 
@@ -161,11 +161,11 @@ class Keeper:
                 self.forget(number)
                 one = self.experiment(number)
                 one.fence = fence
-            if one.status == FROZEN:
-                return False
             if self.period(one.people) != one.period:
                 self._new_epoch(one)
                 return True
+            if one.status == FROZEN:
+                return False
             closed = self._close(one)
             if closed:
                 self._fold(one, closed)
@@ -262,6 +262,9 @@ class Keeper:
                 *(FOLDED, b"", one.id, one.epoch),
             )
             one.epoch, one.period, one.next_place = one.epoch + 1, self.period(one.people), 0
+            if one.status == FROZEN:
+                one.status = RUNNING
+                tx.do("UPDATE experiment SET status = ? WHERE id = ?", RUNNING, one.id)
             one.config = msgspec.structs.replace(
                 one.config, items=[old.labels[i] for i in old.learner.ranking()]
             )
@@ -274,11 +277,20 @@ class Keeper:
             self._save(tx, one, self._dealt(one, AHEAD), payload)
         self.store.scrub()
 
-    def set_status(self, number: int, status: str) -> None:
-        """Pause, or go on."""
+    def set_status(self, number: int, status: str) -> bool:
+        """Pause, go on or freeze; whether that was possible. What is frozen goes on in the next period."""
         with self.store.transaction() as tx:
-            tx.do("UPDATE experiment SET status = ? WHERE id = ?", status, number)
+            done = tx.do(
+                "UPDATE experiment SET status = ? WHERE id = ? AND status <> ?", status, number, FROZEN
+            )
         self.forget(number)
+        return bool(done)
+
+    def beyond(self, number: int, epoch: int, place: int) -> bool:
+        """Whether a decision is one that this store has not dealt yet: then its state has gone back."""
+        with self.store.transaction() as tx:
+            row = tx.one("SELECT epoch, next_place FROM experiment WHERE id = ?", number)
+        return row is not None and (epoch, place) >= (row[0], row[1])
 
     def change_items(self, number: int, add: list[str], retire: list[str]) -> None:
         """Another catalogue: hands that wait are burnt, and new ones dealt from it."""

@@ -206,7 +206,8 @@ class Api:
 
     async def _set(self, request: Request, status: str) -> Any:
         live = await self.engine.live(request.path_params["name"])
-        await run_in_threadpool(self.engine.keeper.set_status, live.id, status)
+        if not await run_in_threadpool(self.engine.keeper.set_status, live.id, status):
+            raise problems.FROZEN
         await self.engine.refresh(live.name)
         return {"name": live.name, "status": status}
 

@@ -1,0 +1,68 @@
+"""``discreet service``: making, backing up, restoring and checking the store of a live service."""
+
+from __future__ import annotations
+
+import argparse
+
+from .output import as_json
+
+NAME = "service"
+HELP = "make, back up, restore or check the store of a live service"
+
+_EXAMPLES = """examples:
+  discreet service init
+  discreet service backup monday.db
+  discreet service restore monday.db --store sqlite:///shop.db
+  discreet service verify
+
+A restored service is frozen until its budget renews: what was released after the backup is not in its
+account, and going on from there would release about the same people again."""
+_DOINGS = ("init", "backup", "restore", "verify")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to do, and to which store."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("do", choices=_DOINGS, help="what to do")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="the backup to write or to restore")
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with settings")
+    parser.add_argument("--store", metavar="URL", help="sqlite:///FILE or postgresql://...")
+    parser.add_argument("--secrets", metavar="FILE", help="the file of keys (init)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do it."""
+    try:
+        from ..service import care, server
+        from ..service.settings import read_settings
+        from ..service.store import open_store
+    except ImportError as error:
+        raise ValueError(f"the service needs more: pip install 'discreet[service]' ({error.name})") from None
+
+    settings = read_settings(options.config)
+    for name in ("store", "secrets"):
+        if (given := getattr(options, name)) is not None:
+            setattr(settings, name, given)
+    if (options.do in ("backup", "restore")) != (options.file is not None):
+        raise ValueError("backup and restore take a file, the others do not")
+    if options.do == "init":
+        key = server.prepare(settings)
+        text = "there was one already" if key is None else f"admin key, shown this once: {key}"
+        print(as_json({"store": settings.store, "admin_key": key}) if options.json else text)
+    elif options.do == "backup":
+        care.backup(settings.store, options.file)
+        print(as_json({"written": options.file}) if options.json else f"written to {options.file}")
+    elif options.do == "restore":
+        frozen = care.restore(settings.store, options.file)
+        text = f"restored; frozen until their budgets renew: {', '.join(frozen) or 'nothing'}"
+        print(as_json({"frozen": frozen}) if options.json else text)
+    else:
+        store = open_store(settings.store)
+        try:
+            wrong = care.verify(store)
+        finally:
+            store.close()
+        print(as_json({"wrong": wrong}) if options.json else "\n".join(wrong) or "nothing is wrong")
+        return 2 if wrong else 0
+    return 0

@@ -1,0 +1,105 @@
+"""Backups, restores and checks of a service's store.
+
+A backup is a budget of its own: whoever goes on from an older state would release again about people of whom
+the newer state has released. So a restored experiment is frozen for the rest of its period, what was open is
+burnt, and the account says what happened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+from .hands import FOLDED, linked
+from .keeper import FROZEN, Keeper
+from .store import Store, open_store
+
+RESTORED = (
+    "the service's store was restored from a backup: releases made after that backup are not in this account"
+)
+
+
+def backup(url: str, out: str | os.PathLike[str]) -> None:
+    """Copy the SQLite file of a service, also while it runs, to a new file that only its owner may read."""
+    source = _file(url)
+    os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    read, write = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(out)
+    try:
+        read.backup(write)
+    finally:
+        read.close()
+        write.close()
+
+
+def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
+    """Put a backup in the place of the store, which must not be there; the names of what is frozen."""
+    target = _file(url)
+    if target.exists():
+        raise FileExistsError(f"{target} is there; move it away first")
+    backup(f"sqlite:///{saved}", target)
+    store = open_store(url)
+    try:
+        store.migrate()
+        return gone_back(store)
+    finally:
+        store.close()
+
+
+def gone_back(store: Store) -> list[str]:
+    """Freeze every experiment of a store that was put back; call it after restoring PostgreSQL, too."""
+    with store.transaction() as tx:
+        names = [name for (name,) in tx.all("SELECT name FROM experiment ORDER BY id")]
+        tx.do("UPDATE experiment SET status = ?", FROZEN)
+        tx.do("DELETE FROM outcome")
+        tx.do("UPDATE hand SET state = ?, body = ? WHERE state <> ?", FOLDED, b"", FOLDED)
+        for number, marks in tx.all("SELECT id, marks FROM population"):
+            said = json.loads(marks)
+            if RESTORED not in said:
+                tx.do("UPDATE population SET marks = ? WHERE id = ?", json.dumps([*said, RESTORED]), number)
+        tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), "", "restored a backup")
+    store.scrub()
+    return names
+
+
+def verify(store: Store) -> list[str]:
+    """What is wrong with a store: chains of releases, states, charges. An empty list is what is hoped for."""
+    wrong = []
+    with store.transaction() as tx:
+        experiments = tx.all("SELECT id, name, seq, chain FROM experiment ORDER BY id")
+        populations = tx.all("SELECT id, name FROM population ORDER BY id")
+        for number, name, seq, chain in experiments:
+            link = linked(b"", f"experiment {number}")
+            rows = tx.all("SELECT seq, payload, chain FROM release WHERE experiment = ? ORDER BY seq", number)
+            for place, (one, payload, stored) in enumerate(rows, 1):
+                link = linked(link, payload)
+                if one != place or bytes(stored) != link:
+                    wrong.append(f"{name}: release {one} is not what was released")
+                    break
+            if len(rows) != seq or bytes(chain) != link:
+                wrong.append(f"{name}: its releases are not those that it was left with")
+            state = tx.one("SELECT seq FROM private_state WHERE experiment = ?", number)
+            if state is None or state[0] != seq:
+                wrong.append(f"{name}: its state is not that of its last release")
+            if tx.one("SELECT count(*) FROM charge WHERE experiment = ?", number)[0] == 0:
+                wrong.append(f"{name}: nothing was charged for it")
+    keeper = Keeper(store)
+    for number, name in populations:
+        try:
+            periods = keeper.periods(number)
+            over = [
+                period
+                for period in periods.names
+                if periods.account(period).epsilon() > periods.budget.epsilon
+            ]
+        except ValueError:
+            over = ["some period"]  # a gate refuses such charges, and those that it cannot read
+        wrong += [f"{name}: more was spent in {period} than allowed" for period in over]
+    return wrong
+
+
+def _file(url: str) -> Path:
+    if "://" in url and not url.startswith("sqlite:///"):
+        raise ValueError("backups of PostgreSQL are made with pg_dump; see the operations page")
+    return Path(url.removeprefix("sqlite:///")).resolve()

@@ -1,0 +1,109 @@
+"""Backups fork budgets: what a restore freezes, what is noticed, and what a check finds."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from discreet.cli import main
+from discreet.service import care
+from discreet.service.keeper import FROZEN
+from discreet.service.store import open_store
+
+from .test_api import experiment, refused, settled
+from .world import ITEMS, World, likes
+
+
+def busy(world, rounds=40):
+    rng = np.random.default_rng(0)
+    for _ in range(rounds):
+        _, place, _ = world.serve()
+        world.report(place, [ITEMS[i] for i in np.flatnonzero(rng.random(12) < 0.3)])
+        world.settle()
+
+
+def test_a_restored_service_is_frozen_until_its_budget_renews(tmp_path):
+    url = f"sqlite:///{tmp_path}/service.db"
+    world = World(url, likes(seed=None))
+    busy(world)
+    assert main(["service", "backup", str(tmp_path / "saved"), "--store", url]) == 0
+    assert (tmp_path / "saved").stat().st_mode & 0o077 == 0
+    busy(world)
+    world.store.close()
+    for path in tmp_path.glob("service.db*"):
+        path.unlink()
+    assert main(["service", "restore", str(tmp_path / "saved"), "--store", url]) == 0
+    world.open()
+    assert world.one.status == FROZEN
+    assert not world.keeper.due()
+    assert not world.rows("SELECT * FROM outcome")
+    assert not world.keeper.set_status(world.shop, "running")
+    assert "restored from a backup" in str(world.keeper.account(1, "2026-11"))
+    world.now = world.now.replace(month=12)
+    world.settle()
+    assert world.one.status == "running"
+    assert world.one.epoch == 1
+    assert world.serve()[2]
+    world.store.close()
+
+
+def test_a_state_that_went_back_unseen_is_noticed_by_a_decision(service):
+    """Somebody copies the file back without telling: a decision from the future freezes the experiment."""
+    client = service.client()
+    experiment(client, "shop", outcome_wait=0.0)
+    for _ in range(20):
+        client.report(client.decide("shop"), likes=["item 1"])
+    settled(client, "shop", 1)
+    service.stop()
+    old = service.folder / "old"
+    shutil.copy(service.folder / "service.db", old)
+    service.start()
+    client = service.client()
+    for _ in range(200):
+        last = client.decide("shop")
+    service.stop()
+    for path in service.folder.glob("service.db-*"):
+        path.unlink()
+    shutil.copy(old, service.folder / "service.db")
+    service.start()
+    client = service.client()
+    assert client.report(last, likes=["item 1"]) == "late"
+    assert client.request("GET", "/v1/experiments/shop")["status"] == "frozen"
+    assert refused(lambda: client.request("POST", "/v1/experiments/shop/resume")).name == "frozen"
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("UPDATE release SET payload = '{}' WHERE seq = 1", "is not what was released"),
+        ("DELETE FROM release WHERE seq = (SELECT max(seq) FROM release)", "not those that it was left with"),
+        ("UPDATE private_state SET seq = seq - 1", "not that of its last release"),
+        ("DELETE FROM charge", "nothing was charged"),
+        ("UPDATE charge SET count = '900'", "more was spent"),
+    ],
+)
+def test_verify_finds_what_was_altered(tmp_path, capsys, sql, words):
+    url = f"sqlite:///{tmp_path}/service.db"
+    world = World(url, likes(seed=None))
+    busy(world, 20)
+    world.store.close()
+    assert main(["service", "verify", "--store", url]) == 0
+    store = open_store(url)
+    with store.transaction() as tx:
+        tx.do(sql)
+    assert any(words in one for one in care.verify(store))
+    store.close()
+    assert main(["service", "verify", "--store", url]) == 2
+    assert words in capsys.readouterr().out
+
+
+def test_backup_takes_no_file_that_is_there(tmp_path):
+    url = f"sqlite:///{tmp_path}/service.db"
+    World(url, likes(seed=None)).store.close()
+    (tmp_path / "there").write_text("something")
+    assert main(["service", "backup", str(tmp_path / "there"), "--store", url]) == 2
+    assert main(["service", "restore", str(tmp_path / "there"), "--store", url]) == 2
+    assert main(["service", "backup", "--store", url]) == 2
+    assert (tmp_path / "there").read_text() == "something"
