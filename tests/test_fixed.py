@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 
 import numpy as np
 import pytest
 
 import discreet as dc
 from discreet import constraints as c
-from discreet import objectives, offline, privacy
+from discreet import objectives, offline, online, privacy
 from discreet.constraints import domains
 from discreet.core.fixed import Fixed
 from discreet.objectives import losses
@@ -68,6 +69,7 @@ THINGS = {
     ),
     "periods": lambda: privacy.Periods(dc.Budget(1.0)),
     "split": lambda: privacy.PeopleSplit(2, bytes(16)),
+    "segments": lambda: online.Segments(partial(online.LeaderSelector, 3, 1, None), ["a", "b"], BUDGET),
     "capped people": lambda: people().cap_items(2, np.random.default_rng(0)),
     "people of events": lambda: objectives.Coverage.from_events(EVENTS, person="p", item="i", items=[0, 1]),
 } | {name: lambda make=make: make(np.random.default_rng(0), 3, 4).people for name, make in FAMILIES.items()}

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import functools
 import inspect
 import io
 import json
@@ -328,6 +329,16 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
                 "seed": 1,
             },
         ),
+        "online.Segments": (
+            on.Segments,
+            {
+                "make": functools.partial(on.LeaderSelector, N, K, None, first_batch=2),
+                "values": ["de", "fr"],
+                "budget": BUDGET,
+                "by": "country",
+                "seed": 1,
+            },
+        ),
         "privacy.TreeSum": (p.TreeSum, sums),
         "privacy.FactorizedSum": (p.FactorizedSum, sums | {"method": "sqrt"}),
         "privacy.tree_levels": (p.tree_levels, {"rounds": 9}),
@@ -512,6 +523,8 @@ def fitting(subject: Any, folder: Path) -> dict[str, Any]:
         "rounds": ROUNDS,
         "scale": 1000.0,
         "scores": [CANARY, 1.0, 0.5],
+        "segment": "de",
+        "segments": ["de", "fr", "de", "fr", "de"],
         "sensitivity": 1.0,
         "share": BUDGET.share(0.5) if not isinstance(subject, Ball | Box | Simplex | CappedSimplex) else 0.5,
         "sigma": 1000.0,
@@ -741,7 +754,7 @@ def _bad_array(rng: random.Random, array: np.ndarray) -> np.ndarray:
 
 def state_of(subject: Any) -> Any:
     """Everything that a refusal must leave as it was; None for objects without state."""
-    if isinstance(subject, dc.online.OnlineLearner):
+    if isinstance(subject, dc.online.OnlineLearner | dc.online.Segments):
         return _frozen(subject._saved())
     if isinstance(subject, dc.privacy.RunningSum):
         return _frozen((subject.state(), subject.gate.state()))
@@ -835,10 +848,10 @@ class Case:
         if self.name == "load":
             self.name, (call, fits) = "Gate", table_of["Gate"]
         subject = call(**fresh(fits))
-        if isinstance(subject, dc.online.OnlineLearner) and self.rng.random() < 0.9:
+        if isinstance(subject, dc.online.OnlineLearner | dc.online.Segments) and self.rng.random() < 0.9:
             warm(subject, self.rng.randint(0, 5))
             if self.rng.random() < 0.7:
-                subject.choose()
+                subject.choose(*(["de"] if isinstance(subject, dc.online.Segments) else []))
         if isinstance(subject, dc.privacy.RunningSum):
             for _ in range(self.rng.randint(0, 4)):
                 subject.add([CANARY, 0.0, 0.0])
@@ -1058,7 +1071,7 @@ def warm(learner: Any, rounds: int) -> None:
     fits = fitting(learner, Path())
     crowd = fits["people"]
     for i in range(rounds):
-        shown = learner.choose()
+        shown = learner.choose("de") if isinstance(learner, dc.online.Segments) else learner.choose()
         if isinstance(learner, _HEARS_VALUES):
             slots = getattr(learner, "feedback", "set") == "slots"
             learner.learn(np.zeros(len(shown.items)) if slots else 0.5, person_id=f"{LABEL} {i}")

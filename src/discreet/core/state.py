@@ -101,6 +101,20 @@ def read_state(path: str | os.PathLike[str] | bytes) -> tuple[dict[str, Any], di
     return _migrated(path, *state)
 
 
+def state_class(path: str | os.PathLike[str] | bytes) -> str | None:
+    """Of what a file, or what `state_bytes` made, says it is; None where that cannot be read."""
+    try:
+        if isinstance(path, bytes):
+            line = path.partition(b"\n")[0]
+        else:
+            with Path(path).open("rb") as file:
+                line = file.readline()
+        header = json.loads(line)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, TypeError):
+        return None  # whoever reads it says why
+    return str(header.get("class")) if isinstance(header, dict) else None
+
+
 def _migrated(path: object, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> State:
     """The state as this version writes it."""
     while header.get("version") != VERSION:

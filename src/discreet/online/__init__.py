@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .minimize.minimizer import SubmodularMinimizer as SubmodularMinimizer
     from .protocol import Guarantee as Guarantee
     from .protocol import OnlineLearner as OnlineLearner
+    from .segments.segments import Segments as Segments
     from .select.best_of_both import BestOfBothSelector as BestOfBothSelector
     from .select.hedge import HedgeSelector as HedgeSelector
     from .select.leader import LeaderSelector as LeaderSelector
@@ -31,6 +32,7 @@ _BASES = {
     "Guarantee": f"{__name__}.protocol",
     "OnlineLearner": f"{__name__}.protocol",
     "OnlineSelector": f"{__name__}.select.selector",
+    "Segments": f"{__name__}.segments.segments",
 }
 
 __all__ = sorted([*_BASES, *REGISTRY])

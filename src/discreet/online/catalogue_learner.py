@@ -24,6 +24,7 @@ from .catalogue import RECENT, Catalogue, Request
 from .parts import Part
 from .protocol import LearnerSettings, OnlineLearner, Stream
 from .released import Known, Released
+from .segments.pool import Pooled
 
 LOWEST = -1e300  # a score that is never drawn
 
@@ -37,10 +38,10 @@ class CatalogueLearner(OnlineLearner):
         super().__init__(settings, share)
         if start is not None:
             known = start.released if isinstance(start, CatalogueLearner) else start
-            checks.instance("start", known, Released, "last_month.released")
             self._begin_with(known)
 
     def _begin_with(self, known: Released) -> None:
+        checks.instance("start", known, Released, "last_month.released")
         self._start(known.over(self._size, self._labels))
         self._catalogue.changed = True
 
@@ -168,6 +169,16 @@ class CatalogueLearner(OnlineLearner):
         """Begin with what is known: here, show the set that stood last for a start."""
         self._first = start.items
 
+    _shares: bool | None = None  # whether segments share what it released; None where they cannot
+    _pool: Pooled | None = None  # what they have released, where that is shared
+
+    def _tell(self, pool: Pooled) -> None:
+        """Let other segments know what was released."""
+
+    def _drawn(self) -> NDArray[Any]:
+        """A set by what is known, here and in other segments, without a release."""
+        raise NotImplementedError
+
     _first: tuple[int, ...] = ()
     _remembers = True  # whether the catalogue is this learner's own
 
@@ -234,7 +245,8 @@ class CatalogueLearner(OnlineLearner):
 
     def _next(self) -> Any:
         if not self._rounds.is_open and not self._rounds.over:
-            self._rounds.open(self._new_set() if self._due() else None)
+            news = self._pool is not None and self._pool.news
+            self._rounds.open(self._new_set() if self._due() else self._drawn() if news else None)
             if self._remembers:
                 self._catalogue.remember(self._shown)
         return super()._next()

@@ -64,6 +64,11 @@ class ContributionLimit:
         """Whether it matters which rounds of a person count."""
         return self._apart
 
+    @property
+    def people(self) -> int:
+        """How many people have been counted."""
+        return len(self._counts)
+
     def check_named(self, people: Sequence[Hashable | None] | None) -> None:
         """Refuse a stream without names where people have to be known again."""
         if people is None and self.apart:

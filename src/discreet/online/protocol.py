@@ -259,15 +259,19 @@ class OnlineLearner(Fixed, ABC):
 
     def _resume(self, header: Saved, gate: Gate | None) -> None:
         """Everything that a file says, each field within its range, and every release paid for."""
+        own = Gate.from_state(header.plain("gate")) if gate is None else gate
+        with own.resumed():
+            self._take_up(header, own, own_gate=gate is None)
+
+    def _take_up(self, header: Saved, gate: Gate, *, own_gate: bool) -> None:
+        """The same at a gate that is being resumed."""
         settings = self._settings_type.read(header.inner("settings"))
         if settings.entries > header.entries:
             raise ValueError("its arrays are smaller than its settings say")
-        own = Gate.from_state(header.plain("gate")) if gate is None else gate
-        with own.resumed():
-            self._assemble(settings, own, own_gate=gate is None)
-            self._restore_common(header)
-            self._restore(header)
-            self._restore_late(header)
+        self._assemble(settings, gate, own_gate=own_gate)
+        self._restore_common(header)
+        self._restore(header)
+        self._restore_late(header)
         self._rounds.check()
 
     def __reduce__(self) -> NoReturn:
@@ -439,8 +443,3 @@ class OnlineLearner(Fixed, ABC):
             if count:
                 ledger.add(Entry(label, release.event, release.disjoint), count)
         return Account(self.budget, ledger, self._gate.reproducible, self._gate.marks)
-
-
-def load(path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> OnlineLearner:
-    """Go on with a saved learner, whatever its kind; what was spent stays spent. See `OnlineLearner.load`."""
-    return OnlineLearner.load(path, gate=gate)

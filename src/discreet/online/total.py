@@ -21,6 +21,7 @@ from ..privacy.conversions import exact
 from ..privacy.sums.compiled import CompiledSum
 from .released import Known
 from .rounds import Rounds
+from .segments.pool import Evidence
 
 if TYPE_CHECKING:
     from ..backends.arguments import FactorizedState
@@ -191,6 +192,15 @@ class PrivateTotal:
         trust = np.maximum(_FEW, _SURE * noise / np.maximum(high - typical, 1e-12))
         trust = np.minimum(trust, max(people, 1))
         return np.asarray((self.known + trust * typical) / (own + trust) * people)
+
+    def evidence(self, rounds: int, k: int, unit: float = 1.0) -> Evidence | None:
+        """What was released by the end of so many rounds, for a `Pool`; one person adds ``unit`` at most."""
+        people = rounds + self.people_before
+        if not people or not (self.taken or self.started):
+            return None
+        noise = 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
+        own = np.full(self._shape[-1], people) if self._joined is None else people - self._joined
+        return Evidence(self.scores(rounds, k) / people, np.maximum(own, 1.0), noise, unit)
 
     @property
     def compiles(self) -> bool:

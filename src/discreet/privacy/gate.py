@@ -9,7 +9,7 @@ that draws protective noise.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -353,17 +353,26 @@ class Gate(Fixed):
         with self._books.resumed(self._group):
             yield
 
-    def part(self, name: str) -> Gate:
+    def part(self, name: str, randomness: Seed | Mapping[str, Any] = None) -> Gate:
         """A gate for releases about one group of people, when groups are disjoint.
 
         The account then takes the worst part instead of the sum. Which group a person is in must not
         depend on their private data (divide by round number, or by something public): under
-        ``"replace"`` a person who could move between groups would be in both.
+        ``"replace"`` a person who could move between groups would be in both. ``randomness`` is a seed or
+        source of its own, or where a saved part's stood (``state()["randomness"]``, which is not in this
+        gate's); without one the part draws from the source of this gate.
         """
         if not isinstance(name, str | int):
             raise TypeError(f"name must be text, got {checks.shown(name)}")
         child = object.__new__(Gate)
-        child._books, child._source, child._group = self._books, self._source, (*self._group, str(name))
+        source = self._source
+        if isinstance(randomness, Mapping):
+            source = sources.restored(dict(randomness))
+        elif randomness is not None:
+            source = sources.randomness(randomness)
+        child._books, child._source, child._group = self._books, source, (*self._group, str(name))
+        if not source.secure:
+            child.mark_reproducible()
         return child._fix()
 
     # --- saving ----------------------------------------------------------------------------------

@@ -317,12 +317,17 @@ class MemoryLedger:
     @contextmanager
     def claimed_or_not(self) -> Iterator[None]:
         """Within it, what `claim` took up is given back if anything fails."""
-        before = dict(self._unclaimed)
+        before = self._all_unclaimed()
         try:
             yield
         except BaseException:
-            self._unclaimed = before
+            for place, free in before:
+                place._unclaimed = free
             raise
+
+    def _all_unclaimed(self) -> list[tuple[MemoryLedger, dict[Entry, int]]]:
+        below = [pair for part in self.parts.values() for pair in part._all_unclaimed()]
+        return [(self, dict(self._unclaimed)), *below]
 
 
 def _flag(record: dict[str, Any], name: str) -> bool:

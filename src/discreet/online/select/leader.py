@@ -25,6 +25,7 @@ from ..partial import Counting
 from ..parts import Part
 from ..protocol import Stream
 from ..released import Known, Released
+from ..segments.pool import Pooled
 from ..serving import ServingLearner
 from ..total import PrivateTotal
 from .leader_settings import UNITS, LeaderSettings
@@ -74,6 +75,7 @@ class LeaderSelector(OnlineSelector):
     """
 
     settings: LeaderSettings
+    _shares = True
     _settings_type: ClassVar[type[LeaderSettings]] = LeaderSettings
 
     constraint = Setting("The sets that may be shown.")
@@ -139,12 +141,19 @@ class LeaderSelector(OnlineSelector):
         return done == 0 or self.settings.batches(done + 1) > self.settings.batches(done)
 
     def _draw(self) -> NDArray[np.int32]:
-        settings = self.settings
         if self._rounds.number:
             self._total.release()
-        if self._rounds.number or self._total.started:
+        return self._drawn()
+
+    def _drawn(self) -> NDArray[np.int32]:
+        settings = self.settings
+        scores: NDArray[np.float64] | None = None
+        if self._pool is not None:
+            self._tell(self._pool)
+            scores = self._pool.look()
+        elif self._rounds.number or self._total.started:
             scores = self._total.scores(self._rounds.number, settings.k)
-        else:
+        if scores is None:
             scores = self._coins.generator.random(settings.n_items)
         scores = self._masked(scores)
         base = np.flatnonzero(settings.constraint.maximize(scores, base=True))
@@ -191,7 +200,13 @@ class LeaderSelector(OnlineSelector):
         if start.values is not None:
             self._total.warm(start.values / self.settings.bound, start.people)
 
+    def _tell(self, pool: Pooled) -> None:
+        people = self.settings.batch_start(self._total.taken)
+        pool.tell(self._total.evidence(people, self.settings.k), people)
+
     def _ranking(self) -> NDArray[np.float64]:
+        if self._pool is not None and (scores := self._pool.scores()) is not None:
+            return scores
         return self._total.scores(self._rounds.number, self.settings.k)
 
     def _prepared(self, person: Any) -> Population | NDArray[np.int64]:

@@ -31,6 +31,7 @@ from ..partial import Counting
 from ..parts import Part
 from ..protocol import CALIBRATIONS, Stream
 from ..released import Known, Released
+from ..segments.pool import Pooled
 from ..serving import ServingLearner
 from ..total import PrivateTotal
 from .running_sum_settings import RunningSumSettings
@@ -83,6 +84,7 @@ class RunningSumSelector(OnlineSelector):
     """
 
     settings: RunningSumSettings
+    _shares = False
     _settings_type: ClassVar[type[RunningSumSettings]] = RunningSumSettings
 
     sums = Setting("The method of the running sums.")
@@ -176,7 +178,15 @@ class RunningSumSelector(OnlineSelector):
     def _draw(self) -> NDArray[np.int32]:
         if self.round:
             self._total.release()
-        known = self._total.scores(self.round, self.settings.k)
+        return self._drawn()
+
+    def _drawn(self) -> NDArray[np.int32]:
+        known: NDArray[np.float64] | None = None
+        if self._pool is not None:
+            self._tell(self._pool)
+            known = self._pool.look()
+        if known is None:
+            known = self._total.scores(self.round, self.settings.k)
         shown = np.empty(self.settings.k, dtype=np.int32)
         coins = self._coins.generator.random(self.settings.k)
         how: Any = arrays if PATIENCE.lasts(known.size) else backends.selectors
@@ -211,7 +221,13 @@ class RunningSumSelector(OnlineSelector):
             own[expert, item] += preferred / people
         self._total.warm(own, people)
 
+    def _tell(self, pool: Pooled) -> None:
+        people = self.settings.batch_start(self._total.taken)
+        pool.tell(self._total.evidence(people, self.settings.k, self.settings.bound), people)
+
     def _ranking(self) -> NDArray[np.float64]:
+        if self._pool is not None and (scores := self._pool.scores()) is not None:
+            return np.asarray(scores.sum(axis=0))
         return np.asarray(self._total.scores(self.round, self.settings.k).sum(axis=0))
 
     def _prepared(self, person: Any) -> Population | NDArray[np.int64]:

@@ -1,0 +1,1 @@
+"""One learner for each value of a public attribute, with one account."""

@@ -1,0 +1,458 @@
+"""One learner for each value of a public attribute: one account, one limit per person, shared releases."""
+
+import itertools
+from dataclasses import replace
+from functools import partial
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.core.state import state_bytes
+from discreet.objectives import Coverage
+from discreet.online import (
+    HedgeSelector,
+    LeaderSelector,
+    PhasedSelector,
+    RunningSumSelector,
+    Segments,
+    ThompsonSelector,
+)
+from discreet.online.contribution import ContributionLimit
+from discreet.online.segments import numbers
+from discreet.online.segments.limit import SharedLimit
+from discreet.online.segments.pool import Evidence, shrunk
+from discreet.online.total import PrivateTotal
+from discreet.privacy.sums.factorized import FactorizedSum
+from tests.online.learners import SELECTORS
+from tests.privacy.audit import hockey_stick, transcripts
+
+BUDGET = dc.Budget(1.0, 1e-6)
+VALUES = ["de", "fr", "it"]
+LEADER = partial(LeaderSelector, 12, 2, None, first_batch=4)
+SUMS = partial(RunningSumSelector, 12, 2, None, weights="norm", first_batch=4)
+# Settings that need more than a budget, or count all rounds of a person together, have no disjoint groups.
+WHOLE = [name for name in SELECTORS if "published" in name or "min_separation" in name]
+
+
+def _likes(count, n_items=12, seed=0):
+    rng = np.random.default_rng(seed)
+    return (rng.random((count, n_items)) < np.linspace(0.5, 0.05, n_items)).astype(float)
+
+
+def _crowd(count, n_items=12, seed=0):
+    return Coverage(_likes(count, n_items, seed))
+
+
+def _spending(setting):
+    """What makes the learner of a setting out of what it may spend; the seed is its gate's."""
+    return lambda share: setting.make(seed=None, budget=share)
+
+
+# --- the same as one learner ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in SELECTORS if name not in WHOLE])
+def test_a_segment_is_a_learner(name):
+    """Without sharing, a segment shows what a learner of its own would, and each costs what one does."""
+    setting = SELECTORS[name]
+    budget = setting.make().budget
+    shop = Segments(_spending(setting), ["de", "fr"], budget, share=False, seed=5)
+    root = dc.Gate(budget, 5)
+    root.key()
+    seeds = [int.from_bytes(root.key(1)) >> 1 for _ in shop.values]
+    lone = [setting.make(seed=seed, budget=budget) for seed in seeds]
+    people, rng = setting.people(30), np.random.default_rng(2)
+    for person in people:
+        which = int(rng.integers(2))
+        shown, same = shop.choose(shop.values[which]), lone[which].choose()
+        assert shown.items == same.items
+        heard = setting.feedback(lone[which], person, same)
+        shop.learn(heard)
+        lone[which].learn(heard)
+    assert shop.round == 30
+    for account, other in ((shop.privacy, lone[0].privacy), (shop.privacy.spent, lone[0].privacy.spent)):
+        assert account.epsilon(budget.delta) == pytest.approx(other.epsilon(budget.delta), rel=1e-9)
+        assert account.epsilon(budget.delta) <= budget.epsilon
+    assert len(shop.privacy.ledger.parts) == 2 * (shop.privacy.epsilon(budget.delta) > 0)
+    assert "taken to be public" in str(shop.privacy)
+
+
+@pytest.mark.parametrize("name", [name for name in SELECTORS if name not in WHOLE])
+@pytest.mark.parametrize("seed", range(2))
+def test_any_order_of_calls(name, seed, tmp_path):
+    """Sets hold what is available, a round is learned at most once, no more is spent than was said."""
+    setting, rng = SELECTORS[name], np.random.default_rng(seed)
+    budget = setting.make().budget
+    shop = Segments(_spending(setting), VALUES[:2], budget, other="rest", seed=seed)
+    whole = shop.privacy.epsilon(budget.delta)
+    waits, gone, active, used = {}, [], set(range(shop.n_items)), set()
+    for _ in range(40):
+        action = rng.choice(["choose"] * 4 + ["learn"] * 3 + ["expire", "skip", "retire", "back", "save"])
+        if action == "choose":
+            segment = str(rng.choice([*VALUES, "nowhere"]))
+            shown = shop.choose(segment, wait=False)
+            assert set(shown.items) <= active
+            if not shop._learners[shop._groups.index(segment)].over:
+                assert shown.round not in used
+                used.add(shown.round)
+                waits[shown.round] = segment, shown
+        elif action == "learn" and waits:
+            late = int(rng.choice(list(waits)))
+            segment, shown = waits.pop(late)
+            learner = shop._learners[shop._groups.index(segment)]
+            shop.learn(setting.feedback(learner, setting.people(3)[late % 3], shown), round=late)
+            with pytest.raises(ValueError, match="has been counted"):
+                shop.learn(setting.feedback(learner, setting.people(1)[0], shown), round=late)
+        elif action == "skip" and waits:
+            late = int(rng.choice(list(waits)))
+            shop.skip([late])
+            waits.pop(late)
+            with pytest.raises(ValueError, match="waits for no feedback"):
+                shop.skip([late])
+        elif action == "expire":
+            before = max(waits, default=0)
+            expired = set(shop.pending) - {late for late in waits if late >= before}
+            assert shop.expire(before) == len(expired)
+            waits = {late: one for late, one in waits.items() if late not in expired}
+        elif action == "retire" and len(active) > 4:
+            gone.append(active.pop())
+            shop.retire_items([gone[-1]])
+        elif action == "back" and gone:
+            active.add(gone[-1])
+            shop.add_items([gone.pop()])
+        elif action == "save" and "phased" not in name:
+            shop.save(tmp_path / "state")
+            shop = dc.load(tmp_path / "state")
+        assert set(shop.pending) <= set(waits)
+        assert shop.privacy.spent.epsilon(budget.delta) <= whole <= budget.epsilon
+
+
+@pytest.mark.parametrize("make", [LEADER, SUMS], ids=["leader", "sums"])
+def test_a_saved_shop_goes_on_alike(make, tmp_path):
+    shop = Segments(make, VALUES, BUDGET, by="country", share=True, seed=3)
+    people, rng = _crowd(120), np.random.default_rng(1)
+    where = rng.choice(VALUES, 120)
+    shop.run(people[:61], where[:61])
+    late = shop.choose("fr", wait=False)
+    shop.choose("fr", wait=False)
+    again = dc.load(shop.to_bytes())
+    shop.save(tmp_path / "state")
+    third = dc.load(tmp_path / "state")
+    assert again.pending == shop.pending == (late.round,)
+    for one in (shop, again, third):
+        one.learn(items=[1], round=late.round)
+    sets = [one.run(people[61:], where[61:]).selections for one in (shop, again, third)]
+    assert (sets[0] == sets[1]).all()
+    assert (sets[0] == sets[2]).all()
+    assert again.privacy.to_json() == shop.privacy.to_json()
+    assert str(again.privacy.spent) == str(shop.privacy.spent)
+    with pytest.raises(ValueError, match="holds a"):
+        Segments.load(LeaderSelector(3, 1, None, BUDGET, seed=1).to_bytes())
+
+
+def test_new_items_and_a_new_month():
+    shop = Segments(LEADER, ["de", "fr"], BUDGET, seed=1)
+    shop.run(_crowd(60), ["de", "fr"] * 30)
+    shop.add_items([12])
+    shop.retire_items([0])
+    for which in ("de", "fr", "de", "fr"):
+        assert 0 not in shop.choose(which, wait=False)
+    assert shop.n_items == 13
+    wider = partial(LeaderSelector, 13, 2, None, first_batch=4)
+    after = Segments(wider, ["de", "it"], BUDGET, start=shop, seed=2)
+    assert after.released["de"].people == shop.released["de"].people > 0 == after.released["it"].people
+    assert after.choose("it").items  # by what is known of "de"
+    with pytest.raises(TypeError, match="start must be segments"):
+        Segments(LEADER, ["de"], BUDGET, start=shop.released["de"])
+
+
+# --- one limit, one account -------------------------------------------------------------------------
+
+
+def test_rounds_of_a_person_count_together():
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
+    shop = Segments(partial(LeaderSelector, 3, 1, None, first_batch=50), VALUES, budget, seed=0)
+    for value in [*VALUES, "de"]:
+        shop.choose(value)
+        shop.learn(items=[1], person_id="ann")
+    sums = [int(learner._total.gathered[1]) > 0 for learner in shop._learners]
+    assert sums == [True, True, False]  # the third and the fourth round passed unlearned
+    again = dc.load(shop.to_bytes())
+    again.choose("it")
+    again.learn(items=[1], person_id="ann")
+    assert not again._learners[2]._total.gathered.any()
+
+
+EPSILON = 0.5
+
+
+def _answers(likes, most):
+    """What three rounds of somebody, one in each segment, and others in between leave in the open."""
+    budget = dc.Budget(EPSILON, max_rounds_per_person=most)
+
+    def program(gate):
+        shop = Segments(
+            partial(PhasedSelector, 2, 1, window=1, method="composed"), VALUES, gate, by="country"
+        )
+        for value, like in zip(VALUES, likes, strict=True):
+            shop.choose(value)
+            shop.learn(items=[like], person_id="ann")
+            shop.choose(value)
+            shop.learn(items=[1], person_id="bob")
+
+    return transcripts(program, budget)
+
+
+def _loss_of_a_person(most):
+    """Delta beyond epsilon between everything that two lives of one person leave in the open."""
+    return max(
+        hockey_stick(_answers((0, 0, 0), most), _answers(other, most), EPSILON)
+        for other in itertools.product((0, 1), repeat=3)
+    )
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_person_in_three_segments_is_within_the_budget(most):
+    """Every transcript of choices is enumerated, for somebody who changes in all three segments."""
+    assert _loss_of_a_person(most) <= 1e-12
+
+
+def test_a_limit_for_each_segment_would_break_it():
+    """The fault: everybody is counted by each learner alone."""
+    with mock.patch.object(SharedLimit, "register", lambda self, person: self._own.register(person)):
+        assert _loss_of_a_person(1) > 1e-3
+
+
+def _summed(likes, where, leak):
+    """What enters each release of each segment, where what leaves was settled before: a transcript.
+
+    The fault ``leak``: segments are told the true sums of the others.
+    """
+    shop = Segments(LEADER, VALUES, BUDGET, seed=1)
+    owner = {id(learner._total.sum): index for index, learner in enumerate(shop._learners)}
+    found, true = [], np.zeros((3, 12))
+
+    def add(total, amounts, real=FactorizedSum.add):
+        real(total, amounts)
+        index = owner[id(total)]
+        found.append((index, total.taken, amounts))
+        true[index] += amounts
+        return np.random.default_rng([index, total.taken]).normal(2.0, 3.0, amounts.size)
+
+    def evidence(total, rounds, k, unit=1.0, real=PrivateTotal.evidence):
+        told = real(total, rounds, k, unit)
+        return replace(told, means=true[owner[id(total.sum)]] / rounds) if leak and told else told
+
+    with (
+        mock.patch.object(FactorizedSum, "add", add),
+        mock.patch.object(PrivateTotal, "evidence", evidence),
+    ):
+        sets = shop.run(Coverage(likes), where).selections
+    return found, sets
+
+
+def _touched(leak):
+    """Which sums differ between neighbours, given all that was released before, and by how much."""
+    where = np.random.default_rng(4).choice(VALUES, 90)
+    likes, other = _likes(90), _likes(90)
+    other[7] = 1.0 - other[7]
+    (first, sets), (second, others) = _summed(likes, where, leak), _summed(other, where, leak)
+    assert [one[:2] for one in first] == [one[:2] for one in second]
+    differ = [np.linalg.norm(a[2] - b[2]) for a, b in zip(first, second, strict=True)]
+    return [first[i][0] for i in np.flatnonzero(differ)], max(differ), (sets == others).all(), where[7]
+
+
+def test_sharing_looks_at_releases_only():
+    """Given the same releases, neighbours differ in one sum of one segment, by what was paid for."""
+    touched, most, alike, where = _touched(leak=False)
+    assert touched == [VALUES.index(where)]
+    assert 0.0 < most <= np.sqrt(2.0) + 1e-9
+    assert alike
+
+
+def test_sharing_true_sums_is_noticed():
+    touched, _, alike, _ = _touched(leak=True)
+    assert len(touched) > 1
+    assert not alike
+
+
+# --- sharing ----------------------------------------------------------------------------------------
+
+
+def _evidence(values, people, noise, rng):
+    noisy = values + noise / people * rng.standard_normal(values.size)
+    return Evidence(noisy, np.full(values.size, float(people)), noise, 1.0)
+
+
+def test_shrinkage_follows_agreement():
+    """Segments that are alike are pooled, those that have nothing in common are left alone."""
+    rng = np.random.default_rng(0)
+    tastes = rng.gamma(0.5, 0.1, (6, 400))
+    for alike in (True, False):
+        evidence = [_evidence(tastes[0 if alike else s], 1000, 30.0, rng) for s in range(6)]
+        truth = tastes[0 if alike else 2]
+        pooled, worth = shrunk(evidence, 2)
+        errors = [np.mean((guess - truth) ** 2) for guess in (pooled, evidence[2].means)]
+        assert errors[0] < errors[1] * (0.35 if alike else 1.0)
+        assert worth > 4000 if alike else worth < 2500
+        unknown, _ = shrunk([one for s, one in enumerate(evidence) if s != 2], None)
+        assert (np.corrcoef(unknown, truth)[0, 1] > 0.9) == alike
+    alone, worth = shrunk(evidence[:1], 0)
+    assert (alone == evidence[0].means).all()
+    assert worth == 1000
+    two = Evidence(np.stack([evidence[0].means] * 2), evidence[0].people, 30.0, 1.0)
+    assert np.allclose(shrunk([two, two], 0)[0], shrunk([evidence[0]] * 2, 0)[0])
+
+
+def test_a_small_segment_is_served_by_what_others_released():
+    where = np.tile(["de"] * 29 + ["fr"], 60)
+    people = Coverage((np.random.default_rng(3).random((1800, 60)) < [0.4] * 2 + [0.02] * 58).astype(float))
+    served = {}
+    for share in (True, False):
+        shop = Segments(partial(LeaderSelector, 60, 2, None), ["de", "fr"], BUDGET, share=share, seed=0)
+        served[share] = shop.run(people, where).rewards[where == "fr"].mean()
+    assert served[True] > served[False] + 0.3
+
+
+@pytest.mark.parametrize("kind", [HedgeSelector, ThompsonSelector])
+def test_what_cannot_be_shared(kind):
+    make = partial(kind, 4, 1, 50)
+    assert not Segments(make, VALUES, BUDGET).share
+    with pytest.raises(ValueError, match="releases no sums"):
+        Segments(make, VALUES, BUDGET, share=True)
+    assert Segments(LEADER, VALUES, BUDGET).share
+    assert not Segments(SUMS, VALUES, BUDGET).share
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+
+def test_segments_that_are_not_known():
+    shop = Segments(LEADER, ["de", 1, True][:2], BUDGET)
+    for unknown in ("at", None, ["de"], True):
+        with pytest.raises(ValueError, match="is none of 'de', 1"):
+            shop.choose(unknown)
+    assert shop.round == 0
+    assert Segments(LEADER, ["de"], BUDGET, other="de").choose("at").round == 0
+    for values in ([], ["de", "de"], "de", [None], [1, True]):
+        with pytest.raises((ValueError, TypeError)):
+            Segments(LEADER, values, BUDGET)
+
+
+def test_which_round_feedback_is_about():
+    shop = Segments(LEADER, VALUES, BUDGET, seed=0)
+    with pytest.raises(RuntimeError, match="comes after choose"):
+        shop.learn(items=[1])
+    first, second = shop.choose("de"), shop.choose("fr")
+    assert shop.choose("de").round == first.round == 0
+    with pytest.raises(ValueError, match="several rounds"):
+        shop.learn(items=[1])
+    with pytest.raises(ValueError, match="was chosen for segment 'fr'"):
+        shop.learn(items=[1], segment="de", round=second.round)
+    with pytest.raises(ValueError, match="has not been chosen for"):
+        shop.learn(items=[1], round=2)
+    shop.learn(items=[1], segment="fr")
+    shop.learn(items=[1])
+    with pytest.raises(RuntimeError, match="comes after choose"):
+        shop.learn(items=[1], segment="fr")
+
+
+def test_the_horizon_of_a_segment():
+    """Beyond it the last set is served on under a number of its own, and nothing is learned."""
+    shop = Segments(partial(HedgeSelector, 3, 1, 2), ["de", "fr"], BUDGET, seed=0)
+    trace = shop.run(_crowd(6, 3), ["de"] * 5 + ["fr"])
+    assert len(trace) == 6
+    assert shop.round == 4  # two, one for all that came later, and one of "fr"
+    shown = shop.choose("de", wait=False)
+    with pytest.raises(ValueError, match="has been counted"):
+        shop.learn(items=[1], round=shown.round)
+    with pytest.raises(RuntimeError, match="horizon"):
+        shop.learn(items=[1], segment="de")
+
+
+def test_the_oldest_rounds_expire(monkeypatch):
+    monkeypatch.setattr(numbers, "MOST_OPEN", 3)
+    shop = Segments(LEADER, VALUES, BUDGET, seed=0)
+    for value in ["it", *["de"] * 5]:
+        shop.choose(value, wait=False)
+    assert shop.pending == (4,)  # beside the open ones: of "it", after which nobody came, and the latest
+    assert shop._learners[0].pending == (3,)
+
+
+def test_learners_that_are_no_segments():
+    with pytest.raises(TypeError, match="make must be a function"):
+        Segments("leader", VALUES, BUDGET)
+    with pytest.raises(TypeError, match="shows sets"):
+        Segments(lambda _: 3, VALUES, BUDGET)
+    with pytest.raises(ValueError, match="budget it is given"):
+        Segments(lambda _: LEADER(BUDGET), VALUES, BUDGET)
+    rounds = itertools.count(50)
+    with pytest.raises(ValueError, match="same settings"):
+        Segments(lambda share: HedgeSelector(3, 1, next(rounds), share), VALUES, BUDGET)
+    with pytest.raises(ValueError, match="seed= is for a budget"):
+        Segments(partial(LEADER, seed=3), VALUES, BUDGET)
+    with pytest.raises(ValueError, match="leave min_separation out"):
+        Segments(partial(LEADER, min_separation=1), VALUES, dc.Budget(1.0, 1e-6, max_rounds_per_person=2))
+    with pytest.raises(TypeError, match="not copied"):
+        Segments(LEADER, VALUES, BUDGET).__reduce__()
+    counted = ContributionLimit(1, bytes(32))
+    counted.register("ann")
+    with pytest.raises(ValueError, match="counted by a learner"):
+        SharedLimit(counted, ContributionLimit(1, bytes(32)))
+
+
+def test_segments_at_a_gate_that_others_use(tmp_path):
+    """Another division of the same people is refused there, the same one shares the budget."""
+    ledger = dc.privacy.SQLiteLedger(tmp_path / "ledger")
+    gate = dc.Gate(BUDGET, ledger=ledger, notion="gdp")
+    with pytest.raises(ValueError, match="by= is needed"):
+        Segments(LEADER, VALUES, gate.share(0.5))
+    shop = Segments(LEADER, VALUES, gate.share(0.5), by="country")
+    for values, by in ((VALUES, "age"), (VALUES[:2], "country")):
+        with pytest.raises(ValueError, match="divides the same people differently"):
+            Segments(LEADER, values, gate.share(0.25), by=by)
+    Segments(SUMS, VALUES, gate.share(0.5), by="country")
+    assert gate.spent.epsilon(1e-6) <= 1.0 + 1e-12
+    with pytest.raises(dc.BudgetExceeded):
+        Segments(LEADER, VALUES, gate.share(0.5), by="country")
+    shop.run(_crowd(30), VALUES * 10)
+    state, spent = shop.to_bytes(), gate.spent.epsilon(1e-6)
+    with pytest.raises(ValueError, match="gate="):
+        dc.load(state)
+    with pytest.raises(ValueError, match="in use"):
+        dc.load(state, gate=gate)
+    ledger.close()
+    gate = dc.Gate(BUDGET, ledger=dc.privacy.SQLiteLedger(tmp_path / "ledger"), notion="gdp")
+    again = dc.load(state, gate=gate)
+    again.run(_crowd(30), VALUES * 10)
+    assert gate.spent.epsilon(1e-6) == spent
+
+
+def test_saved_states_that_cannot_be_right():
+    shop = Segments(LEADER, VALUES, BUDGET, seed=3)
+    shop.run(_crowd(20), (VALUES * 7)[:20])
+    shop.choose("de", wait=False)
+    header, arrays = shop._saved()
+    assert dc.load(state_bytes(header, arrays)).round == 21
+    counted = {"limit.counts": np.array([2]), "limit.hashes": np.zeros(16, dtype=np.uint8)}
+    wrong = [
+        {"values": ["de", "de", "it"]},
+        {"values": ["de", "fr"]},
+        {"other": "at"},
+        {"share": 1},
+        {"by": 3},
+        {"seen": [0, 0, -1]},
+        {"seen": [0]},
+        {"randomness": [None]},
+        {"segments": {**header["segments"], "1": header["segments"]["0"] | {"class": "LinearLeader"}}},
+        {"numbers": header["numbers"] | {"next": 3}},
+        {"numbers": header["numbers"] | {"last": [[0, 0]]}},
+        {"numbers": header["numbers"] | {"waiting": [[20, 0, 0]]}},
+        {"numbers": header["numbers"] | {"waiting": [[20, 7, 0]]}},
+        {"numbers": header["numbers"] | {"waiting": header["numbers"]["waiting"] * 2}},
+    ]
+    for changed, more in [*((one, {}) for one in wrong), ({}, counted)]:
+        with pytest.raises(ValueError, match="cannot be right"):
+            dc.load(state_bytes(header | changed, arrays | more))
