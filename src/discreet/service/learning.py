@@ -29,7 +29,7 @@ from ..constraints import PartitionMatroid
 from ..core import checks
 from ..core.state import Saved
 from ..objectives import Coverage
-from ..online.protocol import OnlineLearner, load
+from ..online.protocol import OnlineLearner
 from ..online.registry import REGISTRY
 from ..online.released import Released
 from ..online.serving import ServingLearner
@@ -94,7 +94,7 @@ class Learning:
         """Go on; what was charged is taken up at the gate."""
         line, _, state = body.partition(b"\n")
         own = json.loads(line)
-        learner = load(state, gate=gate)
+        learner = OnlineLearner.load(state, gate=gate)
         assert isinstance(learner, ServingLearner)
         with gate.resumed():
             found = cls(config, gate, learner, _measure(config, gate))
