@@ -1,0 +1,254 @@
+"""Decisions and durably acknowledged outcomes of the service, beside a plain one that commits each outcome.
+
+    python -m benchmarks.service [--quick]
+
+n = 1,000 items, k = 5, feedback "taken", over loopback, clients and servers on the same two cores, each pair
+of requests from a connection that is kept open (32 of them, closed loop). Processor time is that of the
+server's process alone, by the operating system. Every rival in turn, several times; the least is taken. Then
+decisions at a fixed rate (open loop), one experiment with 100,000 items, ten with 1,000, and memory over a
+million decisions. Prints a table and stores benchmarks/results/service.json. Needs ``pip install fastapi
+sqlalchemy`` beside the service itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.shared import machine
+from discreet.client import Client
+from discreet.core.table import table
+from tools.results import store
+
+N, K = 1000, 5
+
+
+# --- servers ----------------------------------------------------------------------------------------
+
+
+class Server:
+    """A process that serves on a free port."""
+
+    def __init__(self, command: list[str], port: int, env: dict[str, str] | None = None) -> None:
+        self.port = port
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | (env or {})
+        )
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"no answer of {command}")
+
+    def cpu(self) -> float:
+        """Processor seconds so far, of all threads."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """Resident megabytes."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def stop(self) -> None:
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=15)
+        self.process.kill()
+        self.process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextlib.contextmanager
+def ours(folder: Path, url: str | None = None, experiments: dict[str, int] | None = None) -> Iterator[Any]:
+    """Our service with experiments of so many items each, and a key."""
+    port = free_port()
+    command = [sys.executable, "-m", "discreet", "serve", "--json", "--port", str(port)]
+    command += ["--store", url or f"sqlite:///{folder}/service.db", "--secrets", f"{folder}/secrets"]
+    server = Server(command, port)
+    try:
+        assert server.process.stdout is not None
+        lines = b""
+        while not lines.rstrip().endswith(b"}"):
+            lines += server.process.stdout.readline()
+        key = json.loads(lines)["admin_key"]
+        client = Client(f"http://127.0.0.1:{port}", key, timeout=120)
+        for name, items in (experiments or {"shop": N}).items():
+            client.request(
+                "POST", "/v1/populations", {"name": name, "epsilon": 1.0, "max_rounds_per_person": 1}
+            )
+            asked = {"name": name, "population": name, "items": [f"item {i}" for i in range(items)], "k": K}
+            asked |= {"feedback": "taken", "outcome_wait": 1.0}
+            client.request("POST", "/v1/experiments", asked)
+        yield server, key
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def plain(folder: Path, url: str | None = None) -> Iterator[Any]:
+    """The plain service."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "benchmarks.plain_service:app", "--port", str(port)]
+    command += ["--no-access-log", "--log-level", "warning"]
+    server = Server(command, port, {"PLAIN_STORE": url or f"sqlite:///{folder}/plain.db"})
+    try:
+        yield server, ""
+    finally:
+        server.stop()
+
+
+# --- clients ----------------------------------------------------------------------------------------
+
+
+async def post(reader: Any, writer: Any, path: str, key: str, body: bytes) -> Any:
+    """One request on an open connection; JSON back."""
+    writer.write(
+        f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    head = await reader.readuntil(b"\r\n\r\n")
+    low = head.lower()
+    start = low.index(b"content-length:") + 15
+    answer = await reader.readexactly(int(low[start : low.index(b"\r\n", start)]))
+    if head[9:12] != b"200":
+        raise RuntimeError(f"{path}: {head[9:12]!r} {answer!r}")
+    return json.loads(answer)
+
+
+async def pairs(port: int, key: str, count: int, times: list[float], name: str = "shop") -> None:
+    """So many decisions, each with its outcome."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    rng = random.Random(count)
+    for _ in range(count):
+        start = time.perf_counter()
+        asked = json.dumps({"person": f"p{rng.getrandbits(60)}"}).encode()
+        made = await post(reader, writer, f"/v1/experiments/{name}/decisions", key, asked)
+        times.append(time.perf_counter() - start)
+        taken = made["items"][0] if rng.random() < 0.3 else None
+        said = json.dumps({"taken": taken}).encode()
+        await post(reader, writer, f"/v1/decisions/{made['decision_id']}/outcome", key, said)
+    writer.close()
+
+
+async def closed_loop(port: int, key: str, count: int, connections: int = 32) -> list[float]:
+    times: list[float] = []
+    await asyncio.gather(*(pairs(port, key, count // connections, times) for _ in range(connections)))
+    return times
+
+
+async def open_loop(port: int, key: str, rate: float, seconds: float, connections: int = 64) -> list[float]:
+    """Decisions that come at a rate, whatever the answers; latencies count from when they were due."""
+    free: asyncio.Queue[Any] = asyncio.Queue()
+    for _ in range(connections):
+        free.put_nowait(await asyncio.open_connection("127.0.0.1", port))
+    times: list[float] = []
+
+    async def one(due: float) -> None:
+        reader, writer = await free.get()
+        made = await post(reader, writer, "/v1/experiments/shop/decisions", key, b"{}")
+        times.append(time.perf_counter() - due)
+        await post(reader, writer, f"/v1/decisions/{made['decision_id']}/outcome", key, b'{"taken":null}')
+        free.put_nowait((reader, writer))
+
+    start = time.perf_counter()
+    tasks = []
+    for number in range(int(rate * seconds)):
+        due = start + number / rate
+        if (wait := due - time.perf_counter()) > 0:
+            await asyncio.sleep(wait)
+        tasks.append(asyncio.create_task(one(due)))
+    await asyncio.gather(*tasks)
+    return times
+
+
+def measured(made: Any, count: int) -> dict[str, float]:
+    """Pairs a second and the server's processor time of each, after a warm-up."""
+    with tempfile.TemporaryDirectory() as folder, made(Path(folder)) as (server, key):
+        asyncio.run(closed_loop(server.port, key, max(count // 4, 64)))
+        cpu, start = server.cpu(), time.perf_counter()
+        asyncio.run(closed_loop(server.port, key, count))
+        seconds = time.perf_counter() - start
+        return {"per_second": count / seconds, "cpu_us": (server.cpu() - cpu) / count * 1e6}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer requests, no million")
+    options = parser.parse_args()
+    count, repeats = (2_000, 1) if options.quick else (12_000, 3)
+    rivals = {"ours, SQLite": (ours, count), "plain, SQLite": (plain, max(count // 8, 512))}
+    best: dict[str, dict[str, float]] = {}
+    for _ in range(repeats):
+        for name, (made, many) in rivals.items():
+            found = measured(made, many)
+            old = best.setdefault(name, found)
+            best[name] = {
+                "per_second": max(old["per_second"], found["per_second"]),
+                "cpu_us": min(old["cpu_us"], found["cpu_us"]),
+            }
+            print(name, {key: round(value) for key, value in found.items()}, flush=True)
+    record: dict[str, Any] = {"machine": machine(), "closed_loop": best}
+    with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as (server, key):
+        asyncio.run(closed_loop(server.port, key, 2_000))
+        times = asyncio.run(open_loop(server.port, key, 1000.0, 2.0 if options.quick else 10.0))
+        record["open_loop_1000"] = {
+            "p50_ms": float(np.quantile(times, 0.5) * 1e3),
+            "p99_ms": float(np.quantile(times, 0.99) * 1e3),
+        }
+        print(record["open_loop_1000"], flush=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ours(Path(folder), None, {"shop": 100_000}) as (server, key),
+    ):
+        times = asyncio.run(closed_loop(server.port, key, 1_000))
+        record["100,000 items"] = {"p50_ms": float(np.median(times) * 1e3), "memory_mb": server.memory()}
+        print(record["100,000 items"], flush=True)
+    ten = {f"shop{number}": N for number in range(9)} | {"shop": N}
+    with tempfile.TemporaryDirectory() as folder, ours(Path(folder), None, ten) as (server, key):
+        every: list[float] = []
+
+        async def all_ten(port: int, key: str, every: list[float]) -> None:
+            await asyncio.gather(*(pairs(port, key, 100, every, name) for name in ten))
+
+        asyncio.run(all_ten(server.port, key, every))
+        record["ten experiments"] = {"p50_ms": float(np.median(every) * 1e3)}
+        print(record["ten experiments"], flush=True)
+    if not options.quick:
+        with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as (server, key):
+            memory = []
+            for part in range(10):
+                asyncio.run(closed_loop(server.port, key, 100_000))
+                memory.append(server.memory())
+                print("memory after", 100_000 * (part + 1), round(memory[-1]), "MB", flush=True)
+            record["memory_mb"] = memory
+    names = ["", "pairs a second", "server's CPU microseconds a pair"]
+    print(table(names, [[n, f"{b['per_second']:,.0f}", f"{b['cpu_us']:.0f}"] for n, b in best.items()]))
+    if not options.quick:
+        store("service", record)
+
+
+if __name__ == "__main__":
+    main()
