@@ -110,6 +110,10 @@ def test_roles(shared_service):
     app, analyst, operator = key("app", ["ours"]), key("analyst"), key("operator")
     assert app.decide("ours").items
     assert refused(lambda: app.decide("theirs")).status == 403
+    assert app.report(app.decide("ours"), likes=[]) == "recorded"
+    other = admin.decide("theirs")
+    assert refused(lambda: app.report(other, likes=[])).status == 403
+    assert app.report_many([{"decision_id": other.id, "likes": []}]) == ["refused"]
     assert refused(lambda: app.request("GET", "/v1/experiments/ours")).status == 403
     assert analyst.request("GET", "/v1/experiments/ours/account")["periods"]
     assert refused(lambda: analyst.decide("ours")).status == 403

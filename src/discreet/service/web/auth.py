@@ -58,10 +58,17 @@ class Keys:
 
     def check(self, token: bytes, action: str, experiment: str | None = None) -> Key:
         """The key of a request; refused where there is none, or it may not do that."""
+        key = self.known(token, action)
+        if not key.may(action, experiment):
+            raise problems.WRONG_ROLE
+        return key
+
+    def known(self, token: bytes, action: str) -> Key:
+        """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
         key = self._known.get(hashlib.sha256(token).digest())
         if key is None:
             raise problems.NO_KEY
-        if not key.may(action, experiment):
+        if action not in ROLES[key.role]:
             raise problems.WRONG_ROLE
         if self._rate is not None and not key.spend(self._rate, time.monotonic()):
             raise problems.RATE

@@ -15,6 +15,7 @@ from ..engine import Engine, Live, NotEnoughItems, Unavailable, mark_of
 from ..keeper import RUNNING
 from ..store import StoreError
 from . import problems
+from .auth import Key
 from .problems import Problem
 
 Scope = MutableMapping[str, Any]
@@ -117,7 +118,7 @@ class Hot:
             )
         )
 
-    async def outcome(self, decision_id: str, receive: Receive) -> bytes:
+    async def outcome(self, decision_id: str, receive: Receive, key: Key) -> bytes:
         """The answer to the outcome of one decision."""
         raw = await body(receive)
         try:
@@ -125,12 +126,12 @@ class Hot:
         except msgspec.MsgspecError:
             raise problems.BAD_BODY from None
         try:
-            status: str = await (await self._record(decision_id, asked))
+            status: str = await (await self._record(decision_id, asked, key))
         except StoreError:
             raise problems.NO_STORE from None
         return b'{"status":"' + status.encode() + b'"}'
 
-    async def outcomes(self, receive: Receive) -> bytes:
+    async def outcomes(self, receive: Receive, key: Key) -> bytes:
         """The answers to many outcomes: in one group, or a few."""
         raw = await body(receive, LARGEST * 16)
         try:
@@ -142,7 +143,7 @@ class Hot:
         waiting = []
         for one in asked:
             try:
-                waiting.append(await self._record(one.decision_id, one))
+                waiting.append(await self._record(one.decision_id, one, key))
             except Problem as refused:
                 waiting.append(refused)
         try:
@@ -154,7 +155,7 @@ class Hot:
             raise problems.NO_STORE from None
         return _encode(answers)
 
-    async def _record(self, decision_id: str, asked: OutcomeRequest) -> Any:
+    async def _record(self, decision_id: str, asked: OutcomeRequest, key: Key) -> Any:
         engine = self.engine
         decision = engine.secrets.verify(decision_id)
         if decision is None:
@@ -165,6 +166,8 @@ class Hot:
                 live = await engine.live_of(decision.experiment)
             except LookupError:
                 raise problems.NOT_SIGNED from None
+        if key.experiments is not None and live.name not in key.experiments:
+            raise problems.WRONG_ROLE
         return engine.record(live, decision, outcome_body(live, asked))
 
 
