@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .engine import Engine
 from .keys import Secrets
+from .metrics import Metrics
 from .settings import Settings
 from .store import open_store
 from .web.app import App
@@ -29,7 +30,11 @@ def prepare(settings: Settings) -> str | None:
 def application(settings: Settings) -> App:
     """The application of these settings."""
     engine = Engine(open_store(settings.store), Secrets.read(settings.secrets))
-    return App(engine, rate=settings.rate)
+    metrics = None
+    if settings.operator_port is not None:
+        metrics = Metrics(engine.keeper)
+        metrics.serve(settings.operator_host, settings.operator_port)
+    return App(engine, rate=settings.rate, metrics=metrics)
 
 
 def run(settings: Settings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -11,30 +12,41 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ..engine import Engine
+from ..metrics import Metrics
 from ..store import StoreError
-from . import problems
+from . import openapi, problems
 from .api import Api, refusal
-from .auth import Keys, token_of
+from .auth import Key, Keys, token_of
 from .hot import Hot, Receive, Scope, Send, answer, refuse
 from .problems import Problem
 
 logger = logging.getLogger("discreet.service")
+SAFE = {
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
 _EXPERIMENTS, _DECISIONS = "/v1/experiments/", "/v1/decisions/"
 
 
 class App:
     """Two fast routes; everything else is Starlette's."""
 
-    def __init__(self, engine: Engine, *, rate: float | None = None) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, *, rate: float | None = None, metrics: Metrics | None = None) -> None:
+        self.engine, self._metrics = engine, metrics
         self.keys = Keys(engine.store, rate)
         self._hot = Hot(engine)
-        routes = [
+        self.routes = [
             *Api(engine, self.keys).routes(),
             Route("/health/live", self._alive),
             Route("/health/ready", self._ready),
+            Route("/openapi.json", self._description),
+            Route("/docs", self._docs),
         ]
-        self._rest = Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing, 500: _failed})
+        self._rest = Starlette(
+            routes=self.routes, exception_handlers={404: _missing, 405: _missing, 500: _failed}
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -42,31 +54,46 @@ class App:
             return
         if scope["type"] == "http" and scope["method"] == "POST":
             path: str = scope["path"]
-            try:
-                if path.startswith(_DECISIONS) and path.endswith("/outcome"):
-                    key = self.keys.known(token_of(scope["headers"]), "decide")
-                    await answer(send, await self._hot.outcome(path[14:-8], receive, key))
-                    return
-                if path.startswith(_EXPERIMENTS) and path.endswith("/decisions"):
-                    name = path[16:-10]
-                    self.keys.check(token_of(scope["headers"]), "decide", name)
-                    await answer(send, await self._hot.decide(name, receive))
-                    return
-                if path == "/v1/outcomes":
-                    key = self.keys.known(token_of(scope["headers"]), "decide")
-                    await answer(send, await self._hot.outcomes(receive, key))
-                    return
-            except Problem as problem:
-                await refuse(send, problem)
+            if path.startswith(_DECISIONS) and path.endswith("/outcome"):
+                await self._fast(
+                    "outcome", scope, send, lambda key: self._hot.outcome(path[14:-8], receive, key)
+                )
                 return
-            except StoreError:
-                await refuse(send, problems.NO_STORE)
+            if path.startswith(_EXPERIMENTS) and path.endswith("/decisions"):
+                await self._fast(
+                    "decisions", scope, send, lambda key: self._decide(path[16:-10], receive, key)
+                )
                 return
-            except Exception as error:
-                logger.error("a request failed: %s", type(error).__name__)
-                await refuse(send, problems.FAILED)
+            if path == "/v1/outcomes":
+                await self._fast("outcomes", scope, send, lambda key: self._hot.outcomes(receive, key))
                 return
         await self._rest(scope, receive, send)
+
+    async def _decide(self, name: str, receive: Receive, key: Key) -> bytes:
+        if key.experiments is not None and name not in key.experiments:
+            raise problems.WRONG_ROLE
+        return await self._hot.decide(name, receive)
+
+    async def _fast(
+        self, route: str, scope: Scope, send: Send, work: Callable[[Key], Awaitable[bytes]]
+    ) -> None:
+        """One of the fast routes: a key that may, an answer or a refusal, and a count of it."""
+        status = 200
+        try:
+            await answer(send, await work(self.keys.known(token_of(scope["headers"]), "decide")))
+        except Problem as problem:
+            status = problem.status
+            await refuse(send, problem)
+        except StoreError:
+            status = problems.NO_STORE.status
+            await refuse(send, problems.NO_STORE)
+        except Exception as error:
+            status = problems.FAILED.status
+            logger.error("a request failed: %s", type(error).__name__)
+            await refuse(send, problems.FAILED)
+        if self._metrics is not None and (route == "decisions" or status >= 500):
+            # How many outcomes there were is nobody's business.
+            self._metrics.answered(route, status)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -83,6 +110,12 @@ class App:
                     await self.engine.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    async def _description(self, request: Request) -> Response:  # noqa: ARG002
+        return JSONResponse(openapi.description())
+
+    async def _docs(self, request: Request) -> Response:  # noqa: ARG002
+        return Response(openapi.page(), media_type="text/html", headers=SAFE)
 
     async def _alive(self, request: Request) -> Response:  # noqa: ARG002
         return JSONResponse({"status": "alive"})

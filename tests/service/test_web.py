@@ -1,0 +1,106 @@
+"""What the service says of itself, and what it says of nobody: descriptions, metrics, logs, files."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+
+import pytest
+from prometheus_client import generate_latest
+from starlette.routing import Route
+
+from discreet.service.engine import Engine
+from discreet.service.keys import Secrets
+from discreet.service.metrics import Metrics
+from discreet.service.store import open_store
+from discreet.service.web.app import App
+from discreet.service.web.openapi import OPERATIONS, description
+
+from .test_api import experiment, settled
+from .world import World, likes
+
+FAST = {
+    ("POST", "/v1/experiments/{name}/decisions"),
+    ("POST", "/v1/decisions/{id}/outcome"),
+    ("POST", "/v1/outcomes"),
+}
+
+
+def test_the_description_has_every_route_and_no_other(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/service.db")
+    app = App(Engine(store, Secrets.fresh()))
+    store.close()
+    routes = {
+        (method, route.path)
+        for route in app.routes
+        if isinstance(route, Route) and route.path.startswith(("/v1", "/health"))
+        for method in route.methods - {"HEAD"}
+    }
+    assert {(one.method, one.path) for one in OPERATIONS} == routes | FAST
+
+
+def test_the_description_holds_together():
+    found = description()
+    text = json.dumps(found)
+    names = set(found["components"]["schemas"])
+    for reference in text.split('"$ref": "')[1:]:
+        assert reference.split('"')[0].rpartition("/")[2] in names
+    assert {"NewExperiment", "DecisionRequest", "Problem"} <= names
+    for path, methods in found["paths"].items():
+        for one in methods.values():
+            given = {parameter["name"] for parameter in one.get("parameters", [])}
+            assert given == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+
+
+def test_documentation_needs_nothing_from_elsewhere(shared_service):
+    with urllib.request.urlopen(f"{shared_service.url}/docs") as page:
+        text = page.read().decode()
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "<script" not in text
+    assert "http://" not in text.replace("Authorization", "")
+    for one in OPERATIONS:
+        assert one.path in text
+
+
+def test_metrics_tell_of_budgets_and_of_no_outcomes(tmp_path):
+    world = World(f"sqlite:///{tmp_path}/service.db", likes())
+    for _ in range(20):
+        _, place, _ = world.serve()
+        world.report(place, ["item 1"])
+        world.settle()
+    metrics = Metrics(world.keeper)
+    metrics.answered("decisions", 200)
+    found = generate_latest(metrics.registry).decode()
+    assert 'discreet_requests_total{route="decisions",status="200"} 1.0' in found
+    spent = float(found.split('discreet_epsilon_spent{population="people"} ')[1].split()[0])
+    assert 0.9 < spent <= 1.0
+    assert "outcome" not in found
+    world.store.close()
+
+
+@pytest.mark.parametrize("feedback", ["likes", "taken"])
+def test_markers_are_found_nowhere(service, feedback):
+    """In persons, bodies and wrong requests; in logs, answers of readers and, once folded, in all files."""
+    client = service.client()
+    experiment(client, "shop", feedback=feedback)
+    marker = "marker-4711"
+    for number in range(64):
+        decision = client.decide("shop", f"{marker} person {number}")
+        outcome = {"likes": [f"{marker} item", "item 1"]} if feedback == "likes" else {"taken": None}
+        client.report(decision, **outcome)
+        client.report_many([{"decision_id": marker, "likes": [marker]}])
+    settled(client, "shop", 2)
+    for path in ("", "/status", "/account", "/releases", "/items"):
+        assert marker not in json.dumps(client.request("GET", f"/v1/experiments/shop{path}"))
+    time.sleep(1.2)  # the last hand that was served whole
+    service.stop()
+    assert marker not in (service.folder / "log").read_text()
+    store = open_store(service.store)
+    with store.transaction() as tx:
+        tx.do("DELETE FROM outcome")  # of the hand that was open
+    store.scrub()
+    store.close()
+    for path in service.folder.iterdir():
+        assert marker.encode() not in path.read_bytes(), path
+    service.start()
