@@ -1,4 +1,4 @@
-"""A service that runs in a process of its own, on a free port, with a fresh file."""
+"""Services that run in processes of their own, and databases for them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import time
 import pytest
 
 from discreet.client import Client
+
+from .databases import Postgres
+from .world import World
 
 
 class Running:
@@ -59,6 +62,36 @@ class Running:
             self.process.wait(timeout=30)
         self.process.stdout.close()
         self.log.close()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    server = Postgres()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres_url(postgres):
+    url = postgres.create()
+    yield url
+    _close_worlds()
+    postgres.drop(url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    """A fresh database of each kind."""
+    if request.param == "postgres":
+        yield request.getfixturevalue("postgres_url")
+    else:
+        yield f"sqlite:///{tmp_path}/service.db"
+        _close_worlds()
+
+
+def _close_worlds():
+    while World.opened:
+        World.opened.pop().store.close()
 
 
 @pytest.fixture

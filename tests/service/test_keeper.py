@@ -16,11 +16,6 @@ from discreet.service.learning import Learning
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
 
-@pytest.fixture
-def url(tmp_path):
-    return f"sqlite:///{tmp_path}/service.db"
-
-
 def liked(rng):
     return [ITEMS[i] for i in np.flatnonzero(rng.random(len(ITEMS)) < 0.3)]
 
@@ -86,8 +81,8 @@ def test_a_release_is_the_next_link_of_a_chain_that_hands_name(url):
     assert all(bytes(link) in chains for (link,) in world.rows("SELECT chain FROM hand"))
 
 
-def test_raw_outcomes_are_gone_after_their_release(url, tmp_path):
-    world = World(url, likes())
+def test_raw_outcomes_are_gone_after_their_release(tmp_path):
+    world = World(f"sqlite:///{tmp_path}/service.db", likes())
     for _ in range(8):
         _, place, _ = world.serve()
         world.report(place, ["a very rare marker"])

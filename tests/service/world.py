@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+from typing import ClassVar
 
 from discreet.service.config import ExperimentConfig, PopulationConfig
 from discreet.service.hands import Hand
 from discreet.service.keeper import Keeper
-from discreet.service.keys import NOBODY
+from discreet.service.keys import NOBODY, owner_name
 from discreet.service.store import Outcome, Served, open_store
 
 ITEMS = [f"item {number}" for number in range(12)]
@@ -27,24 +28,32 @@ def taken(**more):
 class World:
     """One experiment, "shop", on a store in a folder; `crash` forgets everything that is not committed."""
 
+    opened: ClassVar = []  # whose stores are to be closed
+
     def __init__(self, url, config=None, people=NOISY):
+        World.opened.append(self)
         self.url = url
         self.now = datetime.datetime(2026, 11, 3, tzinfo=datetime.UTC)
         self.open()
-        self.store.migrate()
         if config is not None:
             self.keeper.create_population("people", people)
             self.shop = self.keeper.create("shop", "people", config).id
 
     def open(self):
         self.store = open_store(self.url)
-        self.keeper = Keeper(self.store, clock=lambda: self.now)
+        self.store.migrate()
+        self.owner = owner_name()
+        self.store.beat(self.owner, new=True)
+        self.keeper = Keeper(self.store, self.owner, clock=lambda: self.now)
         self.hands = []
 
     def crash(self):
+        """Another process takes over, once this one is taken for dead."""
         self.store.close()
         self.open()
-        self.store.recover("only")
+        with self.store.transaction() as tx:
+            tx.do("UPDATE process SET until = 0 WHERE name <> ?", self.owner)
+        self.store.recover(self.owner)
 
     @property
     def one(self):
@@ -54,10 +63,10 @@ class World:
         """The next decision: (hand, place, labels)."""
         if not self.hands or self.hands[0].over:
             self.hands = self.hands[1:]
-            row = self.store.claim(self.shop, self.one.epoch, "only")
+            row = self.store.claim(self.shop, self.one.epoch, self.owner)
             if row is None:
                 self.keeper.tick(self.shop)
-                row = self.store.claim(self.shop, self.one.epoch, "only")
+                row = self.store.claim(self.shop, self.one.epoch, self.owner)
             self.hands.append(Hand.read(row))
         hand = self.hands[0]
         offset = hand.served

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -18,15 +19,18 @@ from typing import Any
 
 import msgspec
 
+from . import lookups
 from .config import ExperimentConfig, PopulationConfig
 from .hands import Hand
 from .keeper import FROZEN, RUNNING, Keeper
-from .keys import NOBODY, Decision, Secrets, owner_name
+from .keys import NOBODY, Decision, Secrets
 from .learning import constraint_of
+from .life import Life, clock
 from .store import LATE, Fenced, Outcome, Served, Store, StoreError
 
 logger = logging.getLogger("discreet.service")
 _IDLE = 0.05  # seconds between looks at what is due
+_OLD = 60.0  # seconds for which a hand is served, or as long as it waits for outcomes if that is longer
 _FLUSH = 1.0  # seconds after which it is written down how far hands were served
 
 
@@ -65,10 +69,10 @@ class Live:
 class Engine:
     """Decisions and outcomes of all experiments, for the web and for tests."""
 
-    def __init__(self, store: Store, secrets: Secrets, *, clock: Any = None) -> None:
+    def __init__(self, store: Store, secrets: Secrets, *, calendar: Any = None) -> None:
         self.store, self.secrets = store, secrets
-        self.owner = owner_name()
-        self.keeper = Keeper(store, self.owner, clock)
+        self.life = Life(store)
+        self.keeper = Keeper(store, self.life.owner, calendar)
         self._live: dict[str, Live] = {}
         self._by_number: dict[int, Live] = {}
         self._queue: list[tuple[Outcome, asyncio.Future[str]]] = []
@@ -79,7 +83,7 @@ class Engine:
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ticker: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -87,36 +91,59 @@ class Engine:
         """Take up what was there, and begin; ``every`` is done now and every second, where the writer is."""
         self._loop = asyncio.get_running_loop()
         await self._do(self.store.migrate)
-        await self._do(self.store.recover, self.owner)
+        await self._do(self._begin)
+        await self._do(self.store.recover, self.life.owner)
         if keep:
             self._keeping.start()
         if every is not None:
             await self._do(every)
-        self._ticker = asyncio.create_task(self._tick(every))
+        self._tasks = [asyncio.create_task(self._tick(every)), asyncio.create_task(self._beat())]
 
     async def stop(self) -> None:
         """Write down what was served, and let go."""
         self._stop.set()
         self._wake.set()
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._ticker
+                await task
         if self._flushing is not None:
             await self._flushing
         await self._flush_now(closing=True)
         if self._keeping.is_alive():
             await asyncio.to_thread(self._keeping.join)
+        with contextlib.suppress(StoreError):
+            await self._do(self.store.leave, self.life.owner)
         self._writer.shutdown()
         self.store.close()
 
+    def _begin(self) -> None:
+        self.life.begin()
+        self.keeper.holder = self.life.owner
+
+    async def _beat(self) -> None:
+        """Tell others that this process lives; if they took it for dead, it lets go of its hands."""
+        while self.store.patience < math.inf:
+            await asyncio.sleep(self.store.patience / 5)
+            with contextlib.suppress(StoreError):
+                await asyncio.to_thread(self.life.go_on)
+            if clock() >= self.life.until:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Serve no more of any hand: this process was stopped, or cut off, for too long."""
+        self.life.until = -math.inf
+        for live in self._live.values():
+            while live.hands:
+                self._close(live.hands.popleft())
+
+    def _close(self, hand: Hand) -> None:
+        hand.closed = True
+        self._dirty[hand.experiment, hand.epoch, hand.first] = hand
+
     async def ping(self) -> None:
         """Whether the database answers."""
-        await self._do(self._ping)
-
-    def _ping(self) -> None:
-        with self.store.transaction() as tx:
-            tx.one("SELECT 1")
+        await self._do(lookups.ping, self.store)
 
     async def _do(self, work: Any, *given: Any) -> Any:
         """Something with the database, in the thread that writes."""
@@ -136,10 +163,11 @@ class Engine:
     async def refresh(self, name: str) -> Live:
         """Read an experiment again: after it was made, paused or changed, or a new epoch has begun."""
         old = self._live.get(name)
-        row = await self._do(self._look_up, name, old)
+        known = None if old is None else (old.id, old.epoch, old.catalogue)
+        row = await self._do(lookups.experiment, self.store, name, known)
         if row is None:
             raise LookupError("experiment")
-        number, population, config, people, status, epoch, period, catalogue, labels = row
+        number, epoch, catalogue, status, population, period, config, people, labels = row
         if old is not None and (old.id, old.epoch) == (number, epoch):
             old.status = status
             if labels is not None:
@@ -162,25 +190,10 @@ class Engine:
         self._live[name] = self._by_number[number] = made
         return made
 
-    def _look_up(self, name: str, old: Live | None) -> Any:
-        with self.store.transaction() as tx:
-            row = tx.one(
-                "SELECT e.id, e.population, e.config, p.config, e.status, e.epoch, e.period, e.catalogue"
-                " FROM experiment e JOIN population p ON p.id = e.population WHERE e.name = ?",
-                name,
-            )
-            if row is None:
-                return None
-            if old is not None and (old.id, old.epoch, old.catalogue) == (row[0], row[5], row[7]):
-                return (*row, None)
-            labels = [
-                label
-                for (label,) in tx.all("SELECT label FROM item WHERE experiment = ? ORDER BY number", row[0])
-            ]
-            return (*row, labels)
-
     def take(self, live: Live) -> tuple[Hand, int] | None:
         """The next place, out of memory; None when no claimed hand has one."""
+        if clock() >= self.life.until:
+            self._let_go()
         hands = live.hands
         while hands:
             hand = hands[0]
@@ -191,7 +204,7 @@ class Engine:
                 if hand.served == hand.count:
                     hands.popleft()
                 if len(hands) < 2 and live.claiming is None:
-                    live.claiming = asyncio.ensure_future(self._claim(live))
+                    self._start_claim(live)
                 return hand, offset
             hands.popleft()
         return None
@@ -201,20 +214,34 @@ class Engine:
         for _ in range(200):
             if (found := self.take(live)) is not None:
                 return found
-            if live.claiming is None:
-                live.claiming = asyncio.ensure_future(self._claim(live))
-            await live.claiming
+            await (live.claiming or self._start_claim(live))
             if not live.hands:
                 self._wake.set()
                 await asyncio.sleep(_IDLE)
         raise Unavailable
 
+    def _start_claim(self, live: Live) -> asyncio.Task[None]:
+        live.claiming = task = asyncio.ensure_future(self._claim(live))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever waits hears of it
+        return task
+
     async def _claim(self, live: Live) -> None:
         try:
-            row = await self._do(self.store.claim, live.id, live.epoch, self.owner)
-            if row is not None:
-                live.hands.append(Hand.read(row))
-                self._wake.set()
+            if clock() >= self.life.until:
+                await self._do(self._begin)
+            owner = self.life.owner
+            row = await self._do(self.store.claim, live.id, live.epoch, owner)
+            if row is None:
+                return
+            hand = Hand.read(row)
+            hand.since = clock()
+            if max(map(max, hand.lists), default=0) >= len(live.labels):  # of a catalogue that is newer
+                await self.refresh(live.name)
+            if owner == self.life.owner:
+                live.hands.append(hand)
+            else:
+                self._close(hand)
+            self._wake.set()
         finally:
             live.claiming = None
 
@@ -282,15 +309,10 @@ class Engine:
         found = self._by_number.get(number)
         if found is not None:
             return found
-        name = await self._do(self._name_of, number)
+        name = await self._do(lookups.name_of, self.store, number)
         if name is None:
             raise LookupError("experiment")
         return await self.live(name)
-
-    def _name_of(self, number: int) -> str | None:
-        with self.store.transaction() as tx:
-            row = tx.one("SELECT name FROM experiment WHERE id = ?", number)
-            return None if row is None else str(row[0])
 
     def erase(self, population: str, person: str) -> None:
         """Forget what waits to be learned about somebody, and count nothing of them again in this period.
@@ -305,12 +327,12 @@ class Engine:
             people = msgspec.json.decode(found[1], type=PopulationConfig)
             period = self.keeper.period(people)
             mark = self.secrets.mark(int(found[0]), period, person)
-            tx.do("UPDATE outcome SET body = NULL WHERE mark = ?", mark)
-            tx.do(
+            tx.do(  # first: whatever is written down from then on is beyond the limit
                 "INSERT INTO visit (population, period, mark, times) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (population, period, mark) DO UPDATE SET times = excluded.times",
                 *(int(found[0]), period, mark, people.max_rounds_per_person),
             )
+            tx.do("UPDATE outcome SET body = NULL WHERE mark = ?", mark)
 
     async def _flush(self) -> None:
         try:
@@ -321,12 +343,14 @@ class Engine:
 
     async def _flush_now(self, *, closing: bool = False) -> None:
         batch, self._queue = self._queue, []
-        served = self._served(closing)
+        dirty, self._dirty = self._dirty, {}
+        served = self._served(dirty, closing)
         if not batch and not served:
             return
         try:
             answers = await self._do(self.store.record, [outcome for outcome, _ in batch], served)
         except Exception as error:
+            self._dirty = dirty | self._dirty
             for _, future in batch:
                 if not future.done():
                     future.set_exception(
@@ -348,8 +372,7 @@ class Engine:
         ):
             logger.error("experiment %d is frozen: its store has gone back in time", outcome.experiment)
 
-    def _served(self, closing: bool) -> list[Served]:
-        dirty, self._dirty = self._dirty, {}
+    def _served(self, dirty: dict[tuple[int, int, int], Hand], closing: bool) -> list[Served]:
         hands: Iterable[Hand] = dirty.values()
         if closing:
             claimed = [hand for live in self._live.values() for hand in live.hands]
@@ -368,8 +391,15 @@ class Engine:
             if self._dirty and self._flushing is None:
                 self._flushing = asyncio.get_running_loop().create_task(self._flush_now_once())
             for live in list(self._live.values()):
+                self._close_old(live)
                 with contextlib.suppress(LookupError, StoreError):
                     await self.refresh(live.name)
+
+    def _close_old(self, live: Live) -> None:
+        """Hands are folded in order: nobody keeps one while others go on, nor what was said about it."""
+        longest = max(_OLD, live.config.outcome_wait)
+        while live.hands and clock() - live.hands[0].since > longest:
+            self._close(live.hands.popleft())
 
     async def _flush_now_once(self) -> None:
         try:
@@ -380,9 +410,13 @@ class Engine:
     # --- the keeper's thread ---------------------------------------------------------------------
 
     def _keep(self) -> None:
+        looked_at = clock()
         while not self._stop.is_set():
             busy = False
             try:
+                if clock() - looked_at > self.store.patience / 4:
+                    looked_at = clock()
+                    self.store.recover(self.life.owner)
                 for number in self.keeper.due():
                     busy |= self.keeper.tick(number)
             except (Fenced, StoreError) as error:

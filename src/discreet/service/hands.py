@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,8 @@ class Hand:
     spare: list[int]
     chain: bytes
     served: int = 0
+    closed: bool = False  # no more of it is served
+    since: float = math.inf  # when it was claimed
     which: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,8 +50,8 @@ class Hand:
 
     @property
     def over(self) -> bool:
-        """Whether every place has been served."""
-        return self.served >= self.count
+        """Whether every place has been served, or none will be any more."""
+        return self.closed or self.served >= self.count
 
     def learned(self, offset: int) -> bool:
         """Whether the place at this offset belongs to the learner."""

@@ -10,54 +10,27 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
+import threading
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from ..online.released import Released
-from ..privacy import Account, Budget
+from ..privacy import Account
 from ..privacy.population import Periods
 from . import failpoints
 from .config import ExperimentConfig, PopulationConfig, encoded
+from .experiments import Experiment, budget_of, gate_of, held, read, write_items
 from .hands import CLOSING, DEALT, FOLDED, OPEN, Hand, linked
 from .learning import Learning
 from .ledger import PopulationLedger
-from .store import Store, Transaction
+from .store import Fenced, Store, Transaction
 
 RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
 AHEAD = 2  # hands that wait to be served
 # A hand is to last about so many seconds: long enough to write the next one, short enough to learn from soon.
-_SHORT, _LONG, _SMALL, _LARGE = 1.0, 4.0, 8, 4096
-
-
-@dataclass
-class Experiment:
-    """A row of the table of experiments, and what a keeper holds of it in memory."""
-
-    id: int
-    population: int
-    name: str
-    config: ExperimentConfig
-    people: PopulationConfig
-    status: str
-    epoch: int
-    period: str
-    next_place: int
-    seq: int
-    chain: bytes
-    learning: Learning | None = field(default=None, repr=False)
-    fence: int = 0
-    hand: int = _SMALL
-    dealt_at: float = -math.inf
-
-
-class _Wait(msgspec.Struct):
-    """The part of an `ExperimentConfig` that is asked for often."""
-
-    outcome_wait: float
+_SHORT, _LONG, _LARGE = 1.0, 4.0, 4096
 
 
 class Keeper:
@@ -67,6 +40,7 @@ class Keeper:
         self.store, self.holder = store, holder
         self._clock = clock or (lambda: datetime.datetime.now(datetime.UTC))
         self._kept: dict[int, Experiment] = {}
+        self._turn = threading.RLock()  # what is kept is changed by one thread at a time
 
     # --- populations and experiments -------------------------------------------------------------
 
@@ -83,42 +57,31 @@ class Keeper:
             found = tx.one("SELECT id, config FROM population WHERE name = ?", population)
             if found is None:
                 raise LookupError("population")
-            people = msgspec.json.decode(found[1], type=PopulationConfig)
-            period = self.period(people)
-            row = (int(found[0]), name, encoded(config), RUNNING, 0, period, 0, 0, b"", tx.now())
+            ledger = PopulationLedger(tx, int(found[0]), 0)
+        people = msgspec.json.decode(found[1], type=PopulationConfig)
+        period = self.period(people)
+        made = Experiment(0, int(found[0]), name, config, people, RUNNING, 0, period, 0, 0, b"", ledger)
+        made.learning = Learning.begin(config, gate_of(made))
+        with self.store.transaction() as tx:
+            row = (made.population, name, encoded(config), RUNNING, 0, period, config.outcome_wait)
             tx.do(
-                "INSERT INTO experiment (population, name, config, status, epoch, period, next_place, seq,"
-                f" chain, created) VALUES ({', '.join('?' * len(row))})",
-                *row,
+                "INSERT INTO experiment (population, name, config, status, epoch, period, outcome_wait,"
+                " next_place, seq, chain, created) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
+                *(*row, b"", tx.now()),
             )
-            number = int(tx.one("SELECT id FROM experiment WHERE name = ?", name)[0])
-            made = Experiment(
-                number,
-                row[0],
-                name,
-                config,
-                people,
-                RUNNING,
-                0,
-                period,
-                0,
-                0,
-                linked(b"", f"experiment {number}"),
-            )
-            made.fence = self.store.lease(number, self.holder) or 0
-            ledger = PopulationLedger(tx, made.population, number)
-            made.learning = Learning.begin(config, self._gate(made, ledger))
-            ledger.flush(tx)
-            _write_items(tx, made)
+            made.id = ledger.experiment = int(tx.one("SELECT id FROM experiment WHERE name = ?", name)[0])
+            made.chain = linked(b"", f"experiment {made.id}")
+            write_items(tx, made)
             self._save(tx, made, self._dealt(made, AHEAD))
-        self._kept[number] = made
+        made.fence = 0  # of its first keeper; if that is another one, the lease will say so
+        self._kept[made.id] = made
         return made
 
     def experiment(self, number: int) -> Experiment:
         """The experiment as this keeper holds it, read from the database where it does not yet."""
         if number not in self._kept:
             with self.store.transaction() as tx:
-                self._kept[number] = self._read(tx, number)
+                self._kept[number] = read(tx, number)
         return self._kept[number]
 
     def forget(self, number: int) -> None:
@@ -129,38 +92,36 @@ class Keeper:
         """Experiments for which there is something to do."""
         with self.store.transaction() as tx:
             rows = tx.all(
-                "SELECT e.id, e.status, e.period, p.config, e.config, e.epoch FROM experiment e"
-                " JOIN population p ON p.id = e.population ORDER BY e.id"
+                "SELECT e.id, e.status, e.period, p.config,"
+                " coalesce(sum(CASE WHEN h.state = ? THEN 1 ELSE 0 END), 0),"
+                " coalesce(sum(CASE WHEN h.state = ? OR (h.state = ? AND h.closed_at + e.outcome_wait <= ?)"
+                " THEN 1 ELSE 0 END), 0) FROM experiment e JOIN population p ON p.id = e.population"
+                " LEFT JOIN hand h ON h.experiment = e.id AND h.epoch = e.epoch AND h.state < ?"
+                " GROUP BY e.id, e.status, e.period, p.config ORDER BY e.id",
+                *(DEALT, CLOSING, OPEN, tx.now(), FOLDED),
             )
-            found = []
-            for number, status, period, people, config, epoch in rows:
-                over = period != self.period(msgspec.json.decode(people, type=PopulationConfig))
-                wait = msgspec.json.decode(config, type=_Wait).outcome_wait
-                (waiting, closing) = tx.one(
-                    "SELECT coalesce(sum(CASE WHEN state = ? THEN 1 ELSE 0 END), 0), coalesce(sum(CASE WHEN"
-                    " state = ? OR (state = ? AND closed_at + ? <= ?) THEN 1 ELSE 0 END), 0)"
-                    " FROM hand WHERE experiment = ? AND epoch = ? AND state < ?",
-                    *(DEALT, CLOSING, OPEN, wait, tx.now(), number, epoch, FOLDED),
-                )
-                going = status != FROZEN and closing
-                if over or going or (status == RUNNING and waiting < AHEAD):
-                    found.append(int(number))
-            return found
+        return [
+            number
+            for number, status, period, people, waiting, closing in rows
+            if (status != FROZEN and closing)
+            or (status == RUNNING and waiting < AHEAD)
+            or period != self.period(msgspec.json.decode(people, type=PopulationConfig))
+        ]
 
     # --- a step ----------------------------------------------------------------------------------
 
     def tick(self, number: int) -> bool:
         """Do what is due for an experiment; whether there was anything."""
+        with self._turn:
+            return self._tick(number)
+
+    def _tick(self, number: int) -> bool:
         fence = self.store.lease(number, self.holder)
         if fence is None:
             self.forget(number)
             return False
         try:
-            one = self.experiment(number)
-            if one.fence != fence:
-                self.forget(number)
-                one = self.experiment(number)
-                one.fence = fence
+            one = self._fenced(number, fence)
             if self.period(one.people) != one.period:
                 self._new_epoch(one)
                 return True
@@ -175,14 +136,31 @@ class Keeper:
             self.forget(number)
             raise
 
+    def _fenced(self, number: int, fence: int) -> Experiment:
+        """The experiment under this fence; read again under its lock if it was known under another one.
+
+        A transaction of which nobody knows how it ended has the lock until it ends.
+        """
+        one = self._kept.get(number)
+        if one is None or one.fence != fence:
+            with self.store.transaction() as tx:
+                self.store.check_fence(tx, number, self.holder, fence)
+                self._kept[number] = one = read(tx, number)
+            one.fence = fence
+        return one
+
     def _close(self, one: Experiment) -> list[Hand]:
         """Hands whose time is over, which take no more outcomes, and those of before a crash."""
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
-            tx.do(
-                "UPDATE hand SET state = ? WHERE experiment = ? AND epoch = ? AND state = ?"
-                " AND closed_at IS NOT NULL AND closed_at + ? <= ?",
-                *(CLOSING, one.id, one.epoch, OPEN, one.config.outcome_wait, tx.now()),
+            over = tx.locked(
+                "SELECT first FROM hand WHERE experiment = ? AND epoch = ? AND state = ?"
+                " AND closed_at + ? <= ? ORDER BY first",
+                *(one.id, one.epoch, OPEN, one.config.outcome_wait, tx.now()),
+            )
+            tx.many(
+                "UPDATE hand SET state = ? WHERE experiment = ? AND epoch = ? AND first = ?",
+                [(CLOSING, one.id, one.epoch, first) for (first,) in over],
             )
             rows = tx.all(
                 "SELECT experiment, epoch, first, count, body, chain, served FROM hand"
@@ -199,7 +177,7 @@ class Keeper:
         return [hand for hand in hands if open_before is None or hand.first < open_before]
 
     def _fold(self, one: Experiment, hands: list[Hand]) -> None:
-        learning = _held(one)
+        learning = held(one)
         first, last = hands[0].first, hands[-1].first + hands[-1].count
         where = (one.id, one.epoch, first, last)
         with self.store.transaction() as tx:
@@ -252,27 +230,29 @@ class Keeper:
 
     def _new_epoch(self, one: Experiment) -> None:
         """A new period: a new budget, and a new learner that begins with what the last one released."""
-        old = _held(one)
+        old, last = held(one), one.epoch
         known: Released = old.learner.released.weakened(one.config.warm_start)
         with self.store.transaction() as tx:
+            one.ledger = PopulationLedger(tx, one.population, one.id)
+        one.epoch, one.period, one.next_place = last + 1, self.period(one.people), 0
+        one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.learner.ranking()])
+        one.learning = Learning.begin(one.config, gate_of(one), known)
+        with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
-            tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, one.epoch)
+            tx.locked(
+                "SELECT first FROM hand WHERE experiment = ? AND epoch = ? AND state < ? ORDER BY first",
+                *(one.id, last, FOLDED),
+            )
+            tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do(
                 "UPDATE hand SET state = ?, body = ? WHERE experiment = ? AND epoch = ?",
-                *(FOLDED, b"", one.id, one.epoch),
+                *(FOLDED, b"", one.id, last),
             )
-            one.epoch, one.period, one.next_place = one.epoch + 1, self.period(one.people), 0
             if one.status == FROZEN:
                 one.status = RUNNING
                 tx.do("UPDATE experiment SET status = ? WHERE id = ?", RUNNING, one.id)
-            one.config = msgspec.structs.replace(
-                one.config, items=[old.labels[i] for i in old.learner.ranking()]
-            )
-            ledger = PopulationLedger(tx, one.population, one.id)
-            one.learning = Learning.begin(one.config, self._gate(one, ledger), known)
-            ledger.flush(tx)
             tx.do("UPDATE experiment SET config = ? WHERE id = ?", encoded(one.config), one.id)
-            _write_items(tx, one)
+            write_items(tx, one)
             payload = self._release(one)
             self._save(tx, one, self._dealt(one, AHEAD), payload)
         self.store.scrub()
@@ -283,7 +263,8 @@ class Keeper:
             done = tx.do(
                 "UPDATE experiment SET status = ? WHERE id = ? AND status <> ?", status, number, FROZEN
             )
-        self.forget(number)
+        with self._turn:
+            self.forget(number)
         return bool(done)
 
     def beyond(self, number: int, epoch: int, place: int) -> bool:
@@ -294,17 +275,23 @@ class Keeper:
 
     def change_items(self, number: int, add: list[str], retire: list[str]) -> None:
         """Another catalogue: hands that wait are burnt, and new ones dealt from it."""
-        one = self.experiment(number)
+        with self._turn:
+            self._change_items(number, add, retire)
+
+    def _change_items(self, number: int, add: list[str], retire: list[str]) -> None:
+        fence = self.store.lease(number, self.holder, force=True)
+        assert fence is not None
         try:
+            one = self._fenced(number, fence)
             with self.store.transaction() as tx:
                 self.store.check_fence(tx, one.id, self.holder, one.fence)
-                _held(one).change_items(add, retire)
+                held(one).change_items(add, retire)
                 tx.do(
                     "UPDATE hand SET state = ?, closed_at = ?"
                     " WHERE experiment = ? AND epoch = ? AND state = ?",
                     *(OPEN, tx.now(), one.id, one.epoch, DEALT),
                 )
-                _write_items(tx, one)
+                write_items(tx, one)
                 self._save(tx, one, self._dealt(one, AHEAD))
         except BaseException:
             self.forget(number)
@@ -335,11 +322,6 @@ class Keeper:
             return f"{year}-W{week:02}"
         return f"{now:%Y-%m-%d}" if people.period == "day" else "all"
 
-    def _gate(self, one: Experiment, ledger: PopulationLedger) -> Any:
-        seed = None if one.config.seed is None else one.config.seed + one.epoch
-        periods = Periods(budget_of(one.people), ledger, notion=one.people.notion)
-        return periods.gate(one.period, seed)
-
     def _waiting(self, tx: Transaction, one: Experiment) -> int:
         """How many hands wait to be served."""
         found = tx.one(
@@ -353,7 +335,7 @@ class Keeper:
         made = []
         size = one.config.hand or self._paced(one, hands)
         for _ in range(hands):
-            made.append(_held(one).deal(one.id, one.epoch, one.next_place, size, one.chain))
+            made.append(held(one).deal(one.id, one.epoch, one.next_place, size, one.chain))
             one.next_place += size
         return made
 
@@ -370,13 +352,14 @@ class Keeper:
 
     def _release(self, one: Experiment) -> str:
         """The next link of the chain of releases."""
-        payload = json.dumps(_held(one).payload())
+        payload = json.dumps(held(one).payload())
         one.seq += 1
         one.chain = linked(one.chain, payload)
         return payload
 
     def _save(self, tx: Transaction, one: Experiment, dealt: list[Hand], payload: str | None = None) -> None:
         """Everything that follows from what was just done, in the transaction in which it is done."""
+        one.ledger.flush(tx)
         if payload is not None:
             tx.do(
                 "INSERT INTO release (experiment, seq, epoch, at, payload, chain) VALUES (?, ?, ?, ?, ?, ?)",
@@ -388,58 +371,18 @@ class Keeper:
                 " VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
                 *(one.id, one.epoch, hand.first, hand.count, hand.body(), hand.chain, DEALT),
             )
-        tx.do(
-            "UPDATE experiment SET epoch = ?, period = ?, next_place = ?, seq = ?, chain = ? WHERE id = ?",
-            *(one.epoch, one.period, one.next_place, one.seq, one.chain, one.id),
-        )
+        if not tx.do(
+            "UPDATE experiment SET epoch = ?, period = ?, next_place = ?, seq = ?, chain = ?"
+            " WHERE id = ? AND status <> ?",
+            *(one.epoch, one.period, one.next_place, one.seq, one.chain, one.id, FROZEN),
+        ):
+            raise Fenced("somebody has frozen it")
         tx.do(
             "INSERT INTO private_state (experiment, seq, body) VALUES (?, ?, ?)"
             " ON CONFLICT (experiment) DO UPDATE SET seq = excluded.seq, body = excluded.body",
-            *(one.id, one.seq, _held(one).dump()),
+            *(one.id, one.seq, held(one).dump()),
         )
-
-    def _read(self, tx: Transaction, number: int) -> Experiment:
-        row = tx.one(
-            "SELECT e.id, e.population, e.name, e.config, p.config, e.status, e.epoch, e.period,"
-            " e.next_place, e.seq, e.chain, s.body FROM experiment e JOIN population p ON p.id = e.population"
-            " JOIN private_state s ON s.experiment = e.id WHERE e.id = ?",
-            number,
-        )
-        if row is None:
-            raise LookupError("experiment")
-        config = msgspec.json.decode(row[3], type=ExperimentConfig)
-        people = msgspec.json.decode(row[4], type=PopulationConfig)
-        number, population, name = row[:3]
-        status, epoch, period, place, seq, chain, body = row[5:]
-        one = Experiment(
-            number, population, name, config, people, status, epoch, period, place, seq, bytes(chain)
-        )
-        gate = self._gate(one, PopulationLedger(tx, one.population, one.id))
-        one.learning = Learning.load(config, gate, bytes(body))
-        return one
-
-
-def budget_of(people: PopulationConfig) -> Budget:
-    """The budget of one period."""
-    if not math.isfinite(people.epsilon):
-        raise ValueError("epsilon must be a finite number")
-    return Budget(people.epsilon, people.delta, people.neighbours, people.max_rounds_per_person)
-
-
-def _held(one: Experiment) -> Learning:
-    assert one.learning is not None
-    return one.learning
 
 
 def _bytes(body: Any) -> bytes | None:
     return None if body is None else bytes(body)
-
-
-def _write_items(tx: Transaction, one: Experiment) -> None:
-    """The catalogue: numbers, labels, and what has been retired."""
-    learning = _held(one)
-    shown = set(learning.learner.ranking())
-    tx.do("UPDATE experiment SET catalogue = catalogue + 1 WHERE id = ?", one.id)
-    tx.do("DELETE FROM item WHERE experiment = ?", one.id)
-    for number, label in enumerate(learning.labels):
-        tx.do("INSERT INTO item VALUES (?, ?, ?, ?)", one.id, number, label, int(number not in shown))

@@ -23,11 +23,11 @@ class PopulationLedger:
     """The charges of a population, as they were when it was read, and those to be flushed.
 
     Only one keeper at a time works for an experiment, which the store sees to; `unclaimed` charges are those
-    of that ``experiment``.
+    of that ``experiment``. One that is being made gets its number before `flush`.
     """
 
     def __init__(self, tx: Transaction, population: int, experiment: int) -> None:
-        self._population, self._experiment = population, experiment
+        self._population, self.experiment = population, experiment
         (terms, marks) = tx.one("SELECT terms, marks FROM population WHERE id = ?", population)
         self._terms: dict[str, Any] | None = None if terms is None else json.loads(terms)
         self._marks: list[str] = json.loads(marks)
@@ -59,7 +59,7 @@ class PopulationLedger:
         """Add an entry, for the next flush."""
         if expected_version != self.version:
             raise LedgerConflict(f"the ledger is at version {self.version}, not {expected_version}")
-        self._charges.append((self._experiment, (group, entry, count)))
+        self._charges.append((self.experiment, (group, entry, count)))
 
     def agree(self, terms: Mapping[str, Any]) -> None:
         """Refuse other terms (a budget, a privacy notion) than those of the first gate."""
@@ -78,7 +78,7 @@ class PopulationLedger:
         """The experiment's charges, for its learner to take up after a restart, each once."""
         free = Counter[tuple[Group, Entry]]()
         for own, (group, entry, count) in self._charges[: self._flushed]:
-            free[group, entry] += count * (own == self._experiment)
+            free[group, entry] += count * (own == self.experiment)
         free.subtract(self._claimed)
         return [(group, entry, count) for (group, entry), count in free.items() if count]
 
@@ -94,16 +94,21 @@ class PopulationLedger:
 
     def flush(self, tx: Transaction) -> None:
         """Write what was appended. Somebody else's charge in the meantime makes the transaction fail."""
+        rows = []
         for version in range(self._flushed, len(self._charges)):
-            own, (people, entry, count) = self._charges[version]
-            tx.do(
-                "INSERT INTO charge (population, version, experiment, people, label, event, disjoint, count)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                *(self._population, version + 1, own, json.dumps(people), entry.label),
-                *(json.dumps(entry.event.to_json()), int(entry.disjoint), str(count)),
+            _, (people, entry, count) = self._charges[version]
+            self._charges[version] = (self.experiment, (people, entry, count))
+            said = json.dumps(people), entry.label, json.dumps(entry.event.to_json())
+            rows.append(
+                (self._population, version + 1, self.experiment, *said, int(entry.disjoint), str(count))
             )
+        tx.many(
+            "INSERT INTO charge (population, version, experiment, people, label, event, disjoint, count)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
         self._flushed = len(self._charges)
-        said = None if self._terms is None else json.dumps(self._terms), json.dumps(self._marks)
-        if said != self._said:
-            tx.do("UPDATE population SET terms = ?, marks = ? WHERE id = ?", *said, self._population)
-            self._said = said
+        terms = None if self._terms is None else json.dumps(self._terms), json.dumps(self._marks)
+        if terms != self._said:
+            tx.do("UPDATE population SET terms = ?, marks = ? WHERE id = ?", *terms, self._population)
+            self._said = terms

@@ -54,7 +54,9 @@ def status(store: Store, name: str) -> dict[str, Any]:
         last = tx.one(
             "SELECT payload, at FROM release WHERE experiment = ? ORDER BY seq DESC LIMIT 1", number
         )
-        kept = tx.one("SELECT holder, until FROM lease WHERE experiment = ?", number)
+        kept = tx.one(
+            "SELECT holder, until FROM lease LEFT JOIN process ON name = holder WHERE experiment = ?", number
+        )
         waiting = tx.one(
             "SELECT min(closed_at) FROM hand WHERE experiment = ? AND epoch = ? AND state IN (?, ?)",
             *(number, epoch, OPEN, CLOSING),

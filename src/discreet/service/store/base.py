@@ -5,6 +5,7 @@ Statements are written once, with ``?`` for values; a store says the rest in its
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -23,8 +24,14 @@ class Transaction(Protocol):
     def all(self, sql: str, *values: Any) -> list[Any]:
         """All rows."""
 
+    def locked(self, sql: str, *values: Any) -> list[Any]:
+        """All rows, which nobody else changes or counts on before this transaction ends."""
+
     def do(self, sql: str, *values: Any) -> int:
         """Carry out a statement; how many rows it was about."""
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Carry out a statement for each of these rows."""
 
     def now(self) -> float:
         """The database's clock, in seconds."""
@@ -70,6 +77,7 @@ class Store(ABC):
     """A database of the service."""
 
     url: str
+    patience = math.inf  # seconds for which a process is believed to live after its last `beat`
 
     @abstractmethod
     def migrate(self) -> int:
@@ -84,7 +92,8 @@ class Store(ABC):
         """Write down outcomes, durably, and what was served; for each: recorded, duplicate or late.
 
         An outcome counts if its hand is not being folded yet, once per place, and within the limit of the
-        person's rounds: beyond it the outcome is acknowledged, and nothing of it is kept.
+        person's rounds: beyond it the outcome is acknowledged, and nothing of it is kept. Whoever closes a
+        hand (`Transaction.locked`) waits for groups that count on it.
         """
 
     @abstractmethod
@@ -93,7 +102,7 @@ class Store(ABC):
 
     @abstractmethod
     def recover(self, owner: str) -> None:
-        """After a start: what was not served of hands of processes that are gone is burnt."""
+        """What was not served of hands of processes that are gone is burnt; ``owner`` is not gone."""
 
     @abstractmethod
     def scrub(self) -> None:
@@ -103,15 +112,27 @@ class Store(ABC):
     def close(self) -> None:
         """Let go of it."""
 
-    # --- keepers: one per experiment -------------------------------------------------------------
+    # --- several processes; a store of one process needs none of these ----------------------------
 
-    @abstractmethod
-    def lease(self, experiment: int, holder: str) -> int | None:
-        """Become, or stay, the keeper of an experiment; the fence number, or None while another is."""
+    def beat(self, owner: str, *, new: bool = False) -> bool:  # noqa: ARG002
+        """This process lives, for `patience` from now on; False once it was taken for dead.
 
-    @abstractmethod
-    def check_fence(self, tx: Transaction, experiment: int, holder: str, fence: int) -> None:
-        """Refuse to go on (`Fenced`) when another keeper has taken over since."""
+        A process that was taken for dead goes on under another name (``new``). Its hands may be closed.
+        """
+        return True
+
+    def leave(self, owner: str) -> None:  # noqa: B027
+        """This process ends: others may take over what it kept."""
+
+    def lease(self, experiment: int, holder: str, *, force: bool = False) -> int | None:  # noqa: ARG002
+        """Become, or stay, the keeper of an experiment; the fence number, or None while another is.
+
+        ``force`` takes it from a keeper that lives, who is fenced off from then on.
+        """
+        return 0
+
+    def check_fence(self, tx: Transaction, experiment: int, holder: str, fence: int) -> None:  # noqa: B027
+        """Refuse to go on (`Fenced`) when another keeper has taken over; nobody does before the end."""
 
 
 def migrations() -> Iterator[tuple[int, str]]:

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,13 @@ class _Transaction:
     def all(self, sql: str, *values: Any) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()
 
+    locked = all  # it has the whole file
+
     def do(self, sql: str, *values: Any) -> int:
         return self._connection.execute(sql, values).rowcount
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._connection.executemany(sql, rows)
 
     def now(self) -> float:
         return time.time()
@@ -144,19 +149,16 @@ class SQLiteStore(Store):
                 )
             return row
 
-    def recover(self, owner: str) -> None:  # noqa: ARG002
+    def recover(self, owner: str) -> None:
         with self.transaction() as tx:
-            tx.do("UPDATE hand SET closed_at = ? WHERE state = ? AND closed_at IS NULL", tx.now(), OPEN)
+            tx.do(
+                "UPDATE hand SET closed_at = ? WHERE state = ? AND closed_at IS NULL AND owner <> ?",
+                *(tx.now(), OPEN, owner),
+            )
 
     def scrub(self) -> None:
         with self._turn:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def lease(self, experiment: int, holder: str) -> int | None:  # noqa: ARG002
-        return 0  # the lock of the file has seen to it
-
-    def check_fence(self, tx: Transaction, experiment: int, holder: str, fence: int) -> None:
-        """There is only this process."""
 
     def close(self) -> None:
         with self._turn:

@@ -15,6 +15,7 @@ CREATE TABLE experiment (
   status TEXT NOT NULL,
   epoch BIGINT NOT NULL,
   period TEXT NOT NULL,
+  outcome_wait DOUBLE PRECISION NOT NULL,
   next_place BIGINT NOT NULL,
   catalogue BIGINT NOT NULL DEFAULT 0,
   seq BIGINT NOT NULL,
@@ -86,7 +87,10 @@ CREATE TABLE private_state (
 CREATE TABLE lease (
   experiment BIGINT PRIMARY KEY REFERENCES experiment,
   holder TEXT NOT NULL,
-  fence BIGINT NOT NULL,
+  fence BIGINT NOT NULL
+);
+CREATE TABLE process (
+  name TEXT PRIMARY KEY,
   until DOUBLE PRECISION NOT NULL
 );
 CREATE TABLE api_key (
