@@ -82,6 +82,9 @@ class _Connection:
     def execute(self, sql, values=()):
         return _Cursor(self._connection, sql, values)
 
+    def executemany(self, sql, rows):
+        self._connection.executemany(sql, rows)
+
     @property
     def in_transaction(self):
         return self._connection.in_transaction
@@ -117,7 +120,7 @@ def after(tmp_path, monkeypatch, synchronous):
         left.close()
         shutil.rmtree(folder)
         lost += len(acknowledged - there)
-    world.store.close()
+    world.close()
     layer.unregister()
     return lost
 

@@ -47,6 +47,10 @@ class World:
         self.keeper = Keeper(self.store, self.owner, clock=lambda: self.now)
         self.hands = []
 
+    def close(self):
+        World.opened.remove(self)
+        self.store.close()
+
     def crash(self):
         """Another process takes over, once this one is taken for dead."""
         self.store.close()
