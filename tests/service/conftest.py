@@ -91,7 +91,7 @@ def url(request, tmp_path):
 
 def _close_worlds():
     while World.opened:
-        World.opened[-1].close()
+        World.opened.pop().close()
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ def after(tmp_path, monkeypatch, synchronous):
         left.close()
         shutil.rmtree(folder)
         lost += len(acknowledged - there)
-    world.close()
+    world.store.close()
     layer.unregister()
     return lost
 

@@ -28,10 +28,9 @@ def taken(**more):
 class World:
     """One experiment, "shop", on a store in a folder; `crash` forgets everything that is not committed."""
 
-    opened: ClassVar = []  # whose stores are to be closed
+    opened: ClassVar = []  # stores that are to be closed
 
     def __init__(self, url, config=None, people=NOISY):
-        World.opened.append(self)
         self.url = url
         self.now = datetime.datetime(2026, 11, 3, tzinfo=datetime.UTC)
         self.open()
@@ -41,15 +40,12 @@ class World:
 
     def open(self):
         self.store = open_store(self.url)
+        World.opened.append(self.store)
         self.store.migrate()
         self.owner = owner_name()
         self.store.beat(self.owner, new=True)
         self.keeper = Keeper(self.store, self.owner, clock=lambda: self.now)
         self.hands = []
-
-    def close(self):
-        World.opened.remove(self)
-        self.store.close()
 
     def crash(self):
         """Another process takes over, once this one is taken for dead."""

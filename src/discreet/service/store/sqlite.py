@@ -61,7 +61,7 @@ class SQLiteStore(Store):
         self.path = Path(path).resolve()
         self.url = f"sqlite:///{self.path}"
         self._turn = threading.RLock()
-        self._lock = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock: int | None = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -163,7 +163,9 @@ class SQLiteStore(Store):
     def close(self) -> None:
         with self._turn:
             self._connection.close()
-            os.close(self._lock)
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
 
 def _record(execute: Any, one: Outcome) -> str:
