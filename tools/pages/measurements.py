@@ -202,6 +202,17 @@ def returning_people() -> str:
 
 
 @block
+def segments() -> str:
+    rows = []
+    for name, found in stored("segments")["share_served"].items():
+        stream, _, epsilon = name.rpartition(", epsilon ")
+        shares = [found[way] for way in ("one", "alone", "shared", "short")]
+        rows.append([stream, epsilon, *(" / ".join(f"{share:.3f}" for share in one) for one in shares)])
+    ways = ["one for all", "one each", "shared", "shared, short first batch"]
+    return markdown(["stream", "epsilon", *ways], rows)
+
+
+@block
 def year() -> str:
     found = stored("year")
     months = [1, 2, 6, 12]
