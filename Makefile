@@ -34,8 +34,8 @@ format: $(VENV)/.lint
 	$(BIN)/ruff format .
 
 # make bench FOLDER=where/data/sets/are runs those too that measure real people.
-BENCHMARKS := privacy_core objectives constraints hedge_speed regret_growth bandit_speed offline_speed \
-  minimization_speed minimization
+BENCHMARKS := privacy_core objectives constraints hedge_speed regret_growth bandit_speed set_sizes decisions \
+  offline_speed minimization_speed minimization
 REAL := full_information offline continuous_greedy convex frank_wolfe theorems
 bench: $(VENV)/.bench
 	for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one || exit 1; done

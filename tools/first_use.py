@@ -3,7 +3,8 @@
 A fresh process imports the library, then makes a learner, takes its first rounds with `choose` and `learn`,
 and gives another one a short stream to `run`; then a longer one. Everything but the import is counted. The
 second time the cache is there. `python -m tools.first_use hedge` measures the settings with "hedge" in
-their name or their learner's name; ``--loops`` prints what was compiled. Nothing is stored.
+their name or their learner's name; ``--loops`` prints what was compiled. What is measured of all learners
+goes to benchmarks/results/first_use.json.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.shared import arguments
+from benchmarks.shared import arguments, machine
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import ConcaveOfLinear, Coverage
 from discreet.objectives.losses import Distance, Linear
 from discreet.online.examples import N_ITEMS, ROUNDS, SIZE
 from discreet.online.registry import REGISTRY
+from tools.results import store
 
 PEOPLE, CROWD = 50, 2000
 MOST = 4.0
@@ -103,7 +105,7 @@ def main() -> None:
         print(json.dumps(first_use(*options.one)))
         return
     print(f"{'learner':26} {'setting':46} {'rounds':>6} {'run':>6} {'long':>6} {'all':>6} {'warm':>6} loops")
-    worst = 0.0
+    worst, found = 0.0, {}
     for name, entry in REGISTRY.items():
         chosen = [words for words in entry.examples() if options.only.lower() in f"{name} {words}".lower()]
         for words in chosen[: 1 if options.first else None]:
@@ -111,6 +113,7 @@ def main() -> None:
                 cold, warm = (measured(name, words, folder) for _ in range(2))
             every, again = (one["rounds"] + one["run"] + one["long"] for one in (cold, warm))
             worst = max(worst, cold["rounds"] + cold["run"])
+            found[f"{name}: {words}"] = [round(cold[part], 2) for part in ("rounds", "run", "long")]
             print(
                 f"{name:26} {words:46} {cold['rounds']:6.2f} {cold['run']:6.2f} {cold['long']:6.2f}"
                 f" {every:6.2f} {again:6.2f}"
@@ -120,6 +123,8 @@ def main() -> None:
             if options.loops:
                 for seconds, loop, types in sorted(cold["loops"], reverse=True):
                     print(f"    {seconds:6.2f} {loop} {types}")
+    if not options.only:
+        store("first_use", {"machine": machine(), "seconds": found})
     print(f"first rounds and short run: at most {worst:.2f} seconds; the limit is {MOST:g}")
 
 

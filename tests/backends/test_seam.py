@@ -11,8 +11,10 @@ import pytest
 import discreet as dc
 from discreet import backends
 from discreet.backends import numba
+from discreet.backends.patience import Patience
 from tests.backends.plain import selectors as plain
 
+LASTS = Patience.lasts  # which tests replace
 SOURCE = Path(dc.__file__).parent
 
 
@@ -48,6 +50,13 @@ def test_a_backend_that_is_missing_is_refused_at_once():
     with pytest.raises(ModuleNotFoundError), backends.use("tests.backends.nowhere"):
         pass
     assert backends.selectors is not plain
+
+
+def test_patience_is_for_so_much_work_of_each_kind(monkeypatch):
+    monkeypatch.setattr(Patience, "lasts", LASTS)
+    patience = Patience(100)
+    assert [patience.lasts(work) for work in (60, 60, 40, 1)] == [True, False, True, False]
+    assert patience.lasts(100, "another kind")
 
 
 def test_families_are_those_of_the_default_backend():

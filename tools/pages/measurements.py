@@ -178,6 +178,16 @@ def decision_speed() -> str:
 
 
 @block
+def set_sizes() -> str:
+    found = stored("set_sizes")
+    rows = [
+        [name, *(f"{one:.1f}" for one in times), f"{exponent(found['k'], times):.2f}"]
+        for name, times in found["microseconds"].items()
+    ]
+    return markdown(["learner", *(f"k = {k}" for k in found["k"]), "exponent"], rows)
+
+
+@block
 def greedy_speed() -> str:
     rows = [
         [name, str(one["k"]), f"{one['private_s']:.3f}", f"{one['ratio']:.2f}" if "ratio" in one else ""]

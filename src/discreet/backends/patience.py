@@ -10,10 +10,6 @@ class Patience:
     """So much work of a process, of each kind, is done without a loop; the outcome is the same either way.
 
     The limit is about what takes as long as to load the loop, and far less than to compile it.
-
-    >>> patience = Patience(100)
-    >>> patience.lasts(60), patience.lasts(60), patience.lasts(40)
-    (True, False, True)
     """
 
     def __init__(self, limit: int) -> None:

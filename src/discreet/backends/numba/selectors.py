@@ -84,6 +84,11 @@ def add_row_gains(  # type: ignore[no-untyped-def]
         longest = max(longest, indptr[first + j + 1] - indptr[first + j])
     gains = np.empty(longest, dtype=np.int64)
     last = np.empty(longest, dtype=np.int64)
+    # Of many people only the changes from an expert to the next are kept, and summed up in the end: what a
+    # person takes does not grow with the number of experts then.
+    experts, items = totals.shape
+    many = 2 * (indptr[first + within_limit.size] - indptr[first]) > items
+    changes = np.zeros((experts if many else 0, items), dtype=np.int64)
     for j in range(within_limit.size):
         if not within_limit[j]:
             continue
@@ -111,13 +116,24 @@ def add_row_gains(  # type: ignore[no-untyped-def]
                     chosen = p
                 amount = math.floor(min(_gain(kind, state, data[p], cap[row]) * scale, float(most)))
                 gains[p - start] = max(np.int64(0), np.int64(amount))
-            for i in range(begin, end + 1):
+            # Whom an item adds something to at the first of these experts, it does to all of them.
+            for i in range(begin, begin if many else end + 1):
                 for p in range(start, stop):
-                    if i <= last[p - start]:
+                    if begin <= last[p - start]:
                         totals[i, indices[p]] += gains[p - start]
+            for p in range(start, stop if many else start):
+                if begin <= last[p - start]:
+                    changes[begin, indices[p]] += gains[p - start]
+                    if end + 1 < experts:
+                        changes[end + 1, indices[p]] -= gains[p - start]
             if chosen < stop:
                 state = _step(kind, state, data[chosen])
             begin = end + 1
+    for i in range(changes.shape[0]):
+        for item in range(items):
+            if i > 0:
+                changes[i, item] += changes[i - 1, item]
+            totals[i, item] += changes[i, item]
 
 
 @part
