@@ -292,7 +292,13 @@ def test_horizon(setting):
     assert (learner._row(last) == played[-1]).all()
     with pytest.raises(RuntimeError, match=f"horizon of rounds={learner.rounds} is over"):
         learner.learn(setting.feedback(learner, stream[0], last))
-    assert shown(learner.choose()) == shown(last)
+    learner.go_on()  # takes feedback, and neither learns from it nor charges for it
+    learner = dc.load(learner.to_bytes())
+    before = learner.to_bytes()
+    for person in stream[-3:]:
+        assert shown(learner.choose()) == shown(last)
+        learner.learn(setting.feedback(learner, person, last), person_id="somebody")
+    assert learner.to_bytes() == before
 
 
 def test_a_second_run_beyond_the_horizon_serves_the_last_decision(setting):

@@ -10,7 +10,7 @@ import discreet as dc
 from discreet.objectives import Coverage
 from discreet.online.examples import N_ITEMS
 from discreet.privacy.events import Loss
-from tests.online.learners import EVERYBODY, FRANK_WOLFE_SETS, SELECTORS, shown
+from tests.online.learners import FRANK_WOLFE_SETS, SELECTORS
 
 NAMES = [f"page {i}" for i in range(N_ITEMS)]
 SERVING = SELECTORS | FRANK_WOLFE_SETS
@@ -24,28 +24,6 @@ def _state(learner):
 
 
 # --- the last decision ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", EVERYBODY)
-def test_going_on_learns_nothing(name, tmp_path):
-    """Feedback beyond the horizon is taken, and neither learned from nor charged for."""
-    setting = EVERYBODY[name]
-    learner = setting.make()
-    if learner.rounds is None:
-        pytest.skip("no horizon")
-    people = setting.people(learner.rounds + 3)
-    learner.run(people[: learner.rounds])
-    decision = learner.choose()
-    with pytest.raises(RuntimeError, match=r"horizon of rounds=.* is over; .* go_on\(\)"):
-        learner.learn(setting.feedback(learner, people[0], decision))
-    learner.go_on()
-    learner.save(tmp_path / "state")
-    learner = dc.load(tmp_path / "state")
-    before = _state(learner)
-    for person in people[:-4:-1]:
-        assert shown(learner.choose()) == shown(decision)
-        learner.learn(setting.feedback(learner, person, decision), person_id="somebody")
-    assert _state(learner) == before
 
 
 def test_going_on_serves_what_is_available():

@@ -49,7 +49,7 @@ def _not_empty(learner):
 
 
 @pytest.mark.parametrize("name", SERVING)
-@settings(max_examples=3, deadline=None, derandomize=True, database=None)
+@settings(max_examples=2, deadline=None, derandomize=True, database=None)
 @given(actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 30)), min_size=15, max_size=50))
 def test_a_living_learner(name, actions):
     """Whatever comes: sets hold what is available and nothing else, everybody is learned from once, a set is
@@ -298,7 +298,7 @@ def test_items_are_the_same_as_a_row(name):
         "vector": (lambda row: {"person": row}, ProbabilisticCoverage),
     }
     rng = np.random.default_rng(0)
-    whole = (rng.random((12, N_ITEMS)) < 0.4).astype(float)
+    whole = (rng.random((6, N_ITEMS)) < 0.4).astype(float)
     for form, family in forms.values():
         rows = whole if family is Coverage else whole * rng.choice([0.25, 0.5, 1.0], whole.shape)
         one, other = setting.make(labels=NAMES), setting.make(labels=NAMES)
