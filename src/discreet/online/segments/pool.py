@@ -37,14 +37,16 @@ class Pool:
     def __init__(self, count: int) -> None:
         self._evidence: list[Evidence | None] = [None] * count
         self._people = [0] * count
+        self._all = 0  # of these people
 
     def tell(self, index: int, evidence: Evidence | None, people: int) -> None:
         """What a segment has released by now, about so many people."""
+        self._all += people - self._people[index]
         self._evidence[index], self._people[index] = evidence, people
 
     def others(self, index: int) -> int:
         """How many people the others' releases are about."""
-        return sum(self._people) - self._people[index]
+        return self._all - self._people[index]
 
     def scores(self, index: int) -> Floats | None:
         """What items are worth in one segment, as a sum over people; None where nothing is known."""

@@ -203,7 +203,7 @@ class Segments(Fixed):
             number = self._numbers.number(index, learner.round, open=learner._rounds.is_open)
             while self._numbers.full:
                 self._expire(self._oldest())
-            return replace(shown, round=number)
+            return Selection(shown.items, number, shown.labels)
 
     def learn(
         self,
