@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from discreet import backends
 from discreet.constraints import GraphicMatroid, LinearMatroid, Matroid, TransversalMatroid, swap_round
 from discreet.constraints.matroids.compiled import CompiledMatroid
 
-from .matroid_zoo import CLASSES
+from .matroid_zoo import CLASSES, subsets
 
 GENERAL = ("graphic", "transversal", "linear")
 N = 14
@@ -61,6 +62,43 @@ def test_exchanges_are_those_of_the_slow_search(name, data, seed):
         swap_round(matroid, sets, weights, np.random.default_rng(seed)) for matroid in (case.matroid, asked)
     )
     assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("name", ["graphic", "transversal"])
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data(), st.integers(0, 2**32 - 1))
+def test_flows_find_the_set_that_exceeds_its_rank_the_most(name, data, seed):
+    """Beside all sets: the largest of those that exceed it the most, with an independent set contracted."""
+    case = data.draw(CLASSES[name])
+    rng = np.random.default_rng(seed)
+    below = sorted(case.independent, key=sorted)[rng.integers(len(case.independent))]
+    items = rng.permutation([i for i in range(case.n) if i not in below])
+    x = rng.choice([0.0, 0.25, 0.5, 1.0], items.size) if seed % 2 else rng.random(items.size)
+    matroid, inside = case.matroid, np.empty(items.size, dtype=np.bool_)
+    space = backends.matroids.workspace(matroid._table, matroid._size)
+    given = np.array(sorted(below), dtype=np.int64), items.astype(np.int64), 0, x, inside
+    excess = matroid._exceed(matroid._table, space, *given)
+    beyond = {
+        s: x[list(s)].sum() - case.rank_of({*below, *items[list(s)]}) + len(below)
+        for s in subsets(items.size)
+    }
+    most = max(beyond.values())
+    assert excess == pytest.approx(most, abs=1e-12)
+    largest = frozenset().union(*(s for s, found in beyond.items() if found >= most - 1e-12))
+    assert frozenset(np.flatnonzero(inside)) == largest
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_points_outside_the_polytope_are_not_rounded(name):
+    matroid, rng = larger(name, 0), np.random.default_rng(0)
+    x = matroid.project_euclidean(np.linspace(0.0, 1.0, N), base=True).x
+    assert matroid.contains(matroid.round(x, rng))
+    for far in (1e-6, 0.2):
+        with pytest.raises(ValueError, match="outside the polytope"):
+            matroid.round(np.minimum(x + far, 1.0), rng)
+    for wrong in (x - 1e-6 - x.min(), x + 2.0):
+        with pytest.raises(ValueError, match="outside"):
+            matroid.round(wrong, rng)
 
 
 def test_bases_of_different_primes_are_merged_modulo_a_third():

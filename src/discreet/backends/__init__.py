@@ -20,6 +20,7 @@ FAMILIES = (
     "continuous",
     "convex",
     "exchanges",
+    "flows",
     "frank_wolfe",
     "hedge",
     "matroids",

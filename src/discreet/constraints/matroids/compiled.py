@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ... import backends
 from ..polytopes.nearest_point import NearestPoint
+from ..polytopes.polytope import close_gaps
 from ..rounding import Given
-from .entropic import EntropicSplit
+from .entropic import SearchedSplit
 from .matroid import Items, Matroid
 
 Vector = NDArray[np.float64]
+Whole = NDArray[np.int64]
 
 
 class CompiledMatroid(Matroid):
@@ -31,8 +34,8 @@ class CompiledMatroid(Matroid):
         """Which items fit when they are offered in turn, and the first ``keep`` that do are taken."""
         n, taken = items.size, np.zeros(items.size, dtype=np.bool_)
         space = backends.matroids.workspace(self._table, self._size)
-        ends, lists = _whole([n]), np.empty((2, n), dtype=np.int64)
-        given = ends[:0], 0, _whole(items), 0, np.zeros(n), ends, 1, 1, keep, n + 1, *lists, taken
+        ends, lists = whole_numbers([n]), np.empty((2, n), dtype=np.int64)
+        given = ends[:0], 0, whole_numbers(items), 0, np.zeros(n), ends, 1, 1, keep, n + 1, *lists, taken
         backends.matroids.offered(self._table, space, *given)
         return taken
 
@@ -54,7 +57,8 @@ class CompiledMatroid(Matroid):
         order, count = np.argsort(block, kind="stable"), items.size
         ends = np.cumsum(np.bincount(block)).astype(np.int64)
         space = backends.matroids.workspace(self._table, self._size)
-        asked = _whole(items[order]), 0, count, target[order], ends, ends.size, tight_blocks, self.rank, limit
+        numbers, most = whole_numbers(items[order]), self.rank
+        asked = numbers, 0, count, target[order], ends, ends.size, tight_blocks, most, limit
         near, listed = np.empty(count), np.arange(self.rank)
         with backends.polytopes.memory(count, self.rank) as memory:
             size, gap, steps = backends.polytopes.nearest_point(
@@ -67,12 +71,54 @@ class CompiledMatroid(Matroid):
             near[order] = x[:count]
             return NearestPoint(near, vertices, shares[:size].copy(), gap, steps)
 
-    def _entropic_logs(self, log_w: Vector, items: Items, *, base: bool) -> tuple[Vector, int]:
+    def _euclidean(self, z: Vector, *, base: bool) -> tuple[Vector, float, int]:
+        order, target = close_gaps(z, base=base)
+        near = np.empty(z.size)
+        space, ends = backends.matroids.workspace(self._table, self._size), whole_numbers([z.size])
+        items, limit = np.arange(z.size), 200 + 40 * z.size
+        with backends.polytopes.memory(z.size, self.rank) as memory:
+            asked = items, 0, z.size, target, ends, 1, int(base), self.rank, limit
+            _, _, steps = backends.polytopes.nearest_point(self._table, space, memory, ends[:0], 0, *asked)
+            near[:] = memory[3][: z.size]
+        # Bases have one sum, so a common offset of z only costs precision.
+        middle = order[z.size // 2] if base else z.size
+        offset = z[middle] if middle < z.size else 0.0
+        return near, max(0.0, self._gap(near - (z - offset), near, base=base)), steps
+
+    def _entropic(self, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
+        items, x = self._loose.copy(), np.zeros(log_w.size)
         space = backends.matroids.workspace(self._table, self._size)
+        log_x, steps = self._split(log_w, items, space, base=base)
+        x[items] = np.exp(log_x[items])
+        middle = log_w.size // 2
+        offset = float(np.partition(log_w, middle)[middle]) if base else 0.0
+        gradient = np.zeros(x.size)
+        gradient[items] = log_x[items] - (log_w[items] - offset)
+        # A violation within tolerance can make the gap negative; its size bounds the error either way.
+        return x, abs(self._gap(gradient, x, base=base)), steps
+
+    def _split(self, log_w: Vector, items: Whole, space: Any, *, base: bool) -> tuple[Vector, int]:
+        """Logarithms of the entropic projection on ``items``, and the steps taken."""
         with backends.polytopes.memory(items.size, self.rank) as memory:
-            split = EntropicSplit((self._table, space, memory), self.rank, log_w, _whole(items))
+            split = SearchedSplit((self._table, space), self.rank, log_w, items, memory)
             split.solve(base=base)
-            return split.log_x, split.steps
+        return split.log_x, split.steps
+
+    def _gap(self, gradient: Vector, x: Vector, *, base: bool) -> float:
+        """How much better than ``x`` the vertex is that the gradient likes best, to first order."""
+        n, taken = x.size, np.empty(x.size, dtype=np.bool_)
+        space, ends = backends.matroids.workspace(self._table, self._size), whole_numbers([n])
+        heap, places = np.empty((2, n), dtype=np.int64)
+        asked = np.arange(n), 0, gradient, ends, 1, int(base), n, self.rank, heap, places, taken
+        number = backends.matroids.offered(self._table, space, ends[:0], 0, *asked)
+        beyond = x.copy()
+        beyond[places[:number][taken[:number]]] -= 1.0
+        return float(gradient @ beyond)
+
+    @cached_property
+    def _loose(self) -> Whole:
+        """Items that are independent by themselves: all others are 0 at every point of the polytope."""
+        return whole_numbers(np.flatnonzero(self._addable(np.zeros(0, dtype=np.intp))))
 
     def _merge_bases(self, one: Items, two: Items, given: Given) -> Items | None:
         common, first, second = backends.exchanges.differences(self._n_items, one, two)
@@ -87,6 +133,6 @@ class CompiledMatroid(Matroid):
         """Fill ``kept`` with what is kept of ``one`` and ``two``; see backends/numba/exchanges.py."""
 
 
-def _whole(numbers: ArrayLike) -> NDArray[np.int64]:
+def whole_numbers(numbers: ArrayLike) -> Whole:
     """Numbers in memory of their own, always of one kind: loops are compiled once."""
     return np.array(numbers, dtype=np.int64)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
-from .compiled import CompiledMatroid
+from .compiled import Vector, Whole
+from .flows import FlowMatroid
 from .matroid import Items, refuse_rank_zero
 
 
-class GraphicMatroid(CompiledMatroid):
+class GraphicMatroid(FlowMatroid):
     """Forests of a graph: item i is the i-th edge, and a set is independent if its edges hold no cycle.
 
     ``edges`` are pairs of vertices, any hashable labels; parallel edges are allowed, and an edge from a
@@ -42,3 +43,17 @@ class GraphicMatroid(CompiledMatroid):
 
     def _exchange(self, common: Items, one: Items, two: Items, given: NDArray[np.bool_], kept: Items) -> None:
         backends.exchanges.merge_forests(self._table, self._size, common, one, two, given, kept)
+
+    @property
+    def _exceed(self) -> Callable[..., float]:
+        exceed: Callable[..., float] = backends.flows.exceed_forests
+        return exceed
+
+    def _toss(
+        self, items: Whole, x: Vector, rng: np.random.Generator, kept: NDArray[np.bool_]
+    ) -> tuple[float, int]:
+        space = backends.matroids.workspace(self._table, self._size)
+        # One for each edge and each vertex with room that is settled, and for each set that is found full.
+        coins = rng.random(items.size + 2 * self._size + 2)
+        found: tuple[float, int] = backends.flows.round_forest(self._table, space, items, x, coins, kept)
+        return found

@@ -76,9 +76,13 @@ class Matroid(Constraint):
         """The nearest point to ``target`` on a face of the polytope; see `nearest_on_face`."""
         return nearest_on_face(self._greedy, target, items, block, tight_blocks, limit)
 
-    def _entropic_logs(self, log_w: Vector, items: Items, *, base: bool) -> tuple[Vector, int]:
-        """Logarithms of the entropic projection on ``items``, and the steps taken; see `split_entropic`."""
-        return polytope.split_entropic(self._greedy, self._addable, log_w, items, base=base)
+    def _euclidean(self, z: Vector, *, base: bool) -> tuple[Vector, float, int]:
+        """The nearest point of the polytope, its duality gap, and the steps taken."""
+        return polytope.euclidean(self._nearest, self._greedy, z, base=base)
+
+    def _entropic(self, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
+        """The same for the generalised Kullback-Leibler divergence."""
+        return polytope.entropic(self._greedy, self._addable, log_w, base=base)
 
     def _merge_bases(self, one: Items, two: Items, given: Given) -> Items | None:
         """Two bases merged by exchanges, where there is a faster way than asking for each of them."""
@@ -155,9 +159,7 @@ class Matroid(Constraint):
         ``gap`` in the result bounds the distance of the divergence from its minimum.
         """
         logs = log_weights(w, log=log, length=self.n_items)
-        return projected(
-            *polytope.entropic(self._entropic_logs, self._greedy, self._addable, logs, base=base)
-        )
+        return projected(*self._entropic(logs, base=base))
 
     def project_euclidean(self, x: ArrayLike, *, base: bool = False) -> ProjectedPoint:
         """The point of the polytope nearest to ``x``.
@@ -165,7 +167,7 @@ class Matroid(Constraint):
         ``gap`` bounds how far half the squared distance is above its minimum.
         """
         z = vector("x", x, length=self.n_items)
-        return projected(*polytope.euclidean(self._nearest, self._greedy, z, base=base))
+        return projected(*self._euclidean(z, base=base))
 
     def in_polytope(self, x: ArrayLike, tol: float = POLYTOPE_TOLERANCE) -> bool:
         """Whether a point of the polytope differs from x by at most ``tol`` in each coordinate."""
@@ -193,7 +195,8 @@ class Matroid(Constraint):
         Found with the nearest-point method on the face of ``x``; ``residual`` says what rounding left
         (1e-12 or less per item). A point with many fractional entries takes several n_items steps of one
         greedy pass and n_items**2 operations each: up to a second for the 300 edges of a graph, seconds for
-        600. Nested matroids (cardinality, partition, laminar) need no search.
+        600. Nested matroids (cardinality, partition, laminar) need no search, and `round` of graphic and
+        transversal ones does without a decomposition.
         """
         point = vector("x", x, length=self.n_items)
         near = combination(

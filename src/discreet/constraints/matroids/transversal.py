@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from ... import backends
 from ...core.checks import whole
 from ..items import list_of_sets
-from .compiled import CompiledMatroid
+from .compiled import Vector, Whole
+from .flows import FlowMatroid
 from .matroid import Items, refuse_rank_zero
 
 
-class TransversalMatroid(CompiledMatroid):
+class TransversalMatroid(FlowMatroid):
     """Partial transversals: S is independent if its items can be matched to distinct sets that hold them.
 
     ``sets[t]`` lists the items that may stand for set t (the people who can fill post t, the products that
@@ -45,3 +46,17 @@ class TransversalMatroid(CompiledMatroid):
     def _exchange(self, common: Items, one: Items, two: Items, given: NDArray[np.bool_], kept: Items) -> None:
         spaces = [backends.matroids.workspace(self._table, self._size) for _ in range(2)]
         backends.exchanges.merge_matchings(self._table, *spaces, common, one, two, given, kept)
+
+    @property
+    def _exceed(self) -> Callable[..., float]:
+        exceed: Callable[..., float] = backends.flows.exceed_matchings
+        return exceed
+
+    def _toss(
+        self, items: Whole, x: Vector, rng: np.random.Generator, kept: NDArray[np.bool_]
+    ) -> tuple[float, int]:
+        starts = self._table[0]
+        # One for each share that is settled.
+        coins = rng.random(int((starts[items + 1] - starts[items]).sum()))
+        found: tuple[float, int] = backends.flows.round_matching(self._table, items, x, coins, kept)
+        return found

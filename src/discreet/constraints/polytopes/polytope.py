@@ -20,8 +20,6 @@ from .thresholds import scale_to_total
 Vector = NDArray[np.float64]
 Items = NDArray[np.intp]
 Addable = Callable[[Items], NDArray[np.bool_]]
-# Logarithms of the entropic projection on items that are independent by themselves, and the steps taken.
-EntropicLogs = Callable[..., tuple[Vector, int]]
 
 # A rank constraint that is violated by less than this counts as kept.
 VIOLATION = 1e-11
@@ -45,7 +43,7 @@ def nearest_in_polytope(nearest: Nearest, z: Vector, *, base: bool) -> NearestPo
 
 def euclidean(nearest: Nearest, greedy: Greedy, z: Vector, *, base: bool) -> tuple[Vector, float, int]:
     """Projection, duality gap at the vector as given, iterations."""
-    found = nearest_in_polytope(nearest, _close_gaps(z, base=base), base=base)
+    found = nearest_in_polytope(nearest, close_gaps(z, base=base)[1], base=base)
     gradient = found.x - (_centred(z) if base else z)
     best = greedy_vertex(greedy, -gradient, base=base)
     return found.x, max(0.0, float(gradient @ (found.x - best))), found.iterations
@@ -56,8 +54,10 @@ def _centred(values: Vector) -> Vector:
     return values - np.median(values)
 
 
-def _close_gaps(z: Vector, *, base: bool) -> Vector:
+def close_gaps(z: Vector, *, base: bool) -> tuple[Items, Vector]:
     """A vector with the same projection and without large numbers, which would cost precision.
+
+    And the order of the entries, 0 as the last of them.
 
     Coordinates of the projection lie in [0, 1]. If two neighbours in sorted order are more than 1 apart,
     everything above is served before everything below, however far apart they are. Without ``base``, 0
@@ -69,17 +69,15 @@ def _close_gaps(z: Vector, *, base: bool) -> Vector:
     closed = np.empty_like(anchored)
     closed[order] = np.concatenate([[0.0], np.cumsum(steps)])
     compressed: Vector = closed[:-1] - closed[-1]
-    return compressed
+    return order, compressed
 
 
-def entropic(
-    entropic_logs: EntropicLogs, greedy: Greedy, addable: Addable, log_w: Vector, *, base: bool
-) -> tuple[Vector, float, int]:
+def entropic(greedy: Greedy, addable: Addable, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
     """Least sum of x ln(x/w) - x + w over the polytope; answers the point, its duality gap, iterations."""
     # An item that is dependent by itself is 0 at every point of the polytope.
     loops = ~addable(np.zeros(0, dtype=np.intp))
     items = np.flatnonzero(~loops)
-    log_x, iterations = entropic_logs(log_w, items, base=base)
+    log_x, iterations = split_entropic(greedy, addable, log_w, items, base=base)
     x = np.zeros_like(log_w)
     x[items] = np.exp(log_x[items])
     gradient = np.where(loops, 0.0, log_x - (_centred(log_w) if base else log_w))
