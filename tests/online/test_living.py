@@ -514,6 +514,9 @@ DIVIDED = {
         6, 2, 400, BUDGET, resample_every=25, weights="norm", labels=SIX, seed=3
     ),
     "leader": lambda: dc.online.LeaderSelector(6, 2, 400, BUDGET, batch=25, labels=SIX, seed=3),
+    "frank-wolfe": lambda: dc.online.MetaFrankWolfe(
+        dc.constraints.Cardinality(2, 6), 400, BUDGET, steps=2, resample_every=25, labels=SIX, seed=3
+    ),
     "growing": lambda: dc.online.LeaderSelector(6, 2, None, BUDGET, first_batch=25, labels=SIX, seed=3),
     "both": lambda: dc.online.BestOfBothSelector(6, 2, 400, BUDGET, resample_every=25, labels=SIX, seed=3),
     "phases": lambda: dc.online.PhasedSelector(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
+from ..core.settings import Setting
 from ..core.state import Saved
 from ..privacy import Seed, Share, spend_from
 from ..privacy.spending import Spending
@@ -32,6 +33,9 @@ LOWEST = -1e300  # a score that is never drawn
 class CatalogueLearner(OnlineLearner):
     """Show a set of items every round, by label or number, of those that there are."""
 
+    n_items = Setting("How many items there are to choose from.")
+    labels = Setting("What the items are called; None for their numbers.")
+
     def __init__(
         self, settings: LearnerSettings, share: Share, start: Released | CatalogueLearner | None = None
     ) -> None:
@@ -42,7 +46,7 @@ class CatalogueLearner(OnlineLearner):
 
     def _begin_with(self, known: Released) -> None:
         checks.instance("start", known, Released, "last_month.released")
-        self._start(known.over(self._size, self._labels))
+        self._start(known.over(self.n_items, self.labels))
         self._catalogue.changed = True
 
     # --- for users -------------------------------------------------------------------------------
@@ -53,7 +57,7 @@ class CatalogueLearner(OnlineLearner):
         with self._turns.look():
             shown = self._rounds.shown
             items = () if shown is None else self._decision(shown).items
-            return Released(items, self._size, self._labels, *self._known())
+            return Released(items, self.n_items, self.labels, *self._known())
 
     def ranking(self, count: int | None = None) -> tuple[int, ...]:
         """Numbers of items that can be shown, by what was released about them, best first."""
@@ -82,10 +86,10 @@ class CatalogueLearner(OnlineLearner):
             self._open_items(back.astype(np.int64), np.flatnonzero(active), None)
             self._catalogue.bring_back(back.tolist())
             if fresh:
-                size = self._size + len(fresh)
-                labels = None if self._labels is None else (*self._labels, *fresh)
+                size = self.n_items + len(fresh)
+                labels = None if self.labels is None else (*self.labels, *fresh)
                 settings = self._grown(size, labels)
-                new = np.arange(self._size, size)
+                new = np.arange(self.n_items, size)
                 self._open_items(new, np.flatnonzero(self._active()), settings)
                 object.__setattr__(self, "settings", settings)
                 self._catalogue.grow(size, labels)
@@ -135,7 +139,7 @@ class CatalogueLearner(OnlineLearner):
         if kept and self.round:
             learner._begin_with(known.weakened(kept))
         if gone := np.flatnonzero(~self._active()).tolist():
-            learner.retire_items(gone if self._labels is None else [self._labels[item] for item in gone])
+            learner.retire_items(gone if self.labels is None else [self.labels[item] for item in gone])
         return learner._fix()
 
     # --- for subclasses --------------------------------------------------------------------------
@@ -143,16 +147,6 @@ class CatalogueLearner(OnlineLearner):
     def _renewed(self) -> Any:
         """The settings for another epoch; without what was drawn for this one."""
         return self.settings
-
-    @property
-    @abstractmethod
-    def _labels(self) -> tuple[Any, ...] | None:
-        """What the items are called."""
-
-    @property
-    @abstractmethod
-    def _size(self) -> int:
-        """How many items there are."""
 
     def _ranking(self) -> NDArray[np.float64]:
         """A number for each item, of what has been released: which to show where others cannot be.
@@ -212,7 +206,7 @@ class CatalogueLearner(OnlineLearner):
     def _active(self) -> NDArray[np.bool_]:
         """Which items have not been retired."""
         active = self._catalogue.active
-        return np.ones(self._size, dtype=np.bool_) if active is None else active.copy()
+        return np.ones(self.n_items, dtype=np.bool_) if active is None else active.copy()
 
     def _check_enough(self, active: NDArray[np.bool_]) -> None:
         """Refuse a catalogue that is too small for a set."""
@@ -241,7 +235,7 @@ class CatalogueLearner(OnlineLearner):
     # --- the protocol ----------------------------------------------------------------------------
 
     def _begin_common(self) -> None:
-        self._catalogue = Catalogue(self._size, self._labels)
+        self._catalogue = Catalogue(self.n_items, self.labels)
 
     def _next(self) -> Any:
         if not self._rounds.is_open and not self._rounds.over:
@@ -281,7 +275,7 @@ class CatalogueLearner(OnlineLearner):
         return self._selection(items)
 
     def _selection(self, items: tuple[int, ...]) -> Selection:
-        labels = self._labels
+        labels = self.labels
         named = None if labels is None else tuple(labels[item] for item in items)
         return Selection(items, self._rounds.number, named)
 

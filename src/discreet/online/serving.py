@@ -6,7 +6,6 @@ of the round in which it comes. A person is learned from once, whenever that is.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
+from ..core.settings import Setting
 from ..core.state import Saved
 from ..privacy import Gate
 from ..results import Selection
@@ -29,6 +29,8 @@ from .protocol import LearnerSettings, Stream
 
 class ServingLearner(CatalogueLearner):
     """Show a set of items every round, by label or number, and learn from feedback, at once or late."""
+
+    bound = Setting("The largest value of a person's function.")
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -182,8 +184,8 @@ class ServingLearner(CatalogueLearner):
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
         """An empty part of the open batch."""
-        given = partial(given_person, Catalogue(self._size, self._labels), self._size)
-        units = partial(counted_person, self._size, self._bound, self._counting())
+        given = partial(given_person, Catalogue(self.n_items, self.labels), self.n_items)
+        units = partial(counted_person, self.n_items, self.bound, self._counting())
         return SummedPart(*about, given, self._sums_shape() or (), units)
 
     def _check_part(self, part: Partial) -> None:
@@ -195,11 +197,6 @@ class ServingLearner(CatalogueLearner):
     def _take_part(self, part: Any) -> None:
         """Take up the people of a part, whose rounds are over."""
         self._gather(part.sums, part.count)
-
-    @property
-    @abstractmethod
-    def _bound(self) -> float:
-        """The largest value of a person's function."""
 
     @property
     def _whole_units(self) -> tuple[tuple[int, ...], float]:
@@ -218,7 +215,7 @@ class ServingLearner(CatalogueLearner):
 
     def _given(self, person: Any, items: Any) -> Any:
         """The person in the form that `_prepared` takes."""
-        return given_person(self._catalogue, self._size, person, items)
+        return given_person(self._catalogue, self.n_items, person, items)
 
     def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
         """`_prepared`, for feedback of an earlier round."""
@@ -268,7 +265,7 @@ class ServingLearner(CatalogueLearner):
         return super()._new_set()
 
     def _grew(self) -> None:
-        self._waiting.grow(self._size)
+        self._waiting.grow(self.n_items)
 
     def _run(self, stream: Stream) -> None:
         super()._run(stream)
@@ -288,7 +285,7 @@ class ServingLearner(CatalogueLearner):
     def _restore_late(self, saved: Saved) -> None:
         self._pending.resume(saved.part("pending"), self._rounds, self._could_be)
         waiting = saved.part("waiting")
-        self._waiting.resume(waiting, self._rounds, self._size, self._bound, self._whole_units)
+        self._waiting.resume(waiting, self._rounds, self.n_items, self.bound, self._whole_units)
 
 
 def _few(rounds: tuple[int, ...]) -> str:

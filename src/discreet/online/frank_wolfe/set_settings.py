@@ -109,6 +109,11 @@ class SetSettings(FrankWolfeSettings):
         return replace(found, event=event, claimed_expert_epsilon=claimed)
 
     @property
+    def n_items(self) -> int:
+        """How many items there are to choose from."""
+        return self.size
+
+    @property
     def constraint(self) -> Constraint:
         """The sets that may be chosen."""
         assert isinstance(self.domain, Constraint)

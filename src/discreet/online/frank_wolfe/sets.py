@@ -20,6 +20,7 @@ from ...privacy import Seed, spend_from
 from ...privacy.spending import Spending
 from ...results import Selection
 from ..contribution import capped
+from ..partial import Counting
 from ..people import check_population
 from ..protocol import CALIBRATIONS, Stream
 from ..released import Known, Released
@@ -53,6 +54,10 @@ class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
     one, pure epsilon by a tree with Laplace noise. ``calibration="published"`` takes the paper's constants;
     what they really give is in ``privacy`` and, for one expert, in ``expert_epsilon``.
 
+    ``rounds`` are declared, always: the rate, the number of steps and the certificate, which other learners
+    under a constraint do not have, are settled for them. Without a horizon there is
+    ``LeaderSelector(..., None, budget, constraint=...)``, under any matroid.
+
     ``bound`` is a public bound of every person's value, and so of every gradient entry. Functions without a
     closed form get gradients averaged over ``samples`` public random sets.
 
@@ -78,7 +83,6 @@ class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
     curvature = Setting("Whether payoffs are mixed with the least gradient.")
     items_per_person = Setting("How many of a person's items are counted; None for all.")
     samples = Setting("How many random sets stand for a gradient without a closed form.")
-    labels = Setting("What the items are called; None for their numbers.")
 
     def __init__(
         self,
@@ -123,11 +127,6 @@ class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
         super().__init__(settings, share, start)
 
     @property
-    def n_items(self) -> int:
-        """How many items there are to choose from."""
-        return self._size
-
-    @property
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret of the fractional points over the declared rounds.
 
@@ -145,24 +144,12 @@ class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
         self._constraint, self._weights = self.settings.constraint, self.settings.weights
 
     @property
-    def _size(self) -> int:
-        return self.settings.size
-
-    @property
-    def _bound(self) -> float:
-        return self.settings.bound
-
-    @property
-    def _labels(self) -> tuple[Any, ...] | None:
-        return self.settings.labels
-
-    @property
     def _constrained(self) -> bool:
         return True
 
     @property
     def _whole_units(self) -> tuple[tuple[int, ...], int]:
-        return (self.settings.steps, self._size), self._experts.most
+        return (self.settings.steps, self.settings.size), self._experts.most
 
     def _known(self) -> Known:
         return self._total.averages(self._rounds.number, self._width)
@@ -218,7 +205,7 @@ class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
     # --- learning --------------------------------------------------------------------------------
 
     def _check_people(self, people: Any) -> None:
-        check_population(people, self._size, self.settings.bound)
+        check_population(people, self.settings.size, self.settings.bound)
         if not people.monotone:
             raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
 
@@ -235,6 +222,27 @@ class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
         cap = self.settings.items_per_person
         return people if cap is None else capped(people, cap, self._round_coins, self._rounds.number)
 
+    def _sums_shape(self) -> tuple[int, ...]:
+        settings = self.settings
+        if settings.items_per_person is not None or settings.participation is not None:
+            raise ValueError("items_per_person= and min_separation= go by rounds, which a part does not know")
+        return self._whole_units[0]
+
+    def _counting(self) -> Counting:
+        experts = self._experts
+        return partial(_row_units, experts.points[:-1].copy(), self._weights, experts.units, experts.most)
+
+    def _batch(self) -> int:
+        return self.settings.batch_start(self.settings.batch_at(self._rounds.number))
+
+    def _room(self) -> int:
+        every = self.settings.resample_every
+        return every - self._rounds.number % every
+
+    def _gather(self, sums: NDArray[np.int64], count: int) -> None:
+        del count
+        self._total.gather(sums)
+
     def _absorb(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
             self._add_rows(person, np.ones(1, dtype=np.bool_), 0)
@@ -242,22 +250,9 @@ class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
             self._total.gather(person)
 
     def _add_rows(self, people: Population, within_limit: NDArray[np.bool_], first: int) -> None:
-        rows, experts = people.as_rows(), self._experts
-        assert rows is not None
-        table = rows.sparse
-        backends.frank_wolfe.add_row_gradients(
-            rows.kind.code,
-            table.indptr,
-            table.indices,
-            table.data,
-            first,
-            within_limit,
-            experts.points[:-1],
-            self._weights,
-            experts.units,
-            experts.most,
-            experts.total.gathered,
-        )
+        experts = self._experts
+        asked = experts.points[:-1], self._weights, experts.units, experts.most, experts.total.gathered
+        _add_gradients(people, first, within_limit, *asked)
 
     def _run_stream(self, stream: Stream) -> None:
         rows = stream.people.as_rows()
@@ -289,3 +284,23 @@ class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
 def _closed_form(rows: Rows | None) -> bool:
     """Whether the compiled loop knows these rows' multilinear gradient."""
     return rows is not None and rows.kind.code in backends.frank_wolfe.CLOSED_FORMS
+
+
+def _add_gradients(people: Population, first: int, within_limit: NDArray[np.bool_], *asked: Any) -> None:
+    """Add what people who are rows pay each expert; see `add_row_gradients`."""
+    rows = people.as_rows()
+    assert rows is not None
+    table = rows.sparse
+    arrays = table.indptr, table.indices, table.data
+    backends.frank_wolfe.add_row_gradients(rows.kind.code, *arrays, first, within_limit, *asked)
+
+
+def _row_units(
+    points: NDArray[np.float64], weights: NDArray[np.float64], units: float, most: int, person: Population
+) -> NDArray[np.int64]:
+    """What one person pays each expert, in whole units."""
+    if not _closed_form(person.as_rows()):
+        raise ValueError("random sets for gradients go by rounds, which a part does not know; give rows")
+    paid = np.zeros(points.shape, dtype=np.int64)
+    _add_gradients(person, 0, np.ones(1, dtype=np.bool_), points, weights, units, most, paid)
+    return paid

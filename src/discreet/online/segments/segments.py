@@ -143,12 +143,13 @@ class Segments(Fixed):
     @property
     def n_items(self) -> int:
         """How many items there are to choose from."""
-        return self._learners[0]._size
+        return int(self._learners[0].n_items)
 
     @property
     def labels(self) -> tuple[Any, ...] | None:
         """What the items are called; None for their numbers."""
-        return self._learners[0]._labels
+        labels: tuple[Any, ...] | None = self._learners[0].labels
+        return labels
 
     @property
     def round(self) -> int:

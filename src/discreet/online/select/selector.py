@@ -88,10 +88,7 @@ class OnlineSelector(ServingLearner):
     _played_type: ClassVar[type[np.generic]] = np.int32
     _noun: ClassVar[str] = "set"
 
-    n_items = Setting("How many items there are to choose from.")
     k = Setting("How many of them are shown.")
-    bound = Setting("The largest value of a person's function.")
-    labels = Setting("What the items are called; None for their numbers.")
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -115,18 +112,6 @@ class OnlineSelector(ServingLearner):
     @property
     def _width(self) -> int:
         return self.settings.k
-
-    @property
-    def _size(self) -> int:
-        return self.settings.n_items
-
-    @property
-    def _bound(self) -> float:
-        return self.settings.bound
-
-    @property
-    def _labels(self) -> tuple[Any, ...] | None:
-        return self.settings.labels
 
     def _decision(self, shown: NDArray[Any]) -> Selection:
         return self._selection(tuple(shown.tolist()))
