@@ -560,3 +560,30 @@ def test_returning_people_count_once_in_a_growing_batch():
         before = now.copy()
         learner.learn(Coverage(np.eye(5)[[who]]), person_id=int(who))
     assert before.max() == 3.0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_loops_over_one_person_are_the_same_in_python(weighted):
+    """The first people of a process are taken up so: bit by bit, for every kind of row."""
+    rng = np.random.default_rng(5)
+    table = (rng.random((6, 12)) < 0.5) * rng.random((6, 12))
+    shown, inside = np.array([7, 2, 5], dtype=np.int32), np.zeros(12, dtype=np.bool_)
+    inside[shown] = True
+    families = [dc.objectives.ConcaveOverModular(table, concave=one, bound=9.0) for one in ("sqrt", "log")]
+    families += [dc.objectives.ConcaveOverModular(table, concave="capped", cap=1.0, bound=9.0)]
+    families += [Coverage(table), ProbabilisticCoverage(table), dc.objectives.FacilityLocation(table)]
+    for person in (one for family in families for one in family):
+        rows = person.as_rows()
+        values, one = (rows.kind.code, rows.kind.fresh, *rows.arrays), np.ones(1, dtype=np.bool_)
+        found = []
+        for way in (lambda loop: loop, lambda loop: loop.py_func):
+            gains, left_out = np.zeros((3, 12), dtype=np.int64), np.zeros(12, dtype=np.int64)
+            worth, weight = np.zeros((2, 1))
+            units = (9.0, weighted, 2.0**40, 9 << 40)
+            way(selectors.add_row_gains)(*values, 0, one, shown, *units, gains)
+            way(selectors.add_leave_one_out)(*values, 0, one, inside, 9.0, 2.0**40, left_out)
+            way(selectors.row_values)(*values, 0, shown, worth)
+            kind, fresh, indptr, _, data, cap = values
+            way(selectors.row_weights)(kind, fresh, indptr, data, cap, 0.3, weight)
+            found.append([*gains.ravel(), *left_out, *worth, *weight])
+        assert found[0] == found[1]

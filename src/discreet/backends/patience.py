@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from typing import Any
 
 
 class Patience:
@@ -22,3 +23,13 @@ class Patience:
             return False
         self._done[kind] += work
         return True
+
+
+PEOPLE = Patience(1 << 18)  # steps of loops over one person, which Python takes
+
+
+def for_one(loop: Any, items: int, shown: int) -> Any:
+    """A loop over one person of so many items: as it is written for the first ones, then compiled."""
+    if PEOPLE.lasts((items + 8) * (shown + 8), loop):
+        return getattr(loop, "py_func", loop)
+    return loop

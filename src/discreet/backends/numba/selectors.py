@@ -17,7 +17,7 @@ _NORM_SLACK = 1.0 - 2.0**-20
 _NEGLIGIBLE = -50.0
 
 
-@loop()
+@part
 def norm_weight(squares):  # type: ignore[no-untyped-def]
     """What a vector with this sum of squares is multiplied by to have a norm of at most 1."""
     return math.floor(_WEIGHTS * _NORM_SLACK / max(1.0, math.sqrt(squares))) / _WEIGHTS
@@ -52,7 +52,7 @@ def row_values(kind, fresh, indptr, indices, data, cap, first, shown, out):  # t
         out[j] = value
 
 
-@loop()
+@part
 def row_weight(kind, fresh, data, start, stop, cap, bound):  # type: ignore[no-untyped-def]
     """A person's weight, so that what the items of the row add alone has an L2 norm of at most ``bound``."""
     squares = 0.0
@@ -326,7 +326,7 @@ def ordered_rounds(  # type: ignore[no-untyped-def]
         start = stop
 
 
-@loop()
+@part
 def follows_first(score, odds, coin):  # type: ignore[no-untyped-def]
     """Hedge over two: whether the first is followed; ``odds`` are those of the second at a score of 0."""
     # Beyond 700 exponentials leave the range of floats, and the chance is 0 or 1 anyway.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
+from ...backends.patience import for_one
 from ...objectives import answers
 from ...objectives.rows.table import Rows
 
@@ -29,7 +30,10 @@ class Comparison:
         weights = np.ones(rows.n_rows)
         if self.weighted:
             (indptr, _, data, cap), kind = rows.arrays, rows.kind
-            backends.selectors.row_weights(kind.code, kind.fresh, indptr, data, cap, self.bound, weights)
+            loop = backends.selectors.row_weights
+            if rows.n_rows == 1:
+                loop = for_one(loop, data.size, 0)
+            loop(kind.code, kind.fresh, indptr, data, cap, self.bound, weights)
         return weights
 
     def differences(self, rewards: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -44,7 +48,8 @@ class Comparison:
         if rows is not None:
             rewards = np.empty((2, 1))
             for place, shown in enumerate(sets):
-                backends.selectors.row_values(*table(rows), 0, shown, rewards[place])
+                loop = for_one(backends.selectors.row_values, rows.sparse.indices.size, shown.size)
+                loop(*table(rows), 0, shown, rewards[place])
             return self.differences(rewards, self.weights(rows))
         values = [answers.number("value", person.value(one.tolist()), 0.0, self.bound) for one in sets]
         weights = np.ones(1)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
+from ...backends.patience import for_one
 from ...constraints import Cardinality
 from ...constraints.matroids.matroid import Matroid
 from ...core.progress import track
@@ -251,7 +252,10 @@ class LeaderSelector(OnlineSelector):
         assert rows is not None
         inside = np.zeros(settings.n_items, dtype=np.bool_)
         inside[self._shown] = True
-        backends.selectors.add_leave_one_out(
+        loop = backends.selectors.add_leave_one_out
+        if rows.n_rows == 1:
+            loop = for_one(loop, rows.sparse.indices.size, self.settings.n_items)
+        loop(
             rows.kind.code,
             rows.kind.fresh,
             *rows.arrays,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ... import backends
 from ...backends import arrays
-from ...backends.patience import Patience
+from ...backends.patience import Patience, for_one
 from ...core import checks
 from ...core.progress import track
 from ...core.settings import Setting
@@ -285,7 +285,10 @@ class RunningSumSelector(OnlineSelector):
             return
         rows = people.as_rows()
         assert rows is not None
-        backends.selectors.add_row_gains(
+        loop = backends.selectors.add_row_gains
+        if rows.n_rows == 1:
+            loop = for_one(loop, rows.sparse.indices.size, self.settings.k)
+        loop(
             rows.kind.code,
             rows.kind.fresh,
             *rows.arrays,
