@@ -248,6 +248,13 @@ class Learning:
         )
 
     @property
+    def measures(self) -> tuple[int | None, float]:
+        """In blocks of how many places shares are released (None: never), and the deviation of a count."""
+        if self._measured is None:
+            return None, 0.0
+        return max(1, math.ceil(_SURE * self._scale)), math.sqrt(2.0) * self._scale
+
+    @property
     def _scale(self) -> float:
         assert self._measured is not None
         event = self._measured.release.event

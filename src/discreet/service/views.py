@@ -9,11 +9,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from ..privacy import Account
 from .hands import CLOSING, DEALT, FOLDED, OPEN
 from .keeper import Keeper
 from .store import Store, Transaction
 
+
+class _Measured(msgspec.Struct):
+    """The part of a release that is about shares."""
+
+    shares: list[dict[str, Any]]
+
+
+_Shares = msgspec.json.Decoder(_Measured)
 _STATES = {DEALT: "dealt", OPEN: "open", CLOSING: "closing", FOLDED: "folded"}
 
 
@@ -106,6 +116,22 @@ def releases(store: Store, name: str, *, before: int | None = None, limit: int =
     ]
 
 
+def shares(store: Store, name: str, after: int = 0) -> list[dict[str, Any]]:
+    """The releases with shares of people served, oldest first, and the last of all; from ``after`` on."""
+    with store.transaction() as tx:
+        number, last = (row := _row(tx, name))[0], row[7]
+        rows = tx.all(
+            "SELECT seq, epoch, at, payload FROM release WHERE experiment = ? AND seq > ?"
+            " AND (seq = ? OR payload LIKE ?) ORDER BY seq",
+            *(number, after, last, '%"shares": [{%'),
+        )
+    decode = _Shares.decode
+    return [
+        {"seq": seq, "epoch": epoch, "at": at, "shares": decode(payload).shares}
+        for seq, epoch, at, payload in rows
+    ]
+
+
 def account(keeper: Keeper, population: str) -> dict[str, Any]:
     """What a population's people have lost: this period, every period, and whoever came in all of them."""
     with keeper.store.transaction() as tx:
@@ -128,6 +154,7 @@ def account(keeper: Keeper, population: str) -> dict[str, Any]:
 
 def one_account(name: str, spent: Account) -> dict[str, Any]:
     """An account as numbers and as a table."""
+    columns, rows = spent.releases()
     return {
         "period": name,
         "epsilon": spent.epsilon(),
@@ -135,6 +162,9 @@ def one_account(name: str, spent: Account) -> dict[str, Any]:
         "delta": spent.budget.delta,
         "reproducible": spent.reproducible,
         "table": str(spent),
+        "columns": columns,
+        "rows": rows,
+        "remarks": spent.summary()[1],
     }
 
 

@@ -109,7 +109,7 @@ class Api:
                 )
                 found = await handler(request)
                 if method != "GET":
-                    await run_in_threadpool(self._audit, key.id, f"{method} {path}")
+                    await run_in_threadpool(self.audit, key.id, f"{method} {path}")
             except Problem as problem:
                 return refusal(problem)
             except LookupError:
@@ -122,7 +122,7 @@ class Api:
 
         return Route(path, endpoint, methods=[method], name=handler.__name__)
 
-    def _audit(self, key: str, action: str) -> None:
+    def audit(self, key: str, action: str) -> None:
         """Who did what, without what it was done to: names of people never get here."""
         with self.engine.store.transaction() as tx:
             tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), key, action)

@@ -18,6 +18,7 @@ from . import openapi, problems
 from .api import Api, refusal
 from .auth import Key, Keys, token_of
 from .hot import Hot, Receive, Scope, Send, answer, refuse
+from .pages import Pages
 from .problems import Problem
 
 logger = logging.getLogger("discreet.service")
@@ -37,15 +38,18 @@ class App:
         self.engine, self._metrics = engine, metrics
         self.keys = Keys(engine.store, rate)
         self._hot = Hot(engine)
+        api = Api(engine, self.keys)
+        self._pages = Pages(engine, api)
         self.routes = [
-            *Api(engine, self.keys).routes(),
+            *api.routes(),
             Route("/health/live", self._alive),
             Route("/health/ready", self._ready),
             Route("/openapi.json", self._description),
             Route("/docs", self._docs),
         ]
         self._rest = Starlette(
-            routes=self.routes, exception_handlers={404: _missing, 405: _missing, 500: _failed}
+            routes=[*self.routes, *self._pages.routes()],
+            exception_handlers={404: self._missing, 405: self._missing, 500: _failed},
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,9 +131,8 @@ class App:
             return refusal(problems.NO_STORE)
         return JSONResponse({"status": "ready"})
 
-
-async def _missing(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    return refusal(problems.NOT_FOUND)
+    async def _missing(self, request: Request, error: Exception) -> Response:  # noqa: ARG002
+        return self._pages.site.missing(request) or refusal(problems.NOT_FOUND)
 
 
 async def _failed(request: Request, error: Exception) -> Response:  # noqa: ARG001

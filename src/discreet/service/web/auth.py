@@ -65,7 +65,7 @@ class Keys:
 
     def known(self, token: bytes, action: str) -> Key:
         """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
-        key = self._known.get(hashlib.sha256(token).digest())
+        key = self.find(token)
         if key is None:
             raise problems.NO_KEY
         if action not in ROLES[key.role]:
@@ -73,6 +73,14 @@ class Keys:
         if self._rate is not None and not key.spend(self._rate, time.monotonic()):
             raise problems.RATE
         return key
+
+    def find(self, token: bytes) -> Key | None:
+        """The key that this is."""
+        return self._known.get(hashlib.sha256(token).digest())
+
+    def of(self, number: str) -> Key | None:
+        """The key with this id."""
+        return next((key for key in self._known.values() if key.id == number), None)
 
     def refresh(self) -> None:
         """Read them from the database: at the start, after a change, and every few seconds."""

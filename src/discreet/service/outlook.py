@@ -1,0 +1,100 @@
+"""What an experiment will release, when, and what to expect of it: from its settings alone.
+
+The experiment's own learner is made at a gate of its own and looked at; nobody's data is there to be learned
+from. What it would serve is simulated on made-up people (`planning.expected`).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+
+from ..constraints import Cardinality
+from ..online.select.leader_settings import LeaderSettings
+from ..online.thompson.settings import ThompsonSettings
+from ..planning.expected import Expected, Size, at_random, best_values, served, streams
+from ..privacy import Gate, GaussianNoise, Seed
+from .config import ExperimentConfig, PopulationConfig, encoded
+from .experiments import budget_of
+from .learning import Learning, learner_of
+from .shares import SURE
+
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """When counts leave and with how much noise (a standard deviation, in people); None if it varies."""
+
+    learner: str
+    every: int | None
+    growing: bool
+    noise: float | None
+    measured_every: int | None
+    measured_noise: float
+
+    def known_within(self, people: int, holdout: float) -> float | None:
+        """How exactly, with 95 % probability, the noise lets the share be known after so many people."""
+        if self.measured_every is None or people < self.measured_every:
+            return None
+        blocks = people // self.measured_every
+        return SURE * self.measured_noise * math.sqrt(blocks) / (people * (1.0 - holdout))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The simulated part of what the best fixed set would serve, and that of random sets."""
+
+    learned: Expected
+    random: Expected
+    people: int
+
+
+def outlook(config: ExperimentConfig, people: PopulationConfig) -> Outlook:
+    """What these settings release; ValueError, or BudgetExceeded, for settings that cannot be."""
+    return _outlook(encoded(config), encoded(people))
+
+
+@lru_cache(maxsize=256)
+def _outlook(config: str, people: str) -> Outlook:
+    asked = msgspec.json.decode(config, type=ExperimentConfig)
+    learning = _made(asked, msgspec.json.decode(people, type=PopulationConfig), None)
+    settings = learning.learner.settings
+    every, growing, noise = None, False, None
+    if isinstance(settings, LeaderSettings):
+        every, growing = settings.first_batch, settings.batch == "geometric"
+        if settings.spec is not None and isinstance(settings.event, GaussianNoise):
+            noise = float(settings.event.sigma) * settings.spec.error(1)
+    elif isinstance(settings, ThompsonSettings):
+        every, noise = settings.block, math.sqrt(2.0) * settings.scale
+    return Outlook(learner_of(asked), every, growing, noise, *learning.measures)
+
+
+def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> Forecast:
+    """What to expect after so many people, on made-up ones; one is simulated at a time."""
+    small = msgspec.structs.replace(config, items=[], seed=None)
+    with _one_at_a_time:
+        return _forecast(encoded(small), len(config.items), encoded(people), visitors)
+
+
+@lru_cache(maxsize=256)
+def _forecast(config: str, n_items: int, people: str, visitors: int) -> Forecast:
+    asked = msgspec.json.decode(config, type=ExperimentConfig)
+    whom = msgspec.json.decode(people, type=PopulationConfig)
+    size = Size.of(visitors, n_items, asked.k)
+    asked = msgspec.structs.replace(asked, items=[str(item) for item in range(size.n_items)], bound=1.0)
+    crowds, sets = streams(size, 1.0, None), Cardinality(size.k, size.n_items)
+    best = best_values(crowds, sets)
+    found = served(lambda run: _made(asked, whom, run).learner, crowds, best)
+    return Forecast(found, at_random(crowds, best, sets), size.rounds)
+
+
+def _made(config: ExperimentConfig, people: PopulationConfig, seed: Seed) -> Learning:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few rounds; the forecast says what comes of them
+        return Learning.begin(config, Gate(budget_of(people), seed, notion=people.notion))

@@ -1,0 +1,276 @@
+"""Pages in a real browser: every page, form, role and width, in light and dark, and by keyboard alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import warnings
+
+import pytest
+
+from .pages import Visitor, key_of, make, serve
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = next(
+    filter(
+        None,
+        [os.environ.get("CHROMIUM"), *map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))],
+    ),
+    None,
+)
+if CHROMIUM is None:
+    pytest.skip("NO CHROMIUM IS INSTALLED: PAGES ARE NOT TRIED IN A BROWSER", allow_module_level=True)
+
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+LONG = "an item with a rather long name that has to be broken somewhere on a phone " * 2
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with playwright.sync_playwright() as started:
+            found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            yield found
+            found.close()
+
+
+@pytest.fixture(scope="module")
+def world(shared_service):
+    client = shared_service.client()
+    make(client, "shop", ["best", "b", "c", LONG, *(f"item {number}" for number in range(30))])
+    make(client, "fresh", ["a", "b", "c"])
+    serve(client, "shop", "best", 6)
+    keys = {role: key_of(client, role) for role in ("analyst", "operator", "admin")}
+    cookies = {role: Visitor(shared_service.port, key).cookie for role, key in keys.items()}
+    return shared_service, keys, cookies
+
+
+class Window:
+    """A page of a browser that writes down what goes wrong, and where requests go."""
+
+    def __init__(self, browser, world, role=None, *, size="desktop", scheme="light"):
+        service, _, cookies = world
+        width, height = SIZES[size]
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.url, self.wrong, self.hosts = service.url, [], set()
+        self.page.on("console", lambda one: one.type in ("error", "warning") and self.wrong.append(one.text))
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("request", lambda one: self.hosts.add(re.match(r"\w+://[^/]*", one.url)[0]))
+        if role is not None:
+            name, _, value = cookies[role].partition("=")
+            self.context.add_cookies([{"name": name, "value": value, "url": self.url}])
+
+    def go(self, path):
+        self.page.goto(self.url + path)
+        return self.page
+
+    def close(self):
+        self.context.close()
+        assert self.wrong == []
+        assert self.hosts == {self.url}
+
+
+@pytest.fixture
+def window(browser, world):
+    opened = []
+
+    def open_window(*given, **options):
+        opened.append(Window(browser, world, *given, **options))
+        return opened[-1]
+
+    yield open_window
+    for one in opened:
+        one.close()
+
+
+CHECKS = """() => {
+  const label = (one) => one.labels && one.labels.length ? one.labels[0].textContent : "";
+  const name = (one) => label(one) || one.ariaLabel || one.textContent;
+  const fields = "input:not([type=hidden]):not([hidden]), select, textarea, button, summary, a";
+  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+  return {
+    overflow: document.documentElement.scrollWidth - innerWidth,
+    unnamed: [...document.querySelectorAll(fields)].filter((one) => !name(one).trim())
+      .map((one) => one.outerHTML),
+    pictures: [...document.querySelectorAll("img:not([alt])")].length,
+    twice: ids.filter((one, at) => ids.indexOf(one) !== at),
+    titles: document.querySelectorAll("h1").length,
+    headings: [...document.querySelectorAll("th")].filter((one) => !one.scope).length,
+    language: document.documentElement.lang,
+    colour: getComputedStyle(document.body).backgroundColor,
+  };
+}"""
+
+
+PAGES = ("/experiments", "/experiments/shop", "/experiments/fresh", "/new", "/keys", "/experiments/none", "/")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_fits_and_has_names(window, path, tmp_path):
+    """In both widths and both schemes: nothing sticks out, and everything has a name."""
+    one = window("admin" if path != "/" else None)
+    page = one.go(path)
+    one.wrong = [text for text in one.wrong if "status of 404" not in text]
+    for width, height in SIZES.values():
+        for scheme in ("light", "dark"):
+            page.set_viewport_size({"width": width, "height": height})
+            page.emulate_media(color_scheme=scheme)
+            found = page.evaluate(CHECKS)
+            sums = sum(map(int, re.findall(r"\d+", found.pop("colour"))[:3]))
+            assert (sums < 200) == (scheme == "dark")
+            assert found == {
+                "overflow": 0,
+                "unnamed": [],
+                "pictures": 0,
+                "twice": [],
+                "titles": 1,
+                "headings": 0,
+                "language": "en",
+            }
+    page.screenshot(path=tmp_path / "page.png", full_page=True)
+
+
+def test_the_chart_is_drawn_and_read_by_keyboard(window):
+    page = window("analyst").go("/experiments/shop")
+    page.wait_for_selector("#chart canvas")
+    painted = page.evaluate(
+        """() => { const one = document.querySelector("#chart canvas");
+        const data = one.getContext("2d").getImageData(0, 0, one.width, one.height).data;
+        return new Set(new Uint32Array(data.buffer)).size; }"""
+    )
+    assert painted > 20
+    page.focus("#chart")
+    page.keyboard.press("End")
+    words = page.inner_text("#readout")
+    assert re.search(r"UTC · [\d,]+ decisions · learned [\d.]+ % ± [\d.]+ · random [\d.]+ % ± [\d.]+", words)
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text("#readout") != words
+
+
+def test_pages_follow_what_happens(window, world):
+    page = window("analyst").go("/experiments/shop")
+    page.wait_for_selector("#chart canvas")
+    before = page.inner_text("#live")
+    mark = page.evaluate("window.here = 1")
+    serve(world[0].client(), "shop", "best", 2)
+    page.wait_for_function("before => document.getElementById('live').innerText !== before", arg=before)
+    assert page.evaluate("window.here") == mark  # the page was not loaded again
+    page.fill("#find", "item 2")
+    page.wait_for_function("() => document.querySelectorAll('#items li').length === 11")
+
+
+def test_roles_see_their_controls(window):
+    for role, controls in (("analyst", 0), ("operator", 1), ("admin", 1)):
+        page = window(role).go("/experiments/shop")
+        assert page.get_by_role("button", name="Pause").count() == controls
+        assert page.get_by_role("link", name="Keys").count() == (role == "admin")
+        assert page.get_by_role("link", name="New", exact=True).count() == controls
+
+
+def test_pausing_and_going_on(window):
+    page = window("operator").go("/experiments/fresh")
+    page.get_by_role("button", name="Pause").click()
+    assert page.get_by_text("applications are refused decisions").is_visible()
+    page.get_by_role("button", name="Resume").click()
+    assert page.get_by_role("button", name="Pause").is_visible()
+
+
+def test_an_experiment_is_made_by_keyboard_alone(window, world):
+    """Tab, type and Enter, from the first link to the page of the new experiment, with a plan on the way."""
+    one = window()
+    page, keyboard = one.go("/"), one.page.keyboard
+    keyboard.type(world[1]["operator"])  # the field has the focus
+    keyboard.press("Enter")
+    page.wait_for_url("**/experiments")
+
+    def tab_to(selector):
+        for _ in range(60):
+            keyboard.press("Tab")
+            if page.evaluate("where => document.activeElement.matches(where)", selector):
+                return
+        raise AssertionError(selector)
+
+    tab_to("a.skip")
+    tab_to("a[href='/new']")
+    keyboard.press("Enter")
+    page.wait_for_url("**/new")
+    tab_to("a.skip")
+    keyboard.press("Enter")
+    tab_to("#name")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    keyboard.type("by-keyboard")
+    tab_to("#items")
+    for number in range(12):
+        keyboard.type(f"item {number}\n")
+    tab_to("#k")
+    keyboard.press("Control+A")
+    keyboard.type("3")
+    page.get_by_text("Every 54 people counts leave").wait_for()
+    page.get_by_text("of what the best fixed set would serve").wait_for(timeout=20_000)
+    tab_to("[name=feedback]")
+    assert not page.locator("#bound").is_visible()
+    keyboard.press("ArrowDown")
+    assert page.locator("#delta").is_visible()
+    page.get_by_text("The first counts leave after 81 people").wait_for()
+    keyboard.press("ArrowDown")
+    assert page.locator("#bound").is_visible()
+    tab_to("#epsilon")
+    keyboard.press("Control+A")
+    keyboard.type("2")
+    page.get_by_text("exp(2) times").wait_for()
+    keyboard.press("Control+A")
+    keyboard.type("much")
+    page.get_by_text("A number above 0").wait_for()
+    keyboard.press("Enter")  # sends the form, as from any field
+    page.locator("#errors").wait_for()
+    assert page.evaluate("document.activeElement.id") == "errors"
+    one.wrong.clear()  # the refused form, which browsers log
+    tab_to("#epsilon[aria-invalid]")
+    keyboard.press("Control+A")
+    keyboard.type("2")
+    tab_to("button.primary")
+    keyboard.press("Enter")
+    page.wait_for_url("**/experiments/by-keyboard")
+    assert page.get_by_role("heading", level=1).inner_text().startswith("by-keyboard")
+    assert len(world[0].client().decide("by-keyboard").items) == 3
+
+
+def test_an_existing_population_needs_no_budget(window):
+    page = window("operator", size="phone").go("/new")
+    page.select_option("#population", "fresh")
+    assert not page.locator("#epsilon").is_visible()
+    assert page.locator("#share").is_visible()
+
+
+def test_keys_are_made_and_revoked(window):
+    page = window("admin", size="phone").go("/keys")
+    page.get_by_label("Name").fill("for a phone")
+    page.get_by_role("radio", name="analyst").check()
+    page.get_by_role("button", name="Make the key").click()
+    key = page.inner_text("#new-key")
+    assert key.startswith("dk_")
+    page.get_by_role("button", name="Revoke for a phone").click()
+    page.wait_for_load_state()
+    assert page.get_by_text("for a phone").count() == 0
+    assert key not in page.content()
+
+
+def test_pages_work_without_scripts(browser, world):
+    service, keys, _ = world
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(service.url)
+    page.fill("#key", keys["operator"])
+    page.press("#key", "Enter")
+    page.click("#to-shop")
+    page.get_by_text("Numbers").click()
+    assert page.get_by_role("row").count() > 3
+    page.fill("#find", "item 29")
+    page.press("#find", "Enter")
+    assert page.locator("#items li").count() == 1
+    page.get_by_role("button", name="Log out").click()
+    assert page.get_by_label("API key").is_visible()
+    context.close()

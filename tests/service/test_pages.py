@@ -1,0 +1,467 @@
+"""Pages over HTTP: who sees what, what is refused, and that nothing on them can be turned against anybody."""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from discreet.service.keys import Secrets
+from discreet.service.web import sessions
+from discreet.service.web.forms import DEFAULTS
+from discreet.service.web.sessions import Sessions
+
+from .pages import Visitor, key_of, make, serve
+
+HOSTILE = ['<script>alert("item")</script>', "\"><img src=x onerror='alert(1)'>", "{{ 7 * 7 }}", "plain"]
+MARKER = "a-person-who-must-not-be-seen"
+WEB = Path(sessions.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def world(shared_service):
+    """Three experiments, a key of each role, and some outcomes."""
+    client = shared_service.client()
+    make(client, "shop", HOSTILE)
+    make(client, "other", ["a", "b", "c"])
+    decision = client.decide("other", MARKER)
+    client.report(decision, taken=decision.items[0])
+    serve(client, "shop", "plain", 4)
+    keys = {role: key_of(client, role) for role in ("app", "analyst", "operator", "admin")}
+    keys["scoped"] = key_of(client, "analyst", ["shop"])
+    keys["scoped operator"] = key_of(client, "operator", ["shop"])
+    return shared_service, keys
+
+
+def visitor(world, role):
+    service, keys = world
+    return Visitor(service.port, keys[role])
+
+
+@pytest.fixture(scope="module")
+def admin(world):
+    return visitor(world, "admin")
+
+
+@pytest.fixture(scope="module")
+def operator(world):
+    return visitor(world, "operator")
+
+
+@pytest.fixture(scope="module")
+def analyst(world):
+    return visitor(world, "analyst")
+
+
+PAGES = ["/experiments", "/experiments/shop", "/new", "/keys"]
+PARTS = ["", "/shop", "/shop/numbers", "/shop/shares", "/shop/items?find=plain"]
+
+
+# --- what is seen --------------------------------------------------------------------------------------
+
+
+def test_the_first_page_says_what_this_is(world):
+    found = Visitor(world[0].port).get("/")
+    assert found.status == 200
+    assert "differential privacy" in found.text
+    assert 'action="/login"' in found.text
+    assert "shop" not in found.text
+
+
+def test_an_experiment_with_everything_that_may_be_known(analyst):
+    found = analyst.get("/experiments/shop").text
+    for words in (
+        "People served",
+        "Lift over random sets",
+        "exp(8) times",
+        "Account of every release",
+        "95 %",
+    ):
+        assert words in found
+    assert "parts of people who were served" in found  # the account
+    assert found.count("ThompsonSelector") == 1
+    listed = analyst.get("/experiments").text
+    assert re.search(r"[\d.]+ % <span", listed)
+
+
+def test_shares_are_those_of_the_releases(world, analyst):
+    """The last point of the chart is the sum of what was released over the places it is about."""
+    released = world[0].client().request("GET", "/v1/experiments/shop/releases")["releases"]
+    blocks = [block for release in released for block in release["shares"]]
+    assert blocks
+    places = sum(block["places"][0] for block in blocks)
+    served = sum(block["served"][0] for block in blocks) / places
+    chart = analyst.get("/parts/experiments/shop/shares")
+    assert chart.headers["content-type"] == "application/json"
+    last = re.search(r'"learned":\[([^\]]*)\]', chart.text)[1].split(",")[-1]
+    assert float(last) == pytest.approx(min(max(served, 0.0), 1.0), abs=1e-5)
+
+
+def test_before_the_first_release_pages_say_when_it_comes(analyst):
+    found = analyst.get("/experiments/other").text
+    assert "after about 32 decisions" in found
+    assert "Nothing has been released about items yet" in found
+
+
+def test_parts_are_sent_when_something_has_changed(world, analyst):
+    first = analyst.get("/parts/experiments/shop?seen=")
+    assert first.status == 200
+    assert first.headers["hx-trigger"] == "released"
+    again = re.search(r'hx-get="(/parts/experiments/shop\?seen=[0-9a-f]+)"', first.text)[1]
+    assert analyst.get(again).status == 204
+    serve(world[0].client(), "shop", "plain", 1)
+    assert analyst.get(again).status == 200
+
+
+def test_nobody_is_on_pages(admin):
+    for path in [*PAGES, "/experiments/other", *(f"/parts/experiments{part}" for part in PARTS)]:
+        assert MARKER not in admin.get(path).text
+
+
+# --- roles ---------------------------------------------------------------------------------------------
+
+ALLOWED = {
+    "analyst": {"/experiments", "/experiments/shop", "/experiments/other"},
+    "operator": {"/experiments", "/experiments/shop", "/experiments/other", "/new"},
+    "admin": {"/experiments", "/experiments/shop", "/experiments/other", "/new", "/keys"},
+    "scoped": {"/experiments", "/experiments/shop"},
+    "scoped operator": {"/experiments", "/experiments/shop"},
+}
+
+
+@pytest.mark.parametrize("role", ALLOWED)
+def test_roles_decide_what_is_seen_and_done(world, role):
+    one = visitor(world, role)
+    for path in (*PAGES, "/experiments/other"):
+        assert one.get(path).status == (200 if path in ALLOWED[role] else 403), path
+    for part in PARTS[1:]:
+        theirs = part.replace("shop", "other")
+        assert one.get(f"/parts/experiments{theirs}").status == (403 if "scoped" in role else 200)
+    listed = one.get("/experiments").text
+    assert 'href="/experiments/shop"' in listed
+    assert ('href="/experiments/other"' in listed) == ("scoped" not in role)
+    assert ('href="/new"' in listed) == ("/new" in ALLOWED[role])
+    assert ('href="/keys"' in listed) == (role == "admin")
+    page = one.get("/experiments/shop").text
+    operates = role not in ("analyst", "scoped")
+    assert (">Pause</button>" in page) == operates
+    assert ("Add or retire items" in page) == operates
+    for path, least in (("/experiments/other/items", "operator"), ("/new", "operator"), ("/keys", "admin")):
+        allowed = role == "admin" or role == least
+        assert (one.post(path).status == 403) == (not allowed), path
+
+
+def test_keys_of_applications_see_nothing(world):
+    service, keys = world
+    one = Visitor(service.port)
+    found = one.post("/login", key=keys["app"])
+    assert found.status == 403
+    assert "for applications" in found.text
+    assert "set-cookie" not in found.headers
+    assert one.get("/experiments").status == 401
+
+
+def test_without_a_session_there_is_only_the_first_page(world):
+    one = Visitor(world[0].port)
+    for path in (*PAGES, *(f"/parts/experiments{part}" for part in PARTS)):
+        found = one.get(path)
+        assert found.status == 401
+        assert "shop" not in found.text
+    assert one.post("/keys", name="x", role="admin").status == 401
+    found = one.get("/parts/experiments", **{"HX-Request": "true"})
+    assert (found.status, found.headers["hx-redirect"]) == (401, "/")
+
+
+# --- sessions ------------------------------------------------------------------------------------------
+
+
+def test_cookies_are_for_this_site_and_for_no_script(world):
+    service, keys = world
+    found = Visitor(service.port).post("/login", key=keys["analyst"])
+    words = found.headers["set-cookie"].lower()
+    for part in ("httponly", "samesite=strict", "path=/", f"max-age={sessions.LIFE}"):
+        assert part in words
+    assert "secure" not in words  # not over plain HTTP; see below
+    assert keys["analyst"] not in words
+
+
+def test_cookies_over_tls_are_secure(world):
+    service, keys = world
+    one = Visitor(service.port)
+    origin = {"Origin": f"https://127.0.0.1:{service.port}", "X-Forwarded-Proto": "https"}
+    found = one.send("POST", "/login", f"key={keys['analyst']}", **origin)
+    assert "secure" in found.headers["set-cookie"].lower()
+
+
+def test_wrong_keys_and_cookies_are_refused(world):
+    service, _ = world
+    one = Visitor(service.port)
+    assert one.post("/login", key="dk_wrong").status == 401
+    assert one.post("/login").status == 401
+    good = visitor(world, "analyst")
+    name, _, value = good.cookie.partition("=")
+    for wrong in (
+        "",
+        "x",
+        value[:-4] + "AAA=",
+        "A" + value[1:],
+        value[::-1],
+        "%ff",
+        "é".encode().decode("latin-1"),
+    ):
+        one.cookie = f"{name}={wrong}"
+        assert one.get("/experiments").status == 401, wrong
+        assert one.cookie == f'{name}=""'  # and taken away
+
+
+def test_sessions_end(world, monkeypatch):
+    one = visitor(world, "analyst")
+    stolen = one.cookie
+    found = one.post("/logout")
+    assert (found.status, found.headers["location"]) == (303, "/")
+    one.cookie = stolen
+    assert one.get("/experiments").status == 401
+    held = Sessions(Secrets.fresh())
+    cookie = held.begin("some-key")
+    assert held.read(cookie).key == "some-key"
+    assert Sessions(Secrets.fresh()).read(cookie) is None
+    later = time.time() + sessions.LIFE
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert held.read(cookie) is None
+
+
+def test_a_session_ends_with_its_key(world, admin):
+    service, _ = world
+    token = key_of(service.client(), "analyst")
+    one = Visitor(service.port, token)
+    number = token.split("_")[1]
+    assert admin.post(f"/keys/{number}/revoke").status == 303
+    assert one.get("/experiments").status == 401
+    assert admin.post(f"/keys/{number}/revoke").status == 404
+
+
+# --- other sites ---------------------------------------------------------------------------------------
+
+
+def test_cross_site_requests_are_refused_and_change_nothing(world, operator):
+    service, keys = world
+    here, path = f"http://127.0.0.1:{service.port}", "/experiments/other/pause"
+    token = f"token={operator.token}"
+    forms = [
+        (token, {}),
+        (token, {"Origin": "https://evil.example"}),
+        (token, {"Origin": "null"}),
+        (token, {"Origin": here, "Sec-Fetch-Site": "cross-site"}),
+        (token, {"Origin": here, "Sec-Fetch-Site": "same-site"}),
+        (token, {"Sec-Fetch-Site": "none"}),
+        ("", {"Origin": here, "Sec-Fetch-Site": "same-origin"}),
+        ("token=" + "0" * 64, {"Origin": here}),
+        (f"token={visitor(world, 'operator').token}", {"Origin": here}),  # of another session
+        ("\xff=%ff&token=\xe9", {"Origin": here}),
+    ]
+    for body, headers in forms:
+        assert operator.send("POST", path, body.encode("latin-1"), **headers).status == 403, headers
+    assert service.client().request("GET", "/v1/experiments/other")["status"] == "running"
+    login = Visitor(service.port).send(
+        "POST", "/login", f"key={keys['admin']}", Origin="https://evil.example"
+    )
+    assert login.status == 403
+    assert "set-cookie" not in login.headers
+    assert operator.post(path).status == 303
+    assert service.client().request("GET", "/v1/experiments/other")["status"] == "paused"
+    assert "refused decisions" in operator.get("/experiments/other").text
+    assert operator.post("/experiments/other/resume").status == 303
+    assert service.client().request("GET", "/v1/experiments/other")["status"] == "running"
+
+
+def test_cookies_are_of_no_use_for_the_api(admin):
+    assert admin.get("/v1/keys").status == 401
+    assert admin.post("/v1/experiments/other/pause").status == 401
+
+
+def test_headers_are_on_every_page(world, admin):
+    nobody = Visitor(world[0].port)
+    answers = [nobody.get("/"), nobody.get("/experiments"), nobody.post("/login", key="wrong")]
+    answers += [admin.get(path) for path in (*PAGES, "/experiments/none", "/")]
+    answers += [admin.get(f"/parts/experiments{part}") for part in PARTS]
+    answers += [admin.post("/parts/plan"), admin.post("/new"), admin.send("POST", "/new")]
+    answers += [nobody.get("/no/such/page", Accept="text/html,*/*")]
+    for found in answers:
+        policy = found.headers["content-security-policy"]
+        for part in ("default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"):
+            assert part in policy
+        assert "unsafe" not in policy
+        assert found.headers["x-content-type-options"] == "nosniff"
+        assert found.headers["referrer-policy"] == "same-origin"
+        assert found.headers["cache-control"] == "no-store"
+    assert nobody.get("/no/such/page").headers["content-type"] == "application/problem+json"
+
+
+def test_pages_hold_no_script_or_style_of_their_own(admin):
+    for path in (*PAGES, "/parts/experiments/shop"):
+        text = admin.get(path).text
+        assert not re.search(r"<style|\sstyle=|\son\w+\s*=\s*[\"']|javascript:", text), path
+        assert all(re.search(r"<script src=\"/static/", tag) for tag in re.findall(r"<script[^>]*>", text))
+        assert not re.search(r"(src|href|action)=\"(https?:)?//", text)
+
+
+def test_files_come_with_the_package(world):
+    one = Visitor(world[0].port)
+    names = {path.name for path in (WEB / "static").iterdir()}
+    assert {"htmx.min.js", "htmx.LICENSE.txt", "uPlot.iife.min.js", "uPlot.LICENSE.txt", "page.css"} <= names
+    for name in names:
+        found = one.get(f"/static/{name}?x")
+        assert found.status == 200
+        assert "max-age" in found.headers["cache-control"]
+    for wrong in ("nothing.js", "..%2fpages.py", "%2e%2e/pages.py", ""):
+        assert one.get(f"/static/{wrong}").status == 404
+
+
+def test_colours_can_be_told_apart():
+    """Text has a contrast of at least 4.5 with what it stands on, in both schemes."""
+    css = (WEB / "static" / "page.css").read_text()
+    schemes = re.findall(r":root \{(.*?)\n\s*\}", css, re.DOTALL)[:2]
+    for scheme in schemes:
+        colour = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", scheme))
+        pairs = [("ink", "paper"), ("ink", "back"), ("soft", "paper"), ("soft", "back"), ("brand", "paper")]
+        pairs += [("brand-ink", "brand"), ("brand", "brand-soft"), ("good", "good-soft")]
+        pairs += [("warn", "warn-soft"), ("bad", "bad-soft"), ("bad", "paper"), ("soft", "brand-soft")]
+        for front, behind in pairs:
+            high, low = sorted((luminance(colour[front]), luminance(colour[behind])), reverse=True)
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (front, behind)
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+# --- labels --------------------------------------------------------------------------------------------
+
+
+def test_labels_are_escaped(admin):
+    for path in ("/experiments/shop", "/parts/experiments/shop", "/parts/experiments/shop/items"):
+        text = admin.get(path).text
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+        assert "49" not in re.findall(r"<li>(.*?)</li>", text)
+    catalogue = admin.get("/parts/experiments/shop/items").text
+    shown = [html.unescape(one) for one in re.findall(r"<li>(.*?)</li>", catalogue)]
+    assert sorted(shown) == sorted(HOSTILE)
+    find = admin.get("/experiments/shop?find=%22%3E%3Cscript%3Ealert(2)%3C/script%3E").text
+    assert "<script>alert" not in find
+    assert "&lt;script&gt;alert(2)" in find
+    made = admin.post("/keys", name=HOSTILE[0], role="app").text
+    assert "<script>alert" not in made
+    form = admin.post(
+        "/new", **DEFAULTS | {"name": HOSTILE[1], "items": HOSTILE[0], "epsilon": HOSTILE[1]}
+    ).text
+    assert "<script>alert" not in form
+    assert "<img src=x" not in form
+
+
+# --- forms ---------------------------------------------------------------------------------------------
+
+FORM = DEFAULTS | {"name": "made-here", "items": "a\nb\n\n c \nd", "k": "2", "wait": "0", "hand": "16"}
+
+
+def test_a_form_makes_an_experiment(world, operator):
+    client = world[0].client()
+    for wrong, words in (
+        ({"name": "no spaces"}, "Letters, digits"),
+        ({"name": "shop"}, "an experiment of this name"),
+        ({"people_name": "shop"}, "a population of this name"),
+        ({"items": ""}, "one in a line"),
+        ({"items": "a\na"}, "twice"),
+        ({"k": "9"}, "needs more than"),
+        ({"k": "two"}, "A whole number"),
+        ({"epsilon": "0"}, "above 0"),
+        ({"epsilon": "nan"}, "above 0"),
+        ({"epsilon": "1e400"}, "above 0"),
+        ({"delta": "0", "feedback": "likes"}, "needs a delta"),
+        ({"feedback": "mood"}, "Nothing was made"),
+        ({"learner": "HedgeSelector"}, "learner must be one of"),
+        ({"measure": "0"}, "of no use"),
+        ({"population": "nobody"}, "no such population"),
+        ({"population": "shop", "share": "50"}, "is spent, and this would make it"),
+    ):
+        found = operator.post("/new", **FORM | wrong)
+        assert found.status == 422, wrong
+        assert words in html.unescape(found.text), wrong
+        assert "Nothing was made" in found.text
+    assert "made-here" not in {one["name"] for one in client.request("GET", "/v1/experiments")["experiments"]}
+    found = operator.post("/new", **FORM)
+    assert (found.status, found.headers["location"]) == (303, "/experiments/made-here")
+    assert set(client.decide("made-here").items) <= {"a", "b", "c", "d"}
+    budget = next(
+        one["budget"]
+        for one in client.request("GET", "/v1/populations")["populations"]
+        if one["name"] == "made-here"
+    )
+    assert (budget["epsilon"], budget["notion"], budget["delta"]) == (1.0, "pure", 0.0)
+
+
+@pytest.mark.parametrize("feedback", ["taken", "likes", "value"])
+def test_the_plan_is_that_of_the_experiment_itself(operator, feedback):
+    """What the plan says is read off the learner that would be made: its block and noise."""
+    form = FORM | {"feedback": feedback, "items": "\n".join(map(str, range(20))), "visitors": "2000"}
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", operator.post("/parts/plan", **form).text))
+    words = {
+        "taken": "Every 54 people counts leave, with noise of about ± 3.1 people",
+        "likes": "The first counts leave after 81 people",
+        "value": "Every 34 people counts leave, with noise of about ± 1.6 people",
+    }
+    assert words[feedback] in text
+    assert f"every {503 if feedback == 'likes' else 300} people" in text
+    assert "exp(1) times" in text
+    found = operator.post("/parts/forecast", **form)
+    assert found.status == 200
+    assert "of what the best fixed set would serve" in found.text
+
+
+def test_a_plan_of_an_unfinished_form_says_what_is_missing(operator):
+    found = operator.post("/parts/plan", **FORM | {"items": "", "epsilon": "x"})
+    assert found.status == 200
+    assert 'href="#items"' in found.text
+    assert 'href="#epsilon"' in found.text
+    assert "cannot be simulated" in operator.post("/parts/forecast", **FORM | {"items": ""}).text
+
+
+def test_the_catalogue_is_changed_by_a_form(world, operator):
+    client = world[0].client()
+    make(client, "stock", ["a", "b", "c"])
+    found = operator.post("/experiments/stock/items", add=" new one \n\n", retire="a")
+    assert found.status == 303
+    listed = {
+        one["item"]: one["retired"] for one in client.request("GET", "/v1/experiments/stock/items")["items"]
+    }
+    assert listed == {"a": True, "b": False, "c": False, "new one": False}
+    assert "retired" in operator.get("/parts/experiments/stock/items").text
+    for wrong in ({"add": "b"}, {"retire": "nothing"}, {"retire": "b\nc"}):
+        found = operator.post("/experiments/stock/items", **wrong)
+        assert found.status == 422
+        assert "cannot be changed like that" in found.text
+    again = {
+        one["item"]: one["retired"] for one in client.request("GET", "/v1/experiments/stock/items")["items"]
+    }
+    assert again == listed
+
+
+def test_keys_are_shown_once(world, admin):
+    service, _ = world
+    found = admin.post("/keys", name="the shop", role="app", experiments="shop, other")
+    key = re.search(r'id="new-key"[^>]*>(dk_\w+)<', found.text)[1]
+    assert found.headers["cache-control"] == "no-store"
+    assert service.client(key).decide("other").items
+    page = admin.get("/keys").text
+    assert "the shop" in page
+    assert "other, shop" in page
+    assert key not in page
+    assert admin.post("/keys", name="", role="app").status == 422
+    assert admin.post("/keys", name="x", role="king").status == 422
+    assert "yours" in page  # which has no button
+    assert admin.post("/keys/none/revoke").status == 404

@@ -1,0 +1,109 @@
+"""Shares of people served: what charts and numbers make of released counts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from discreet.privacy import Gate
+from discreet.service.config import ExperimentConfig, PopulationConfig
+from discreet.service.experiments import budget_of
+from discreet.service.learning import Learning
+from discreet.service.outlook import forecast, outlook
+from discreet.service.shares import SURE, Progress, series
+
+
+def release(seq, *blocks, epoch=0):
+    shares = [{"places": list(places), "served": list(served), "deviation": 3.0} for places, served in blocks]
+    return {"seq": seq, "epoch": epoch, "at": 100.0 * seq, "shares": shares}
+
+
+def test_counts_add_up_and_so_does_their_noise():
+    progress = Progress()
+    progress.add([release(1, ((90, 10), (40.0, 2.0))), release(2), release(3, ((110, 10), (60.0, 3.0)))])
+    assert progress.seq == 3
+    assert [point.at for point in progress.points] == [100.0, 300.0]
+    last = progress.last
+    assert last.places == (200, 20)
+    assert last.learned.value == pytest.approx(0.5)
+    assert last.learned.noise == pytest.approx(3.0 * math.sqrt(2) / 200)
+    assert last.learned.deviation == pytest.approx(math.hypot(last.learned.noise, math.sqrt(0.25 / 200)))
+    assert last.lift.value == pytest.approx(0.25)
+    assert last.lift.deviation == pytest.approx(math.hypot(last.learned.deviation, last.random.deviation))
+    low, high = last.learned.band
+    assert high - low == pytest.approx(2 * SURE * last.learned.noise)
+
+
+def test_a_new_period_begins_at_nothing():
+    progress = Progress()
+    progress.add([release(1, ((100, 0), (50.0, 0.0))), release(2, ((100, 0), (10.0, 0.0)), epoch=1)])
+    assert progress.last.learned.value == pytest.approx(0.1)
+    assert progress.last.random is None
+    assert progress.last.lift is None
+    assert series(progress.points)["learned"] == [0.5, None, 0.1]
+
+
+def test_shares_stay_between_none_and_all():
+    progress = Progress()
+    progress.add([release(1, ((10, 10), (-7.0, 19.0)))])
+    assert (progress.last.learned.value, progress.last.random.value) == (0.0, 1.0)
+    assert progress.last.learned.band[0] == 0.0
+
+
+def test_long_histories_are_thinned_and_keep_their_end():
+    progress = Progress()
+    progress.add(release(seq, ((10, 1), (5.0, 0.0))) for seq in range(1, 1001))
+    thin = progress.thinned(100)
+    assert len(thin) <= 100
+    assert thin[-1] is progress.points[-1]
+
+
+def test_margins_hold():
+    """In 95 % of simulated experiments the true share and lift are within the margins."""
+    rng = np.random.default_rng(3)
+    inside, runs = np.zeros(2), 600
+    for _ in range(runs):
+        progress = Progress()
+        blocks = []
+        for _ in range(4):
+            served = rng.binomial([400, 80], [0.4, 0.1]) + rng.laplace(0.0, 3.0 / math.sqrt(2), 2)
+            blocks.append(((400, 80), tuple(served)))
+        progress.add([release(1, *blocks)])
+        last = progress.last
+        inside += (
+            abs(last.learned.value - 0.4) < last.learned.margin,
+            abs(last.lift.value - 0.3) < last.lift.margin,
+        )
+    assert (inside / runs > 0.95 - 5 * math.sqrt(0.05 * 0.95 / runs)).all()
+
+
+@pytest.mark.parametrize("feedback", ["likes", "taken", "value"])
+def test_the_outlook_is_what_happens(feedback):
+    """Shares leave after as many places as was said, and with that noise."""
+    likes = feedback == "likes"
+    people = PopulationConfig(epsilon=4.0, delta=1e-6 if likes else 0.0, notion="gdp" if likes else "pure")
+    config = ExperimentConfig(items=list("abcdef"), k=2, feedback=feedback, hand=8)
+    said = outlook(config, people)
+    learning = Learning.begin(config, Gate(budget_of(people), 1, notion=people.notion))
+    place = 0
+    while not learning.shares:
+        hand = learning.deal(1, 0, place, 8, b"")
+        hand.served = 8
+        learning.fold(hand, {})
+        place += 8
+    assert place == -(-said.measured_every // 8) * 8
+    assert learning.shares[0]["deviation"] == pytest.approx(said.measured_noise, abs=1e-3)
+    assert said.every == (learning.learner.first_batch if likes else learning.learner.block)
+    assert said.known_within(said.measured_every - 1, 0.0) is None
+    many = said.measured_every * 100
+    assert said.known_within(many, 0.0) == pytest.approx(SURE * said.measured_noise * 10 / many)
+
+
+def test_a_forecast_beats_chance_and_is_remembered():
+    people = PopulationConfig(epsilon=4.0)
+    config = ExperimentConfig(items=[str(item) for item in range(30)], k=3, feedback="taken")
+    found = forecast(config, people, 4000)
+    assert found.learned.share > found.random.share + 0.2
+    assert forecast(config, people, 4000) is found
