@@ -10,7 +10,7 @@ import pytest
 from discreet.cli import main
 from discreet.service import care
 from discreet.service.keeper import FROZEN
-from discreet.service.store import open_store
+from discreet.service.store import StoreError, open_store
 
 from .test_api import experiment, refused, settled
 from .world import ITEMS, World, likes
@@ -107,3 +107,17 @@ def test_backup_takes_no_file_that_is_there(tmp_path):
     assert main(["service", "restore", str(tmp_path / "there"), "--store", url]) == 2
     assert main(["service", "backup", "--store", url]) == 2
     assert (tmp_path / "there").read_text() == "something"
+
+
+def test_a_full_disk_acknowledges_nothing_and_loses_nothing(tmp_path):
+    world = World(f"sqlite:///{tmp_path}/service.db", likes(seed=None, outcome_wait=3600.0))
+    places = [world.serve()[1] for _ in range(8)]
+    assert world.report(places[0], ["item 1"], served=False) == "recorded"
+    (pages,) = world.rows("PRAGMA page_count")[0]
+    world.rows(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StoreError):
+        world.report(places[1], ["item 1"] * 4000, served=False)
+    world.rows("PRAGMA max_page_count=1000000")
+    assert [place for (place,) in world.rows("SELECT place FROM outcome")] == places[:1]
+    assert world.report(places[1], ["item 1"], served=False) == "recorded"
+    world.store.close()
