@@ -30,7 +30,7 @@ _UNITS = 32
 _TILE = 64  # items weighed together
 # The first draws are settled without the compiled loop. What one takes is counted in items, `_CALL` for its
 # fixed part.
-PATIENCE, _CALL = Patience(1 << 22), 500
+PATIENCE, _CALL = Patience(1 << 20), 500
 _CLOSED = -(1 << 60)
 
 
