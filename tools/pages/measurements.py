@@ -197,6 +197,21 @@ def greedy_speed() -> str:
 
 
 @block
+def matroid_rounds() -> str:
+    rows = [
+        [
+            str(one["matroid"]),
+            str(one["regularizer"]),
+            f"{one['before_ms']:,.1f}",
+            f"{one['now_ms']:,.2f}",
+            f"{one['times']:,.0f}",
+        ]
+        for one in stored("matroid_rounds")["rounds"]
+    ]
+    return markdown(["matroid", "regularizer", "before", "now", "times faster"], rows)
+
+
+@block
 def returning_people() -> str:
     found = stored("returning")
     rows = []
