@@ -107,6 +107,8 @@ class Engine:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        claims = [live.claiming for live in self._live.values() if live.claiming is not None]
+        await asyncio.gather(*claims, return_exceptions=True)
         if self._flushing is not None:
             await self._flushing
         await self._flush_now(closing=True)
@@ -336,7 +338,8 @@ class Engine:
 
     async def _flush(self) -> None:
         try:
-            while self._queue:
+            await self._flush_now()
+            while self._queue:  # what has come in the meantime, and waits for nobody else
                 await self._flush_now()
         finally:
             self._flushing = None
@@ -389,7 +392,7 @@ class Engine:
                 with contextlib.suppress(StoreError):
                     await self._do(every)
             if self._dirty and self._flushing is None:
-                self._flushing = asyncio.get_running_loop().create_task(self._flush_now_once())
+                self._flushing = asyncio.get_running_loop().create_task(self._flush())
             for live in list(self._live.values()):
                 self._close_old(live)
                 with contextlib.suppress(LookupError, StoreError):
@@ -400,12 +403,6 @@ class Engine:
         longest = max(_OLD, live.config.outcome_wait)
         while live.hands and clock() - live.hands[0].since > longest:
             self._close(live.hands.popleft())
-
-    async def _flush_now_once(self) -> None:
-        try:
-            await self._flush_now()
-        finally:
-            self._flushing = None
 
     # --- the keeper's thread ---------------------------------------------------------------------
 

@@ -17,13 +17,13 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 # Of each session. Statements see what was committed before them, and a commit is on the disk when it returns.
 # Whoever stops in the middle of a transaction has to let go of its locks.
-_SESSION = {
-    "default_transaction_isolation": "read committed",
-    "statement_timeout": "30s",
-    "lock_timeout": "5s",
-    "idle_in_transaction_session_timeout": "5s",
-    "TimeZone": "UTC",
-}
+_SET = """
+SELECT set_config('default_transaction_isolation', 'read committed', false),
+  set_config('statement_timeout', '30s', false), set_config('lock_timeout', '5s', false),
+  set_config('idle_in_transaction_session_timeout', '5s', false),
+  CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+    THEN set_config('synchronous_commit', 'on', false) END
+"""
 # Unless the URL says otherwise: a server that has gone away is noticed.
 _NETWORK = {
     "application_name": "discreet",
@@ -75,6 +75,7 @@ class Pool:
         self._given: dict[str, Any] = {**_NETWORK, **conninfo.conninfo_to_dict(url)}
         self._idle: list[Connection] = []
         self._free = threading.BoundedSemaphore(size)
+        self._closed = False
 
     @contextmanager
     def transaction(self) -> Iterator[PostgresTransaction]:
@@ -102,12 +103,19 @@ class Pool:
             except psycopg.Error as error:
                 connection.close()
                 raise _told(error) from error
-            self._idle.append(connection)
+            self._give_back(connection)
 
     def close(self) -> None:
-        """Let go of those that nobody uses."""
+        """Let go of them, as soon as nobody uses them."""
+        self._closed = True
         while self._idle:
             self._idle.pop().close()
+
+    def _give_back(self, connection: Connection) -> None:
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
 
     def _begun(self) -> Connection:
         """A connection in a new transaction; one that was cut while nobody used it is replaced."""
@@ -123,21 +131,20 @@ class Pool:
                 connection.close()
         try:
             connection = psycopg.connect(**self._given, autocommit=True)
-            for name, value in _SESSION.items():
-                connection.execute("SELECT set_config(%s, %s, false)", (name, value))
-            connection.execute(
-                "SELECT set_config('synchronous_commit', 'on', false)"
-                " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
-            )
-            connection.execute("BEGIN")
-            return connection
         except psycopg.Error as error:
             raise _told(error) from error
+        try:
+            connection.execute(_SET)
+            connection.execute("BEGIN")
+        except psycopg.Error as error:
+            connection.close()
+            raise _told(error) from error
+        return connection
 
     def _roll_back(self, connection: Connection) -> None:
         with suppress(psycopg.Error):
             connection.execute("ROLLBACK")
-            self._idle.append(connection)
+            self._give_back(connection)
             return
         connection.close()
 
@@ -147,7 +154,7 @@ class Pool:
         except psycopg.Error as error:
             connection.close()
             raise StoreError("nobody knows whether the transaction was committed") from error
-        self._idle.append(connection)
+        self._give_back(connection)
         if done != "COMMIT":
             raise StoreError("the transaction was rolled back")
 
