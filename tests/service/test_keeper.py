@@ -172,9 +172,17 @@ def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
         world.report(place, ["item 3"])
         world.settle()
     last = world.serve()
+    mark = b"m" * 12
+    assert world.report(world.serve()[1], ["item 3"], mark=mark) == "recorded"
+    before = world.one.learning.learner.round
+    old = world.one.learning.learner
     world.now = world.now.replace(month=12)
     world.settle()
     assert world.one.epoch == 1
+    assert old.round == before + 2  # what was acknowledged was learned by the last month's learner
+    assert not world.rows("SELECT * FROM outcome")
+    assert not world.rows("SELECT * FROM visit")
+    assert {epoch for (epoch,) in world.rows("SELECT epoch FROM hand")} == {1}
     assert world.report(last[1], ["item 3"], epoch=0, served=False) == "late"
     periods = world.keeper.periods(1)
     assert periods.names == ["2026-11", "2026-12"]

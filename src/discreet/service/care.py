@@ -12,7 +12,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from .hands import FOLDED, linked
+from .hands import linked
 from .keeper import FROZEN, Keeper
 from .store import Store, open_store
 
@@ -53,7 +53,7 @@ def gone_back(store: Store) -> list[str]:
         names = [name for (name,) in tx.all("SELECT name FROM experiment ORDER BY id")]
         tx.do("UPDATE experiment SET status = ?", FROZEN)
         tx.do("DELETE FROM outcome")
-        tx.do("UPDATE hand SET state = ?, body = ? WHERE state <> ?", FOLDED, b"", FOLDED)
+        tx.do("DELETE FROM hand")
         for number, marks in tx.all("SELECT id, marks FROM population"):
             said = json.loads(marks)
             if RESTORED not in said:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # States of a hand in the database, in order.
-DEALT, OPEN, CLOSING, FOLDED = range(4)
+DEALT, OPEN, CLOSING = range(3)
 
 
 @dataclass

@@ -22,7 +22,7 @@ from ..privacy.population import Periods
 from . import failpoints
 from .config import ExperimentConfig, PopulationConfig, encoded
 from .experiments import Experiment, budget_of, gate_of, held, read, write_items
-from .hands import CLOSING, DEALT, FOLDED, OPEN, Hand, linked
+from .hands import CLOSING, DEALT, OPEN, Hand, linked
 from .learning import Learning
 from .ledger import PopulationLedger
 from .store import Fenced, Store, Transaction
@@ -96,9 +96,9 @@ class Keeper:
                 " coalesce(sum(CASE WHEN h.state = ? THEN 1 ELSE 0 END), 0),"
                 " coalesce(sum(CASE WHEN h.state = ? OR (h.state = ? AND h.closed_at + e.outcome_wait <= ?)"
                 " THEN 1 ELSE 0 END), 0) FROM experiment e JOIN population p ON p.id = e.population"
-                " LEFT JOIN hand h ON h.experiment = e.id AND h.epoch = e.epoch AND h.state < ?"
+                " LEFT JOIN hand h ON h.experiment = e.id AND h.epoch = e.epoch"
                 " GROUP BY e.id, e.status, e.period, p.config ORDER BY e.id",
-                *(DEALT, CLOSING, OPEN, tx.now(), FOLDED),
+                *(DEALT, CLOSING, OPEN, tx.now()),
             )
         return [
             number
@@ -122,14 +122,15 @@ class Keeper:
             return False
         try:
             one = self._fenced(number, fence)
-            if self.period(one.people) != one.period:
-                self._new_epoch(one)
-                return True
-            if one.status == FROZEN:
+            over = self.period(one.people) != one.period
+            if one.status == FROZEN and not over:
                 return False
-            closed = self._close(one)
+            closed = [] if one.status == FROZEN else self._close(one, over=over)
             if closed:
-                self._fold(one, closed)
+                self._fold(one, closed, last=over)
+                return True
+            if over:
+                self._new_epoch(one)
                 return True
             return one.status == RUNNING and self._deal_more(one)
         except BaseException:
@@ -149,19 +150,27 @@ class Keeper:
             one.fence = fence
         return one
 
-    def _close(self, one: Experiment) -> list[Hand]:
-        """Hands whose time is over, which take no more outcomes, and those of before a crash."""
+    def _close(self, one: Experiment, *, over: bool) -> list[Hand]:
+        """Hands whose time is over, which take no more outcomes, and those of before a crash.
+
+        All of them, where the period is ``over``: what was acknowledged is learned by whom it was paid for.
+        """
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
-            over = tx.locked(
+            closing = tx.locked(
                 "SELECT first FROM hand WHERE experiment = ? AND epoch = ? AND state = ?"
-                " AND closed_at + ? <= ? ORDER BY first",
-                *(one.id, one.epoch, OPEN, one.config.outcome_wait, tx.now()),
+                " AND (closed_at + ? <= ? OR ? = 1) ORDER BY first",
+                *(one.id, one.epoch, OPEN, one.config.outcome_wait, tx.now(), int(over)),
             )
             tx.many(
                 "UPDATE hand SET state = ? WHERE experiment = ? AND epoch = ? AND first = ?",
-                [(CLOSING, one.id, one.epoch, first) for (first,) in over],
+                [(CLOSING, one.id, one.epoch, first) for (first,) in closing],
             )
+            if over:
+                tx.do(
+                    "DELETE FROM hand WHERE experiment = ? AND epoch = ? AND state = ?",
+                    *(one.id, one.epoch, DEALT),
+                )
             rows = tx.all(
                 "SELECT experiment, epoch, first, count, body, chain, served FROM hand"
                 " WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first",
@@ -176,10 +185,9 @@ class Keeper:
         # In order: a hand waits for those before it.
         return [hand for hand in hands if open_before is None or hand.first < open_before]
 
-    def _fold(self, one: Experiment, hands: list[Hand]) -> None:
+    def _fold(self, one: Experiment, hands: list[Hand], *, last: bool) -> None:
         learning = held(one)
-        first, last = hands[0].first, hands[-1].first + hands[-1].count
-        where = (one.id, one.epoch, first, last)
+        where = (one.id, one.epoch, hands[0].first, hands[-1].first + hands[-1].count)
         with self.store.transaction() as tx:
             rows = tx.all(
                 "SELECT place, altered, body FROM outcome"
@@ -193,22 +201,19 @@ class Keeper:
             learning.fold(hand, outcomes)
         payload = self._release(one)
         # Hands that nobody has claimed show what is known now, unless rounds were dealt with them.
-        dealt = self._dealt(one, AHEAD - waiting if learning.ahead else AHEAD)
+        more = AHEAD - waiting if learning.ahead else AHEAD
+        dealt = [] if last else self._dealt(one, more)
         failpoints.reach("noise drawn")
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
             tx.do(
                 "DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?", *where
             )
-            tx.do(
-                "UPDATE hand SET state = ?, body = ?"
-                " WHERE experiment = ? AND epoch = ? AND first >= ? AND first < ?",
-                *(FOLDED, b"", *where),
-            )
+            tx.do("DELETE FROM hand WHERE experiment = ? AND epoch = ? AND first >= ? AND first < ?", *where)
             if not learning.ahead:
                 tx.do(
-                    "UPDATE hand SET state = ?, body = ? WHERE experiment = ? AND epoch = ? AND state = ?",
-                    *(FOLDED, b"", one.id, one.epoch, DEALT),
+                    "DELETE FROM hand WHERE experiment = ? AND epoch = ? AND state = ?",
+                    *(one.id, one.epoch, DEALT),
                 )
             self._save(tx, one, dealt, payload)
         failpoints.reach("release committed")
@@ -239,15 +244,13 @@ class Keeper:
         one.learning = Learning.begin(one.config, gate_of(one), known)
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
-            tx.locked(
-                "SELECT first FROM hand WHERE experiment = ? AND epoch = ? AND state < ? ORDER BY first",
-                *(one.id, last, FOLDED),
+            left = tx.locked(
+                "SELECT first FROM hand WHERE experiment = ? AND epoch = ? ORDER BY first", one.id, last
             )
+            if left and one.status != FROZEN:
+                raise Fenced("a hand was claimed meanwhile: it is folded first")
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
-            tx.do(
-                "UPDATE hand SET state = ?, body = ? WHERE experiment = ? AND epoch = ?",
-                *(FOLDED, b"", one.id, last),
-            )
+            tx.do("DELETE FROM hand WHERE experiment = ? AND epoch = ?", one.id, last)
             if one.status == FROZEN:
                 one.status = RUNNING
                 tx.do("UPDATE experiment SET status = ? WHERE id = ?", RUNNING, one.id)
@@ -255,6 +258,11 @@ class Keeper:
             write_items(tx, one)
             payload = self._release(one)
             self._save(tx, one, self._dealt(one, AHEAD), payload)
+            tx.do(  # nobody's mark outlives the period in which it counts
+                "DELETE FROM visit WHERE population = ? AND period NOT IN"
+                " (SELECT period FROM experiment WHERE population = ?)",
+                *(one.population, one.population),
+            )
         self.store.scrub()
 
     def set_status(self, number: int, status: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ..privacy import Account
-from .hands import CLOSING, DEALT, FOLDED, OPEN
+from .hands import CLOSING, DEALT, OPEN
 from .keeper import Keeper
 from .store import Store, Transaction
 
@@ -24,7 +24,7 @@ class _Measured(msgspec.Struct):
 
 
 _Shares = msgspec.json.Decoder(_Measured)
-_STATES = {DEALT: "dealt", OPEN: "open", CLOSING: "closing", FOLDED: "folded"}
+_STATES = {DEALT: "dealt", OPEN: "open", CLOSING: "closing"}
 
 
 def experiments(store: Store) -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ def status(store: Store, name: str) -> dict[str, Any]:
         "releases": seq,
         "last_release": None if last is None else last[1],
         "display": None if last is None else json.loads(last[0])["items"],
-        "hands": {_STATES[state]: count for state, count in hands.items() if state != FOLDED},
+        "hands": {_STATES[state]: count for state, count in hands.items()},
         "keeper": None if kept is None else {"holder": kept[0], "until": kept[1]},
         "lag_seconds": 0.0 if due is None else max(0.0, now - due),
         "config": {key: value for key, value in settings.items() if key != "items"},
