@@ -13,7 +13,7 @@ help:
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make audit    check every privacy claim, at length; the table goes to docs/audit.md"
 	@echo "make mutants  break the privacy code line by line and see whether the tests notice; docs/mutation_testing.md"
-	@echo "make chaos    kill writers of a durable ledger 2,000 times; the table goes to docs/chaos.md"
+	@echo "make chaos    kill writers of a durable ledger 2,000 times, and a service 1,000 times; tables go to docs"
 	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
 	@echo "make docs     the documentation as a site, in build/site"
 	@echo "make install  everything above, installed into $(VENV)"
@@ -49,8 +49,9 @@ audit: $(VENV)/.test
 mutants: $(VENV)/.test
 	$(BIN)/python tools/mutants.py --resume
 
-chaos: $(VENV)/.core
+chaos: $(VENV)/.test
 	$(BIN)/python -m tools.chaos --kills 2000 --out docs/chaos.md
+	$(BIN)/python -m tools.service_chaos --kills 1000 --out docs/service/chaos.md
 
 docs: $(VENV)/.test
 	$(BIN)/python -m mkdocs build --strict
