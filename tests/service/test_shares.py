@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 
 from discreet.privacy import Gate
+from discreet.service import views
 from discreet.service.config import ExperimentConfig, PopulationConfig
 from discreet.service.experiments import budget_of
 from discreet.service.learning import Learning
 from discreet.service.outlook import forecast, outlook
 from discreet.service.shares import SURE, Progress, series
+
+from .world import PURE, World, taken
 
 
 def release(seq, *blocks, epoch=0):
@@ -79,6 +83,29 @@ def test_margins_hold():
     assert (inside / runs > 0.95 - 5 * math.sqrt(0.05 * 0.95 / runs)).all()
 
 
+def test_shares_are_read_from_where_one_was(url):
+    world = World(url, taken(hand=40), PURE)
+    for _ in range(240):
+        _, place, shown = world.serve()
+        world.report(place, shown[0])
+        if place % 40 == 39:
+            world.settle()
+    every = views.releases(world.store, "shop")[::-1]
+    found = views.shares(world.store, "shop")
+    assert sum(len(one["shares"]) for one in every) >= 2
+    assert [one["shares"] for one in found if one["shares"]] == [
+        one["shares"] for one in every if one["shares"]
+    ]
+    assert found[-1]["seq"] == every[-1]["seq"]
+    whole, parts = Progress(), Progress()
+    whole.add(found)
+    for seq in range(every[-1]["seq"]):
+        new = views.shares(world.store, "shop", parts.seq)
+        parts.add(one for one in new if parts.seq < one["seq"] <= seq + 1)
+    assert parts.points == whole.points
+    assert views.shares(world.store, "shop", whole.seq) == []
+
+
 @pytest.mark.parametrize("feedback", ["likes", "taken", "value"])
 def test_the_outlook_is_what_happens(feedback):
     """Shares leave after as many places as was said, and with that noise."""
@@ -87,14 +114,23 @@ def test_the_outlook_is_what_happens(feedback):
     config = ExperimentConfig(items=list("abcdef"), k=2, feedback=feedback, hand=8)
     said = outlook(config, people)
     learning = Learning.begin(config, Gate(budget_of(people), 1, notion=people.notion))
-    place = 0
-    while not learning.shares:
+    place = learned = 0
+    first_share = first_value = None
+    while first_share is None or first_value is None:
         hand = learning.deal(1, 0, place, 8, b"")
         hand.served = 8
-        learning.fold(hand, {})
+        body = {"likes": ["a"], "taken": "a", "value": 0.5}[feedback]
+        learning.fold(hand, {place + offset: (False, json.dumps(body).encode()) for offset in range(8)})
         place += 8
-    assert place == -(-said.measured_every // 8) * 8
-    assert learning.shares[0]["deviation"] == pytest.approx(said.measured_noise, abs=1e-3)
+        learned += 8 - len(hand.baseline)
+        released = learning.payload()
+        if released["shares"] and first_share is None:
+            first_share = place
+            assert released["shares"][0]["deviation"] == pytest.approx(said.measured_noise, abs=1e-3)
+        if released["values"] and first_value is None:
+            first_value = learned
+    assert first_share == -(-said.measured_every // 8) * 8
+    assert said.begins <= first_value < said.begins + 16
     assert said.every == (learning.learner.first_batch if likes else learning.learner.block)
     assert said.known_within(said.measured_every - 1, 0.0) is None
     many = said.measured_every * 100

@@ -17,6 +17,7 @@ import msgspec
 from ..constraints import Cardinality
 from ..online.select.leader_settings import LeaderSettings
 from ..online.thompson.settings import ThompsonSettings
+from ..online.thompson.values import WARM_UP
 from ..planning.expected import Expected, Size, at_random, best_values, served, streams
 from ..privacy import Gate, GaussianNoise, Seed
 from .config import ExperimentConfig, PopulationConfig, encoded
@@ -29,9 +30,13 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(frozen=True)
 class Outlook:
-    """When counts leave and with how much noise (a standard deviation, in people); None if it varies."""
+    """When counts leave and with how much noise (a standard deviation, in people); None if it varies.
+
+    After ``begins`` people there is something to go by, and sets are no longer random.
+    """
 
     learner: str
+    begins: int | None
     every: int | None
     growing: bool
     noise: float | None
@@ -65,14 +70,15 @@ def _outlook(config: str, people: str) -> Outlook:
     asked = msgspec.json.decode(config, type=ExperimentConfig)
     learning = _made(asked, msgspec.json.decode(people, type=PopulationConfig), None)
     settings = learning.learner.settings
-    every, growing, noise = None, False, None
+    begins, every, growing, noise = None, None, False, None
     if isinstance(settings, LeaderSettings):
-        every, growing = settings.first_batch, settings.batch == "geometric"
+        begins = every = settings.first_batch
+        growing = settings.batch == "geometric"
         if settings.spec is not None and isinstance(settings.event, GaussianNoise):
             noise = float(settings.event.sigma) * settings.spec.error(1)
     elif isinstance(settings, ThompsonSettings):
-        every, noise = settings.block, math.sqrt(2.0) * settings.scale
-    return Outlook(learner_of(asked), every, growing, noise, *learning.measures)
+        begins, every, noise = WARM_UP * settings.block, settings.block, math.sqrt(2.0) * settings.scale
+    return Outlook(learner_of(asked), begins, every, growing, noise, *learning.measures)
 
 
 def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> Forecast:

@@ -5,6 +5,7 @@ Whatever is shown comes from `views`: public facts, what was released, and what 
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -315,8 +316,9 @@ def promise(people: PopulationConfig) -> str:
 def first_release(config: ExperimentConfig, plan: Outlook) -> dict[str, int | None]:
     """After about how many decisions something is known first: of items, and of shares; whole hands."""
 
-    def whole(many: int | None) -> int | None:
+    def whole(many: float | None) -> int | None:
         hand = config.hand or 1
-        return None if many is None else -(-many // hand) * hand
+        return None if many is None else math.ceil(many / hand) * hand
 
-    return {"counts": whole(plan.every), "shares": whole(plan.measured_every)}
+    learned = None if plan.begins is None else plan.begins / (1.0 - config.holdout)
+    return {"counts": whole(learned), "shares": whole(plan.measured_every)}

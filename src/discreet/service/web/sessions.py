@@ -95,10 +95,15 @@ def set_cookie(request: Request, response: Response, cookie: str) -> None:
         cookie,
         max_age=LIFE if cookie else 0,
         path="/",
-        secure=request.url.scheme == "https",
+        secure=_by_tls(request),
         httponly=True,
         samesite="strict",
     )
+
+
+def _by_tls(request: Request) -> bool:
+    """Whether the browser came over TLS, which a proxy may have ended: the origin of its form says so."""
+    return "https" in (request.url.scheme, urlsplit(request.headers.get("origin", "")).scheme)
 
 
 def same_site(request: Request) -> bool:

@@ -64,7 +64,7 @@
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { size: 8 } },
       scales: { y: { range } },
-      axes: [Object.assign({ space: 80, values: ticks }, axis),
+      axes: [Object.assign({ space: 100, size: 56, values: ticks }, axis),
         Object.assign({ size: 58, values: (self, ticks) => ticks.map((one) => Math.round(1000 * one * (unit || 100)) / 1000 + percent) }, axis)],
       series: [{},
         { stroke: color("--learned"), width: 2.5, points: { show: dots, size: 6, fill: color("--learned") } }, hidden, hidden,
