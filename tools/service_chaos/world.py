@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import uvicorn
@@ -22,12 +23,14 @@ from discreet.service.keeper import Keeper
 from discreet.service.keys import Secrets
 from discreet.service.learning import Learning
 from discreet.service.store import open_store
+from discreet.service.store.postgres import PostgresStore
 from discreet.service.web.app import App
 from discreet.service.web.auth import Keys
 
 from .faults import FAULTS
 
 LIMIT = 2  # rounds of a person
+PATIENCE = 2.0  # seconds for which a process is believed to live: short, as there are so many of them
 PEOPLE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=LIMIT, period="none")
 SHOP = ExperimentConfig(
     items=[f"item {number}" for number in range(12)], k=3, hand=8, outcome_wait=0.05, measure=0.1, holdout=0.1
@@ -51,6 +54,7 @@ async def _nothing() -> None:
 
 def witness() -> None:
     """Write down what is learned, in the transaction that it is learned in. For tests only."""
+    PostgresStore.patience = PATIENCE
     fold, save = Learning.fold, Keeper._save
 
     def folded(self, hand, outcomes):
@@ -74,7 +78,7 @@ def witness() -> None:
 
 
 class World:
-    """A store in a folder, its secrets and key, and the process that serves it, if any lives."""
+    """A store, its secrets and key, and the processes that serve it, as far as any live."""
 
     def __init__(self, folder: Path, fault: str | None = None, url: str | None = None) -> None:
         self.url = url or f"sqlite:///{folder}/service.db"
@@ -82,7 +86,7 @@ class World:
         self.secrets = Secrets.fresh(folder / "secrets")
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.listener.getsockname()[1]
-        self.child = 0
+        self.children: list[int] = []
         load_everything()
         self.key = self._in_child(self._make)
 
@@ -93,9 +97,9 @@ class World:
         store = open_store(self.url)
         store.migrate()
         with store.transaction() as tx:
-            tx.do(
-                "CREATE TABLE witness (experiment BIGINT, epoch BIGINT, place BIGINT, body BLOB, seq BIGINT)"
-            )
+            kind = "BYTEA" if self.url.startswith("postgres") else "BLOB"
+            columns = f"experiment BIGINT, epoch BIGINT, place BIGINT, body {kind}, seq BIGINT"
+            tx.do(f"CREATE TABLE witness ({columns})")
         keeper = Keeper(store)
         keeper.create_population("people", PEOPLE)
         keeper.create("shop", "people", SHOP)
@@ -110,6 +114,8 @@ class World:
         if not child:
             try:
                 os.write(writer, work().encode())
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(0)
         os.close(writer)
@@ -118,11 +124,12 @@ class World:
         os.waitpid(child, 0)
         return said
 
-    def start(self, point: str | None = None, after: int = 1) -> None:
-        """Start the service; it kills itself when it has reached a point so many times."""
-        self.child = os.fork()
-        if self.child:
-            return
+    def start(self, point: str | None = None, after: int = 1) -> int:
+        """Start a process of the service; it kills itself when it has reached a point so many times."""
+        child = os.fork()
+        if child:
+            self.children.append(child)
+            return child
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             sys.stderr = open(self.folder / "log", "a")  # noqa: SIM115
@@ -146,26 +153,30 @@ class World:
         finally:
             os._exit(1)
 
-    def wait(self, seconds: float) -> bool:
-        """Whether the service has died within so many seconds."""
+    def wait(self, child: int, seconds: float) -> bool:
+        """Whether a process has died within so many seconds."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if os.waitpid(self.child, os.WNOHANG)[0]:
-                self.child = 0
+            if os.waitpid(child, os.WNOHANG)[0]:
+                self.children.remove(child)
                 return True
             time.sleep(0.005)
         return False
 
-    def kill(self) -> None:
-        """End it, if it lives."""
-        if self.child:
+    def kill(self, child: int) -> None:
+        """End a process, if it lives."""
+        if child in self.children:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.child, signal.SIGKILL)
-            os.waitpid(self.child, 0)
-            self.child = 0
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            self.children.remove(child)
+
+    def kill_all(self) -> None:
+        for child in list(self.children):
+            self.kill(child)
 
     def close(self) -> None:
-        self.kill()
+        self.kill_all()
         self.listener.close()
 
 
