@@ -75,6 +75,8 @@ $(VENV)/.demo: $(VENV)/.core
 
 $(VENV)/.test: $(VENV)/.core
 	$(PIP) -e '.[test]'
+	@for name in chromium chromium-browser google-chrome; do command -v $$name && exit 0; done; \
+	  $(BIN)/playwright install chromium || echo 'no Chromium: pages will not be tried in a browser'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.core

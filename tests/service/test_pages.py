@@ -424,6 +424,13 @@ def test_the_plan_is_that_of_the_experiment_itself(operator, feedback):
     assert "of what the best fixed set would serve" in found.text
 
 
+def test_a_plan_says_what_others_have_taken(operator):
+    text = operator.post("/parts/plan", **FORM | {"population": "shop"}).text
+    assert "have taken <strong>ε 8</strong> of 8" in text
+    assert "nothing is left" in text
+    assert "have taken" not in operator.post("/parts/plan", **FORM).text
+
+
 def test_a_plan_of_an_unfinished_form_says_what_is_missing(operator):
     found = operator.post("/parts/plan", **FORM | {"items": "", "epsilon": "x"})
     assert found.status == 200

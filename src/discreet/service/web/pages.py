@@ -251,9 +251,13 @@ class Pages:
         """What would be released, as one types."""
         asked = Asked(visit.given, await self._populations())
         plan = await run_in_threadpool(asked.outlook)
-        whose = asked.people
+        whose, spent = asked.people, []
+        if whose is not None and not asked.makes_population:
+            now = self.engine.keeper.period(whose)
+            periods = (await self._account(asked.population))["periods"]
+            spent = [one for one in periods if one["period"] == now]
         words = "" if whose is None else promise(whose)
-        return self.site.page("plan.html", visit, asked=asked, outlook=plan, promise=words)
+        return self.site.page("plan.html", visit, asked=asked, outlook=plan, promise=words, spent=spent)
 
     async def forecast(self, visit: Visit) -> Response:
         """What to expect of it, which takes a moment."""
