@@ -403,7 +403,10 @@ def test_cut_connections_lose_nothing_that_was_acknowledged(world, monkeypatch, 
 
 def test_connections_that_were_cut_while_idle_are_replaced(world):
     with psycopg.connect(world.url, autocommit=True) as admin:
-        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
     assert world.serve()
     assert world.rows("SELECT 1") == [(1,)]
     assert world.store.beat(world.owner)
