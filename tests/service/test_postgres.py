@@ -7,7 +7,7 @@ import json
 import random
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 
 import psycopg
@@ -159,16 +159,15 @@ def test_a_claim_of_which_nobody_knows_whether_it_was_committed_is_found_again(w
 # --- a hand that is closed while outcomes come in ----------------------------------------------------------
 
 
-def race(world):
-    """A group is in flight when its hand is closed: (whether the keeper waited, the answer)."""
+def race(world, seconds):
+    """A group is in flight when its hand is closed: (whether the keeper waits so long, the answer)."""
     places = full_hand(world, reported=6)
     other = Replica(world)
     with ThreadPoolExecutor(2) as threads, slow_commit(other.store._writer) as (there, go):
         group = threads.submit(other.store.record, [outcome(world, places[6])], [])
         assert there.wait(10)
         folding = threads.submit(world.keeper.tick, 1)
-        time.sleep(0.3)
-        waited = not folding.done()
+        waited = not wait([folding], timeout=seconds).done
         go.set()
         answer = group.result()
         folding.result()
@@ -176,7 +175,7 @@ def race(world):
 
 
 def test_a_keeper_waits_for_groups_in_flight(world):
-    assert race(world) == (True, "recorded")
+    assert race(world, 0.3) == (True, "recorded")
     assert not world.rows("SELECT * FROM outcome")
     assert len(world.rows("SELECT * FROM learned")) == 7
 
@@ -193,15 +192,15 @@ def test_an_outcome_is_orphaned_without_either_lock(world, monkeypatch, without)
             "locked",
             lambda tx, sql, *values: (unlocked if "FROM hand" in sql else plain)(tx, sql, *values),
         )
-    assert race(world) == (False, "recorded")
+    assert race(world, 1.0)[1] == "recorded"
     assert world.rows("SELECT * FROM outcome")
 
 
 def test_a_group_waits_for_a_keeper_and_finds_the_hand_closed(world):
     places = full_hand(world, reported=6)
-    other = Replica(world)
+    other, one = Replica(world), world.one
     with ThreadPoolExecutor(2) as threads, slow_commit(world.store._rest) as (there, go):
-        closing = threads.submit(world.keeper._close, world.one)
+        closing = threads.submit(world.keeper._close, one, over=False)
         assert there.wait(10)
         group = threads.submit(other.store.record, [outcome(world, places[6])], [])
         time.sleep(0.2)
@@ -480,7 +479,7 @@ def test_a_process_that_was_stopped_serves_nothing_of_its_old_hands(world, monke
             one._tasks[1].cancel()
             one._stop.set()
             deadline = time.monotonic() + 10
-            while not world.rows("SELECT 1 FROM hand WHERE owner = ? AND closed_at IS NOT NULL", name):
+            while world.rows("SELECT 1 FROM hand WHERE owner = ? AND closed_at IS NULL", name):
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.05)
             hand, _ = await one.next_place(shop)
