@@ -166,7 +166,7 @@ def test_a_commit_that_fails_leaves_everything(url):
 def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
     """The noise is so small that two hundred people who like one item alone are always heard."""
     people = PopulationConfig(epsilon=30.0, delta=1e-6, notion="gdp", period="month")
-    world = World(url, likes(seed=None), people)
+    world = World(url, likes(seed=None, holdout=0.0), people)
     for _ in range(200):
         _, place, _ = world.serve()
         world.report(place, ["item 3"])

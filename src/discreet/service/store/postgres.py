@@ -220,9 +220,11 @@ class PostgresStore(Store):
         return row
 
     def scrub(self) -> None:
-        """Deleted rows of outcomes leave the table's file; once a minute.
+        """Give back the space of deleted outcomes; once a minute.
 
-        The write-ahead log and its archive keep copies until they are recycled: docs/service/operations.md.
+        Pages with nothing else at the end of the table are cut off. Beside outcomes that stay, bytes are there
+        until others are written over them; ``VACUUM FULL`` would end that, and make all groups wait. The
+        write-ahead log and its archives keep copies until they are recycled: docs/service/operations.md.
         """
         self._unscrubbed = True
         if time.monotonic() - self._scrubbed >= _SCRUB:
