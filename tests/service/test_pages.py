@@ -417,7 +417,7 @@ def test_the_plan_is_that_of_the_experiment_itself(operator, feedback):
         "value": "Every 34 people counts leave, with noise of about ± 1.6 people",
     }
     assert words[feedback] in text
-    assert f"every {503 if feedback == 'likes' else 300} people" in text
+    assert f"after {503 if feedback == 'likes' else 300} people" in text
     assert "exp(1) times" in text
     found = operator.post("/parts/forecast", **form)
     assert found.status == 200

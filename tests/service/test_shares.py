@@ -133,8 +133,9 @@ def test_the_outlook_is_what_happens(feedback):
     assert said.begins <= first_value < said.begins + 16
     assert said.every == (learning.learner.first_batch if likes else learning.learner.block)
     assert said.known_within(said.measured_every - 1, 0.0) is None
-    many = said.measured_every * 100
-    assert said.known_within(many, 0.0) == pytest.approx(SURE * said.measured_noise * 10 / many)
+    few, many = said.measured_every * 5, said.measured_every * 100
+    assert said.known_within(few, 0.0) == pytest.approx(SURE * said.measured_noise * 5**0.5 / few)
+    assert said.known_within(many, 0.0) < SURE * said.measured_noise * 5 / many  # of 21 blocks, not of 100
 
 
 def test_a_forecast_beats_chance_and_is_remembered():

@@ -91,7 +91,15 @@ class World:
 
     def cursors(self):
         return [
-            Served(hand.experiment, hand.epoch, hand.first, hand.served, hand.over) for hand in self.hands
+            Served(
+                hand.experiment,
+                hand.epoch,
+                hand.first,
+                hand.served,
+                hand.over,
+                " ".join(map(str, hand.altered)),
+            )
+            for hand in self.hands
         ]
 
     def settle(self):

@@ -41,7 +41,8 @@ def serves_before_commit() -> None:
             live = self.by_number(number)
             if live is not None:
                 copies = [
-                    Hand.read((h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0)) for h in dealt
+                    Hand.read((h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0, ""))
+                    for h in dealt
                 ]
                 loop.call_soon_threadsafe(lambda: live.hands.extendleft(reversed(copies)))
 

@@ -275,6 +275,7 @@ class Engine:
             fits = live.constraint is None or live.constraint.can_add(chosen, item)
             if item not in chosen and labels[item] not in exclude and fits:
                 chosen.append(item)
+        hand.altered.add(offset)  # public: it is written down with what was served, not with an outcome
         if len(chosen) < len(dealt) and live.constraint is None:
             raise NotEnoughItems
         return [labels[item] for item in chosen], True
@@ -381,7 +382,14 @@ class Engine:
             claimed = [hand for live in self._live.values() for hand in live.hands]
             hands = {(hand.experiment, hand.epoch, hand.first): hand for hand in [*hands, *claimed]}.values()
         return [
-            Served(hand.experiment, hand.epoch, hand.first, hand.served, hand.over or closing)
+            Served(
+                hand.experiment,
+                hand.epoch,
+                hand.first,
+                hand.served,
+                hand.over or closing,
+                " ".join(map(str, sorted(hand.altered))),
+            )
             for hand in hands
         ]
 

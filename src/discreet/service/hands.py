@@ -37,6 +37,7 @@ class Hand:
     spare: list[int]
     chain: bytes
     served: int = 0
+    altered: set[int] = field(default_factory=set)  # offsets of places that showed other items
     closed: bool = False  # no more of it is served
     since: float = math.inf  # when it was claimed
     which: list[int] = field(init=False)
@@ -72,8 +73,8 @@ class Hand:
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> Hand:
-        """A hand from (experiment, epoch, first, count, body, chain, served)."""
-        experiment, epoch, first, count, body, chain, served = row
+        """A hand from (experiment, epoch, first, count, body, chain, served, altered)."""
+        experiment, epoch, first, count, body, chain, served, altered = row
         found = json.loads(bytes(body))
         return cls(
             experiment,
@@ -87,6 +88,7 @@ class Hand:
             found["spare"],
             bytes(chain),
             served,
+            {int(offset) for offset in altered.split()},
         )
 
 

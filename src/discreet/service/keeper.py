@@ -172,7 +172,7 @@ class Keeper:
                     *(one.id, one.epoch, DEALT),
                 )
             rows = tx.all(
-                "SELECT experiment, epoch, first, count, body, chain, served FROM hand"
+                "SELECT experiment, epoch, first, count, body, chain, served, altered FROM hand"
                 " WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first",
                 *(one.id, one.epoch, CLOSING),
             )

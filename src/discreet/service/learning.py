@@ -3,7 +3,7 @@
 With "likes" every served place is a round, in order, and somebody without an outcome has taken nothing: where
 batches end depends on how many were served, and on nobody's data. A hand shows what the learner shows when it
 is dealt. With "taken" and "value" rounds are dealt ahead (``choose(wait=False)``) and their outcomes learned
-late.
+late. After a crash all places of a hand count as served that may have been.
 
 Beside what the learner releases, the parts of people who were served leave in blocks of places, for the
 learner's sets and for the random ones of the hold-out. Each person is in one block and moves one of the two
@@ -42,7 +42,9 @@ from .hands import Hand
 SHARES = "parts of people who were served"
 _SPARE = 64  # items that can stand in for excluded ones, beside those of a set
 _FINEST = Fraction(1, 1 << 20)
-_SURE = 30.0  # a block of measured places is so many times as large as the noise
+# A block of measured places is so many times as large as the noise, and this part of all places before it:
+# the noise of all blocks together then grows with the logarithm of their number.
+_SURE, _PART = 30.0, 0.2
 
 Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by place: whether altered, and what came of it
 
@@ -68,6 +70,7 @@ class Learning:
         self._coins = gate.coins()
         self._counts = np.zeros(2, dtype=np.int64)  # in steps: served by the learner, by the hold-out
         self._places = [0, 0]
+        self._measured_places = 0
         self.shares: list[Any] = []  # (places, noisy parts) of blocks that have left since the last release
 
     # --- beginning -------------------------------------------------------------------------------
@@ -85,6 +88,7 @@ class Learning:
         own = {
             "counts": self._counts.tolist(),
             "places": self._places,
+            "measured_places": self._measured_places,
             "coins": self._coins.snapshot(),
         }
         return json.dumps(own).encode() + b"\n" + self.learner.to_bytes()
@@ -99,7 +103,7 @@ class Learning:
         with gate.resumed():
             found = cls(config, gate, learner, _measure(config, gate))
         found._counts = np.array(own["counts"], dtype=np.int64)
-        found._places = list(own["places"])
+        found._places, found._measured_places = list(own["places"]), own["measured_places"]
         found._coins.resume(Saved(own["coins"], {}))
         return found
 
@@ -169,8 +173,11 @@ class Learning:
         liked: list[list[int]] = []
         for offset in range(hand.count):
             place = hand.first + offset
-            altered, body = outcomes.get(place, (False, None))
-            served = offset < hand.served or place in outcomes
+            reported, body = outcomes.get(place, (False, None))
+            # Both were written down when it was served, or not: whether there is an outcome tells nothing.
+            served, altered = offset < hand.served, offset in hand.altered
+            if reported != altered:
+                body = None
             shown = hand.lists[hand.which[offset]]
             outcome = self._read(body, shown)
             if served and not altered:
@@ -234,8 +241,9 @@ class Learning:
         if self._measured is None:
             return
         scale = self._scale
-        if sum(self._places) < _SURE * scale:
+        if sum(self._places) < next_block(math.ceil(_SURE * scale), self._measured_places):
             return
+        self._measured_places += sum(self._places)
         counts, places = self._counts, self._places
         self._counts, self._places = np.zeros(2, dtype=np.int64), [0, 0]  # first: they leave once
         noisy = self._measured.noisy(counts) * float(self._measured.step)
@@ -249,7 +257,7 @@ class Learning:
 
     @property
     def measures(self) -> tuple[int | None, float]:
-        """In blocks of how many places shares are released (None: never), and the deviation of a count."""
+        """How many places the first block of shares has (None: no shares), and the deviation of a count."""
         if self._measured is None:
             return None, 0.0
         return max(1, math.ceil(_SURE * self._scale)), math.sqrt(2.0) * self._scale
@@ -367,3 +375,16 @@ def _add(lists: list[list[int]], runs: list[tuple[int, int]], items: list[int], 
     else:
         lists.append(items)
         runs.append((len(lists) - 1, many))
+
+
+def next_block(first: int, before: int) -> int:
+    """How many places the next block of shares has, after so many measured ones."""
+    return max(first, math.ceil(_PART * before))
+
+
+def blocks_of(first: int, places: int) -> int:
+    """How many blocks of shares so many places make."""
+    count = before = 0
+    while before + (size := next_block(first, before)) <= places:
+        before, count = before + size, count + 1
+    return count

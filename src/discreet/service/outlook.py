@@ -22,7 +22,7 @@ from ..planning.expected import Expected, Size, at_random, best_values, served, 
 from ..privacy import Gate, GaussianNoise, Seed
 from .config import ExperimentConfig, PopulationConfig, encoded
 from .experiments import budget_of
-from .learning import Learning, learner_of
+from .learning import Learning, blocks_of, learner_of
 from .shares import SURE
 
 _one_at_a_time = threading.Lock()
@@ -47,7 +47,7 @@ class Outlook:
         """How exactly, with 95 % probability, the noise lets the share be known after so many people."""
         if self.measured_every is None or people < self.measured_every:
             return None
-        blocks = people // self.measured_every
+        blocks = blocks_of(self.measured_every, people)
         return SURE * self.measured_noise * math.sqrt(blocks) / (people * (1.0 - holdout))
 
 

@@ -59,6 +59,7 @@ class Served(NamedTuple):
     first: int
     served: int
     over: bool
+    altered: str = ""  # offsets of places that showed other items than were dealt
 
 
 class Fenced(Exception):

@@ -55,8 +55,8 @@ WITH o AS MATERIALIZED (
     %s::bigint[], %s::text[], %s::bytea[], %s::bigint[]) WITH ORDINALITY
     AS o (experiment, epoch, place, altered, body, population, period, mark, most, n)
 ), s AS MATERIALIZED (
-  SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bool[])
-    AS s (experiment, epoch, first, served, over)
+  SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bool[], %s::text[])
+    AS s (experiment, epoch, first, served, over, altered)
 ), wanted AS MATERIALIZED (
   SELECT o.n, o.experiment, o.epoch, h.first FROM o CROSS JOIN LATERAL (
     SELECT first, count FROM hand WHERE hand.experiment = o.experiment AND hand.epoch = o.epoch
@@ -82,7 +82,7 @@ WITH o AS MATERIALIZED (
   ON CONFLICT (population, period, mark) DO UPDATE SET times = visit.times + excluded.times
   RETURNING population, period, mark, times
 ), told AS (
-  UPDATE hand SET served = greatest(hand.served, s.served),
+  UPDATE hand SET served = greatest(hand.served, s.served), altered = s.altered,
     closed_at = CASE WHEN s.over THEN coalesce(hand.closed_at, {NOW}) ELSE hand.closed_at END
   FROM s JOIN held h ON h.experiment = s.experiment AND h.epoch = s.epoch AND h.first = s.first
   WHERE hand.experiment = s.experiment AND hand.epoch = s.epoch AND hand.first = s.first
@@ -147,9 +147,11 @@ class PostgresStore(Store):
 
     def _record(self, outcomes: Sequence[Outcome], served: Sequence[Served]) -> list[str]:
         *places, altered, bodies, populations, periods, marks, limits = _columns(outcomes, 9)
+        *cursors, altered_places = _columns(served, 6)
         values = (
             *(*map(_plain, places), _plain(altered), _bytes(bodies), _plain(populations)),
-            *(_texts(periods), _bytes(marks, NOBODY), _plain(limits), *map(_plain, _columns(served, 5))),
+            *(_texts(periods), _bytes(marks, NOBODY), _plain(limits)),
+            *(*map(_plain, cursors), _texts(altered_places)),
         )
         answers = [RECORDED] * len(outcomes)
         with self._writer.transaction() as tx:
@@ -194,7 +196,7 @@ class PostgresStore(Store):
 
     def claim(self, experiment: int, epoch: int, owner: str) -> Any:
         key = (experiment, epoch, owner)
-        columns = "experiment, epoch, first, count, body, chain, served"
+        columns = "experiment, epoch, first, count, body, chain, served, altered"
         row = None
         try:
             with self._writer.transaction() as tx:
@@ -222,9 +224,10 @@ class PostgresStore(Store):
     def scrub(self) -> None:
         """Give back the space of deleted outcomes; once a minute.
 
-        Pages with nothing else at the end of the table are cut off. Beside outcomes that stay, bytes are there
-        until others are written over them; ``VACUUM FULL`` would end that, and make all groups wait. The
-        write-ahead log and its archives keep copies until they are recycled: docs/service/operations.md.
+        Pages with nothing else at the end of the table are cut off. Beside outcomes that stay, bytes are
+        there until others are written over them; ``VACUUM FULL`` would end that, and make all groups wait.
+        The write-ahead log and its archives keep copies until they are recycled:
+        docs/service/operations.md.
         """
         self._unscrubbed = True
         if time.monotonic() - self._scrubbed >= _SCRUB:
@@ -257,7 +260,7 @@ class PostgresStore(Store):
             )
         with self.transaction() as tx:  # whoever has a hand in its name was there before it claimed that
             tx.do(
-                f"UPDATE hand SET closed_at = {NOW} WHERE (experiment, epoch, first) IN"
+                f"UPDATE hand SET closed_at = {NOW}, served = count WHERE (experiment, epoch, first) IN"
                 f" (SELECT experiment, epoch, first FROM hand WHERE state = {OPEN} AND closed_at IS NULL"
                 " AND NOT EXISTS (SELECT 1 FROM process WHERE name = hand.owner)"
                 " ORDER BY experiment, epoch, first FOR NO KEY UPDATE SKIP LOCKED)"

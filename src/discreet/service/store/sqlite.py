@@ -128,9 +128,10 @@ class SQLiteStore(Store):
             found = [_record(execute, one) for one in outcomes]
             for hand in served:
                 tx.do(
-                    "UPDATE hand SET served = ?, closed_at = CASE WHEN ? THEN coalesce(closed_at, ?)"
-                    " ELSE closed_at END WHERE experiment = ? AND epoch = ? AND first = ?",
-                    *(hand.served, hand.over, now, hand.experiment, hand.epoch, hand.first),
+                    "UPDATE hand SET served = ?, altered = ?, closed_at = CASE WHEN ? THEN"
+                    " coalesce(closed_at, ?) ELSE closed_at END"
+                    " WHERE experiment = ? AND epoch = ? AND first = ?",
+                    *(hand.served, hand.altered, hand.over, now, hand.experiment, hand.epoch, hand.first),
                 )
         failpoints.reach("outcomes committed")
         return found
@@ -138,7 +139,7 @@ class SQLiteStore(Store):
     def claim(self, experiment: int, epoch: int, owner: str) -> Any:
         with self.transaction() as tx:
             row = tx.one(
-                "SELECT experiment, epoch, first, count, body, chain, served FROM hand"
+                "SELECT experiment, epoch, first, count, body, chain, served, altered FROM hand"
                 " WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first LIMIT 1",
                 *(experiment, epoch, DEALT),
             )
@@ -152,7 +153,8 @@ class SQLiteStore(Store):
     def recover(self, owner: str) -> None:
         with self.transaction() as tx:
             tx.do(
-                "UPDATE hand SET closed_at = ? WHERE state = ? AND closed_at IS NULL AND owner <> ?",
+                "UPDATE hand SET closed_at = ?, served = count"
+                " WHERE state = ? AND closed_at IS NULL AND owner <> ?",
                 *(tx.now(), OPEN, owner),
             )
 

@@ -49,6 +49,7 @@ CREATE TABLE hand (
   chain {bytes} NOT NULL,
   state INTEGER NOT NULL,
   served BIGINT NOT NULL,
+  altered TEXT NOT NULL DEFAULT '',
   closed_at DOUBLE PRECISION,
   owner TEXT,
   PRIMARY KEY (experiment, epoch, first)
