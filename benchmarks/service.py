@@ -6,7 +6,7 @@ n = 1,000 items, k = 5, feedback "taken", over loopback, clients and servers on 
 of requests from a connection that is kept open (32 of them, closed loop). Processor time is that of the
 server's process alone, by the operating system. Every rival in turn, several times; the least is taken. Then
 decisions at a fixed rate (open loop), one experiment with 100,000 items, ten with 1,000, and memory over a
-million decisions. Prints a table and stores benchmarks/results/service.json. Needs ``pip install fastapi
+million decisions, fifty at a time. Prints a table and stores benchmarks/results/service.json. Needs ``pip install fastapi
 sqlalchemy`` beside the service itself.
 """
 
@@ -159,6 +159,21 @@ async def closed_loop(port: int, key: str, count: int, connections: int = 32) ->
     return times
 
 
+async def batches(port: int, key: str, count: int, size: int = 50) -> None:
+    """So many decisions and outcomes, fifty at a time, over two connections."""
+
+    async def some(many: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        asked = json.dumps({"count": size}).encode()
+        for _ in range(many // size):
+            made = await post(reader, writer, "/v1/experiments/shop/decisions", key, asked)
+            outcomes = [{"decision_id": one["decision_id"], "taken": None} for one in made["decisions"]]
+            await post(reader, writer, "/v1/outcomes", key, json.dumps(outcomes).encode())
+        writer.close()
+
+    await asyncio.gather(some(count // 2), some(count // 2))
+
+
 async def open_loop(port: int, key: str, rate: float, seconds: float, connections: int = 64) -> list[float]:
     """Decisions that come at a rate, whatever the answers; latencies count from when they were due."""
     free: asyncio.Queue[Any] = asyncio.Queue()
@@ -240,7 +255,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as (server, key):
             memory = []
             for part in range(10):
-                asyncio.run(closed_loop(server.port, key, 100_000))
+                asyncio.run(batches(server.port, key, 100_000))
                 memory.append(server.memory())
                 print("memory after", 100_000 * (part + 1), round(memory[-1]), "MB", flush=True)
             record["memory_mb"] = memory
