@@ -6,8 +6,8 @@ n = 1,000 items, k = 5, feedback "taken", over loopback, clients and servers on 
 of requests from a connection that is kept open (32 of them, closed loop). Processor time is that of the
 server's process alone, by the operating system. Every rival in turn, several times; the least is taken. Then
 decisions at a fixed rate (open loop), one experiment with 100,000 items, ten with 1,000, and memory over a
-million decisions, fifty at a time. Prints a table and stores benchmarks/results/service.json. Needs ``pip install fastapi
-sqlalchemy`` beside the service itself.
+million decisions, fifty at a time. Prints a table and stores benchmarks/results/service.json. Needs ``pip
+install fastapi sqlalchemy`` beside the service itself.
 """
 
 from __future__ import annotations
