@@ -22,7 +22,7 @@ demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

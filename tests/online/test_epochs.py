@@ -64,7 +64,7 @@ def test_a_new_epoch_has_what_was_released_and_a_budget_of_its_own(name):
         assert epoch.privacy.epsilon() == learner.privacy.epsilon()
     assert epoch.privacy.epsilon(learner.budget.delta) <= learner.budget.epsilon
     assert epoch.privacy.spent.loss == Loss()
-    assert (epoch.round, epoch.rounds, epoch._labels) == (0, learner.rounds, tuple(NAMES))
+    assert (epoch.round, epoch.rounds, epoch.labels) == (0, learner.rounds, tuple(NAMES))
     for _ in range(20):
         assert "page 1" not in epoch.choose(wait=False).labels
     assert epoch.certified_regret == math.inf or name.startswith("toy")

@@ -250,3 +250,24 @@ def year() -> str:
         rows.append([name, *(f"{by[month - 1]:.3f}" for month in months), f"{by.mean():.3f}", spent])
     names = [f"month {month}" for month in months]
     return markdown(["share of the best fixed sets", *names, "year", "epsilon of 12 months"], rows)
+
+
+@block
+def service() -> str:
+    found = stored("service")
+    rows = [
+        [name, f"{one['per_second']:,.0f}", f"{one['cpu_us']:,.0f}"]
+        for name, one in found["closed_loop"].items()
+    ]
+    return markdown(["", "pairs a second", "server's CPU microseconds a pair"], rows)
+
+
+@block
+def service_more() -> str:
+    found = stored("service")
+    rate, memory = found["open_loop_1000"], found["memory_mb"]
+    return (
+        "At 1,000 decisions a second (open loop), with clients on the same two cores, half of the decisions take"
+        f"\n{rate['p50_ms']:.1f} ms and 99 % at most {rate['p99_ms']:.0f} ms. Memory: {memory[0]:.0f} MB after"
+        f" 100,000 decisions, {memory[-1]:.0f} MB after a million."
+    )
