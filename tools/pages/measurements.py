@@ -267,7 +267,7 @@ def service_more() -> str:
     found = stored("service")
     rate, memory = found["open_loop_1000"], found["memory_mb"]
     return (
-        "At 1,000 decisions a second (open loop), with clients on the same two cores, half of the decisions take"
-        f"\n{rate['p50_ms']:.1f} ms and 99 % at most {rate['p99_ms']:.0f} ms. Memory: {memory[0]:.0f} MB after"
-        f" 100,000 decisions, {memory[-1]:.0f} MB after a million."
+        "At 1,000 decisions a second (open loop), with clients on the same two cores, half of the decisions"
+        f"\ntake {rate['p50_ms']:.1f} ms and 99 % at most {rate['p99_ms']:.0f} ms. Memory: {memory[0]:.0f} MB"
+        f" after 100,000 decisions, {memory[-1]:.0f} MB after a million."
     )
