@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 from starlette.routing import Route
 
+from discreet.service import views
 from discreet.service.engine import Engine
 from discreet.service.keys import Secrets
 from discreet.service.metrics import Metrics
@@ -76,6 +77,13 @@ def test_metrics_tell_of_budgets_and_of_no_outcomes(tmp_path):
     spent = float(found.split('discreet_epsilon_spent{population="people"} ')[1].split()[0])
     assert 0.9 < spent <= 1.0
     assert "outcome" not in found
+    world.store.close()
+
+
+def test_a_seed_is_nobodys_to_see(tmp_path):
+    world = World(f"sqlite:///{tmp_path}/service.db", likes(seed=987654))
+    assert "987654" not in json.dumps(views.status(world.store, "shop"))
+    assert views.account(world.keeper, "people")["periods"][0]["reproducible"]
     world.store.close()
 
 

@@ -143,9 +143,11 @@ class ServingLearner(CatalogueLearner):
         with self._turn("skip()"):
             late = [checks.whole("rounds", round, at_least=0) for round in rounds]
             now = self._rounds.number if self._rounds.is_open else -1
-            for place, round in enumerate(late):
-                if (round not in self._pending and round != now) or round in late[:place]:
+            seen: set[int] = set()
+            for round in late:
+                if (round not in self._pending and round != now) or round in seen:
                     raise ValueError(f"rounds={round} waits for no feedback")
+                seen.add(round)
             for round in late:
                 if round == now:
                     self._pass_on()

@@ -6,9 +6,9 @@ is dealt. With "taken" and "value" rounds are dealt ahead (``choose(wait=False)`
 late. After a crash all places of a hand count as served that may have been.
 
 Beside what the learner releases, the parts of people who were served leave in blocks of places, for the
-learner's sets and for the random ones of the hold-out. Each person is in one block and moves one of the two
-counts by at most 1 (``bound`` for values, which are divided by it): Laplace noise for sensitivity 1, charged
-once.
+learner's sets and for the random ones of the hold-out. Each round is in one block and moves one of the two
+counts by at most 1 (values are divided by their ``bound``): Laplace noise for sensitivity 1, charged once for
+disjoint blocks, at what the budget has for one of a person's rounds.
 """
 
 from __future__ import annotations
