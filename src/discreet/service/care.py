@@ -54,6 +54,7 @@ def gone_back(store: Store) -> list[str]:
         tx.do("UPDATE experiment SET status = ?", FROZEN)
         tx.do("DELETE FROM outcome")
         tx.do("DELETE FROM hand")
+        tx.do("DELETE FROM event")
         for number, marks in tx.all("SELECT id, marks FROM population"):
             said = json.loads(marks)
             if RESTORED not in said:

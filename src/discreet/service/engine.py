@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -260,9 +260,7 @@ class Engine:
             live.rendered[key] = found
         return found
 
-    def without(
-        self, live: Live, hand: Hand, offset: int, exclude: Collection[str]
-    ) -> tuple[list[str], bool]:
+    def without(self, live: Live, hand: Hand, offset: int, exclude: Container[str]) -> tuple[list[str], bool]:
         """The labels of a place without excluded items, filled up by what was released; whether altered."""
         dealt = hand.lists[hand.which[offset]]
         labels = live.labels

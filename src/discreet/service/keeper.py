@@ -25,7 +25,7 @@ from .experiments import Experiment, budget_of, gate_of, held, read, write_items
 from .hands import CLOSING, DEALT, OPEN, Hand, linked
 from .learning import Learning
 from .ledger import PopulationLedger
-from .store import Fenced, Store, Transaction
+from .store import Fenced, Store, Transaction, events
 
 RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
 AHEAD = 2  # hands that wait to be served
@@ -194,9 +194,9 @@ class Keeper:
                 " WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?",
                 *where,
             )
-            waiting = self._waiting(tx, one)
+            waiting, unseen = self._waiting(tx, one), events.unseen(tx, *where)
         failpoints.reach("outcomes read")
-        outcomes = {place: (bool(altered), _bytes(body)) for place, altered, body in rows}
+        outcomes = {p: (bool(altered), _bytes(body)) for p, altered, body in rows if p not in unseen}
         for hand in hands:
             learning.fold(hand, outcomes)
         payload = self._release(one)
@@ -210,6 +210,7 @@ class Keeper:
                 "DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?", *where
             )
             tx.do("DELETE FROM hand WHERE experiment = ? AND epoch = ? AND first >= ? AND first < ?", *where)
+            events.forget(tx, one.id, one.epoch, where[-1])
             if not learning.ahead:
                 tx.do(
                     "DELETE FROM hand WHERE experiment = ? AND epoch = ? AND state = ?",
@@ -251,6 +252,7 @@ class Keeper:
                 raise Fenced("a hand was claimed meanwhile: it is folded first")
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM hand WHERE experiment = ? AND epoch = ?", one.id, last)
+            events.forget(tx, one.id, last)
             if one.status == FROZEN:
                 one.status = RUNNING
                 tx.do("UPDATE experiment SET status = ? WHERE id = ?", RUNNING, one.id)

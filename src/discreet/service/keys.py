@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 MARK = 12  # bytes
 _MAC = 12
+_EVENT = 16
 _BODY = struct.Struct(f">BIIQ{MARK}s")
 _VERSION = 0x20
 _ALTERED = 0x01
@@ -47,6 +48,7 @@ class Secrets:
         self._keys, self._path = keys, path
         self._decisions = keys["decisions"]
         self._periods: dict[tuple[int, str], bytes] = {}
+        self._events: dict[int, bytes] = {}
 
     @classmethod
     def fresh(cls, path: str | os.PathLike[str] | None = None) -> Secrets:
@@ -88,6 +90,14 @@ class Secrets:
             key = hmac.digest(self._keys["people"], text, "sha256")
             self._periods[population, period] = key
         return hashlib.blake2b(person.encode(), key=key, digest_size=MARK).digest()
+
+    def event(self, experiment: int, name: str) -> bytes:
+        """What is kept of an event's id that an application chose: it may tell about people."""
+        key = self._events.get(experiment)
+        if key is None:
+            key = hmac.digest(self._keys["people"], f"events/{experiment}".encode(), "sha256")
+            self._events[experiment] = key
+        return hashlib.blake2b(name.encode(), key=key, digest_size=_EVENT).digest()
 
     # --- decisions -------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from .api import Api, refusal
 from .auth import Key, Keys, token_of
 from .hot import Hot, Receive, Scope, Send, answer, refuse
 from .pages import Pages
+from .personalizer import Personalizer
 from .problems import Problem
 
 logger = logging.getLogger("discreet.service")
@@ -42,6 +43,7 @@ class App:
         self._pages = Pages(engine, api)
         self.routes = [
             *api.routes(),
+            *Personalizer(engine, self.keys, metrics).routes(),
             Route("/health/live", self._alive),
             Route("/health/ready", self._ready),
             Route("/openapi.json", self._description),

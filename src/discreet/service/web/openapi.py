@@ -10,6 +10,7 @@ import msgspec
 from ... import __version__
 from .api import Changes, NewExperiment, NewKey, NewPopulation, PlanRequest
 from .hot import DecisionRequest, OutcomeOf, OutcomeRequest
+from .personalizer import SCOPED, RankRequest, RewardRequest
 
 
 class Operation(NamedTuple):
@@ -22,6 +23,7 @@ class Operation(NamedTuple):
     takes: Any = None
     example: Any = None
     answers: Any = None
+    status: int = 200
 
 
 _SHOP = "/v1/experiments/{name}"
@@ -72,6 +74,16 @@ OPERATIONS = (
     Operation("POST", "/v1/keys", "A new API key, shown this once", "admin", NewKey,
               {"name": "shop front", "role": "app", "experiments": ["shop"]}),
     Operation("DELETE", "/v1/keys/{key}", "End an API key", "admin"),
+    Operation("POST", f"{SCOPED}/rank", "Azure Personalizer's verbs: rank actions of the catalogue", "app",
+              RankRequest, {"actions": [{"id": "red", "features": [{}]}, {"id": "blue", "features": [{}]}],
+                            "excludedActions": [], "eventId": "visit 17", "deferActivation": False},
+              {"ranking": [{"id": "blue", "probability": 1.0}, {"id": "red", "probability": 0.0}],
+               "eventId": "visit 17", "rewardActionId": "blue"}, 201),
+    Operation("POST", f"{SCOPED}/events/{{event}}/reward", "What an event was worth, from 0 to bound", "app",
+              RewardRequest, {"value": 1.0}, None, 204),
+    Operation("POST", f"{SCOPED}/events/{{event}}/activate", "An event with deferred activation was seen",
+              "app", None, None, None, 204),
+    Operation("GET", f"{SCOPED}/configurations/service", "How rewards are waited for", "app"),
     Operation("GET", "/health/live", "Whether the process lives", ""),
     Operation("GET", "/health/ready", "Whether it can serve", ""),
 )  # fmt: skip
@@ -87,7 +99,10 @@ def description() -> dict[str, Any]:
         entry: dict[str, Any] = {
             "summary": one.summary,
             "responses": {
-                "200": {"description": "Done", "content": {"application/json": _example(one.answers)}},
+                str(one.status): {
+                    "description": "Done",
+                    "content": {"application/json": _example(one.answers)},
+                },
                 "4XX": {
                     "description": "Refused",
                     "content": {
@@ -126,6 +141,12 @@ def description() -> dict[str, Any]:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _done(one: Operation) -> dict[str, Any]:
+    if one.status == 204:
+        return {"description": "Done"}
+    return {"description": "Done", "content": {"application/json": _example(one.answers)}}
 
 
 def _example(value: Any) -> dict[str, Any]:

@@ -1,0 +1,284 @@
+"""The verbs of Azure Personalizer: what its clients send and expect, and what is kept of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from contextlib import closing
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from discreet.service.engine import Engine
+from discreet.service.hands import Hand
+from discreet.service.keys import Secrets
+from discreet.service.learning import Learning
+from discreet.service.store import events, open_store
+from discreet.service.store.events import Event
+from discreet.service.web.personalizer import ranked
+
+from .test_api import ITEMS, experiment
+from .world import World, likes
+
+RANK = "/personalizer/v1.0/rank"
+
+
+class PlainClient:
+    """What a client of the retired service sends: its paths and its header, nothing of ours."""
+
+    def __init__(self, service, key, endpoint=""):
+        self._port = service.port
+        self._headers = {"Ocp-Apim-Subscription-Key": key, "Content-Type": "application/json"}
+        self._endpoint = endpoint
+
+    def post(self, path, body=None, method="POST"):
+        content = None if body is None else json.dumps(body)
+        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)) as connection:
+            connection.request(method, self._endpoint + path, content, self._headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        return answer.status, json.loads(text) if text else None
+
+    def rank(self, actions=ITEMS, **more):
+        given = [{"id": one, "features": [{"colour": "red"}]} for one in actions]
+        context = [{"user": {"age": 41}}, {"device": "phone"}]
+        return self.post(RANK, {"contextFeatures": context, "actions": given, **more})
+
+    def reward(self, event, value=1.0):
+        return self.post(f"/personalizer/v1.0/events/{event}/reward", {"value": value})
+
+    def activate(self, event):
+        return self.post(f"/personalizer/v1.0/events/{event}/activate")
+
+
+def personalizer(service, name, **more):
+    """A client whose key is for one experiment."""
+    admin = service.client()
+    experiment(admin, name, **{"k": 1, "feedback": "value", "holdout": 0.0, "outcome_wait": 600.0, **more})
+    asked = {"name": name, "role": "app", "experiments": [name]}
+    return PlainClient(service, admin.request("POST", "/v1/keys", asked)["key"])
+
+
+def test_a_transcript_of_a_client_of_the_retired_service(shared_service):
+    client = personalizer(shared_service, "transcript")
+    status, found = client.rank(eventId="visit 17", excludedActions=[], deferActivation=False)
+    assert status == 201
+    assert list(found) == ["ranking", "eventId", "rewardActionId"]
+    assert found["eventId"] == "visit 17"
+    assert sorted(one["id"] for one in found["ranking"]) == sorted(ITEMS)
+    assert found["ranking"][0] == {"id": found["rewardActionId"], "probability": 1.0}
+    assert {one["probability"] for one in found["ranking"][1:]} == {0.0}
+    assert client.rank(eventId="visit 17") == (201, found)  # sent again: the same event
+    assert client.reward("visit%2017", 0.5) == (204, None)
+    assert client.reward("visit%2017", 1.0) == (204, None)  # the first one counts
+    assert client.reward("never%20ranked") == (204, None)
+    status, found = client.rank()
+    assert status == 201
+    assert len(found["eventId"]) <= 256
+    assert client.reward(found["eventId"]) == (204, None)
+    assert client.activate(found["eventId"]) == (204, None)
+    status, found = client.rank(deferActivation=True)
+    assert status == 201
+    assert client.activate(found["eventId"]) == (204, None)
+    status, found = client.post("/personalizer/v1.0/configurations/service", method="GET")
+    assert (status, found["rewardWaitTime"], found["defaultReward"]) == (200, "PT600S", 0.0)
+
+
+def test_the_endpoint_names_the_experiment_for_keys_of_several(shared_service):
+    personalizer(shared_service, "endpoint")
+    key = shared_service.key
+    status, found = PlainClient(shared_service, key).rank()
+    assert (status, found["error"]["innerError"]["code"]) == (400, "which-experiment")
+    client = PlainClient(shared_service, key, "/v1/experiments/endpoint")
+    status, found = client.rank(person="user 17")
+    assert status == 201
+    assert client.reward(found["eventId"]) == (204, None)
+    assert PlainClient(shared_service, key, "/v1/experiments/nowhere").rank()[0] == 404
+
+
+def test_excluded_actions_stay_where_they_were(shared_service):
+    client = personalizer(shared_service, "excluded")
+    for _ in range(20):
+        status, found = client.rank(ITEMS[:4], excludedActions=["item 0", "item 2"])
+        assert status == 201
+        names = [one["id"] for one in found["ranking"]]
+        assert (names[0], names[2]) == ("item 0", "item 2")
+        assert found["rewardActionId"] == names[1]
+        assert {names[1], names[3]} == {"item 1", "item 3"}
+        assert found["ranking"][1]["probability"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("available", "order", "altered"),
+    [
+        ("abcdef", "dbfcae", False),  # the set that was dealt, what was released, and what was asked for
+        ("bcd", "dbc", False),
+        ("acef", "fcae", True),  # another item stands in
+        ("ae", "ae", True),  # nothing is known of these
+    ],
+)
+def test_a_set_comes_first(available, order, altered):
+    labels = list("abcdef")
+    hand = Hand(1, 0, 0, 1, [[3, 1]], [(0, 1)], {}, 0, [3, 5, 2], b"")
+    live = SimpleNamespace(labels=labels, constraint=None)
+    engine = SimpleNamespace(without=partial(Engine.without, None))
+    assert ranked(engine, live, hand, 0, list(available)) == (list(order), altered)
+    assert hand.altered == ({0} if altered else set())
+
+
+def test_refusals_are_that_services_with_fixed_texts(shared_service):
+    client, another = [personalizer(shared_service, name) for name in ("refusals", "others")]
+    another._endpoint = "/v1/experiments/refusals"
+    marker = "marker-815"
+    asked = {"actions": [{"id": "item 1", "features": []}]}
+    wrong = [
+        (400, "unknown-action", client.rank([marker])),
+        (400, "no-action", client.rank([])),
+        (400, "no-action", client.rank(["item 1", "item 1"])),
+        (400, "no-action", client.rank(["item 1"], excludedActions=["item 1"])),
+        (400, "body", client.post(RANK, {"actions": marker})),
+        (400, "event", client.rank(eventId=marker * 40)),
+        (400, "event", client.rank(eventId=f"{marker}/a")),
+        (400, "event", client.rank(eventId="")),
+        (400, "value", client.reward("a", -1.0)),
+        (400, "value", client.reward("a", 1.5)),
+        (401, "no-key", PlainClient(shared_service, marker).post(RANK, asked)),
+        (403, "role", another.rank()),
+    ]
+    for status, name, (found, problem) in wrong:
+        assert (found, problem["error"]["innerError"]["code"]) == (status, name)
+        assert set(problem["error"]) == {"code", "message", "innerError"}
+        assert marker not in json.dumps(problem)
+    shared_service.client().request("POST", "/v1/populations", {"name": "other", "epsilon": 1.0})
+    experiment(shared_service.client(), "likes")
+    client = PlainClient(shared_service, shared_service.key, "/v1/experiments/likes")
+    assert client.rank()[0] == 409
+
+
+def test_what_is_kept(service):
+    """Rewards, as outcomes of their decisions; nothing of features and event ids."""
+    waiting = personalizer(service, "waiting")
+    _, signed = waiting.rank()
+    waiting.rank(ITEMS[:19], eventId="a", deferActivation=True)
+    waiting.reward("a", 0.25)
+    waiting.reward("a", 1.0)
+    waiting.reward(signed["eventId"], 0.5)
+    client = personalizer(service, "shop", hand=4, outcome_wait=0.0)
+    marker = "marker-4711"
+    for number in range(32):
+        context = [{"user": f"{marker} {number}"}]
+        client.post(
+            RANK,
+            {
+                "contextFeatures": context,
+                "actions": [{"id": one, "features": [{marker: marker}]} for one in ITEMS],
+                "eventId": f"{marker} {number}",
+                "person": f"{marker} person",
+                "deferActivation": bool(number % 2),
+            },
+        )
+        client.reward(f"{marker}%20{number}")
+    time.sleep(1.2)
+    for path in service.folder.iterdir():
+        assert marker.encode() not in path.read_bytes(), path
+    service.stop()
+    assert marker not in (service.folder / "log").read_text()
+    store = open_store(service.store)
+    with store.transaction() as tx:
+        left = tx.all("SELECT place FROM event WHERE experiment = 2")
+        hands = tx.one("SELECT min(first) FROM hand WHERE experiment = 2")[0]
+        assert tx.all("SELECT place, body FROM outcome WHERE experiment = 1") == [(0, b"0.5"), (1, b"0.25")]
+        assert tx.all("SELECT place, active FROM event WHERE experiment = 1") == [(1, 0)]
+    store.close()
+    assert all(place >= hands for (place,) in left)  # what was folded is gone
+    service.start()
+
+
+# --- deferred activation ------------------------------------------------------------------------------------
+
+
+def values(**more):
+    return likes(**{"feedback": "value", "k": 1, "holdout": 0.25, **more})
+
+
+def shown(url, plan, config=None):
+    """40 places; ``plan`` says of each what is reported, and whether it was seen (None: not deferred)."""
+    world = World(url, config or values())
+    for offset in range(40):
+        _, place, _ = world.serve()
+        value, active = plan(offset)
+        if active is not None:
+            with world.store.transaction() as tx:
+                number = place.to_bytes(16, "big")
+                event = Event(world.shop, number, world.one.epoch, place, False, bytes(12), False, "{}")
+                assert events.add(tx, event) == event
+                if active:
+                    events.activate(tx, world.shop, number)
+        if value is not None:
+            world.report(place, value)
+        world.settle()
+    one = world.one
+    return one.next_place, one.seq, one.learning.learner.round, one.learning.dump(), world
+
+
+def test_what_was_not_seen_took_nothing(url, tmp_path):
+    """Unseen is as no outcome, byte for byte: an event that is not activated moves what one outcome moves."""
+
+    def rewards(offset):
+        return float(offset % 3 == 0)
+
+    unseen = shown(url, lambda offset: (rewards(offset), offset % 2 == 0))
+    assert unseen[4].rows("SELECT count(*) FROM event") == [(0,)]
+    silent = shown(f"{tmp_path}/a.db", lambda offset: (rewards(offset) if offset % 2 == 0 else None, None))
+    everything = shown(f"{tmp_path}/b.db", lambda offset: (rewards(offset), None))
+    assert unseen[:4] == silent[:4]
+    assert unseen[3] != everything[3]
+
+
+def rounds_depend_on_who_saw(folder):
+    """Whether rounds, releases or blocks of shares differ by who has seen something."""
+    found = [shown(f"{folder}/{seen}.db", lambda _, seen=seen: (0.0, seen)) for seen in (True, False)]
+    places = [one[4].one.learning._places for one in found]
+    return found[0][:3] != found[1][:3] or places[0] != places[1]
+
+
+def test_no_number_of_rounds_depends_on_who_has_seen_something(tmp_path):
+    assert not rounds_depend_on_who_saw(tmp_path)
+
+
+def test_a_fold_that_leaves_out_unseen_rounds_is_noticed(tmp_path, monkeypatch):
+    honest = Learning.fold
+
+    def fold(self, hand, outcomes):  # as the retired service did: no learning from what nobody saw
+        gone = {offset for offset in range(hand.served) if hand.first + offset not in outcomes}
+        hand.altered |= gone
+        honest(self, hand, outcomes)
+
+    monkeypatch.setattr(Learning, "fold", fold)
+    assert rounds_depend_on_who_saw(tmp_path)
+
+
+def test_ids_of_events_are_kept_apart(url):
+    secrets = Secrets.fresh()
+    assert secrets.event(1, "a") == secrets.event(1, "a")
+    assert (
+        len(
+            {
+                secrets.event(1, "a"),
+                secrets.event(2, "a"),
+                secrets.event(1, "b"),
+                Secrets.fresh().event(1, "a"),
+            }
+        )
+        == 4
+    )
+    world = World(url, values())
+    with world.store.transaction() as tx:
+        first = Event(world.shop, b"a", 0, 1, False, bytes(12), True, "{}")
+        events.add(tx, first)
+        assert events.add(tx, first._replace(place=2)) == first  # the first one has the id
+        assert events.find(tx, world.shop, b"a") == first
+        assert events.find(tx, world.shop, b"b") is None
+        assert events.find(tx, world.shop + 1, b"a") is None
