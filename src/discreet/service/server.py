@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from .engine import Engine
 from .keys import Secrets
@@ -27,14 +28,21 @@ def prepare(settings: Settings) -> str | None:
         store.close()
 
 
-def application(settings: Settings) -> App:
-    """The application of these settings."""
+def application(settings: Settings) -> Any:
+    """The application of these settings, for ASGI."""
     engine = Engine(open_store(settings.store), Secrets.read(settings.secrets))
     metrics = None
     if settings.operator_port is not None:
         metrics = Metrics(engine.keeper)
         metrics.serve(settings.operator_host, settings.operator_port)
-    return App(engine, rate=settings.rate, metrics=metrics)
+    app = App(engine, rate=settings.rate, metrics=metrics)
+    if settings.telemetry is None:
+        return app
+    try:
+        from .web.telemetry import traced
+    except ImportError as error:
+        raise ValueError(f"telemetry needs more: pip install 'discreet[telemetry]' ({error.name})") from None
+    return traced(app, settings.telemetry)
 
 
 def run(settings: Settings) -> None:

@@ -15,6 +15,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ``store``: ``sqlite:///FILE``, or ``postgresql://...`` for several processes. ``secrets``: the file of
     keys for marks of people and decision ids; keep it apart from backups of the store. ``rate``: requests a
     second of one API key; none is no limit. ``operator_port``: where metrics are, for operators only.
+    ``telemetry``: where an OpenTelemetry collector takes spans (OTLP over HTTP); none sends none.
     """
 
     store: str = "sqlite:///discreet.db"
@@ -24,6 +25,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     operator_host: str = "127.0.0.1"
     operator_port: int | None = None
     rate: float | None = None
+    telemetry: str | None = None
     log_level: str = "warning"
 
 

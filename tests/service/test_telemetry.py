@@ -1,0 +1,149 @@
+"""Spans for OpenTelemetry: routes and statuses, and nothing about anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from discreet.service.engine import Engine
+from discreet.service.keys import Secrets
+from discreet.service.server import application, prepare
+from discreet.service.settings import Settings
+from discreet.service.store import open_store
+from discreet.service.web.app import App
+from discreet.service.web.telemetry import Traced
+
+from .world import NOISY, likes
+
+MARKER = "marker-4711"
+
+
+async def ask(app, key, method, path, body=None, headers=()):
+    """One request over ASGI; (status, what was answered)."""
+    said = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}
+
+    async def send(message):
+        said.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": f"q={MARKER}".encode(),
+        "headers": [(b"authorization", b"Bearer " + key.encode()), (b"host", MARKER.encode()), *headers],
+    }
+    await app(scope, receive, send)
+    return said[0]["status"], b"".join(one.get("body", b"") for one in said)
+
+
+async def visits(app, key, reports):
+    """Decisions of people with markers everywhere; so many of them are reported on."""
+    trace = [(b"traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+    for number in range(6):
+        asked = {"person": f"{MARKER} {number}"}
+        status, found = await ask(app, key, "POST", "/v1/experiments/shop/decisions", asked, trace)
+        assert status == 200
+        decision = json.loads(found)["decision_id"]
+        if number < reports:
+            path = f"/v1/decisions/{decision}/outcome"
+            assert (await ask(app, key, "POST", path, {"likes": [MARKER]}))[0] == 200
+    await ask(app, key, "POST", f"/v1/decisions/{MARKER}/outcome", {"likes": []})
+    await ask(app, key, "POST", "/v1/outcomes", [{"decision_id": MARKER, "likes": [MARKER]}])
+    await ask(app, key, "POST", f"/personalizer/v1.0/events/{MARKER}/reward", {"value": 1.0})
+    await ask(app, key, "GET", f"/v1/experiments/{MARKER}/status")
+    await ask(app, key, "DELETE", f"/v1/people/{MARKER}")
+    await ask(app, key, MARKER, f"/{MARKER}")
+    await ask(app, MARKER, "GET", f"/v1/keys/{MARKER}")
+
+
+def spans(folder, reports, kind=Traced):
+    """What is exported of some visits."""
+    secrets = Secrets.fresh()
+    app = App(Engine(open_store(f"sqlite:///{folder}/{reports}.db"), secrets))
+    exporter = InMemorySpanExporter()
+    outer = kind(app, SimpleSpanProcessor(exporter))
+
+    async def run():
+        await app.engine.start(every=app.keys.refresh)
+        app.engine.keeper.create_population("people", NOISY)
+        app.engine.keeper.create("shop", "people", likes(seed=None))
+        _, key = app.keys.create("test", "admin")
+        try:
+            await visits(outer, key, reports)
+        finally:
+            await app.engine.stop()
+
+    asyncio.run(run())
+    return exporter.get_finished_spans()
+
+
+class TellsPaths(Traced):
+    """An injected fault."""
+
+    def _template(self, scope):
+        return scope["path"]
+
+
+class TellsOutcomes(Traced):
+    """An injected fault."""
+
+    def _tell(self, scope, status, began):
+        super()._tell(scope, 500 if status < 400 else status, began)
+
+
+def leaks(found):
+    text = "".join(one.to_json() for one in found)
+    ids = [one.context.trace_id for one in found]
+    foreign = 0x4BF92F3577B34DA6A3CE929D0E0E4736
+    return MARKER in text or "decisions/I" in text or foreign in ids or any(one.parent for one in found)
+
+
+def names(found):
+    return [(one.name, one.attributes["http.response.status_code"]) for one in found]
+
+
+def test_spans_tell_routes_and_statuses_and_nothing_else(tmp_path):
+    silent, talkative = spans(tmp_path, 0), spans(tmp_path, 6)
+    assert not leaks(silent)
+    assert not leaks(talkative)
+    assert names(silent) == names(talkative)  # however many reported
+    assert names(silent) == [
+        *[("POST /v1/experiments/{name}/decisions", 200)] * 6,
+        ("GET /v1/experiments/{name}/status", 404),
+        ("DELETE /v1/people/{person}", 422),
+        ("_OTHER other", 404),
+        ("GET /v1/keys/{key}", 404),
+    ]
+    keys = {"http.request.method", "http.route", "http.response.status_code"}
+    assert all(set(one.attributes) == keys for one in silent)
+
+
+def test_paths_in_spans_are_noticed(tmp_path):
+    assert leaks(spans(tmp_path, 1, TellsPaths))
+
+
+def test_counts_of_outcomes_are_noticed(tmp_path):
+    found = [names(spans(tmp_path, reports, TellsOutcomes)) for reports in (0, 3)]
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("collector", [None, "http://127.0.0.1:9/v1/traces"])
+def test_it_is_off_unless_a_collector_is_set(tmp_path, collector):
+    settings = Settings(
+        store=f"sqlite:///{tmp_path}/service.db", secrets=f"{tmp_path}/secrets", telemetry=collector
+    )
+    prepare(settings)
+    app = application(settings)
+    assert isinstance(app, App if collector is None else Traced)
+    inner = app if collector is None else app._app
+    inner.engine.store.close()
+    if collector is not None:
+        app._provider.shutdown()
