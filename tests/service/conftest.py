@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -37,7 +39,7 @@ class Running:
         assert line.startswith("discreet serves at"), (self.folder / "log").read_text()
         if self.key is None:
             self.key = self.process.stdout.readline().decode().rpartition(" ")[2].strip()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -59,7 +61,7 @@ class Running:
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait(timeout=30)
+            self.process.wait(timeout=120)
         self.process.stdout.close()
         self.log.close()
 
@@ -109,6 +111,9 @@ def shared_service(tmp_path_factory):
 
 
 def _free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """One that nobody listens at, below those that systems give to whoever asks for any."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port

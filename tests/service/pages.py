@@ -27,7 +27,7 @@ class Visitor:
     def send(self, method, path, body=None, **headers):
         if self.cookie:
             headers["Cookie"] = self.cookie
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, path, body, headers)
         answer = Answer(connection.getresponse())
         connection.close()
@@ -63,12 +63,14 @@ def serve(client, name, best, hands, hand=32):
     """People who take one item where they see it, and else nothing; each hand is released before the next."""
     for _ in range(hands):
         before = client.request("GET", f"/v1/experiments/{name}/status")["releases"]
-        asked = client.request("POST", f"/v1/experiments/{name}/decisions", {"count": hand})["decisions"]
+        count = hand - 1  # a hand is over with its last decision, so that none of these is late
+        asked = client.request("POST", f"/v1/experiments/{name}/decisions", {"count": count})["decisions"]
         taken = [best if best in one["items"] else None for one in asked]
         client.report_many(
             {"decision_id": one["decision_id"], "taken": what} for one, what in zip(asked, taken, strict=True)
         )
-        deadline = time.monotonic() + 60
+        client.decide(name)
+        deadline = time.monotonic() + 120
         while client.request("GET", f"/v1/experiments/{name}/status")["releases"] == before:
             assert time.monotonic() < deadline
             time.sleep(0.02)

@@ -26,10 +26,15 @@ def refused(work):
 
 
 def settled(client, name, releases):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while client.request("GET", f"/v1/experiments/{name}/status")["releases"] < releases:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def answers(number):
+    """A hand is over with its last decision, so that an outcome of this one may come late."""
+    return {"recorded"} if (number + 1) % 16 else {"recorded", "late"}
 
 
 def test_a_shop_from_the_first_decision_to_a_release(shared_service):
@@ -40,10 +45,10 @@ def test_a_shop_from_the_first_decision_to_a_release(shared_service):
         decision = client.decide("shop", f"person {number}")
         assert len(set(decision.items)) == 3
         seen.append(decision)
-        assert client.report(decision, likes=["item 1", "item 2"]) == "recorded"
+        assert client.report(decision, likes=["item 1", "item 2"]) in answers(number)
         if number < 10:
             assert client.report(decision, likes=["item 3"]) == "duplicate"
-    settled(client, "shop", 2)
+        settled(client, "shop", (number + 1) // 16)  # hands that wait together are released together
     assert client.report(seen[0], likes=["item 1"]) == "late"
     assert len({one.id for one in seen}) == len(seen)
     status = client.request("GET", "/v1/experiments/shop")
@@ -173,7 +178,7 @@ def test_erasure(shared_service):
 
 
 def test_bodies_that_are_too_large(shared_service):
-    connection = http.client.HTTPConnection("127.0.0.1", shared_service.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", shared_service.port, timeout=60)
     headers = {"Authorization": f"Bearer {shared_service.key}"}
     connection.request("POST", "/v1/experiments/shop/decisions", b" " * 100_000, headers)
     assert connection.getresponse().status == 413
@@ -187,7 +192,7 @@ def test_what_was_acknowledged_survives_a_kill(service):
     for number in range(100):
         decision = client.decide("shop", f"person {number}")
         if number % 3:
-            assert client.report(decision, likes=["item 1"]) == "recorded"
+            assert client.report(decision, likes=["item 1"]) in answers(number)
         else:
             open_decisions.append(decision)
     service.kill()

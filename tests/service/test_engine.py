@@ -25,17 +25,17 @@ def test_an_outcome_that_comes_while_cursors_are_written_has_its_answer(url):
         def record(outcomes, served):
             if not outcomes:
                 writing.set()
-                go.wait(5)
+                go.wait(60)
             return plain(outcomes, served)
 
         engine.store.record = record
         shop = await engine.live("shop")
         hand, offset = await engine.next_place(shop)
-        assert await asyncio.to_thread(writing.wait, 5)
+        assert await asyncio.to_thread(writing.wait, 60)
         decision = secrets.verify(secrets.sign(1, 0, hand.first + offset, bytes(12)))
         answer = engine.record(shop, decision, b'["item 1"]')
         go.set()
-        assert await asyncio.wait_for(answer, 5) == "recorded"
+        assert await asyncio.wait_for(answer, 60) == "recorded"
         await engine.stop()
 
     asyncio.run(story())
