@@ -241,7 +241,7 @@ def swap(name, make):
         ("hedge, tight", put("gate", "randomness", "buffer_pos", value=-50), "too small"),
         ("hedge, tight", put("gate", "account", "ledger", "releases", value=[]), "not charged"),
         ("leader", put("parts", "total", "sum", "taken", value=1), "have been asked for|not those|holds"),
-        ("bandit, blocks", put("parts", "pending", "tickets", value=[[99]]), "no round whose reward"),
+        ("bandit, blocks", swap("pending.tickets", lambda _: np.array([[99]])), "no round whose reward"),
     ],
 )
 def test_a_state_is_refused(name, change, match, tmp_path):

@@ -15,14 +15,20 @@ _MOST_COMPARED = 20_000
 
 
 def item_numbers(
-    argument: str, given: Any, n_items: int, labels: Sequence[Any] | None = None, *, public: bool = True
+    argument: str,
+    given: Any,
+    n_items: int,
+    labels: Sequence[Any] | None = None,
+    *,
+    places: dict[Any, int] | None = None,
+    public: bool = True,
 ) -> list[int]:
     """The number of every item in ``given``, which names them by label or by number.
 
     A single label or number stands for a list of one. A label wins over a number: where some labels are whole
     numbers, whole numbers in ``given`` are labels if all of them are known as such, and numbers if none of
-    them is; a mixture is refused. ``public=False``: the labels were read off people's data, so that an error
-    keeps them for its details.
+    them is; a mixture is refused. ``places``: the number of each label, where that is known already.
+    ``public=False``: the labels were read off people's data, so that an error keeps them for its details.
 
     >>> item_numbers("exclude", ["tea", 2], 3, ["milk", "tea", "jam"])
     [1, 2]
@@ -30,7 +36,8 @@ def item_numbers(
     [2, 0]
     """
     items = listed(argument, given)
-    places = {} if labels is None else {label: place for place, label in enumerate(labels)}
+    if places is None:
+        places = {} if labels is None else {label: place for place, label in enumerate(labels)}
     found = [_place(item, places, labels) for item in items]
     for item, place in zip(items, found, strict=True):
         if place is None and not _whole(item):

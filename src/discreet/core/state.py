@@ -6,11 +6,11 @@ kind and within its range. How the fields fit together is for whoever makes an o
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import io
 import json
 import os
+import pickle
 import tempfile
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -35,7 +35,10 @@ def snapshot(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The same as copies: whoever goes on working with what was given does not change them."""
-    return copy.deepcopy(dict(header)), {name: np.array(array) for name, array in arrays.items()}
+    copied = pickle.loads(
+        pickle.dumps(dict(header), pickle.HIGHEST_PROTOCOL)
+    )  # deepcopy takes ten times as long
+    return copied, {name: np.array(array) for name, array in arrays.items()}
 
 
 def state_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:

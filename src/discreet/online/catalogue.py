@@ -82,7 +82,7 @@ class Catalogue:
                 return [self._places[name] for name in names]
             except (KeyError, TypeError):  # there is a number among them, or nothing that is known
                 pass
-        return item_numbers(what, names, self._n_items, self._labels)
+        return item_numbers(what, names, self._n_items, self._labels, places=self._places)
 
     def weights(self, what: str, chances: Mapping[Any, float]) -> tuple[Items, NDArray[np.float64]]:
         """The numbers of items, in order, with a number in (0, 1] for each; those with 0 are left out."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import checks
 from ..core.state import Saved
 from ..objectives import Population
 from ..objectives.rows.people import KeptRow
@@ -64,14 +63,28 @@ class Pending:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """For `resume`."""
-        return {"tickets": [[round, *ticket] for round, ticket in self._tickets.items()]}, {}
+        width = max(map(len, self._tickets.values()), default=0)
+        rows = [
+            (round, *ticket) if len(ticket) == width else (round, *ticket, *[-1] * (width - len(ticket)))
+            for round, ticket in self._tickets.items()
+        ]
+        return {}, {"tickets": np.array(rows, dtype=np.int64).reshape(len(rows), 1 + width)}
 
     def resume(self, saved: Saved, rounds: Rounds, could_be: Callable[[int, Ticket], bool]) -> None:
         """Go on waiting; ``could_be`` says whether a round can have had such a ticket."""
-        for row in saved.rows("tickets", at_most=min(rounds.number, MOST_OPEN)):
-            late, *ticket = (checks.whole("tickets", number, at_least=0) for number in row)
+        rows = saved.array("tickets", (None, None), np.int64, at_least=-1).tolist()
+        if len(rows) > min(rounds.number, MOST_OPEN):
+            raise ValueError(f"tickets has {len(rows)} rows; there can be {min(rounds.number, MOST_OPEN)}")
+        for row in rows:
+            late, *ticket = row
+            while ticket and ticket[-1] < 0:  # shorter than others
+                ticket.pop()
             last = next(reversed(self._tickets), -1)
-            if not last < late < rounds.number or not could_be(late, tuple(ticket)):
+            if (
+                not last < late < rounds.number
+                or min(ticket, default=0) < 0
+                or not could_be(late, tuple(ticket))
+            ):
                 raise ValueError(f"tickets={row} is no round whose reward is to come")
             self._tickets[late] = tuple(ticket)
 

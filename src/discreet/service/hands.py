@@ -41,11 +41,13 @@ class Hand:
     closed: bool = False  # no more of it is served
     since: float = math.inf  # when it was claimed
     which: list[int] = field(init=False)
+    policy: bytes = field(init=False)  # the first letters of the chain, for whoever asks for a decision
 
     def __post_init__(self) -> None:
         own = [number for number, many in self.runs for _ in range(many)]
         if len(own) + len(self.baseline) != self.count:
             raise ValueError("the hand's lists are of another number than its places")
+        self.policy = self.chain[:8].hex().encode()
         turn = iter(own)
         self.which = [self.baseline[i] if i in self.baseline else next(turn) for i in range(self.count)]
 

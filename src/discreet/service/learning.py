@@ -68,6 +68,7 @@ class Learning:
         self._constraint = constraint_of(config)
         self.width = config.k if self._constraint is None else min(config.k, self._constraint.rank)
         self._coins = gate.coins()
+        self._one = 0 if measured is None else math.floor(1 / measured.step)  # a whole person, in steps
         self._counts = np.zeros(2, dtype=np.int64)  # in steps: served by the learner, by the hold-out
         self._places = [0, 0]
         self._measured_places = 0
@@ -234,7 +235,11 @@ class Learning:
             part = 1.0
         else:
             part = float(not set(shown).isdisjoint(outcome))
-        self._counts[int(baseline)] += math.floor(exact(part) / self._measured.step)
+        self._counts[int(baseline)] += self._steps(part)
+
+    def _steps(self, part: float) -> int:
+        assert self._measured is not None
+        return self._one if part == 1.0 else math.floor(exact(part) / self._measured.step)
 
     def _measure_out(self) -> None:
         """Release the counts of a block that is large enough; how large depends on no outcome."""

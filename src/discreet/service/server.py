@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from .settings import Settings
 from .store import open_store
 from .web.app import App
 from .web.auth import Keys
+
+# Seconds after which a thread that computes lets others go on: visitors wait for the keeper that long.
+_TURN = 0.001
 
 
 def prepare(settings: Settings) -> str | None:
@@ -49,8 +54,15 @@ def run(settings: Settings) -> None:
     """Serve until it is told to stop."""
     import uvicorn
 
+    from .web.lane import Lane
+
+    sys.setswitchinterval(_TURN)
+    app = application(settings)
+    gc.collect()
+    gc.freeze()  # modules are not looked through again while visitors wait
     config = uvicorn.Config(
-        application(settings),
+        app,
+        http=Lane,
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,

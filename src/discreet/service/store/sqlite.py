@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from .. import failpoints
 from ..hands import CLOSING, DEALT, OPEN
-from ..keys import NOBODY
+from ..keys import MARK, NOBODY
 from .base import (
     DUPLICATE,
     LATE,
@@ -30,6 +32,32 @@ from .base import (
 )
 
 _DIALECT = {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB", "clustered": " WITHOUT ROWID"}
+
+
+# Rows of a group come as JSON, their marks one after the other. Columns of a row, by number:
+_V = [f"json_extract(value, '$[{number}]')" for number in range(7)]
+_MARK = f"substr(?2, {MARK} * {_V[0]} + 1, {MARK})"
+_PLACE = f"experiment = {_V[1]} AND epoch = {_V[2]}"
+_LOOK = f"""
+SELECT json_group_array(json_array({_V[0]},
+  (SELECT state FROM hand WHERE {_PLACE} AND first <= {_V[3]} AND first + count > {_V[3]}
+    ORDER BY first DESC LIMIT 1),
+  EXISTS (SELECT 1 FROM outcome WHERE {_PLACE} AND place = {_V[3]}),
+  (SELECT times FROM visit WHERE population = {_V[4]} AND period = {_V[5]} AND mark = {_MARK})
+)) FROM json_each(?1)
+"""
+_WRITE = f"""
+INSERT INTO outcome (experiment, epoch, place, altered, body, mark)
+SELECT {_V[1]}, {_V[2]}, {_V[3]}, {_V[4]}, CAST({_V[5]} AS BLOB), CASE WHEN {_V[6]} THEN {_MARK} END
+FROM json_each(?1)
+"""
+_COUNT = f"""
+INSERT INTO visit (population, period, mark, times)
+SELECT {_V[1]}, {_V[2]}, {_MARK}, {_V[3]} FROM json_each(?1) WHERE true
+ON CONFLICT (population, period, mark) DO UPDATE SET times = excluded.times
+"""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[tuple[int, int | None, int, int | None]]).decode
 
 
 class _Transaction:
@@ -124,8 +152,7 @@ class SQLiteStore(Store):
         failpoints.reach("outcomes queued")
         with self.transaction() as tx:
             now = tx.now()
-            execute = self._connection.execute
-            found = [_record(execute, one) for one in outcomes]
+            found = self._record(tx, outcomes) if outcomes else []
             for hand in served:
                 tx.do(
                     "UPDATE hand SET served = ?, altered = ?, closed_at = CASE WHEN ? THEN"
@@ -135,6 +162,39 @@ class SQLiteStore(Store):
                 )
         failpoints.reach("outcomes committed")
         return found
+
+    def _record(self, tx: Transaction, outcomes: Sequence[Outcome]) -> list[str]:
+        """All of a group in three statements: at each of them, threads take turns."""
+        places = [(number, *one[:3], one.population, one.period) for number, one in enumerate(outcomes)]
+        marks = b"".join([one.mark for one in outcomes])
+        (looked,) = tx.one(_LOOK, _encode(places), marks)
+        rows: list[tuple[Any, ...]] = []
+        visits: dict[tuple[int, str, bytes], int] = {}
+        answers = [DUPLICATE] * len(outcomes)
+        taken = set()
+        for number, state, there, times in sorted(_decode(looked)):
+            one = outcomes[number]
+            if there or one[:3] in taken:  # somebody reports twice: the first one counts
+                continue
+            if state is None or state >= CLOSING:
+                answers[number] = LATE
+                continue
+            answers[number] = RECORDED
+            taken.add(one[:3])
+            body: str | None = one.body.decode()
+            if one.mark != NOBODY:
+                whose = (one.population, one.period, one.mark)
+                before = visits.get(whose, times or 0)
+                visits[whose] = max(before, min(before + 1, one.limit))
+                if before >= one.limit:
+                    body = None
+            rows.append((number, *one[:4], body, one.mark != NOBODY))
+        if rows:
+            tx.do(_WRITE, _encode(rows), marks)
+        if visits:
+            counted = [(at, *whose[:2], times) for at, (whose, times) in enumerate(visits.items())]
+            tx.do(_COUNT, _encode(counted), b"".join([mark for _, _, mark in visits]))
+        return answers
 
     def claim(self, experiment: int, epoch: int, owner: str) -> Any:
         with self.transaction() as tx:
@@ -168,29 +228,3 @@ class SQLiteStore(Store):
             if self._lock is not None:
                 os.close(self._lock)
                 self._lock = None
-
-
-def _record(execute: Any, one: Outcome) -> str:
-    where = (one.experiment, one.epoch, one.place)
-    mark = None if one.mark == NOBODY else one.mark
-    new = execute(
-        "INSERT INTO outcome (experiment, epoch, place, altered, body, mark)"
-        " SELECT ?, ?, ?, ?, ?, ? WHERE (SELECT state FROM hand WHERE experiment = ? AND epoch = ?"
-        f" AND first <= ? AND first + count > ? ORDER BY first DESC LIMIT 1) < {CLOSING}"
-        " ON CONFLICT DO NOTHING",
-        (*where, one.altered, one.body, mark, one.experiment, one.epoch, one.place, one.place),
-    ).rowcount
-    if not new:
-        there = execute(
-            "SELECT 1 FROM outcome WHERE experiment = ? AND epoch = ? AND place = ?", where
-        ).fetchone()
-        return DUPLICATE if there else LATE
-    if mark is not None:
-        counted = execute(
-            "INSERT INTO visit (population, period, mark, times) VALUES (?, ?, ?, 1)"
-            " ON CONFLICT (population, period, mark) DO UPDATE SET times = times + 1 WHERE times < ?",
-            (one.population, one.period, mark, one.limit),
-        ).rowcount
-        if not counted:
-            execute("UPDATE outcome SET body = NULL WHERE experiment = ? AND epoch = ? AND place = ?", where)
-    return RECORDED

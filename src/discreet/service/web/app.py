@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -74,6 +76,30 @@ class App:
                 await self._fast("outcomes", scope, send, lambda key: self._hot.outcomes(receive, key))
                 return
         await self._rest(scope, receive, send)
+
+    def at_once(
+        self, url: bytes, headers: list[tuple[bytes, bytes]], raw: bytes
+    ) -> bytes | asyncio.Future[str] | None:
+        """The answer to a request for a decision, or how an outcome will end; None for the usual way."""
+        try:
+            path = url.decode("ascii")
+            key = self.keys.find(token_of(headers))
+            if key is None or not key.can("decide"):
+                return None
+            allowed = partial(self.keys.within_rate, key)
+            if path.startswith(_DECISIONS) and path.endswith("/outcome"):
+                return self._hot.record_at_once(path[14:-8], raw, key, allowed)
+            if path.startswith(_EXPERIMENTS) and path.endswith("/decisions"):
+                name = path[16:-10]
+                if key.experiments is not None and name not in key.experiments:
+                    return None
+                made = self._hot.decide_at_once(name, raw, allowed)
+                if made is not None and self._metrics is not None:
+                    self._metrics.answered("decisions", 200)
+                return made
+        except (Problem, ValueError):  # which msgspec's errors are
+            pass
+        return None
 
     async def _decide(self, name: str, receive: Receive, key: Key) -> bytes:
         if key.experiments is not None and name not in key.experiments:

@@ -33,9 +33,13 @@ class Key:
     allowance: float = field(default=0.0, compare=False)
     asked_at: float = field(default=0.0, compare=False)
 
+    def can(self, action: str) -> bool:
+        """Whether the role allows it."""
+        return action in ROLES[self.role]
+
     def may(self, action: str, experiment: str | None = None) -> bool:
         """Whether the role allows it, for this experiment."""
-        if action not in ROLES[self.role]:
+        if not self.can(action):
             return False
         return self.experiments is None or (experiment is not None and experiment in self.experiments)
 
@@ -68,11 +72,15 @@ class Keys:
         key = self.find(token)
         if key is None:
             raise problems.NO_KEY
-        if action not in ROLES[key.role]:
+        if not key.can(action):
             raise problems.WRONG_ROLE
-        if self._rate is not None and not key.spend(self._rate, time.monotonic()):
+        if not self.within_rate(key):
             raise problems.RATE
         return key
+
+    def within_rate(self, key: Key) -> bool:
+        """Whether a key may ask once more now."""
+        return self._rate is None or key.spend(self._rate, time.monotonic())
 
     def find(self, token: bytes) -> Key | None:
         """The key that this is."""

@@ -5,13 +5,16 @@ Written against ASGI itself: what a framework does for each request costs more t
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from ..engine import Engine, Live, NotEnoughItems, Unavailable, mark_of
+from ..hands import Hand
 from ..keeper import RUNNING
 from ..store import StoreError
 from . import problems
@@ -70,7 +73,7 @@ class Hot:
             asked = _decisions.decode(raw) if raw else DecisionRequest()
         except msgspec.MsgspecError:
             raise problems.BAD_BODY from None
-        if not 1 <= asked.count <= MANY or (asked.person is not None and len(asked.person) > 1024):
+        if not 1 <= asked.count <= MANY or not usable(asked.person):
             raise problems.BAD_BODY
         engine = self.engine
         try:
@@ -93,8 +96,11 @@ class Hot:
                 raise problems.BUSY from None
             except StoreError:
                 raise problems.NO_STORE from None
-        hand, offset = found
-        altered = False
+        return self._made(live, *found, mark, exclude)
+
+    def _made(self, live: Live, hand: Hand, offset: int, mark: bytes, exclude: list[str]) -> bytes:
+        """The decision at one place of a hand."""
+        engine, altered = self.engine, False
         if exclude:
             try:
                 labels, altered = engine.without(live, hand, offset, set(exclude))
@@ -104,19 +110,39 @@ class Hot:
         else:
             items = engine.items(live, hand, offset)
         decision = engine.secrets.sign(hand.experiment, hand.epoch, hand.first + offset, mark, altered)
-        return b"".join(
-            (
-                b'{"decision_id":"',
-                decision.encode(),
-                b'","items":',
-                items,
-                b',"policy":"',
-                hand.chain[:8].hex().encode(),
-                b'","expires":"',
-                expiry(live.config.outcome_wait),
-                b'"}',
-            )
+        return b'{"decision_id":"%b","items":%b,"policy":"%b","expires":"%b"}' % (
+            decision.encode(),
+            items,
+            hand.policy,
+            expiry(live.config.outcome_wait),
         )
+
+    def decide_at_once(self, name: str, raw: bytes, allowed: Callable[[], bool]) -> bytes | None:
+        """One decision out of memory; None for whatever has to wait, or is refused or special."""
+        engine = self.engine
+        live = engine.known(name)
+        if live is None or live.status != RUNNING or not live.hands:
+            return None
+        asked = _decisions.decode(raw) if raw else DecisionRequest()
+        if asked.count != 1 or asked.exclude or asked.segment is not None or not usable(asked.person):
+            return None
+        if not allowed() or (found := engine.take(live)) is None:
+            return None
+        return self._made(live, *found, mark_of(engine, live, asked.person), [])
+
+    def record_at_once(
+        self, decision_id: str, raw: bytes, key: Key, allowed: Callable[[], bool]
+    ) -> asyncio.Future[str] | None:
+        """One outcome on its way to the next commit; None for whatever has to wait, or is refused."""
+        engine = self.engine
+        decision = engine.secrets.verify(decision_id)
+        if decision is None:
+            return None
+        live = engine.by_number(decision.experiment)
+        if live is None or (key.experiments is not None and live.name not in key.experiments):
+            return None
+        body = outcome_body(live, _outcome.decode(raw))
+        return engine.record(live, decision, body) if allowed() else None
 
     async def outcome(self, decision_id: str, receive: Receive, key: Key) -> bytes:
         """The answer to the outcome of one decision."""
@@ -129,7 +155,7 @@ class Hot:
             status: str = await (await self._record(decision_id, asked, key))
         except StoreError:
             raise problems.NO_STORE from None
-        return b'{"status":"' + status.encode() + b'"}'
+        return acknowledged(status)
 
     async def outcomes(self, receive: Receive, key: Key) -> bytes:
         """The answers to many outcomes: in one group, or a few."""
@@ -185,6 +211,17 @@ def outcome_body(live: Live, asked: OutcomeRequest) -> bytes:
     if kind == "likes" and len(found) > MANY:
         raise problems.TOO_LARGE
     return _encode(found)
+
+
+def usable(person: str | None) -> bool:
+    """Whether an identity is short enough."""
+    return person is None or len(person) <= 1024
+
+
+@cache
+def acknowledged(status: str) -> bytes:
+    """What is said of one outcome."""
+    return b'{"status":"' + status.encode() + b'"}'
 
 
 async def body(receive: Receive, most: int = LARGEST) -> bytes:

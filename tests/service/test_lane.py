@@ -1,0 +1,201 @@
+"""Requests on the short way are answered as on the usual one, however they come."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+import pytest
+
+from discreet.service.engine import Engine
+from discreet.service.keys import Secrets
+from discreet.service.store import open_store
+from discreet.service.web.app import App
+
+from .pages import make
+from .world import World, likes
+
+
+@pytest.fixture(scope="module")
+def lane(shared_service):
+    make(shared_service.client(), "shop", ["a", "b", "c"])
+    return shared_service
+
+
+class Line:
+    """A connection on which bytes are sent as they are."""
+
+    def __init__(self, service):
+        self.key = service.key
+        self.socket = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+        self.file = self.socket.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.socket.close()
+
+    def text(self, path, body, *more, version="1.1", length=True):
+        lines = [f"POST {path} HTTP/{version}", "Host: x", f"Authorization: Bearer {self.key}", *more]
+        if length:
+            lines.append(f"Content-Length: {len(body)}")
+        return "\r\n".join([*lines, "", ""]).encode() + body
+
+    def answer(self):
+        """The next answer: (status, headers, JSON)."""
+        status = int(self.file.readline().split()[1])
+        headers = {}
+        while line := self.file.readline().strip():
+            name, _, value = line.decode().partition(":")
+            headers[name.lower()] = value.strip()
+        if status == 100:
+            return self.answer()
+        return status, headers, json.loads(self.file.read(int(headers["content-length"])))
+
+    def ask(self, *given, **how):
+        self.socket.sendall(self.text(*given, **how))
+        return self.answer()
+
+
+DECIDE = "/v1/experiments/shop/decisions"
+
+
+def outcome_of(decision):
+    return f"/v1/decisions/{decision['decision_id']}/outcome"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "more", "how"),
+    [
+        (DECIDE, b"", (), {}),
+        (DECIDE, b'{"person": "p"}', ("X-Other: 1", "Connection: keep-alive"), {}),
+        (DECIDE, b"{}", ("Expect: 100-continue",), {}),
+        (DECIDE, b"{}", ("Connection: close",), {}),
+        (DECIDE, b"{}", (), {"version": "1.0"}),
+        (DECIDE, b"2\r\n{}\r\n0\r\n\r\n", ("Transfer-Encoding: chunked",), {"length": False}),
+        (DECIDE + "?x=1", b"{}", (), {}),
+        ("/v1/experiments/sh%6fp/decisions", b"{}", (), {}),
+        (DECIDE, b'{"exclude": ["a"]}', (), {}),
+        (DECIDE, b'{"count": 2}', (), {}),
+    ],
+)
+def test_decisions_however_they_are_asked_for(lane, path, body, more, how):
+    with Line(lane) as line:
+        status, headers, found = line.ask(path, body, *more, **how)
+        assert status == 200
+        assert headers["content-type"] == "application/json"
+        assert "date" in headers
+        for one in found.get("decisions", [found]):
+            assert len(one["items"]) == 2
+            assert set(one) == {"decision_id", "items", "policy", "expires"}
+        if headers.get("connection") == "close":
+            assert line.file.read() == b""
+        else:
+            assert line.ask(DECIDE, b"{}")[0] == 200  # the connection is of use
+
+
+def test_outcomes_are_taken_once_however_they_come(lane):
+    with Line(lane) as line:
+        decision = line.ask(DECIDE, b"{}")[2]
+        said = b'{"taken": null}'
+        assert line.ask(outcome_of(decision), said)[2] == {"status": "recorded"}
+        assert line.ask(outcome_of(decision), said)[2] == {"status": "duplicate"}
+        chunked = b"f\r\n" + said + b"\r\n0\r\n\r\n"
+        again = line.ask(outcome_of(decision), chunked, "Transfer-Encoding: chunked", length=False)
+        assert again[2] == {"status": "duplicate"}
+
+
+def test_a_request_may_come_byte_by_byte(lane):
+    with Line(lane) as line:
+        line.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in line.text(DECIDE, b'{"person": "slow"}'):
+            line.socket.sendall(bytes([byte]))
+        assert line.answer()[0] == 200
+
+
+def test_requests_behind_one_another_are_answered_in_order(lane):
+    """An outcome waits for its commit; what comes behind it on the connection waits for it."""
+    with Line(lane) as line:
+        first, second = (line.ask(DECIDE, b"{}")[2] for _ in range(2))
+        said = b'{"taken": null}'
+        line.socket.sendall(
+            line.text(outcome_of(first), said)
+            + line.text(DECIDE, b"{}")
+            + line.text(outcome_of(first), said)
+            + line.text("/v1/experiments/none/decisions", b"{}")
+            + line.text(outcome_of(second), said)
+        )
+        assert line.answer()[2] == {"status": "recorded"}
+        assert "items" in line.answer()[2]
+        assert line.answer()[2] == {"status": "duplicate"}
+        assert line.answer()[0] == 404
+        assert line.answer()[2] == {"status": "recorded"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        (DECIDE, b"{", 422),
+        (DECIDE, b'{"person": 5}', 422),
+        (DECIDE, b'{"person": "%b"}' % (b"p" * 2000), 422),
+        (DECIDE, b'{"person": "%b"}' % (b"p" * 70_000), 413),
+        ("/v1/decisions/none/outcome", b'{"taken": null}', 404),
+        (DECIDE + "/more", b"{}", 404),
+    ],
+)
+def test_refusals(lane, path, body, status):
+    with Line(lane) as line:
+        found = line.ask(path, body)
+        assert found[0] == status
+        assert found[1]["content-type"] == "application/problem+json"
+        assert line.ask(DECIDE, b"{}")[0] == 200
+
+
+def test_refusals_of_outcomes_and_keys(lane):
+    with Line(lane) as line:
+        decision = line.ask(DECIDE, b"{}")[2]
+        assert line.ask(outcome_of(decision), b'{"value": 1.0}')[0] == 422
+        line.key = "dk_none"
+        assert line.ask(outcome_of(decision), b'{"taken": null}')[0] == 401
+        assert line.ask(DECIDE, b"{}")[0] == 401
+
+
+def test_whoever_hangs_up_hinders_nobody(lane):
+    for _ in range(20):
+        with Line(lane) as line:
+            decision = line.ask(DECIDE, b"{}")[2]
+            line.socket.sendall(line.text(outcome_of(decision), b'{"taken": null}'))
+    with Line(lane) as line:
+        assert line.ask(outcome_of(decision), b'{"taken": null}')[2]["status"] in ("duplicate", "recorded")
+    assert "Traceback" not in (lane.folder / "log").read_text()
+
+
+def test_plain_requests_go_the_short_way_and_count_once(tmp_path):
+    """Otherwise nothing above tries it; a refusal is left to the usual way, and costs nothing here."""
+    url = f"sqlite:///{tmp_path}/service.db"
+    World(url, likes()).store.close()
+
+    async def story():
+        engine = Engine(open_store(url), Secrets.fresh())
+        app = App(engine, rate=1.0)
+        await engine.start(keep=False, every=app.keys.refresh)
+        headers = [(b"authorization", f"Bearer {app.keys.create('one', 'app')[1]}".encode())]
+        path = b"/v1/experiments/shop/decisions"
+        assert app.at_once(path, headers, b"{}") is None  # nobody has asked for it yet
+        shop = await engine.live("shop")
+        await engine.next_place(shop)
+        made = json.loads(app.at_once(path, headers, b'{"person": "p"}'))
+        for unusual in (b"{", b'{"count": 2}', b'{"exclude": ["item 1"]}', b'{"segment": "s"}'):
+            assert app.at_once(path, headers, unusual) is None
+        assert app.at_once(path, [], b"{}") is None
+        where = f"/v1/decisions/{made['decision_id']}/outcome".encode()
+        assert app.at_once(where, headers, b'{"taken": null}') is None
+        answer = app.at_once(where, headers, b'{"likes": []}')  # the second one of this second
+        assert app.at_once(path, headers, b"{}") is None
+        assert await asyncio.wait_for(answer, 30) == "recorded"
+        await engine.stop()
+
+    asyncio.run(story())
