@@ -51,7 +51,7 @@ mutants: $(VENV)/.test
 
 chaos: $(VENV)/.test
 	$(BIN)/python -m tools.chaos --kills 2000 --out docs/chaos.md
-	$(BIN)/python -m tools.service_chaos --kills 1000 --postgres-kills 1000 --out docs/service/chaos.md
+	$(BIN)/python -m tools.service_chaos --kills 1000 --postgres-kills 1000 --segment-kills 300 --out docs/service/chaos.md
 
 docs: $(VENV)/.test
 	$(BIN)/python -m mkdocs build --strict

@@ -129,6 +129,32 @@ def test_any_order_of_calls(name, seed, tmp_path):
         assert shop.privacy.spent.epsilon(budget.delta) <= whole <= budget.epsilon
 
 
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("make", [LEADER, SUMS], ids=["leader", "sums"])
+def test_one_segment_at_a_time_is_the_same(make, share, monkeypatch):
+    """Stretches of people of one segment, in one learner's compiled loop, with sets that stand or not."""
+    monkeypatch.setattr(dc.online.OnlineLearner, "_can_wait", lambda *_: False)
+    one, other = (Segments(make, VALUES, BUDGET, by="country", share=share, seed=3) for _ in range(2))
+    people, rng, start, news = _crowd(400), np.random.default_rng(1), 0, 0
+    while start < 400:
+        value, stop = str(rng.choice(VALUES)), min(400, start + int(rng.integers(1, 20)))
+        early = str(rng.choice(VALUES))
+        assert one.of(early).choose().items == other.choose(early).items
+        pool = one._learners[VALUES.index(value)]._pool
+        news += pool is not None and pool.news
+        one.of(value).run(people[start:stop])
+        other.run(people[start:stop], [value] * (stop - start))
+        assert one.of(value).ranking(3) == other.of(value).ranking(3)
+        start = stop
+    assert share == (news > 5)
+    assert one.round == other.round
+    assert [one.of(value).round for value in VALUES] == [other.of(value).round for value in VALUES]
+    for value in VALUES:
+        assert one.choose(value).items == other.choose(value).items
+        assert one.of(value).released.items == other.released[value].items
+    assert one.to_bytes() == other.to_bytes()
+
+
 @pytest.mark.parametrize("make", [LEADER, SUMS], ids=["leader", "sums"])
 def test_a_saved_shop_goes_on_alike(make, tmp_path):
     shop = Segments(make, VALUES, BUDGET, by="country", share=True, seed=3)

@@ -9,9 +9,10 @@ from tools.service_chaos.faults import FAULTS
 
 
 def test_nothing_is_lost_doubled_or_shown_unpaid_under_kills():
+    """With segments, and people in several of them."""
     acknowledged = 0
     for seed in range(3, 13):  # again where a slow machine has done little
-        found = run(10, seed=seed)
+        found = run(10, seed=seed, divided=True)
         assert found["wrong"] == []
         acknowledged += found["acknowledged"]
         if acknowledged > 50:

@@ -265,6 +265,25 @@ def test_whether_somebody_reported_changes_no_number_of_rounds(config):
         hand = learning.deal(1, 0, 0, 8, b"")
         hand.served, hand.altered = 6, {2}
         learning.fold(hand, outcomes)
-        found.append((learning.learner.round, getattr(learning.learner, "pending", ()), learning._places))
+        found.append(
+            (
+                learning.learner.round,
+                getattr(learning.learner, "pending", ()),
+                learning.measure._open[""].places,
+            )
+        )
     assert all(one == found[0] for one in found)
     assert found[0][2] == [5, 0]
+
+
+def test_the_oldest_of_too_many_open_rounds_count_as_took_nothing(monkeypatch):
+    """The learner waits for so many; hands that are older are folded all the same."""
+    monkeypatch.setattr("discreet.online.serving.MOST_OPEN", 12)
+    config = taken(holdout=0.0)
+    learning = Learning.begin(config, dc.Gate(dc.Budget(4.0), 5, notion="pure"))
+    hands = [learning.deal(1, 0, 8 * number, 8, b"") for number in range(3)]
+    for hand in hands:
+        hand.served = 7
+        learning.fold(hand, dict.fromkeys(range(24), (False, b'"item 1"')))
+    assert learning.learner.pending == ()
+    assert learning.measure._open[""].places == [21, 0]

@@ -240,7 +240,7 @@ def test_what_was_not_seen_took_nothing(url, tmp_path):
 def rounds_depend_on_who_saw(folder):
     """Whether rounds, releases or blocks of shares differ by who has seen something."""
     found = [shown(f"{folder}/{seen}.db", lambda _, seen=seen: (0.0, seen)) for seen in (True, False)]
-    places = [one[4].one.learning._places for one in found]
+    places = [one[4].one.learning.measure._open[""].places for one in found]
     return found[0][:3] != found[1][:3] or places[0] != places[1]
 
 

@@ -45,7 +45,7 @@ class World:
         self.owner = owner_name()
         self.store.beat(self.owner, new=True)
         self.keeper = Keeper(self.store, self.owner, clock=lambda: self.now)
-        self.hands = []
+        self.claimed = {}  # by segment: hands, of which the first is served
 
     def crash(self):
         """Another process takes over, once this one is taken for dead."""
@@ -59,24 +59,43 @@ class World:
     def one(self):
         return self.keeper.experiment(self.shop)
 
-    def serve(self):
+    @property
+    def hands(self):
+        return [hand for hands in self.claimed.values() for hand in hands]
+
+    @hands.setter
+    def hands(self, hands):
+        self.claimed = {}
+        for hand in hands:
+            self.claimed.setdefault(hand.segment, []).append(hand)
+
+    def serve(self, segment=""):
         """The next decision: (hand, place, labels)."""
-        if not self.hands or self.hands[0].over:
-            self.hands = self.hands[1:]
-            row = self.store.claim(self.shop, self.one.epoch, self.owner)
+        hands = self.claimed.setdefault(segment, [])
+        if not hands or hands[0].over:
+            del hands[:1]
+            row = self.store.claim(self.shop, self.one.epoch, self.owner, segment)
             if row is None:
                 self.keeper.tick(self.shop)
-                row = self.store.claim(self.shop, self.one.epoch, self.owner)
-            self.hands.append(Hand.read(row))
-        hand = self.hands[0]
+                row = self.store.claim(self.shop, self.one.epoch, self.owner, segment)
+            hands.append(Hand.read(row))
+        hand = hands[0]
         offset = hand.served
         hand.served += 1
         labels = self.one.learning.labels
         return hand, hand.first + offset, [labels[item] for item in hand.lists[hand.which[offset]]]
 
-    def report(self, place, outcome, *, mark=NOBODY, altered=False, epoch=None, limit=1, served=True):
+    def report(self, place, outcome, *, served=True, **more):
+        rows = [self._outcome(place, outcome, **more)]
+        return self.store.record(rows, self.cursors() if served else [])[0]
+
+    def report_all(self, outcomes):
+        """What came of several places, in one group."""
+        return self.store.record([self._outcome(*one) for one in outcomes], self.cursors())
+
+    def _outcome(self, place, outcome, *, mark=NOBODY, altered=False, epoch=None, limit=1):
         one = self.one
-        row = Outcome(
+        return Outcome(
             one.id,
             one.epoch if epoch is None else epoch,
             place,
@@ -87,7 +106,6 @@ class World:
             mark,
             limit,
         )
-        return self.store.record([row], self.cursors() if served else [])[0]
 
     def cursors(self):
         return [

@@ -38,16 +38,17 @@ def run(
     stop_early: bool = False,
     url: str | None = None,
     progress: bool = False,
+    divided: bool = False,
 ) -> dict[str, object]:
     """Kill a service so often; what was wrong at the end, and how much happened.
 
     On PostgreSQL two processes serve. Beside kills, their connections are cut, and one of them is paused for
-    longer than it is believed to live.
+    longer than it is believed to live. ``divided``: the experiment has segments, and people are in several.
     """
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), fault, url)
-        clients = Clients(world.port, world.key, world.secrets, seed)
+        world = World(Path(folder), fault, url, divided=divided)
+        clients = Clients(world, seed)
         where: Counter[str] = Counter()
         try:
             for number in range(kills):
@@ -155,6 +156,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--postgres-kills", type=int, default=0, help="as many on PostgreSQL")
+    parser.add_argument("--segment-kills", type=int, default=0, help="as many with segments, on each store")
     parser.add_argument("--fault-kills", type=int, default=60)
     parser.add_argument("--faults", nargs="*", default=list(FAULTS))
     parser.add_argument("--out", type=Path)
@@ -162,14 +164,21 @@ def main() -> None:
     lines = []
     found = run(options.kills, progress=True) if options.kills else {}
     print(found, flush=True)
-    both = {"SQLite": found}
-    if options.postgres_kills:
-        with server() as url:
-            both["PostgreSQL"] = run(options.postgres_kills, seed=7, url=url, progress=True)
-        print(both["PostgreSQL"], flush=True)
+    both = {"SQLite": found} if found else {}
+    if options.segment_kills:
+        both["SQLite, segments"] = run(options.segment_kills, seed=5, progress=True, divided=True)
+        print(both["SQLite, segments"], flush=True)
+    for name, kills in (
+        ("PostgreSQL", options.postgres_kills),
+        ("PostgreSQL, segments", options.segment_kills),
+    ):
+        if kills:
+            with server() as url:
+                both[name] = run(kills, seed=7, url=url, progress=True, divided="segments" in name)
+            print(both[name], flush=True)
     for name in options.faults:
         for kills in (3, 10, options.fault_kills):
-            broken = run(kills, name, seed=1, stop_early=True)
+            broken = run(kills, name, seed=1, stop_early=True, divided="segment" in name)
             if broken["wrong"]:
                 break
         said = "; ".join(broken["wrong"]) or "NOT NOTICED"

@@ -8,19 +8,17 @@ import random
 import threading
 import time
 
-from discreet.service.keys import Secrets
-
-from .world import SHOP
+from .world import SHOP, World
 
 
 class Clients:
     """Threads that ask and report until they are stopped; a request without an answer is sent again."""
 
-    def __init__(self, port: int, key: str, secrets: Secrets, seed: int, threads: int = 4) -> None:
-        self.port, self.secrets = port, secrets
-        self.headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    def __init__(self, world: World, seed: int, threads: int = 4) -> None:
+        self.port, self.secrets, self.segments = world.port, world.secrets, world.segments
+        self.headers = {"Authorization": f"Bearer {world.key}", "Content-Type": "application/json"}
         self.shown: list[tuple[int, int, str, str]] = []  # epoch, place, policy, person
-        self.acknowledged: dict[tuple[int, int], tuple[bytes, str]] = {}  # body and person
+        self.acknowledged: dict[tuple[int, int], tuple[bytes, str, str]] = {}  # body, person, segment
         self.refused: list[str] = []
         self.replaced = 0
         self.stop = threading.Event()
@@ -40,7 +38,9 @@ class Clients:
         connection = None
         while not self.stop.is_set():
             person = f"person {rng.randrange(4000)}"
-            asked, connection = self._send(connection, "/v1/experiments/shop/decisions", {"person": person})
+            segment = rng.choice(self.segments or [""])  # people are in several
+            wish = {"person": person} | ({"segment": segment} if segment else {})
+            asked, connection = self._send(connection, "/v1/experiments/shop/decisions", wish)
             if asked is None:
                 continue
             decision = asked["decision_id"]
@@ -52,7 +52,7 @@ class Clients:
             path = f"/v1/decisions/{decision}/outcome"
             said, connection = self._send(connection, path, {"likes": likes})
             if said is not None and said["status"] in ("recorded", "duplicate"):
-                self.acknowledged[known.epoch, known.place] = (json.dumps(likes).encode(), person)
+                self.acknowledged[known.epoch, known.place] = (json.dumps(likes).encode(), person, segment)
                 if rng.random() < 0.1:  # somebody changes their mind, too late
                     said, connection = self._send(connection, path, {"likes": ["item 11"]})
                     if said is not None and said["status"] == "recorded":

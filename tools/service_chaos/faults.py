@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 
 from discreet.service.engine import Engine
@@ -24,11 +25,11 @@ def serves_before_commit() -> None:
     """Shows hands as soon as they are dealt; they are committed a moment later."""
     honest = Keeper._save
 
-    def save(self, tx, one, dealt, payload=None):
+    def save(self, tx, one, dealt, releases=()):
         early = getattr(self, "early", None)
         if early is not None and dealt:
             early(one.id, dealt)
-        honest(self, tx, one, dealt, payload)
+        honest(self, tx, one, dealt, releases)
 
     Keeper._save = save
     start = Engine.start
@@ -40,11 +41,10 @@ def serves_before_commit() -> None:
         def early(number, dealt):
             live = self.by_number(number)
             if live is not None:
-                copies = [
-                    Hand.read((h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0, ""))
-                    for h in dealt
-                ]
-                loop.call_soon_threadsafe(lambda: live.hands.extendleft(reversed(copies)))
+                for h in reversed(dealt):
+                    row = (h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0, "", h.segment)
+                    hands = live.segments.get(h.segment, live).hands
+                    loop.call_soon_threadsafe(hands.appendleft, Hand.read(row))
 
         self.keeper.early = early
 
@@ -122,6 +122,41 @@ def counts_people_in_memory() -> None:
 
 
 @fault
+def counts_people_by_segment() -> None:
+    """Takes somebody in several segments for several people."""
+    honest = SQLiteStore.record
+
+    def record(self, outcomes, served):
+        with self.transaction() as tx:
+            for number, one in enumerate(outcomes):
+                row = tx.one(
+                    "SELECT segment FROM hand WHERE experiment = ? AND epoch = ? AND first <= ?"
+                    " ORDER BY first DESC LIMIT 1",
+                    *(one.experiment, one.epoch, one.place),
+                )
+                said = one.mark + ("" if row is None else row[0]).encode()
+                mark = hashlib.blake2b(said, digest_size=len(one.mark)).digest()
+                outcomes[number] = one._replace(mark=mark)
+        return honest(self, outcomes, served)
+
+    SQLiteStore.record = record
+
+
+@fault
+def mixes_up_segments() -> None:
+    """Learns what came of a hand in the segment of the hand before it."""
+    honest = Keeper._fold
+
+    def fold(self, one, hands, *, last):
+        segments = [hand.segment for hand in hands]
+        for hand, segment in zip(hands[1:], segments, strict=False):
+            hand.segment = segment
+        honest(self, one, hands, last=last)
+
+    Keeper._fold = fold
+
+
+@fault
 def takes_the_last_word() -> None:
     """Lets a second outcome of a decision replace the first, and says that it was recorded."""
     _instead("ON CONFLICT DO NOTHING", "ON CONFLICT DO UPDATE SET body = excluded.body")
@@ -132,10 +167,10 @@ def breaks_the_chain() -> None:
     """Commits what it serves from under another name than the release it follows from."""
     honest = Keeper._release
 
-    def release(self, one):
-        payload = honest(self, one)
-        one.chain = bytes(reversed(one.chain))
-        return payload
+    def release(self, one, segment):
+        *rest, chain = honest(self, one, segment)
+        one.chain = bytes(reversed(chain))
+        return (*rest, one.chain)
 
     Keeper._release = release
 

@@ -19,8 +19,8 @@ def verdict(world: World, clients: Clients) -> list[str]:
     store = open_store(world.url)
     try:
         with store.transaction() as tx:
-            learned = tx.all("SELECT epoch, place, body FROM witness WHERE place >= 0")
-            steps = tx.all("SELECT seq, body FROM witness WHERE place < 0")
+            learned = tx.all("SELECT epoch, place, body, segment FROM witness WHERE place >= 0")
+            steps = tx.all("SELECT seq, segment, body FROM witness WHERE place < 0")
             releases = tx.all("SELECT seq, payload, chain FROM release ORDER BY seq")
             (number, seq, chain) = tx.one("SELECT id, seq, chain FROM experiment")
             (state_seq,) = tx.one("SELECT seq FROM private_state")
@@ -29,16 +29,19 @@ def verdict(world: World, clients: Clients) -> list[str]:
         found = list(dict.fromkeys(clients.refused))
         if clients.replaced:
             found.append(f"{clients.replaced} outcomes were recorded although there was one")
-        times = Counter((epoch, place) for epoch, place, _ in learned)
+        times = Counter((epoch, place) for epoch, place, *_ in learned)
         if twice := [where for where, count in times.items() if count > 1]:
             found.append(f"{len(twice)} places were learned twice")
-        bodies = {(epoch, place): None if body is None else bytes(body) for epoch, place, body in learned}
+        bodies = {(epoch, place): None if body is None else bytes(body) for epoch, place, body, _ in learned}
+        learned_in = {(epoch, place): segment for epoch, place, _, segment in learned}
         lost = [where for where in clients.acknowledged if where not in bodies]
         if lost:
             found.append(f"{len(lost)} acknowledged outcomes were lost")
         by_person: Counter[str] = Counter()
-        for where, (sent, person) in clients.acknowledged.items():
+        for where, (sent, person, segment) in clients.acknowledged.items():
             kept = bodies.get(where)
+            if learned_in.get(where, segment) != segment:
+                found.append("an outcome was learned in another segment than it was asked for")
             if kept is not None:
                 by_person[person] += 1
                 if json.loads(kept) != json.loads(sent):
@@ -60,13 +63,15 @@ def verdict(world: World, clients: Clients) -> list[str]:
             found.append("something was served that follows from no release")
         if bytes(chain) != link or not seq == state_seq == len(releases):
             found.append("the state is not that of the last release")
-        rounds = 0
-        # A release may have folded several hands: these follow each other by their rounds.
-        for _, before, after in sorted((seq, *map(int, bytes(body).split())) for seq, body in steps):
-            if before != rounds:
+        rounds: Counter[str] = Counter()
+        # A release may have folded several hands: those of a segment follow each other by their rounds.
+        for _, before, after, segment in sorted(
+            (seq, *map(int, bytes(body).split()), segment) for seq, segment, body in steps
+        ):
+            if before != rounds[segment]:
                 found.append("a learner went on from another state than it was left in")
                 break
-            rounds = after
+            rounds[segment] = after
         if raw:
             found.append(f"{raw} raw outcomes were kept")
         if not charges:

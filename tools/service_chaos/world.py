@@ -13,6 +13,7 @@ import time
 import traceback
 from pathlib import Path
 
+import msgspec
 import uvicorn
 
 import discreet as dc
@@ -35,6 +36,7 @@ PEOPLE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_
 SHOP = ExperimentConfig(
     items=[f"item {number}" for number in range(12)], k=3, hand=8, outcome_wait=0.05, measure=0.1, holdout=0.1
 )
+SEGMENTS = ["de", "fr", "it"]
 
 
 def load_everything() -> None:
@@ -58,21 +60,22 @@ def witness() -> None:
     fold, save = Learning.fold, Keeper._save
 
     def folded(self, hand, outcomes):
-        before = self.learner.round
+        learner = self.queues[hand.segment]
+        before = learner.round
         fold(self, hand, outcomes)
         seen = self.__dict__.setdefault("witnessed", [])
-        seen.append((hand.epoch, -1, f"{before} {self.learner.round}".encode()))
+        seen.append((hand.epoch, -1, f"{before} {learner.round}".encode(), hand.segment))
         seen += [
-            (hand.epoch, place, outcomes[place][1])
+            (hand.epoch, place, outcomes[place][1], hand.segment)
             for place in range(hand.first, hand.first + hand.count)
             if place in outcomes
         ]
 
-    def saved(self, tx, one, dealt, payload=None):
-        save(self, tx, one, dealt, payload)
-        learning = one.learning
-        for epoch, place, body in learning.__dict__.pop("witnessed", []):
-            tx.do("INSERT INTO witness VALUES (?, ?, ?, ?, ?)", one.id, epoch, place, body, one.seq)
+    def saved(self, tx, one, dealt, releases=()):
+        save(self, tx, one, dealt, releases)
+        for epoch, place, body, segment in one.learning.__dict__.pop("witnessed", []):
+            row = (one.id, epoch, place, body, one.seq, segment)
+            tx.do("INSERT INTO witness VALUES (?, ?, ?, ?, ?, ?)", *row)
 
     Learning.fold, Keeper._save = folded, saved
 
@@ -80,9 +83,12 @@ def witness() -> None:
 class World:
     """A store, its secrets and key, and the processes that serve it, as far as any live."""
 
-    def __init__(self, folder: Path, fault: str | None = None, url: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, fault: str | None = None, url: str | None = None, *, divided: bool = False
+    ) -> None:
         self.url = url or f"sqlite:///{folder}/service.db"
         self.folder, self.fault = folder, fault
+        self.segments = SEGMENTS if divided else []
         self.secrets = Secrets.fresh(folder / "secrets")
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.listener.getsockname()[1]
@@ -98,11 +104,11 @@ class World:
         store.migrate()
         with store.transaction() as tx:
             kind = "BYTEA" if self.url.startswith("postgres") else "BLOB"
-            columns = f"experiment BIGINT, epoch BIGINT, place BIGINT, body {kind}, seq BIGINT"
+            columns = f"experiment BIGINT, epoch BIGINT, place BIGINT, body {kind}, seq BIGINT, segment TEXT"
             tx.do(f"CREATE TABLE witness ({columns})")
         keeper = Keeper(store)
         keeper.create_population("people", PEOPLE)
-        keeper.create("shop", "people", SHOP)
+        keeper.create("shop", "people", msgspec.structs.replace(SHOP, segments=self.segments))
         key = Keys(store).create("chaos", "admin")[1]
         store.close()
         return key

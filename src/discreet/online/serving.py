@@ -125,6 +125,12 @@ class ServingLearner(CatalogueLearner):
         with self._turns.look():
             return self._pending.rounds
 
+    def waits_for(self, round: int) -> bool:
+        """Whether feedback of this round may still come."""
+        with self._turns.look():
+            open_now = self._rounds.is_open and round == self._rounds.number
+            return open_now or round in self._pending
+
     def expire(self, before: int) -> int:
         """Wait no longer for feedback of rounds ``before`` this one: these people took nothing.
 

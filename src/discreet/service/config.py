@@ -37,7 +37,9 @@ class ExperimentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     released shares of people served. ``outcome_wait`` seconds after its hand is over, a decision without an
     outcome counts as "took nothing". ``holdout`` is the part of decisions that are random sets, to compare
     with. ``hand`` is how many decisions are dealt at a time; by default as many as come in a few
-    seconds. ``seed`` is for tests: whoever knows it can undo the noise, and the account says so.
+    seconds. ``segments`` are the values of a public attribute, such as countries: each has a learner of its
+    own, and every decision names one. ``seed`` is for tests: whoever knows it can undo the noise, and the
+    account says so.
     """
 
     items: list[str]
@@ -54,7 +56,13 @@ class ExperimentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     outcome_wait: float = 600.0
     hand: int | None = None
     warm_start: float = 0.5
+    segments: list[str] = []
     seed: int | None = None
+
+    @property
+    def queues(self) -> list[str]:
+        """The segments, each with hands of its own; one without a name where there are none."""
+        return self.segments or [""]
 
 
 def encoded(config: msgspec.Struct) -> str:

@@ -11,21 +11,19 @@ import contextlib
 import logging
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from . import lookups
-from .config import ExperimentConfig, PopulationConfig
+from .config import PopulationConfig
 from .hands import Hand
 from .keeper import FROZEN, RUNNING, Keeper
 from .keys import NOBODY, Decision, Secrets
-from .learning import constraint_of
 from .life import Life, clock
+from .lookups import Live
 from .store import LATE, Fenced, Outcome, Served, Store, StoreError
 
 logger = logging.getLogger("discreet.service")
@@ -40,30 +38,6 @@ class Unavailable(Exception):
 
 class NotEnoughItems(Exception):
     """Fewer items are left than a set has."""
-
-
-@dataclass
-class Live:
-    """What a process knows of an experiment that it serves."""
-
-    id: int
-    population: int
-    name: str
-    config: ExperimentConfig
-    people: PopulationConfig
-    status: str
-    epoch: int
-    period: str
-    catalogue: int
-    labels: list[str]
-    hands: deque[Hand] = field(default_factory=deque)
-    claiming: asyncio.Task[None] | None = None
-    rendered: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    constraint: Any = None
-
-    @property
-    def limit(self) -> int:
-        return self.people.max_rounds_per_person
 
 
 class Engine:
@@ -107,7 +81,7 @@ class Engine:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        claims = [live.claiming for live in self._live.values() if live.claiming is not None]
+        claims = [live.claiming for live in self._queues() if live.claiming is not None]
         await asyncio.gather(*claims, return_exceptions=True)
         if self._flushing is not None:
             await self._flushing
@@ -135,9 +109,12 @@ class Engine:
     def _let_go(self) -> None:
         """Serve no more of any hand: this process was stopped, or cut off, for too long."""
         self.life.until = -math.inf
-        for live in self._live.values():
+        for live in self._queues():
             while live.hands:
                 self._close(live.hands.popleft())
+
+    def _queues(self) -> list[Live]:
+        return [queue for live in self._live.values() for queue in live.queues]
 
     def _close(self, hand: Hand) -> None:
         hand.closed = True
@@ -169,27 +146,11 @@ class Engine:
         row = await self._do(lookups.experiment, self.store, name, known)
         if row is None:
             raise LookupError("experiment")
-        number, epoch, catalogue, status, population, period, config, people, labels = row
-        if old is not None and (old.id, old.epoch) == (number, epoch):
-            old.status = status
-            if labels is not None:
-                old.catalogue, old.labels = catalogue, labels
-                old.rendered.clear()
+        if old is not None and (old.id, old.epoch) == row[:2]:
+            old.renew(row)
             return old
-        made = Live(
-            number,
-            population,
-            name,
-            msgspec.json.decode(config, type=ExperimentConfig),
-            msgspec.json.decode(people, type=PopulationConfig),
-            status,
-            epoch,
-            period,
-            catalogue,
-            labels,
-        )
-        made.constraint = constraint_of(made.config)
-        self._live[name] = self._by_number[number] = made
+        made = Live.read(name, row)
+        self._live[name] = self._by_number[made.id] = made
         return made
 
     def take(self, live: Live) -> tuple[Hand, int] | None:
@@ -232,7 +193,7 @@ class Engine:
             if clock() >= self.life.until:
                 await self._do(self._begin)
             owner = self.life.owner
-            row = await self._do(self.store.claim, live.id, live.epoch, owner)
+            row = await self._do(self.store.claim, live.id, live.epoch, owner, live.segment)
             if row is None:
                 return
             hand = Hand.read(row)
@@ -377,7 +338,7 @@ class Engine:
     def _served(self, dirty: dict[tuple[int, int, int], Hand], closing: bool) -> list[Served]:
         hands: Iterable[Hand] = dirty.values()
         if closing:
-            claimed = [hand for live in self._live.values() for hand in live.hands]
+            claimed = [hand for live in self._queues() for hand in live.hands]
             hands = {(hand.experiment, hand.epoch, hand.first): hand for hand in [*hands, *claimed]}.values()
         return [
             Served(
@@ -400,7 +361,8 @@ class Engine:
             if self._dirty and self._flushing is None:
                 self._flushing = asyncio.get_running_loop().create_task(self._flush())
             for live in list(self._live.values()):
-                self._close_old(live)
+                for queue in live.queues:
+                    self._close_old(queue)
                 with contextlib.suppress(LookupError, StoreError):
                     await self.refresh(live.name)
 

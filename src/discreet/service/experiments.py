@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,6 +14,32 @@ from .config import ExperimentConfig, PopulationConfig
 from .learning import Learning
 from .ledger import PopulationLedger
 from .store import Transaction
+
+# A hand is to last about so many seconds: long enough to write the next one, short enough to learn from soon.
+_SHORT, _LONG, _LARGE = 1.0, 4.0, 4096
+
+
+class OtherSegments(ValueError):
+    """Experiments of one population have the same segments, or none."""
+
+
+@dataclass
+class Pace:
+    """How large hands are, by how fast the last ones were used up: decisions and the clock are public."""
+
+    hand: int = 8  # places of the next one
+    dealt_at: float = -math.inf
+
+    def next(self, hands: int) -> int:
+        """How large these hands are, which are dealt now."""
+        now = time.monotonic()
+        lasted = (now - self.dealt_at) / hands
+        if lasted < _SHORT:
+            self.hand = min(2 * self.hand, _LARGE)
+        elif lasted > _LONG:
+            self.hand = max(self.hand // 2, 1)
+        self.dealt_at = now
+        return self.hand
 
 
 @dataclass
@@ -33,8 +60,7 @@ class Experiment:
     ledger: PopulationLedger = field(repr=False)
     learning: Learning | None = field(default=None, repr=False)
     fence: int = -1  # of no keeper yet
-    hand: int = 8  # places of the next one
-    dealt_at: float = -math.inf
+    paces: dict[str, Pace] = field(default_factory=dict)  # of the hands of each segment
 
 
 def budget_of(people: PopulationConfig) -> Budget:
@@ -79,10 +105,21 @@ def read(tx: Transaction, number: int) -> Experiment:
     return one
 
 
+def check_division(tx: Transaction, population: int, config: ExperimentConfig) -> None:
+    """Refuse other segments than those of another experiment about the same people.
+
+    The account takes the worst segment, as people are in one of them; of two divisions they would be in both.
+    """
+    for (other,) in tx.all("SELECT config FROM experiment WHERE population = ?", population):
+        segments = msgspec.json.decode(other, type=ExperimentConfig).segments
+        if config.segments and segments and set(segments) != set(config.segments):
+            raise OtherSegments("segments must be those of the population's other experiments, or none")
+
+
 def write_items(tx: Transaction, one: Experiment) -> None:
     """The catalogue: numbers, labels, and what has been retired."""
     learning = held(one)
-    shown = set(learning.learner.ranking())
+    shown = set(learning.active)
     tx.do("UPDATE experiment SET catalogue = catalogue + 1 WHERE id = ?", one.id)
     tx.do("DELETE FROM item WHERE experiment = ?", one.id)
     rows = [(one.id, number, label, int(number not in shown)) for number, label in enumerate(learning.labels)]

@@ -15,6 +15,7 @@ from typing import Any
 
 # States of a hand in the database, in order.
 DEALT, OPEN, CLOSING = range(3)
+COLUMNS = "experiment, epoch, first, count, body, chain, served, altered, segment"
 
 
 @dataclass
@@ -23,7 +24,7 @@ class Hand:
 
     ``baseline`` places show random sets, to compare with. ``round`` is the learner's round of the first place
     that is none of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
-    ``chain`` names the release that all this follows from.
+    ``chain`` names the release that all this follows from. ``segment`` is "" where there are none.
     """
 
     experiment: int
@@ -38,6 +39,7 @@ class Hand:
     chain: bytes
     served: int = 0
     altered: set[int] = field(default_factory=set)  # offsets of places that showed other items
+    segment: str = ""
     closed: bool = False  # no more of it is served
     since: float = math.inf  # when it was claimed
     which: list[int] = field(init=False)
@@ -50,6 +52,11 @@ class Hand:
         self.policy = self.chain[:8].hex().encode()
         turn = iter(own)
         self.which = [self.baseline[i] if i in self.baseline else next(turn) for i in range(self.count)]
+
+    @property
+    def end(self) -> int:
+        """The place after the last."""
+        return self.first + self.count
 
     @property
     def over(self) -> bool:
@@ -75,8 +82,8 @@ class Hand:
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> Hand:
-        """A hand from (experiment, epoch, first, count, body, chain, served, altered)."""
-        experiment, epoch, first, count, body, chain, served, altered = row
+        """A hand from the `COLUMNS` of its row."""
+        experiment, epoch, first, count, body, chain, served, altered, segment = row
         found = json.loads(bytes(body))
         return cls(
             experiment,
@@ -91,7 +98,19 @@ class Hand:
             bytes(chain),
             served,
             {int(offset) for offset in altered.split()},
+            segment,
         )
+
+
+def stretches(hands: Sequence[Hand]) -> list[tuple[int, int]]:
+    """The places of hands, which are in order, as few stretches: the first, and the one after the last."""
+    found: list[tuple[int, int]] = []
+    for hand in hands:
+        if found and found[-1][1] == hand.first:
+            found[-1] = (found[-1][0], hand.end)
+        else:
+            found.append((hand.first, hand.end))
+    return found
 
 
 def linked(chain: bytes, payload: str) -> bytes:

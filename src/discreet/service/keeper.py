@@ -10,27 +10,25 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import threading
-import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ..online.released import Released
 from ..privacy import Account
 from ..privacy.population import Periods
 from . import failpoints
 from .config import ExperimentConfig, PopulationConfig, encoded
-from .experiments import Experiment, budget_of, gate_of, held, read, write_items
-from .hands import CLOSING, DEALT, OPEN, Hand, linked
+from .experiments import Experiment, Pace, budget_of, check_division, gate_of, held, read, write_items
+from .hands import CLOSING, COLUMNS, DEALT, OPEN, Hand, linked, stretches
 from .learning import Learning
 from .ledger import PopulationLedger
 from .store import Fenced, Store, Transaction, events
 
 RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
-AHEAD = 2  # hands that wait to be served
-# A hand is to last about so many seconds: long enough to write the next one, short enough to learn from soon.
-_SHORT, _LONG, _LARGE = 1.0, 4.0, 4096
+AHEAD = 2  # hands of a segment that wait to be served
 
 
 class Keeper:
@@ -58,6 +56,7 @@ class Keeper:
             if found is None:
                 raise LookupError("population")
             ledger = PopulationLedger(tx, int(found[0]), 0)
+            check_division(tx, int(found[0]), config)
         people = msgspec.json.decode(found[1], type=PopulationConfig)
         period = self.period(people)
         made = Experiment(0, int(found[0]), name, config, people, RUNNING, 0, period, 0, 0, b"", ledger)
@@ -66,13 +65,13 @@ class Keeper:
             row = (made.population, name, encoded(config), RUNNING, 0, period, config.outcome_wait)
             tx.do(
                 "INSERT INTO experiment (population, name, config, status, epoch, period, outcome_wait,"
-                " next_place, seq, chain, created) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
-                *(*row, b"", tx.now()),
+                " queues, next_place, seq, chain, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
+                *(*row, len(config.queues), b"", tx.now()),
             )
             made.id = ledger.experiment = int(tx.one("SELECT id FROM experiment WHERE name = ?", name)[0])
             made.chain = linked(b"", f"experiment {made.id}")
             write_items(tx, made)
-            self._save(tx, made, self._dealt(made, AHEAD))
+            self._save(tx, made, self._dealt(made, {}))
         made.fence = 0  # of its first keeper; if that is another one, the lease will say so
         self._kept[made.id] = made
         return made
@@ -92,19 +91,19 @@ class Keeper:
         """Experiments for which there is something to do."""
         with self.store.transaction() as tx:
             rows = tx.all(
-                "SELECT e.id, e.status, e.period, p.config,"
+                "SELECT e.id, e.status, e.period, p.config, e.queues,"
                 " coalesce(sum(CASE WHEN h.state = ? THEN 1 ELSE 0 END), 0),"
                 " coalesce(sum(CASE WHEN h.state = ? OR (h.state = ? AND h.closed_at + e.outcome_wait <= ?)"
                 " THEN 1 ELSE 0 END), 0) FROM experiment e JOIN population p ON p.id = e.population"
                 " LEFT JOIN hand h ON h.experiment = e.id AND h.epoch = e.epoch"
-                " GROUP BY e.id, e.status, e.period, p.config ORDER BY e.id",
+                " GROUP BY e.id, e.status, e.period, p.config, e.queues ORDER BY e.id",
                 *(DEALT, CLOSING, OPEN, tx.now()),
             )
         return [
             number
-            for number, status, period, people, waiting, closing in rows
+            for number, status, period, people, queues, waiting, closing in rows
             if (status != FROZEN and closing)
-            or (status == RUNNING and waiting < AHEAD)
+            or (status == RUNNING and waiting < AHEAD * queues)
             or period != self.period(msgspec.json.decode(people, type=PopulationConfig))
         ]
 
@@ -172,51 +171,61 @@ class Keeper:
                     *(one.id, one.epoch, DEALT),
                 )
             rows = tx.all(
-                "SELECT experiment, epoch, first, count, body, chain, served, altered FROM hand"
-                " WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first",
+                f"SELECT {COLUMNS} FROM hand WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first",
                 *(one.id, one.epoch, CLOSING),
             )
-            open_before = tx.one(
-                "SELECT min(first) FROM hand WHERE experiment = ? AND epoch = ? AND state < ?",
+            found = tx.all(
+                "SELECT segment, min(first) FROM hand"
+                " WHERE experiment = ? AND epoch = ? AND state < ? GROUP BY segment",
                 *(one.id, one.epoch, CLOSING),
-            )[0]
+            )
         failpoints.reach("hand closed")
-        hands = [Hand.read(row) for row in rows]
-        # In order: a hand waits for those before it.
-        return [hand for hand in hands if open_before is None or hand.first < open_before]
+        hands, open_before = [Hand.read(row) for row in rows], dict(found)
+        # In order: a hand waits for those of its segment that come before it.
+        return [hand for hand in hands if hand.first < open_before.get(hand.segment, math.inf)]
 
     def _fold(self, one: Experiment, hands: list[Hand], *, last: bool) -> None:
         learning = held(one)
-        where = (one.id, one.epoch, hands[0].first, hands[-1].first + hands[-1].count)
+        spans = stretches(hands) if one.config.segments else [(hands[0].first, hands[-1].end)]
+        places = [(one.id, one.epoch, *span) for span in spans]
+        rows, unseen = [], set[int]()
         with self.store.transaction() as tx:
-            rows = tx.all(
-                "SELECT place, altered, body FROM outcome"
-                " WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?",
-                *where,
-            )
-            waiting, unseen = self._waiting(tx, one), events.unseen(tx, *where)
+            for where in places:
+                rows += tx.all(
+                    "SELECT place, altered, body FROM outcome"
+                    " WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?",
+                    *where,
+                )
+                unseen |= events.unseen(tx, *where)
+            waiting = self._waiting(tx, one)
         failpoints.reach("outcomes read")
         outcomes = {p: (bool(altered), _bytes(body)) for p, altered, body in rows if p not in unseen}
         for hand in hands:
             learning.fold(hand, outcomes)
-        payload = self._release(one)
+        folded = list(dict.fromkeys(hand.segment for hand in hands))
+        releases = [self._release(one, segment) for segment in folded]
         # Hands that nobody has claimed show what is known now, unless rounds were dealt with them.
-        more = AHEAD - waiting if learning.ahead else AHEAD
-        dealt = [] if last else self._dealt(one, more)
+        again = [] if learning.ahead else folded
+        dealt = [] if last else self._dealt(one, waiting | dict.fromkeys(again, 0))
         failpoints.reach("noise drawn")
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
-            tx.do(
-                "DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?", *where
-            )
-            tx.do("DELETE FROM hand WHERE experiment = ? AND epoch = ? AND first >= ? AND first < ?", *where)
-            events.forget(tx, one.id, one.epoch, where[-1])
-            if not learning.ahead:
+            for where in places:
                 tx.do(
-                    "DELETE FROM hand WHERE experiment = ? AND epoch = ? AND state = ?",
-                    *(one.id, one.epoch, DEALT),
+                    "DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?",
+                    *where,
                 )
-            self._save(tx, one, dealt, payload)
+                tx.do(
+                    "DELETE FROM hand WHERE experiment = ? AND epoch = ? AND first >= ? AND first < ?", *where
+                )
+            if not one.config.segments:  # of which there are no events
+                events.forget(tx, one.id, one.epoch, hands[-1].end)
+            for segment in again:
+                tx.do(
+                    "DELETE FROM hand WHERE experiment = ? AND epoch = ? AND segment = ? AND state = ?",
+                    *(one.id, one.epoch, segment, DEALT),
+                )
+            self._save(tx, one, dealt, releases)
         failpoints.reach("release committed")
         self.store.scrub()
 
@@ -224,9 +233,9 @@ class Keeper:
         """Hands that wait to be served, where there are too few."""
         with self.store.transaction() as tx:
             waiting = self._waiting(tx, one)
-        if waiting >= AHEAD:
+        dealt = self._dealt(one, waiting)
+        if not dealt:
             return False
-        dealt = self._dealt(one, AHEAD - waiting)
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
             self._save(tx, one, dealt)
@@ -237,11 +246,13 @@ class Keeper:
     def _new_epoch(self, one: Experiment) -> None:
         """A new period: a new budget, and a new learner that begins with what the last one released."""
         old, last = held(one), one.epoch
-        known: Released = old.learner.released.weakened(one.config.warm_start)
+        known = {
+            segment: released.weakened(one.config.warm_start) for segment, released in old.released.items()
+        }
         with self.store.transaction() as tx:
             one.ledger = PopulationLedger(tx, one.population, one.id)
         one.epoch, one.period, one.next_place = last + 1, self.period(one.people), 0
-        one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.learner.ranking()])
+        one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.active])
         one.learning = Learning.begin(one.config, gate_of(one), known)
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
@@ -258,8 +269,8 @@ class Keeper:
                 tx.do("UPDATE experiment SET status = ? WHERE id = ?", RUNNING, one.id)
             tx.do("UPDATE experiment SET config = ? WHERE id = ?", encoded(one.config), one.id)
             write_items(tx, one)
-            payload = self._release(one)
-            self._save(tx, one, self._dealt(one, AHEAD), payload)
+            releases = [self._release(one, segment) for segment in one.config.queues]
+            self._save(tx, one, self._dealt(one, {}), releases)
             tx.do(  # nobody's mark outlives the period in which it counts
                 "DELETE FROM visit WHERE population = ? AND period NOT IN"
                 " (SELECT period FROM experiment WHERE population = ?)",
@@ -302,7 +313,7 @@ class Keeper:
                     *(OPEN, tx.now(), one.id, one.epoch, DEALT),
                 )
                 write_items(tx, one)
-                self._save(tx, one, self._dealt(one, AHEAD))
+                self._save(tx, one, self._dealt(one, {}))
         except BaseException:
             self.forget(number)
             raise
@@ -332,54 +343,56 @@ class Keeper:
             return f"{year}-W{week:02}"
         return f"{now:%Y-%m-%d}" if people.period == "day" else "all"
 
-    def _waiting(self, tx: Transaction, one: Experiment) -> int:
-        """How many hands wait to be served."""
-        found = tx.one(
-            "SELECT count(*) FROM hand WHERE experiment = ? AND epoch = ? AND state = ?",
-            *(one.id, one.epoch, DEALT),
+    def _waiting(self, tx: Transaction, one: Experiment) -> dict[str, int]:
+        """How many hands of each segment wait to be served."""
+        return dict(
+            tx.all(
+                "SELECT segment, count(*) FROM hand"
+                " WHERE experiment = ? AND epoch = ? AND state = ? GROUP BY segment",
+                *(one.id, one.epoch, DEALT),
+            )
         )
-        return int(found[0])
 
-    def _dealt(self, one: Experiment, hands: int) -> list[Hand]:
-        """The next hands, in memory."""
+    def _dealt(self, one: Experiment, waiting: Mapping[str, int]) -> list[Hand]:
+        """The next hands, in memory, of segments of which too few are ``waiting``."""
         made = []
-        size = one.config.hand or self._paced(one, hands)
-        for _ in range(hands):
-            made.append(held(one).deal(one.id, one.epoch, one.next_place, size, one.chain))
-            one.next_place += size
+        for segment in one.config.queues:
+            hands = AHEAD - waiting.get(segment, 0)
+            if hands <= 0:
+                continue
+            size = one.config.hand or one.paces.setdefault(segment, Pace()).next(hands)
+            for _ in range(hands):
+                made.append(held(one).deal(one.id, one.epoch, one.next_place, size, one.chain, segment))
+                one.next_place += size
         return made
 
-    def _paced(self, one: Experiment, hands: int) -> int:
-        """How large a hand is, by how fast the last ones were used up: decisions and the clock are public."""
-        now = time.monotonic()
-        lasted = (now - one.dealt_at) / max(hands, 1)
-        if lasted < _SHORT:
-            one.hand = min(2 * one.hand, _LARGE)
-        elif lasted > _LONG:
-            one.hand = max(one.hand // 2, 1)
-        one.dealt_at = now
-        return one.hand
-
-    def _release(self, one: Experiment) -> str:
-        """The next link of the chain of releases."""
-        payload = json.dumps(held(one).payload())
+    def _release(self, one: Experiment, segment: str) -> tuple[int, str, str, bytes]:
+        """The next link of the chain of releases: (number, segment, payload, chain)."""
+        payload = json.dumps(held(one).payload(segment))
         one.seq += 1
         one.chain = linked(one.chain, payload)
-        return payload
+        return one.seq, segment, payload, one.chain
 
-    def _save(self, tx: Transaction, one: Experiment, dealt: list[Hand], payload: str | None = None) -> None:
+    def _save(
+        self,
+        tx: Transaction,
+        one: Experiment,
+        dealt: list[Hand],
+        releases: Sequence[tuple[int, str, str, bytes]] = (),
+    ) -> None:
         """Everything that follows from what was just done, in the transaction in which it is done."""
         one.ledger.flush(tx)
-        if payload is not None:
+        for seq, segment, payload, chain in releases:
             tx.do(
-                "INSERT INTO release (experiment, seq, epoch, at, payload, chain) VALUES (?, ?, ?, ?, ?, ?)",
-                *(one.id, one.seq, one.epoch, tx.now(), payload, one.chain),
+                "INSERT INTO release (experiment, seq, epoch, segment, at, payload, chain)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *(one.id, seq, one.epoch, segment, tx.now(), payload, chain),
             )
         for hand in dealt:
             tx.do(
-                "INSERT INTO hand (experiment, epoch, first, count, body, chain, state, served)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
-                *(one.id, one.epoch, hand.first, hand.count, hand.body(), hand.chain, DEALT),
+                "INSERT INTO hand (experiment, epoch, first, count, body, chain, state, served, segment)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
+                *(one.id, one.epoch, hand.first, hand.count, hand.body(), hand.chain, DEALT, hand.segment),
             )
         if not tx.do(
             "UPDATE experiment SET epoch = ?, period = ?, next_place = ?, seq = ?, chain = ?"

@@ -5,19 +5,22 @@ batches end depends on how many were served, and on nobody's data. A hand shows 
 is dealt. With "taken" and "value" rounds are dealt ahead (``choose(wait=False)``) and their outcomes learned
 late. After a crash all places of a hand count as served that may have been.
 
-Beside what the learner releases, the parts of people who were served leave in blocks of places, for the
-learner's sets and for the random ones of the hold-out. Each round is in one block and moves one of the two
-counts by at most 1 (values are divided by their ``bound``): Laplace noise for sensitivity 1, charged once for
-disjoint blocks, at what the budget has for one of a person's rounds.
+Segments have a learner each (`online.Segments`), behind the gate of their part: the account takes the worst
+of them, which are alike. Formal guarantee: that of one learner, for somebody with up to
+``max_rounds_per_person`` counted rounds in a period, in whichever segments these are. Proof. The segment of a
+decision is public, as is its place. A round is in one segment, and its outcome enters that segment's sums and
+no other's; what segments share follows from releases. So two inputs that differ in one round differ by what
+one learner's round costs. The store counts a person's rounds by mark, over all segments and experiments
+of the population: a person is that many single rounds away, and the account multiplies by it. Nobody needs to
+keep to one segment. (A limit for each segment would break this: `tests/service/test_segments.py`.)
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,19 +35,18 @@ from ..objectives import Coverage
 from ..online.protocol import OnlineLearner
 from ..online.registry import REGISTRY
 from ..online.released import Released
+from ..online.segments.load import load
+from ..online.segments.segment import Segment
+from ..online.segments.segments import Segments
 from ..online.serving import ServingLearner
-from ..online.total import BatchTotal
-from ..privacy import Gate, LaplaceNoise
+from ..privacy import Gate, Share
 from ..privacy.conversions import exact
 from .config import ExperimentConfig
 from .hands import Hand
+from .shares import Measure
 
-SHARES = "parts of people who were served"
 _SPARE = 64  # items that can stand in for excluded ones, beside those of a set
-_FINEST = Fraction(1, 1 << 20)
-# A block of measured places is so many times as large as the noise, and this part of all places before it:
-# the noise of all blocks together then grows with the logarithm of their number.
-_SURE, _PART = 30.0, 0.2
+MOST_SEGMENTS = 100
 
 Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by place: whether altered, and what came of it
 
@@ -57,41 +59,48 @@ def learner_of(config: ExperimentConfig) -> str:
 
 
 class Learning:
-    """The learner of one epoch of an experiment."""
+    """The learner of one epoch of an experiment, or its segments."""
 
     def __init__(
-        self, config: ExperimentConfig, gate: Gate, learner: ServingLearner, measured: BatchTotal | None
+        self,
+        config: ExperimentConfig,
+        gate: Gate,
+        learner: ServingLearner | Segments,
+        measure: Measure | None,
     ) -> None:
-        self.config, self.gate, self.learner = config, gate, learner
-        self._measured = measured
+        self.config, self.gate, self.learner, self.measure = config, gate, learner, measure
+        self.queues: dict[str, ServingLearner | Segment]
+        if isinstance(learner, Segments):
+            self.queues = {segment: learner.of(segment) for segment in config.segments}
+        else:
+            self.queues = {"": learner}
         self._numbers = {label: number for number, label in enumerate(self.labels)}
         self._constraint = constraint_of(config)
         self.width = config.k if self._constraint is None else min(config.k, self._constraint.rank)
         self._coins = gate.coins()
-        self._one = 0 if measured is None else math.floor(1 / measured.step)  # a whole person, in steps
-        self._counts = np.zeros(2, dtype=np.int64)  # in steps: served by the learner, by the hold-out
-        self._places = [0, 0]
-        self._measured_places = 0
-        self.shares: list[Any] = []  # (places, noisy parts) of blocks that have left since the last release
 
     # --- beginning -------------------------------------------------------------------------------
 
     @classmethod
-    def begin(cls, config: ExperimentConfig, gate: Gate, start: Released | None = None) -> Learning:
-        """A new learner, charged at its gate."""
+    def begin(
+        cls, config: ExperimentConfig, gate: Gate, start: Mapping[str, Released] | None = None
+    ) -> Learning:
+        """A new learner, charged at its gate; ``start`` has what each segment may begin with."""
         check(config)
+        known = start or {}
         share = gate.share(exact(config.share) * (1 - exact(config.measure)))
-        learner = _made(config, share, start)
-        return cls(config, gate, learner, _measure(config, gate))
+        learner: ServingLearner | Segments
+        if config.segments:
+            alike = partial(_made, config)
+            learner = Segments(alike, sorted(config.segments), share, by="segment", start=known)
+        else:
+            learner = _made(config, share, known.get(""))
+        return cls(config, gate, learner, Measure.of(config, gate))
 
     def dump(self) -> bytes:
         """Everything, for the database: private, and to be guarded."""
-        own = {
-            "counts": self._counts.tolist(),
-            "places": self._places,
-            "measured_places": self._measured_places,
-            "coins": self._coins.snapshot(),
-        }
+        measured = None if self.measure is None else self.measure.state()
+        own = {"measured": measured, "coins": self._coins.snapshot()}
         return json.dumps(own).encode() + b"\n" + self.learner.to_bytes()
 
     @classmethod
@@ -99,12 +108,12 @@ class Learning:
         """Go on; what was charged is taken up at the gate."""
         line, _, state = body.partition(b"\n")
         own = json.loads(line)
-        learner = OnlineLearner.load(state, gate=gate)
-        assert isinstance(learner, ServingLearner)
+        learner = load(state, gate=gate)
+        assert isinstance(learner, ServingLearner | Segments)
         with gate.resumed():
-            found = cls(config, gate, learner, _measure(config, gate))
-        found._counts = np.array(own["counts"], dtype=np.int64)
-        found._places, found._measured_places = list(own["places"]), own["measured_places"]
+            found = cls(config, gate, learner, Measure.of(config, gate))
+        if found.measure is not None:
+            found.measure.resume(own["measured"])
         found._coins.resume(Saved(own["coins"], {}))
         return found
 
@@ -115,30 +124,33 @@ class Learning:
         """Whether rounds are dealt ahead of their outcomes."""
         return self.config.feedback != "likes"
 
-    def deal(self, experiment: int, epoch: int, first: int, count: int, chain: bytes) -> Hand:
+    def deal(
+        self, experiment: int, epoch: int, first: int, count: int, chain: bytes, segment: str = ""
+    ) -> Hand:
         """The next decisions; the caller commits them before any is served."""
-        rng = self._coins.generator
+        rng, learner = self._coins.generator, self.queues[segment]
         held_out = np.flatnonzero(rng.random(count) < self.config.holdout).tolist()
         own = count - len(held_out)
         lists: list[list[int]] = []
         runs: list[tuple[int, int]] = []
-        round = self.learner.round
+        round = learner.round
         if self.ahead:
             for number in range(own):
-                shown = self.learner.choose(wait=False)
+                shown = learner.choose(wait=False)
                 if not number:
                     assert shown.round is not None
                     round = shown.round
                 _add(lists, runs, list(shown.items), 1)
         elif own:
-            _add(lists, runs, list(self.learner.choose().items), own)
+            _add(lists, runs, list(learner.choose().items), own)
         baseline = {}
-        active = np.array(self.learner.ranking()) if held_out else np.empty(0)
+        active = np.array(learner.ranking()) if held_out else np.empty(0)
         for offset in held_out:
             lists.append(self._random_set(rng, active))
             baseline[offset] = len(lists) - 1
-        spare = list(self.learner.ranking(self.width + _SPARE))
-        return Hand(experiment, epoch, first, count, lists, runs, baseline, round, spare, chain)
+        spare = list(learner.ranking(self.width + _SPARE))
+        places = (experiment, epoch, first, count)
+        return Hand(*places, lists, runs, baseline, round, spare, chain, segment=segment)
 
     def _random_set(self, rng: np.random.Generator, active: NDArray[Any]) -> list[int]:
         """A set of the hold-out: items in a random order, as long as they go together."""
@@ -161,15 +173,25 @@ class Learning:
     @property
     def labels(self) -> tuple[str, ...]:
         """What the items are called, retired ones too."""
-        labels = self.learner.released.labels
+        labels = self.learner.labels
         assert labels is not None
         return labels
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """Numbers of items that can be shown, the same in all segments."""
+        return next(iter(self.queues.values())).ranking()
+
+    @property
+    def released(self) -> dict[str, Released]:
+        """What others may begin with, by segment."""
+        return {segment: learner.released for segment, learner in self.queues.items()}
 
     # --- folding ---------------------------------------------------------------------------------
 
     def fold(self, hand: Hand, outcomes: Outcomes) -> None:
         """Learn what came of a hand, whose time is over."""
-        round = hand.round
+        round, learner, measure = hand.round, self.queues[hand.segment], self.measure
         skipped: list[int] = []
         liked: list[list[int]] = []
         for offset in range(hand.count):
@@ -181,24 +203,28 @@ class Learning:
                 body = None
             shown = hand.lists[hand.which[offset]]
             outcome = self._read(body, shown)
-            if served and not altered:
-                self._count(offset in hand.baseline, outcome, shown)
+            if served and not altered and measure is not None:
+                measure.count(hand.segment, offset in hand.baseline, self._worth(outcome, shown))
             if offset in hand.baseline:
                 continue
             if not self.ahead:
                 if served:
                     liked.append(outcome or [])
                 continue
-            if served and not altered:
-                self._learn_late(round, outcome)
+            if not learner.waits_for(round):
+                pass  # too many were waited for, and the oldest count as "took nothing"
+            elif served and not altered:
+                value = self.config.feedback == "value" and outcome is None
+                learner.learn(0.0 if value else outcome, round=round)
             else:
                 skipped.append(round)
             round += 1
         if skipped:
-            self.learner.skip(skipped)
+            learner.skip(skipped)
         if liked:
-            self.learner.run(self._people(liked))
-        self._measure_out()
+            learner.run(self._people(liked))
+        if measure is not None:
+            measure.release(hand.segment)
 
     def _people(self, liked: list[list[int]]) -> Coverage:
         """People by what they like, as a population: a whole hand is learned from at once."""
@@ -206,11 +232,6 @@ class Learning:
         ends = np.cumsum([0, *map(len, liked)])
         shape = (len(liked), len(self._numbers))
         return Coverage(sp.csr_array((np.ones(items.size), items, ends), shape=shape))
-
-    def _learn_late(self, round: int, outcome: Any) -> None:
-        if self.config.feedback == "value":
-            outcome = 0.0 if outcome is None else outcome
-        self.learner.learn(outcome, round=round)
 
     def _read(self, body: bytes | None, shown: Sequence[int]) -> Any:
         """What was reported, as numbers of items or a value; nothing for what cannot be meant."""
@@ -224,61 +245,19 @@ class Learning:
             return taken if taken in shown else None
         return [self._numbers[label] for label in dict.fromkeys(found) if label in self._numbers]
 
-    def _count(self, baseline: bool, outcome: Any, shown: Sequence[int]) -> None:
+    def _worth(self, outcome: Any, shown: Sequence[int]) -> float:
         """Whether somebody was served, or which part of what could be had they had."""
-        self._places[baseline] += 1
-        if self._measured is None or outcome is None:
-            return
+        if outcome is None:
+            return 0.0
         if self.config.feedback == "value":
-            part = outcome / self.config.bound
-        elif self.config.feedback == "taken":
-            part = 1.0
-        else:
-            part = float(not set(shown).isdisjoint(outcome))
-        self._counts[int(baseline)] += self._steps(part)
-
-    def _steps(self, part: float) -> int:
-        assert self._measured is not None
-        return self._one if part == 1.0 else math.floor(exact(part) / self._measured.step)
-
-    def _measure_out(self) -> None:
-        """Release the counts of a block that is large enough; how large depends on no outcome."""
-        if self._measured is None:
-            return
-        scale = self._scale
-        if sum(self._places) < next_block(math.ceil(_SURE * scale), self._measured_places):
-            return
-        self._measured_places += sum(self._places)
-        counts, places = self._counts, self._places
-        self._counts, self._places = np.zeros(2, dtype=np.int64), [0, 0]  # first: they leave once
-        noisy = self._measured.noisy(counts) * float(self._measured.step)
-        self.shares.append(
-            {
-                "places": places,
-                "served": [round(float(one), 3) for one in noisy],
-                "deviation": round(math.sqrt(2.0) * scale, 3),
-            }
-        )
-
-    @property
-    def measures(self) -> tuple[int | None, float]:
-        """How many places the first block of shares has (None: no shares), and the deviation of a count."""
-        if self._measured is None:
-            return None, 0.0
-        return max(1, math.ceil(_SURE * self._scale)), math.sqrt(2.0) * self._scale
-
-    @property
-    def _scale(self) -> float:
-        assert self._measured is not None
-        event = self._measured.release.event
-        assert isinstance(event, LaplaceNoise)
-        return float(event.scale)
+            return float(outcome / self.config.bound)
+        return 1.0 if self.config.feedback == "taken" else float(not set(shown).isdisjoint(outcome))
 
     # --- what is known ---------------------------------------------------------------------------
 
-    def payload(self) -> dict[str, Any]:
-        """What may be known of it: only what was released."""
-        released = self.learner.released
+    def payload(self, segment: str = "") -> dict[str, Any]:
+        """What may be known of it, or of one segment: only what was released."""
+        released = self.queues[segment].released
         labels = self.labels
         top: list[dict[str, Any]] = []
         if released.values is not None:
@@ -294,11 +273,11 @@ class Learning:
                 for i in best.tolist()
                 if np.isfinite(values[i])
             ]
-        shares, self.shares = self.shares, []
-        return {
+        shown = {"segment": segment} if segment else {}
+        return shown | {
             "items": [labels[item] for item in released.items],
             "values": top,
-            "shares": shares,
+            "shares": [] if self.measure is None else self.measure.taken(segment),
         }
 
 
@@ -317,6 +296,7 @@ def check(config: ExperimentConfig) -> None:
         raise ValueError("holdout needs measure: random sets are served to compare with")
     if len(set(config.items)) < len(config.items):
         raise ValueError("items must be distinct")
+    _check_segments(config.segments)
     name = learner_of(config)
     wanted = "function" if config.feedback == "likes" else "reward"
     if name not in REGISTRY or REGISTRY[name].feedback != wanted:
@@ -324,7 +304,14 @@ def check(config: ExperimentConfig) -> None:
         raise ValueError(f"learner must be one of auto, {', '.join(fit)} for feedback {config.feedback!r}")
 
 
-def _made(config: ExperimentConfig, share: Any, start: Released | None) -> ServingLearner:
+def _check_segments(segments: list[str]) -> None:
+    if len(segments) > MOST_SEGMENTS or len(set(segments)) < len(segments):
+        raise ValueError(f"segments must be distinct, and at most {MOST_SEGMENTS}")
+    if any(not 1 <= len(one) <= 64 or one != one.strip() or not one.isprintable() for one in segments):
+        raise ValueError("segments must be short texts of at most 64 characters")
+
+
+def _made(config: ExperimentConfig, share: Share, start: Released | None = None) -> ServingLearner:
     name = learner_of(config)
     kind: type[OnlineLearner] = REGISTRY[name].kind(name)
     known = inspect.signature(kind.__init__).parameters
@@ -348,6 +335,8 @@ def _made(config: ExperimentConfig, share: Any, start: Released | None) -> Servi
     learner = kind(**allowed, **config.options, budget=share)  # type: ignore[call-arg]
     if not isinstance(learner, ServingLearner):
         raise ValueError(f"{name} shows no sets of items")
+    if "min_separation" in config.options:
+        raise ValueError("min_separation needs people's names, and the service keeps none")
     return learner
 
 
@@ -364,15 +353,6 @@ def constraint_of(config: ExperimentConfig) -> PartitionMatroid | None:
     return PartitionMatroid([places[group_of[item]] for item in config.items], limits)
 
 
-def _measure(config: ExperimentConfig, gate: Gate) -> BatchTotal | None:
-    if not config.measure:
-        return None
-    share = gate.share(exact(config.share) * exact(config.measure))
-    epsilon = share.epsilon
-    scale = Fraction(0) if not share.private else 1 / Fraction(epsilon)
-    return BatchTotal(gate, LaplaceNoise(Fraction(1), scale), _FINEST, label=SHARES)
-
-
 def _add(lists: list[list[int]], runs: list[tuple[int, int]], items: list[int], many: int) -> None:
     """One more decision at the end of a hand."""
     if lists and lists[-1] == items:
@@ -380,16 +360,3 @@ def _add(lists: list[list[int]], runs: list[tuple[int, int]], items: list[int], 
     else:
         lists.append(items)
         runs.append((len(lists) - 1, many))
-
-
-def next_block(first: int, before: int) -> int:
-    """How many places the next block of shares has, after so many measured ones."""
-    return max(first, math.ceil(_PART * before))
-
-
-def blocks_of(first: int, places: int) -> int:
-    """How many blocks of shares so many places make."""
-    count = before = 0
-    while before + (size := next_block(first, before)) <= places:
-        before, count = before + size, count + 1
-    return count

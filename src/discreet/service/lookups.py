@@ -2,9 +2,70 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
+from .config import ExperimentConfig, PopulationConfig
+from .hands import Hand
+from .learning import constraint_of
 from .store import Store
+
+
+@dataclass
+class Live:
+    """What a process knows of an experiment that it serves."""
+
+    id: int
+    population: int
+    name: str
+    config: ExperimentConfig
+    people: PopulationConfig
+    status: str
+    epoch: int
+    period: str
+    catalogue: int
+    labels: list[str]
+    hands: deque[Hand] = field(default_factory=deque)
+    claiming: asyncio.Task[None] | None = None
+    rendered: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    constraint: Any = None
+    segment: str = ""
+    segments: dict[str, Live] = field(default_factory=dict)  # each with hands of its own
+
+    @classmethod
+    def read(cls, name: str, row: Any) -> Live:
+        """An experiment from what `experiment` found."""
+        number, epoch, catalogue, status, population, period, config, people, labels = row
+        asked = msgspec.json.decode(config, type=ExperimentConfig)
+        whom = msgspec.json.decode(people, type=PopulationConfig)
+        made = cls(number, population, name, asked, whom, status, epoch, period, catalogue, labels)
+        made.constraint = constraint_of(asked)
+        for one in asked.segments:
+            made.segments[one] = replace(made, segment=one, segments={}, hands=deque(), rendered={})
+        return made
+
+    def renew(self, row: Any) -> None:
+        """Take up what `experiment` found, of the same epoch."""
+        labels = row[-1]
+        for live in (self, *self.segments.values()):
+            live.status = row[3]
+            if labels is not None:
+                live.catalogue, live.labels = row[2], labels
+                live.rendered.clear()
+
+    @property
+    def limit(self) -> int:
+        return self.people.max_rounds_per_person
+
+    @property
+    def queues(self) -> Collection[Live]:
+        """What there are hands of: its segments, or itself."""
+        return self.segments.values() or (self,)
 
 
 def ping(store: Store) -> None:

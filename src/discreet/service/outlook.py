@@ -16,14 +16,15 @@ import msgspec
 
 from ..constraints import Cardinality
 from ..online.select.leader_settings import LeaderSettings
+from ..online.serving import ServingLearner
 from ..online.thompson.settings import ThompsonSettings
 from ..online.thompson.values import WARM_UP
 from ..planning.expected import Expected, Size, at_random, best_values, served, streams
 from ..privacy import Gate, GaussianNoise, Seed
 from .config import ExperimentConfig, PopulationConfig, encoded
 from .experiments import budget_of
-from .learning import Learning, blocks_of, learner_of
-from .shares import SURE
+from .learning import Learning, learner_of
+from .shares import SURE, blocks_of
 
 _one_at_a_time = threading.Lock()
 
@@ -61,15 +62,16 @@ class Forecast:
 
 
 def outlook(config: ExperimentConfig, people: PopulationConfig) -> Outlook:
-    """What these settings release; ValueError, or BudgetExceeded, for settings that cannot be."""
-    return _outlook(encoded(config), encoded(people))
+    """What these settings release, in each segment; ValueError, or BudgetExceeded, if they cannot be."""
+    return _outlook(encoded(msgspec.structs.replace(config, segments=[])), encoded(people))
 
 
 @lru_cache(maxsize=256)
 def _outlook(config: str, people: str) -> Outlook:
     asked = msgspec.json.decode(config, type=ExperimentConfig)
     learning = _made(asked, msgspec.json.decode(people, type=PopulationConfig), None)
-    settings = learning.learner.settings
+    assert isinstance(learning.learner, ServingLearner)
+    settings, measure = learning.learner.settings, learning.measure
     begins, every, growing, noise = None, None, False, None
     if isinstance(settings, LeaderSettings):
         begins = every = settings.first_batch
@@ -78,12 +80,17 @@ def _outlook(config: str, people: str) -> Outlook:
             noise = float(settings.event.sigma) * settings.spec.error(1)
     elif isinstance(settings, ThompsonSettings):
         begins, every, noise = WARM_UP * settings.block, settings.block, math.sqrt(2.0) * settings.scale
-    return Outlook(learner_of(asked), begins, every, growing, noise, *learning.measures)
+    measured = (None, 0.0) if measure is None else (measure.every, measure.deviation)
+    return Outlook(learner_of(asked), begins, every, growing, noise, *measured)
 
 
 def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> Forecast:
-    """What to expect after so many people, on made-up ones; one is simulated at a time."""
-    small = msgspec.structs.replace(config, items=[], seed=None)
+    """What to expect after so many people, on made-up ones; one is simulated at a time.
+
+    With segments: of one that has an equal part of them, and without what it would learn from the others.
+    """
+    visitors = max(1, visitors // len(config.queues))
+    small = msgspec.structs.replace(config, items=[], segments=[], seed=None)
     with _one_at_a_time:
         return _forecast(encoded(small), len(config.items), encoded(people), visitors)
 
@@ -96,7 +103,13 @@ def _forecast(config: str, n_items: int, people: str, visitors: int) -> Forecast
     asked = msgspec.structs.replace(asked, items=[str(item) for item in range(size.n_items)], bound=1.0)
     crowds, sets = streams(size, 1.0, None), Cardinality(size.k, size.n_items)
     best = best_values(crowds, sets)
-    found = served(lambda run: _made(asked, whom, run).learner, crowds, best)
+
+    def learner(run: int) -> ServingLearner:
+        made = _made(asked, whom, run).learner
+        assert isinstance(made, ServingLearner)
+        return made
+
+    found = served(learner, crowds, best)
     return Forecast(found, at_random(crowds, best, sets), size.rounds)
 
 

@@ -1,18 +1,122 @@
-"""Shares of people served, from released counts: how they grew, how sure they are, and the lift.
+"""Shares of people served: counts that leave in blocks, how shares grew, how sure they are, and the lift.
 
-All of this is made of releases that have been paid for. Each block of places released two noisy counts, for
-the learner's sets and for the random ones of the hold-out. Counts of a period add up, and so do the variances
-of their noise, which are known.
+Beside what a learner releases, the parts of people who were served leave in blocks of places, for the
+learner's sets and for the random ones of the hold-out. Each round is in one block, of its segment, and moves
+one of the two counts by at most 1 (values are divided by their ``bound``): Laplace noise for sensitivity 1,
+charged once for disjoint blocks, at what the budget has for one of a person's rounds. Where blocks end
+depends on places and segments, which are public. Counts of a period add up, and so do the variances of their
+noise, which are known.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
+from ..online.total import BatchTotal
+from ..privacy import Gate, LaplaceNoise
+from ..privacy.conversions import exact
+from .config import ExperimentConfig
+
 SURE = 1.959964  # standard deviations to either side that hold 95 %
+_FINEST = Fraction(1, 1 << 20)
+# A block of measured places is so many times as large as the noise, and this part of all places before it:
+# the noise of all blocks together then grows with the logarithm of their number.
+_LARGE, _PART = 30.0, 0.2
+
+
+@dataclass
+class _Open:
+    """The open block of a segment: served in steps, by the learner and by the hold-out, of so many places."""
+
+    counts: list[int] = field(default_factory=lambda: [0, 0])
+    places: list[int] = field(default_factory=lambda: [0, 0])
+    before: int = 0  # places of earlier blocks
+
+
+class Measure:
+    """The counts of people who were served, by segment; what has left waits to be `taken`."""
+
+    def __init__(self, total: BatchTotal, scale: float, segments: Iterable[str]) -> None:
+        self._total, self._scale = total, scale
+        self._one = math.floor(1 / total.step)  # a whole person, in steps
+        self._open = {segment: _Open() for segment in segments}
+        self._left: dict[str, list[dict[str, Any]]] = {segment: [] for segment in self._open}
+
+    @classmethod
+    def of(cls, config: ExperimentConfig, gate: Gate) -> Measure | None:
+        """What a part of an experiment's budget pays for; None without one."""
+        if not config.measure:
+            return None
+        share = gate.share(exact(config.share) * exact(config.measure))
+        scale = Fraction(0) if not share.private else 1 / Fraction(share.epsilon)
+        event = LaplaceNoise(Fraction(1), scale)
+        total = BatchTotal(gate, event, _FINEST, label="parts of people who were served")
+        return cls(total, float(event.scale), config.queues)
+
+    def count(self, segment: str, baseline: bool, part: float) -> None:
+        """A place that was served, and which part of what could be had somebody had there."""
+        block = self._open[segment]
+        block.places[baseline] += 1
+        if part:
+            block.counts[baseline] += self._one if part == 1.0 else math.floor(exact(part) / self._total.step)
+
+    def release(self, segment: str) -> None:
+        """Release the counts of a block that is large enough; how large depends on no outcome."""
+        block = self._open[segment]
+        size = sum(block.places)
+        if size < next_block(math.ceil(_LARGE * self._scale), block.before):
+            return
+        self._open[segment] = _Open(before=block.before + size)  # first: they leave once
+        noisy = self._total.noisy(np.array(block.counts, dtype=np.int64)) * float(self._total.step)
+        self._left[segment].append(
+            {
+                "places": block.places,
+                "served": [round(float(one), 3) for one in noisy],
+                "deviation": round(math.sqrt(2.0) * self._scale, 3),
+            }
+        )
+
+    def taken(self, segment: str) -> list[dict[str, Any]]:
+        """The blocks that have left since this was asked last."""
+        left, self._left[segment] = self._left[segment], []
+        return left
+
+    @property
+    def every(self) -> int:
+        """How many places the first block has."""
+        return max(1, math.ceil(_LARGE * self._scale))
+
+    @property
+    def deviation(self) -> float:
+        """Of a count."""
+        return math.sqrt(2.0) * self._scale
+
+    def state(self) -> dict[str, Any]:
+        """For `resume`, once everything that has left was taken: private."""
+        return {segment: [one.counts, one.places, one.before] for segment, one in self._open.items()}
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go on."""
+        self._open = {segment: _Open(*saved[segment]) for segment in self._open}
+
+
+def next_block(first: int, before: int) -> int:
+    """How many places the next block of shares has, after so many measured ones."""
+    return max(first, math.ceil(_PART * before))
+
+
+def blocks_of(first: int, places: int) -> int:
+    """How many blocks of shares so many places make."""
+    count = before = 0
+    while before + (size := next_block(first, before)) <= places:
+        before, count = before + size, count + 1
+    return count
 
 
 @dataclass(frozen=True)

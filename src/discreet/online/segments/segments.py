@@ -29,6 +29,7 @@ from .limit import SharedLimit
 from .making import Make, check_alike, made, restored
 from .numbers import RoundNumbers
 from .pool import Pool, Pooled
+from .segment import Segment
 
 
 class Segments(Fixed):
@@ -139,6 +140,10 @@ class Segments(Fixed):
     @property
     def budget(self) -> Budget:
         return self._gate.budget
+
+    def of(self, segment: Any) -> Segment:
+        """One segment, for whoever serves it alone."""
+        return Segment(self, self._groups.index(segment))
 
     @property
     def n_items(self) -> int:

@@ -98,8 +98,8 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def claim(self, experiment: int, epoch: int, owner: str) -> Any:
-        """The next hand that waits, as `Hand.read` takes it, for one process to serve; None without one."""
+    def claim(self, experiment: int, epoch: int, owner: str, segment: str = "") -> Any:
+        """The next hand of a segment that waits, as `Hand.read` takes it, for one process; or None."""
 
     @abstractmethod
     def recover(self, owner: str) -> None:

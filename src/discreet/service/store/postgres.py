@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from .. import failpoints
-from ..hands import CLOSING, DEALT, OPEN
+from ..hands import CLOSING, COLUMNS, DEALT, OPEN
 from ..keys import NOBODY
 from .base import (
     DUPLICATE,
@@ -103,7 +103,7 @@ class PostgresStore(Store):
         self.url = url
         self._writer, self._life, self._rest = Pool(url, 1), Pool(url, 1), Pool(url, _READERS)
         self._leases: dict[int, tuple[str, int | None, float]] = {}  # holder, fence, when it was asked for
-        self._claimed: dict[tuple[int, int, str], Any] = {}  # perhaps: nobody knows whether it was committed
+        self._claimed: dict[tuple[int, int, str, str], Any] = {}  # perhaps: nobody knows if it was committed
         self._scrubbed, self._unscrubbed = -_SCRUB, False
 
     def migrate(self) -> int:
@@ -194,9 +194,8 @@ class PostgresStore(Store):
                     *outcomes[number][:3],
                 )
 
-    def claim(self, experiment: int, epoch: int, owner: str) -> Any:
-        key = (experiment, epoch, owner)
-        columns = "experiment, epoch, first, count, body, chain, served, altered"
+    def claim(self, experiment: int, epoch: int, owner: str, segment: str = "") -> Any:
+        key = (experiment, epoch, owner, segment)
         row = None
         try:
             with self._writer.transaction() as tx:
@@ -210,9 +209,10 @@ class PostgresStore(Store):
                     row = tx.one(
                         f"UPDATE hand SET state = {OPEN}, owner = ? WHERE experiment = ? AND epoch = ?"
                         " AND first = (SELECT first FROM hand WHERE experiment = ? AND epoch = ?"
-                        f" AND state = {DEALT} ORDER BY first LIMIT 1 FOR UPDATE SKIP LOCKED)"
-                        f" RETURNING {columns}",
-                        *(owner, experiment, epoch, experiment, epoch),
+                        f" AND segment = ? AND state = {DEALT}"
+                        " ORDER BY first LIMIT 1 FOR UPDATE SKIP LOCKED)"
+                        f" RETURNING {COLUMNS}",
+                        *(owner, experiment, epoch, experiment, epoch, segment),
                     )
         except StoreError:
             if row is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from .. import failpoints
-from ..hands import CLOSING, DEALT, OPEN
+from ..hands import CLOSING, COLUMNS, DEALT, OPEN
 from ..keys import MARK, NOBODY
 from .base import (
     DUPLICATE,
@@ -196,12 +196,12 @@ class SQLiteStore(Store):
             tx.do(_COUNT, _encode(counted), b"".join([mark for _, _, mark in visits]))
         return answers
 
-    def claim(self, experiment: int, epoch: int, owner: str) -> Any:
+    def claim(self, experiment: int, epoch: int, owner: str, segment: str = "") -> Any:
         with self.transaction() as tx:
             row = tx.one(
-                "SELECT experiment, epoch, first, count, body, chain, served, altered FROM hand"
-                " WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first LIMIT 1",
-                *(experiment, epoch, DEALT),
+                f"SELECT {COLUMNS} FROM hand"
+                " WHERE experiment = ? AND epoch = ? AND segment = ? AND state = ? ORDER BY first LIMIT 1",
+                *(experiment, epoch, segment, DEALT),
             )
             if row is not None:
                 tx.do(

@@ -17,6 +17,7 @@ from ...privacy import Budget, BudgetExceeded
 from .. import views
 from ..config import ConstraintConfig, ExperimentConfig, PopulationConfig
 from ..engine import Engine
+from ..experiments import OtherSegments
 from ..keeper import PAUSED, RUNNING
 from ..store import Conflict, StoreError
 from . import problems
@@ -162,6 +163,8 @@ class Api:
             raise over_budget(refused) from None
         except Conflict:
             raise problems.EXISTS from None
+        except OtherSegments:
+            raise problems.OTHER_SEGMENTS from None
         except (ValueError, TypeError, NotImplementedError):
             raise problems.BAD_BODY from None
 

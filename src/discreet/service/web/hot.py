@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
-from ..engine import Engine, Live, NotEnoughItems, Unavailable, mark_of
+from ..engine import Engine, NotEnoughItems, Unavailable, mark_of
 from ..hands import Hand
 from ..keeper import RUNNING
+from ..lookups import Live
 from ..store import StoreError
 from . import problems
 from .auth import Key
@@ -32,7 +33,7 @@ _PROBLEM = (b"content-type", b"application/problem+json")
 
 
 class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Who it is for, how many, and which items cannot be shown (public facts only)."""
+    """Who it is for, how many, in which segment, and which items cannot be shown (public facts only)."""
 
     person: str | None = None
     count: int = 1
@@ -82,6 +83,11 @@ class Hot:
             raise problems.NOT_FOUND from None
         if live.status != RUNNING:
             raise problems.NOT_RUNNING
+        if asked.segment is not None or live.segments:
+            part = live.segments.get(asked.segment or "")
+            if part is None:
+                raise problems.SEGMENT
+            live = part
         mark = mark_of(engine, live, asked.person)
         made = [await self._one(live, mark, asked.exclude) for _ in range(asked.count)]
         return made[0] if asked.count == 1 else b'{"decisions":[' + b",".join(made) + b"]}"
@@ -121,12 +127,14 @@ class Hot:
         """One decision out of memory; None for whatever has to wait, or is refused or special."""
         engine = self.engine
         live = engine.known(name)
-        if live is None or live.status != RUNNING or not live.hands:
+        if live is None or live.status != RUNNING:
             return None
         asked = _decisions.decode(raw) if raw else DecisionRequest()
-        if asked.count != 1 or asked.exclude or asked.segment is not None or not usable(asked.person):
+        if asked.count != 1 or asked.exclude or not usable(asked.person):
             return None
-        if not allowed() or (found := engine.take(live)) is None:
+        if asked.segment is not None or live.segments:
+            live = live.segments.get(asked.segment or "")
+        if live is None or not live.hands or not allowed() or (found := engine.take(live)) is None:
             return None
         return self._made(live, *found, mark_of(engine, live, asked.person), [])
 

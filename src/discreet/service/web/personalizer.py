@@ -15,9 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..engine import Engine, Live, NotEnoughItems, Unavailable, mark_of, running
+from ..engine import Engine, NotEnoughItems, Unavailable, mark_of, running
 from ..hands import Hand
 from ..keys import Decision, new_token
+from ..lookups import Live
 from ..metrics import Metrics
 from ..store import StoreError, events
 from ..store.events import Event, Group
@@ -122,6 +123,8 @@ class Personalizer:
             raise problems.NOT_FOUND from None
         if live.config.feedback != "value":
             raise NO_VALUES
+        if live.segments:  # of which these requests name none
+            raise problems.SEGMENT
         return live
 
     # --- the verbs -------------------------------------------------------------------------------

@@ -39,6 +39,10 @@ NOT_RUNNING = Problem(409, "not-running", "The experiment is paused or frozen.")
 FROZEN = Problem(409, "frozen", "The experiment is frozen until its budget renews.")
 FEW_ITEMS = Problem(409, "few-items", "Too many items are excluded: fewer are left than a set has.")
 WRONG_OUTCOME = Problem(422, "outcome", "The outcome is not of the kind that this experiment learns from.")
+SEGMENT = Problem(422, "segment", "The decision must name one of the experiment's segments, if it has any.")
+OTHER_SEGMENTS = Problem(
+    409, "other-segments", "Experiments of one population must have the same segments, or none."
+)
 OVER_BUDGET = Problem(409, "over-budget", "The budget of this population does not hold that.")
 BUSY = Problem(503, "busy", "No decision can be made at the moment; try again.", retry_after=1)
 NO_STORE = Problem(503, "store", "The database cannot be written to; nothing was recorded.", retry_after=1)

@@ -16,6 +16,7 @@ CREATE TABLE experiment (
   epoch BIGINT NOT NULL,
   period TEXT NOT NULL,
   outcome_wait DOUBLE PRECISION NOT NULL,
+  queues BIGINT NOT NULL,
   next_place BIGINT NOT NULL,
   catalogue BIGINT NOT NULL DEFAULT 0,
   seq BIGINT NOT NULL,
@@ -50,6 +51,7 @@ CREATE TABLE hand (
   state INTEGER NOT NULL,
   served BIGINT NOT NULL,
   altered TEXT NOT NULL DEFAULT '',
+  segment TEXT NOT NULL DEFAULT '',
   closed_at DOUBLE PRECISION,
   owner TEXT,
   PRIMARY KEY (experiment, epoch, first)
@@ -75,6 +77,7 @@ CREATE TABLE release (
   experiment BIGINT NOT NULL REFERENCES experiment,
   seq BIGINT NOT NULL,
   epoch BIGINT NOT NULL,
+  segment TEXT NOT NULL DEFAULT '',
   at DOUBLE PRECISION NOT NULL,
   payload TEXT NOT NULL,
   chain {bytes} NOT NULL,

@@ -1,0 +1,337 @@
+"""Segments in the service: a learner each, one account, one limit, one chain, and an order of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import time
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.client import ServiceError
+from discreet.privacy.population import Periods
+from discreet.service.config import PopulationConfig
+from discreet.service.experiments import OtherSegments
+from discreet.service.hands import linked
+from discreet.service.learning import MOST_SEGMENTS, Learning
+
+from .world import ITEMS, NOISY, PURE, World, likes, taken
+
+VALUES = ["fr", "de", "it"]
+HAND = 8
+
+
+def liked(rng, favourite):
+    return [item for i, item in enumerate(ITEMS) if rng.random() < (0.9 if i == favourite else 0.1)]
+
+
+def twin_of(config, people):
+    gate = Periods(dc.Budget(people.epsilon, people.delta), notion=people.notion).gate("2026-11", config.seed)
+    return Learning.begin(config, gate).learner
+
+
+# --- the same as the library's ----------------------------------------------------------------------------
+
+
+def test_decisions_with_likes_are_those_of_the_librarys_segments(url):
+    """The same gate, seed, people and order: each segment shows what the library's does, sharing included."""
+    config = likes(segments=VALUES, holdout=0.0, measure=0.0, options={"first_batch": 8})
+    world, twin = World(url, config), twin_of(config, NOISY)
+    assert twin.share
+    rng, sets = np.random.default_rng(0), {segment: set() for segment in VALUES}
+    shown = {segment: twin.choose(segment).labels for segment in VALUES}
+    for _ in range(30):
+        segment = VALUES[int(rng.integers(3)) // 2]  # "it" has no visitors
+        people, places = [liked(rng, VALUES.index(segment)) for _ in range(HAND)], []
+        for _ in people:
+            _, place, labels = world.serve(segment)
+            assert tuple(labels) == shown[segment]
+            places.append(place)
+        world.report_all(zip(places, people, strict=True))
+        world.settle()
+        for person in people:
+            twin.choose(segment)
+            twin.learn(items=person, segment=segment)
+        shown[segment] = twin.choose(segment).labels  # it was dealt again
+        sets[segment].add(shown[segment])
+    assert len(sets["fr"]) > 2
+    assert len(sets["de"]) > 2
+    learned = world.one.learning
+    assert learned.queues["it"].round == 0
+    assert [learned.queues[one].ranking() for one in VALUES] == [twin.of(one).ranking() for one in VALUES]
+
+
+def test_decisions_with_taken_items_are_those_of_the_librarys_segments(tmp_path):
+    config = taken(segments=VALUES, holdout=0.0, measure=0.0)
+    world, twin = World(f"sqlite:///{tmp_path}/service.db", config, PURE), twin_of(config, PURE)
+    rng = np.random.default_rng(0)
+    dealt = {one: [twin.choose(one, wait=False) for _ in range(2 * HAND)] for one in VALUES}
+    sets = set()
+    for _ in range(40):
+        segment = str(rng.choice(VALUES))
+        answers, places = [], []
+        for one in dealt[segment][:HAND]:
+            _, place, labels = world.serve(segment)
+            assert tuple(labels) == one.labels
+            answers.append(labels[0] if rng.random() < 0.5 else None)
+            places.append(place)
+        world.report_all(zip(places, answers, strict=True))
+        world.settle()
+        for one, answer in zip(dealt[segment][:HAND], answers, strict=True):
+            twin.learn(answer, round=one.round)
+        dealt[segment] = dealt[segment][HAND:] + [twin.choose(segment, wait=False) for _ in range(HAND)]
+        sets.add(tuple(labels))
+    assert len(sets) > 3
+
+
+# --- apart from each other --------------------------------------------------------------------------------
+
+
+def test_a_segment_learns_from_its_own_people(tmp_path):
+    """The noise is so small that a hundred people of a segment who like one item alone are always heard."""
+    people = PopulationConfig(epsilon=60.0, delta=1e-6, notion="gdp", period="month")
+    config = likes(segments=VALUES, seed=None, holdout=0.0)
+    world = World(f"sqlite:///{tmp_path}/service.db", config, people)
+    favourite = {"fr": "item 3", "de": "item 7"}
+    for segment in ["fr", "de"] * 20:
+        world.report_all([(world.serve(segment)[1], [favourite[segment]]) for _ in range(HAND)])
+        world.settle()
+    world.hands = []
+    best = {segment: world.one.learning.payload(segment)["values"][0]["item"] for segment in favourite}
+    assert best == favourite
+    assert {segment for (segment,) in world.rows("SELECT segment FROM release")} == {"fr", "de"}
+    for segment, item in favourite.items():
+        assert item in world.serve(segment)[2]
+    said = [(one, json.loads(payload)) for one, payload in world.rows("SELECT segment, payload FROM release")]
+    assert all(one == payload["segment"] for one, payload in said)
+    world.now = world.now.replace(month=12)
+    world.settle()
+    assert world.one.epoch == 1
+    world.hands = []
+    for segment, item in favourite.items():  # each begins with what it has released itself
+        assert item in world.serve(segment)[2]
+    assert len(world.rows("SELECT seq FROM release WHERE epoch = 1")) == 3
+
+
+def test_hands_are_folded_in_the_order_of_their_segment(url):
+    """A hand waits for those of its own segment that come before it, and for no others."""
+    world = World(url, taken(segments=["de", "fr"], holdout=0.0), PURE)
+    world.serve("de")  # stays open
+    early = world.claimed["de"][0]
+    for _ in range(2):
+        world.report_all([(world.serve("fr")[1], None) for _ in range(HAND)])
+    world.settle()
+    assert {segment for (segment,) in world.rows("SELECT segment FROM release")} == {"fr"}
+    late = world.store.claim(world.shop, 0, world.owner, "de")
+    world.rows("UPDATE hand SET closed_at = 0 WHERE first = ? RETURNING first", late[2])
+    while world.keeper.tick(world.shop):
+        pass
+    assert world.rows("SELECT state FROM hand WHERE first = ?", late[2]) == [(2,)]  # closed, and not folded
+    assert world.one.learning.queues["de"].waits_for(early.round)
+    while not early.over:
+        world.serve("de")
+    world.settle()
+    assert not world.rows("SELECT 1 FROM hand WHERE first IN (?, ?)", early.first, late[2])
+    assert not world.one.learning.queues["de"].waits_for(early.round)
+
+
+@pytest.mark.parametrize("config", [likes(segments=VALUES), taken(segments=VALUES)], ids=["likes", "taken"])
+def test_a_crash_in_the_middle_of_a_fold_keeps_every_segment_in_order(url, config):
+    from discreet.service import failpoints
+
+    class Killed(BaseException):
+        pass
+
+    def kill():
+        raise Killed
+
+    world = World(url, config, NOISY if config.feedback == "likes" else PURE)
+    rng, points = np.random.default_rng(2), itertools.cycle(("outcomes read", "noise drawn", "hand closed"))
+    counted = dict.fromkeys(VALUES, 0)
+    for number in range(30):
+        segment = str(rng.choice(VALUES))
+        reports = []
+        for _ in range(4):
+            _, place, labels = world.serve(segment)
+            reports.append((place, labels[:1] if config.feedback == "likes" else labels[0]))
+        world.report_all(reports)
+        if number % 5 == 4:
+            world.store.record([], world.cursors())
+            failpoints.at(point := next(points), kill)
+            try:
+                while world.keeper.due():
+                    world.keeper.tick(world.shop)
+            except Killed:
+                pass
+            finally:
+                failpoints.at(point, None)
+            world.crash()
+            world.shop = 1
+        world.settle()
+        rounds = {one: learner.round for one, learner in world.one.learning.queues.items()}
+        assert all(rounds[one] >= counted[one] for one in VALUES)
+        counted = rounds
+    chain = linked(b"", "experiment 1")
+    chains = {chain}
+    for payload, link in world.rows("SELECT payload, chain FROM release ORDER BY seq"):
+        chain = linked(chain, payload)
+        chains.add(chain)
+        assert bytes(link) == chain
+    assert all(bytes(link) in chains for (link,) in world.rows("SELECT chain FROM hand"))
+    assert world.keeper.account(1, "2026-11").epsilon() <= world.one.people.epsilon
+
+
+# --- what it costs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [likes, taken])
+def test_segments_cost_what_one_learner_costs(tmp_path, make):
+    people = NOISY if make is likes else PURE
+    spent = []
+    for segments in ([], VALUES):
+        world = World(f"sqlite:///{tmp_path}/{len(segments)}.db", make(segments=segments), people)
+        spent.append(world.keeper.account(1, "2026-11"))
+    alone, divided = spent
+    assert divided.epsilon() == pytest.approx(alone.epsilon(), rel=1e-9)
+    assert divided.epsilon() <= people.epsilon
+    assert len(divided.ledger.parts) == 3
+    assert "taken to be public" in str(divided)
+
+
+def rounds_that_change(url, marked, **more):
+    """In how many rounds the learners see another outcome when somebody says something else."""
+    seen = []
+    for item in ("item 1", "item 2"):
+        world = World(f"{url}.{item[-1]}", likes(segments=VALUES, holdout=0.0, **more))
+        folded = []
+        honest = world.one.learning.fold
+
+        def fold(hand, outcomes, honest=honest, folded=folded):
+            places = range(hand.first, hand.first + hand.count)
+            folded.extend((hand.segment, place, outcomes.get(place)) for place in places)
+            honest(hand, outcomes)
+
+        world.one.learning.fold = fold
+        for segment in [*VALUES, *VALUES]:
+            _, place, _ = world.serve(segment)
+            world.report(place, [item], mark=marked("somebody", segment), limit=2)
+            _, place, _ = world.serve(segment)
+            world.report(place, ["item 5"], mark=marked("somebody else", segment), limit=2)
+        for hand in world.hands:
+            hand.closed = True
+        world.settle()
+        seen.append(sorted(folded, key=lambda one: one[:2]))
+    assert [one[:2] for one in seen[0]] == [one[:2] for one in seen[1]]
+    return sum(one != other for one, other in zip(*seen, strict=True))
+
+
+def hashed(*who):
+    return hashlib.blake2b(" ".join(who).encode(), digest_size=12).digest()
+
+
+def test_somebody_in_three_segments_changes_no_more_rounds_than_allowed(tmp_path):
+    """One mark in all segments: whatever the person says, two rounds see it, as the account says."""
+    assert rounds_that_change(f"sqlite:///{tmp_path}/service", lambda person, _: hashed(person)) == 2
+
+
+def test_a_mark_for_each_segment_would_be_noticed(tmp_path):
+    """The fault: somebody in three segments is three people, and changes two rounds in each."""
+    assert rounds_that_change(f"sqlite:///{tmp_path}/service", hashed) == 6
+
+
+def test_experiments_of_a_population_are_divided_alike(url):
+    world = World(url, likes(segments=["de", "fr"], share=0.4))
+    before = world.rows("SELECT count(*) FROM charge")
+    with pytest.raises(OtherSegments):
+        world.keeper.create("second", "people", likes(segments=["de", "it"], share=0.2))
+    assert world.rows("SELECT count(*) FROM charge") == before
+    world.keeper.create("third", "people", likes(segments=["fr", "de"], share=0.2))
+    world.keeper.create("fourth", "people", likes(share=0.4))
+    with pytest.raises(dc.BudgetExceeded):
+        world.keeper.create("fifth", "people", likes(segments=["fr", "de"], share=0.1))
+    assert 0.9 < world.keeper.account(1, "2026-11").epsilon() <= 1.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["a", "a"], [""], [" a"], ["x" * 65], ["a\nb"], [str(one) for one in range(MOST_SEGMENTS + 1)]],
+)
+def test_segments_that_cannot_be(tmp_path, wrong):
+    world = World(f"sqlite:///{tmp_path}/service.db", likes(share=0.5))
+    with pytest.raises(ValueError, match="segments"):
+        world.keeper.create("wrong", "people", likes(segments=wrong, share=0.1))
+    assert world.rows("SELECT name FROM experiment") == [("shop",)]
+
+
+def test_shares_of_segments_leave_in_blocks_of_their_own(tmp_path):
+    world = World(
+        f"sqlite:///{tmp_path}/service.db", taken(segments=["de", "fr"], measure=0.5, holdout=0.2), PURE
+    )
+    for number in range(600):
+        segment = "de" if number % 3 else "fr"
+        _, place, labels = world.serve(segment)
+        world.report(place, labels[0] if segment == "de" else None)
+        if number % 40 == 39:
+            world.settle()
+    places, served = {}, {}
+    for segment, payload in world.rows("SELECT segment, payload FROM release"):
+        for block in json.loads(payload)["shares"]:
+            places[segment] = places.get(segment, 0) + sum(block["places"])
+            served[segment] = served.get(segment, 0.0) + sum(block["served"])
+    assert places["de"] > 150
+    assert places["fr"] > 60
+    assert abs(served["de"] - places["de"]) < 60
+    assert abs(served["fr"]) < 60
+
+
+# --- over HTTP --------------------------------------------------------------------------------------------
+
+
+def test_decisions_name_their_segment(shared_service):
+    client = shared_service.client()
+    client.request(
+        "POST", "/v1/populations", {"name": "segments", "epsilon": 30.0, "delta": 1e-6, "notion": "gdp"}
+    )
+    asked = {"population": "segments", "items": ITEMS, "k": 3, "hand": 4, "outcome_wait": 0.0, "holdout": 0.0}
+    divided = asked | {"segments": ["de", "fr"], "share": 0.4, "options": {"first_batch": 4}}
+    client.request("POST", "/v1/experiments", divided | {"name": "divided"})
+    client.request("POST", "/v1/experiments", asked | {"name": "whole", "share": 0.1})
+
+    def refusal(experiment, **more):
+        with pytest.raises(ServiceError) as caught:
+            client.decide(experiment, "somebody", **more)
+        assert caught.value.status == 422
+        assert "marker" not in json.dumps(caught.value.problem)
+        return caught.value.name
+
+    assert (
+        refusal("divided")
+        == refusal("divided", segment="a marker")
+        == refusal("divided", segment="")
+        == "segment"
+    )
+    assert refusal("whole", segment="de") == "segment"
+    with pytest.raises(ServiceError) as caught:
+        client.request(
+            "POST", "/v1/experiments", divided | {"name": "other", "segments": ["a"], "share": 0.1}
+        )
+    assert (caught.value.status, caught.value.name) == (409, "other-segments")
+    with pytest.raises(ServiceError) as caught:
+        client.request("POST", "/v1/experiments", divided | {"name": "other", "segments": ["de", "fr", "fr"]})
+    assert caught.value.name == "body"
+    assert len(client.decide("whole", "somebody").items) == 3
+    favourite, last = {"de": "item 4", "fr": "item 9"}, {}
+    deadline = time.monotonic() + 60
+    while any(item not in last.get(segment, ()) for segment, item in favourite.items()):
+        assert time.monotonic() < deadline
+        for segment, item in favourite.items():
+            body = {"segment": segment, "count": 4}
+            found = client.request("POST", "/v1/experiments/divided/decisions", body)["decisions"]
+            assert (
+                client.report_many({"decision_id": one["decision_id"], "likes": [item]} for one in found)
+                == ["recorded"] * 4
+            )
+            last[segment] = found[-1]["items"]
