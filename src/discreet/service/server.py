@@ -62,7 +62,7 @@ def run(settings: Settings) -> None:
     gc.freeze()  # modules are not looked through again while visitors wait
     config = uvicorn.Config(
         app,
-        http=Lane,
+        http=Lane if isinstance(app, App) else "auto",  # spans are of the usual way
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
