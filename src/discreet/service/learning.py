@@ -74,7 +74,8 @@ class Learning:
             self.queues = {segment: learner.of(segment) for segment in config.segments}
         else:
             self.queues = {"": learner}
-        self._numbers = {label: number for number, label in enumerate(self.labels)}
+        self._names = self.labels
+        self._numbers = {label: number for number, label in enumerate(self._names)}
         self._constraint = constraint_of(config)
         self.width = config.k if self._constraint is None else min(config.k, self._constraint.rank)
         self._coins = gate.coins()
@@ -168,7 +169,8 @@ class Learning:
             self.learner.retire_items(retire)
         if add:
             self.learner.add_items(add)
-        self._numbers = {label: number for number, label in enumerate(self.labels)}
+        self._names = self.labels
+        self._numbers = {label: number for number, label in enumerate(self._names)}
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -214,8 +216,7 @@ class Learning:
             if not learner.waits_for(round):
                 pass  # too many were waited for, and the oldest count as "took nothing"
             elif served and not altered:
-                value = self.config.feedback == "value" and outcome is None
-                learner.learn(0.0 if value else outcome, round=round)
+                learner.learn(self._reward(outcome), round=round)
             else:
                 skipped.append(round)
             round += 1
@@ -225,6 +226,12 @@ class Learning:
             learner.run(self._people(liked))
         if measure is not None:
             measure.release(hand.segment)
+
+    def _reward(self, outcome: Any) -> Any:
+        """As learners take it: a value, or a label, which they look up faster than a number."""
+        if self.config.feedback == "value":
+            return 0.0 if outcome is None else outcome
+        return None if outcome is None else self._names[outcome]
 
     def _people(self, liked: list[list[int]]) -> Coverage:
         """People by what they like, as a population: a whole hand is learned from at once."""

@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from .. import failpoints
 from ..hands import CLOSING, COLUMNS, DEALT, OPEN
-from ..keys import MARK, NOBODY
+from ..keys import NOBODY
 from .base import (
     DUPLICATE,
     LATE,
@@ -34,30 +32,15 @@ from .base import (
 _DIALECT = {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB", "clustered": " WITHOUT ROWID"}
 
 
-# Rows of a group come as JSON, their marks one after the other. Columns of a row, by number:
-_V = [f"json_extract(value, '$[{number}]')" for number in range(7)]
-_MARK = f"substr(?2, {MARK} * {_V[0]} + 1, {MARK})"
-_PLACE = f"experiment = {_V[1]} AND epoch = {_V[2]}"
-_LOOK = f"""
-SELECT json_group_array(json_array({_V[0]},
-  (SELECT state FROM hand WHERE {_PLACE} AND first <= {_V[3]} AND first + count > {_V[3]}
-    ORDER BY first DESC LIMIT 1),
-  EXISTS (SELECT 1 FROM outcome WHERE {_PLACE} AND place = {_V[3]}),
-  (SELECT times FROM visit WHERE population = {_V[4]} AND period = {_V[5]} AND mark = {_MARK})
-)) FROM json_each(?1)
-"""
-_WRITE = f"""
-INSERT INTO outcome (experiment, epoch, place, altered, body, mark)
-SELECT {_V[1]}, {_V[2]}, {_V[3]}, {_V[4]}, CAST({_V[5]} AS BLOB), CASE WHEN {_V[6]} THEN {_MARK} END
-FROM json_each(?1)
-"""
-_COUNT = f"""
-INSERT INTO visit (population, period, mark, times)
-SELECT {_V[1]}, {_V[2]}, {_MARK}, {_V[3]} FROM json_each(?1) WHERE true
-ON CONFLICT (population, period, mark) DO UPDATE SET times = excluded.times
-"""
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[tuple[int, int | None, int, int | None]]).decode
+# {} is where values of many rows come.
+_THERE = "SELECT place, 1 FROM outcome WHERE experiment = ? AND epoch = ? AND place IN ({})"
+_VISITS = "SELECT mark, times FROM visit WHERE population = ? AND period = ? AND mark IN ({})"
+_OUTCOME = "INSERT INTO outcome (experiment, epoch, place, altered, body, mark) VALUES {}"
+_VISIT = (
+    "INSERT INTO visit (population, period, mark, times) VALUES {}"
+    " ON CONFLICT (population, period, mark) DO UPDATE SET times = excluded.times"
+)
+_MOST = 1024  # rows of one statement
 
 
 class _Transaction:
@@ -164,36 +147,37 @@ class SQLiteStore(Store):
         return found
 
     def _record(self, tx: Transaction, outcomes: Sequence[Outcome]) -> list[str]:
-        """All of a group in three statements: at each of them, threads take turns."""
-        places = [(number, *one[:3], one.population, one.period) for number, one in enumerate(outcomes)]
-        marks = b"".join([one.mark for one in outcomes])
-        (looked,) = tx.one(_LOOK, _encode(places), marks)
-        rows: list[tuple[Any, ...]] = []
-        visits: dict[tuple[int, str, bytes], int] = {}
-        answers = [DUPLICATE] * len(outcomes)
-        taken = set()
-        for number, state, there, times in sorted(_decode(looked)):
-            one = outcomes[number]
-            if there or one[:3] in taken:  # somebody reports twice: the first one counts
+        """A group in a few statements: at each of them threads take turns, and each takes time of its own."""
+        there = _found(tx, _THERE, [one[:3] for one in outcomes])
+        people = [(one.population, one.period, one.mark) for one in outcomes if one.mark != NOBODY]
+        times = _found(tx, _VISITS, people)
+        hands: list[tuple[int, int, range, bool]] = []
+        visits: dict[tuple[Any, ...], int] = {}
+        new: list[tuple[Any, ...]] = []
+        answers = []
+        for one in outcomes:
+            place = one[:3]
+            if place in there:
+                answers.append(DUPLICATE)
                 continue
-            if state is None or state >= CLOSING:
-                answers[number] = LATE
+            if not _takes_outcomes(tx, place, hands):
+                answers.append(LATE)
                 continue
-            answers[number] = RECORDED
-            taken.add(one[:3])
-            body: str | None = one.body.decode()
+            answers.append(RECORDED)
+            there[place] = 1  # somebody reports twice at once: the first one counts
+            mark: bytes | None = None
+            body: bytes | None = one.body
             if one.mark != NOBODY:
-                whose = (one.population, one.period, one.mark)
-                before = visits.get(whose, times or 0)
-                visits[whose] = max(before, min(before + 1, one.limit))
+                mark = one.mark
+                whose = (one.population, one.period, mark)
+                before = times.get(whose, 0)
                 if before >= one.limit:
                     body = None
-            rows.append((number, *one[:4], body, one.mark != NOBODY))
-        if rows:
-            tx.do(_WRITE, _encode(rows), marks)
-        if visits:
-            counted = [(at, *whose[:2], times) for at, (whose, times) in enumerate(visits.items())]
-            tx.do(_COUNT, _encode(counted), b"".join([mark for _, _, mark in visits]))
+                else:
+                    times[whose] = visits[whose] = before + 1
+            new.append((*place, one.altered, body, mark))
+        _write(tx, _OUTCOME, new)
+        _write(tx, _VISIT, [(*whose, count) for whose, count in visits.items()])
         return answers
 
     def claim(self, experiment: int, epoch: int, owner: str, segment: str = "") -> Any:
@@ -228,3 +212,47 @@ class SQLiteStore(Store):
             if self._lock is not None:
                 os.close(self._lock)
                 self._lock = None
+
+
+def _found(tx: Transaction, sql: str, keys: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
+    """What there is under keys of three parts, of which many have the first two in common."""
+    wanted: dict[tuple[Any, Any], list[Any]] = {}
+    for one, two, three in keys:
+        wanted.setdefault((one, two), []).append(three)
+    found = {}
+    for first, last in wanted.items():
+        for start in range(0, len(last), _MOST):
+            some = last[start : start + _MOST]
+            size = 1 << (len(some) - 1).bit_length()  # of few sizes, so that statements are used again
+            places = ",".join("?" * size)
+            for three, value in tx.all(sql.format(places), *first, *some, *[None] * (size - len(some))):
+                found[*first, three] = value
+    return found
+
+
+def _write(tx: Transaction, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Many rows, of each power of two at most once."""
+    start = 0
+    while left := len(rows) - start:
+        size = min(1 << (left.bit_length() - 1), _MOST)
+        row = f"({','.join('?' * len(rows[0]))})"
+        values = [value for one in rows[start : start + size] for value in one]
+        tx.do(sql.format(",".join([row] * size)), *values)
+        start += size
+
+
+def _takes_outcomes(tx: Transaction, place: tuple[int, int, int], known: list[Any]) -> bool:
+    """Whether the hand of a place is there and not closed; ``known`` are those that were looked at."""
+    experiment, epoch, number = place
+    for of, at, places, open_ in known:
+        if number in places and (of, at) == (experiment, epoch):
+            return bool(open_)
+    row = tx.one(
+        "SELECT first, count, state FROM hand WHERE experiment = ? AND epoch = ? AND first <= ?"
+        " ORDER BY first DESC LIMIT 1",
+        *place,
+    )
+    if row is None or number >= row[0] + row[1]:
+        return False
+    known.append((experiment, epoch, range(row[0], row[0] + row[1]), row[2] < CLOSING))
+    return bool(known[-1][3])
