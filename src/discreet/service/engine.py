@@ -287,14 +287,15 @@ class Engine:
             if found is None:
                 raise LookupError("population")
             people = msgspec.json.decode(found[1], type=PopulationConfig)
-            period = self.keeper.period(people)
-            mark = self.secrets.mark(int(found[0]), period, person)
-            tx.do(  # first: whatever is written down from then on is beyond the limit
-                "INSERT INTO visit (population, period, mark, times) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (population, period, mark) DO UPDATE SET times = excluded.times",
-                *(int(found[0]), period, mark, people.max_rounds_per_person),
-            )
-            tx.do("UPDATE outcome SET body = NULL WHERE mark = ?", mark)
+            past = tx.all("SELECT period FROM experiment WHERE population = ?", int(found[0]))
+            for period in {self.keeper.period(people), *[one for (one,) in past]}:  # not all have gone on yet
+                mark = self.secrets.mark(int(found[0]), period, person)
+                tx.do(  # first: whatever is written down from then on is beyond the limit
+                    "INSERT INTO visit (population, period, mark, times) VALUES (?, ?, ?, ?)"
+                    " ON CONFLICT (population, period, mark) DO UPDATE SET times = excluded.times",
+                    *(int(found[0]), period, mark, people.max_rounds_per_person),
+                )
+                tx.do("UPDATE outcome SET body = NULL WHERE mark = ?", mark)
 
     async def _flush(self) -> None:
         try:

@@ -1,0 +1,332 @@
+"""A service that is told what happens next, in any order, and what has to hold whatever the order is.
+
+The engine's loop and its keeper go on when they are told to, and both clocks are the machine's. A crash drops
+the process and leaves what was committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import shutil
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from unittest import mock
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from discreet.service import care, failpoints
+from discreet.service.config import PopulationConfig
+from discreet.service.engine import Engine, mark_of, running
+from discreet.service.hands import linked
+from discreet.service.keeper import PAUSED, RUNNING, Keeper
+from discreet.service.keys import Secrets
+from discreet.service.learning import Learning
+from discreet.service.store import sqlite
+
+from .world import ITEMS, likes, taken
+
+LIMIT, WAIT = 2, 10.0
+PEOPLE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=LIMIT, period="month")
+TICKS = [point for point in failpoints.POINTS if point not in ("outcomes queued", "outcomes committed")]
+BETWEEN = ["hand closed", "outcomes read", "noise drawn"]
+persons = st.sampled_from(["ann", "ben", None])
+
+
+class Quick(sqlite.SQLiteStore):
+    """Nobody pulls a plug here: what was written is there."""
+
+    PRAGMAS = ("journal_mode=WAL", "synchronous=OFF", "secure_delete=ON", "foreign_keys=ON")
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+def _end():
+    raise Crash
+
+
+class ServiceMachine(RuleBasedStateMachine):
+    """Decisions, outcomes, clocks, crashes, changes: nothing is lost, doubled or kept too long."""
+
+    decisions = Bundle("decisions")
+
+    def __init__(self):
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.now = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
+        self.secrets = Secrets.fresh()
+        self.loop = asyncio.new_event_loop()
+        self.engine = None
+        self.served = set()  # (epoch, place)
+        self.waiting = {}  # (epoch, place): what is to be learned of it, and whose it is
+        self.expected = {}  # the same, once it was learned
+        self.visits = Counter()  # (period, person)
+        self.added = 0
+        self.patches = ExitStack()
+        self.patches.enter_context(mock.patch.object(sqlite._Transaction, "now", self._clock))
+        self._watch()
+
+    def _clock(self):
+        return self.now.timestamp()
+
+    def _watch(self):
+        """Write down what is learned, in the transaction that it is learned in."""
+        fold, save = Learning.fold, Keeper._save
+
+        def folded(learning, hand, outcomes):
+            fold(learning, hand, outcomes)
+            seen = learning.__dict__.setdefault("seen", [])
+            for offset in range(hand.count):
+                altered, body = outcomes.get(hand.first + offset, (False, None))
+                if hand.first + offset in outcomes:
+                    heard = offset < hand.served and altered == (offset in hand.altered)
+                    seen.append((hand.epoch, hand.first + offset, body if heard else None))
+
+        def saved(keeper, tx, one, dealt, payload=None):
+            save(keeper, tx, one, dealt, payload)
+            tx.many("INSERT INTO witness VALUES (?, ?, ?)", one.learning.__dict__.pop("seen", []))
+
+        self.patches.enter_context(mock.patch.object(Learning, "fold", folded))
+        self.patches.enter_context(mock.patch.object(Keeper, "_save", saved))
+
+    # --- a process -------------------------------------------------------------------------------
+
+    def _start(self):
+        store = Quick(self.folder / "service.db")
+        self.engine = Engine(store, self.secrets, calendar=lambda: self.now)
+        self._run(self.engine.start(keep=False))
+
+    def _drop(self):
+        """The process ends without a word."""
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self._run(asyncio.sleep(0))
+        self.engine._writer.shutdown()
+        self.engine.store.close()
+
+    def _run(self, work):
+        return self.loop.run_until_complete(work)
+
+    def _rows(self, sql, *values):
+        with self.engine.store.transaction() as tx:
+            return tx.all(sql, *values)
+
+    def _live(self):
+        return self._run(self.engine.live("shop"))
+
+    @initialize(config=st.sampled_from([likes, taken]))
+    def make(self, config):
+        self._start()
+        with self.engine.store.transaction() as tx:
+            tx.do("CREATE TABLE witness (epoch INTEGER, place INTEGER, body BLOB)")
+        keeper = self.engine.keeper
+        keeper.create_population("people", PEOPLE)
+        self.config = config(items=ITEMS[:6], k=2, hand=4, outcome_wait=WAIT, seed=None)
+        self.shop = keeper.create("shop", "people", self.config).id
+
+    # --- what happens ----------------------------------------------------------------------------
+
+    @rule(target=decisions, person=persons, exclude=st.booleans())
+    def decide(self, person, exclude):
+        engine, live = self.engine, self._live()
+        if not running(live):
+            return None
+        found = self._run(self._take(live))
+        if found is None:
+            return None
+        hand, offset = found
+        items, altered = engine.without(live, hand, offset, {"item 0"} if exclude else set())
+        assert len(set(items)) == 2
+        where = hand.epoch, hand.first + offset
+        assert where not in self.served, "a place was served twice"
+        self.served.add(where)
+        there = self._rows("SELECT 1 FROM hand WHERE epoch = ? AND first = ?", hand.epoch, hand.first)
+        over = engine.keeper.period(PEOPLE) != live.period  # it may have been folded, and outcomes are late
+        assert there or over, "a hand was served that nobody has committed"
+        chains = {linked(b"", f"experiment {self.shop}")}
+        chains |= {bytes(chain) for (chain,) in self._rows("SELECT chain FROM release")}
+        assert hand.chain in chains, "something was served that follows from no release"
+        signed = engine.secrets.sign(live.id, *where, mark_of(engine, live, person), altered)
+        return signed, person, live.period
+
+    async def _take(self, live):
+        """A place, if a hand waits for somebody to claim it."""
+        found = self.engine.take(live)
+        if found is None:
+            await (live.claiming or self.engine._start_claim(live))
+            found = self.engine.take(live)
+        return found
+
+    @rule(decision=decisions, number=st.integers(0, 5))
+    def report(self, decision, number):
+        """Once, again, out of order, late."""
+        if decision is None:
+            return
+        signed, person, period = decision
+        known = self.engine.secrets.verify(signed)
+        body = json.dumps(ITEMS[number] if self.config.feedback == "taken" else [ITEMS[number]]).encode()
+        answer = self._run(self._record(known, body))
+        where = known.epoch, known.place
+        if answer != "recorded":
+            assert answer == "late" or where in self.waiting | self.expected
+            return
+        assert where not in self.waiting | self.expected, "a second outcome was recorded"
+        counts = person is None or self.visits[period, person] < LIMIT
+        self.visits[period, person] += 1
+        wanted = body if counts else None
+        self.waiting[where] = [wanted, person, period, known.altered]
+
+    @rule(target=decisions, person=persons, number=st.integers(0, 5))
+    def visit(self, person, number):
+        """Somebody comes, and is reported on at once."""
+        decision = self.decide(person, exclude=False)
+        self.report(decision, number)
+        return decision
+
+    @rule(person=persons, number=st.integers(0, 5))
+    def busy_minute(self, person, number):
+        """A hand is served, and folded once its time is over."""
+        for _ in range(4):
+            self.visit(person, number)
+        self.look()
+        self.wait(WAIT)
+        self.tick()
+
+    async def _record(self, decision, body):
+        return await self.engine.record(await self.engine.live_of(decision.experiment), decision, body)
+
+    @rule(seconds=st.sampled_from([1.0, WAIT]))
+    def wait(self, seconds):
+        self.now += datetime.timedelta(seconds=seconds)
+
+    @rule()
+    def next_month(self):
+        self.now = (self.now.replace(day=1) + datetime.timedelta(days=32)).replace(day=5)
+
+    @rule()
+    def tick(self):
+        for number in self.engine.keeper.due():
+            self.engine.keeper.tick(number)
+        self._learned()
+
+    @rule(decision=decisions, number=st.integers(0, 5), point=st.sampled_from(BETWEEN))
+    def report_in_a_step(self, decision, number, point):
+        """While the keeper is at work, and between two of its transactions."""
+        failpoints.at(point, lambda: self.report(decision, number))
+        try:
+            self.tick()
+        finally:
+            failpoints.at(point, None)
+
+    @rule()
+    def look(self):
+        """What the engine does every second."""
+        self._run(self.engine._flush_now())
+        self._run(self.engine.refresh("shop"))
+
+    @rule(status=st.sampled_from([PAUSED, RUNNING]))
+    def switch(self, status):
+        self.engine.keeper.set_status(self.shop, status)
+
+    @rule(retire=st.booleans())
+    def change(self, retire):
+        labels = [label for (label,) in self._rows("SELECT label FROM item WHERE retired = 0")]
+        self.added += 1
+        gone = labels[:1] if retire and len(labels) > 4 else []
+        self.engine.keeper.change_items(self.shop, [f"new {self.added}"], gone)
+
+    @rule(person=persons.filter(bool))
+    def erase(self, person):
+        self.engine.erase("people", person)
+        periods = {
+            self.engine.keeper.period(PEOPLE),
+            *[p for (p,) in self._rows("SELECT period FROM experiment")],
+        }
+        for period in periods:
+            self.visits[period, person] = LIMIT
+        for entry in self.waiting.values():
+            if entry[1] == person and entry[2] in periods:
+                entry[0] = None
+
+    # --- crashes ---------------------------------------------------------------------------------
+
+    @rule()
+    def crash(self):
+        self._drop()
+        self._start()
+
+    @rule(point=st.sampled_from(TICKS))
+    def crash_in_a_step(self, point):
+        failpoints.at(point, _end)
+        try:
+            self.tick()
+        except Crash:
+            self.crash()
+        finally:
+            failpoints.at(point, None)
+
+    # --- what holds ------------------------------------------------------------------------------
+
+    def _learned(self):
+        """What was learned since the last time is what was acknowledged, once."""
+        for epoch, place, body in self._rows("SELECT epoch, place, body FROM witness"):
+            where = epoch, place
+            if where in self.waiting:
+                wanted, person, _, altered = self.waiting[where]
+                self.expected[where] = self.waiting.pop(where)
+                body = None if body is None else bytes(body)
+                assert body == wanted or (altered and body is None), (
+                    f"of {person} was learned what was not acknowledged, or not what was"
+                )
+
+    @invariant()
+    def nothing_is_learned_twice_nor_kept(self):
+        if self.engine is None:
+            return
+        rows = self._rows("SELECT epoch, place FROM witness")
+        assert len(rows) == len(set(rows)), "something was learned twice"
+        kept = self._rows("SELECT epoch, place FROM outcome")
+        assert not set(rows) & set(kept), "a raw outcome was kept after it was learned"
+        over = self._rows("SELECT 1 FROM visit WHERE times > ?", LIMIT)
+        assert not over, "somebody counts more often than allowed"
+
+    def teardown(self):
+        try:
+            if self.engine is not None:
+                self._settle()
+        finally:
+            if self.engine is not None:
+                self._drop()
+            self.loop.close()
+            self.patches.close()
+            shutil.rmtree(self.folder)
+
+    def _settle(self):
+        """Everything is folded, and whatever was acknowledged has been learned, or was to be forgotten."""
+        self.engine.keeper.set_status(self.shop, RUNNING)
+        self.crash()
+        self.now += datetime.timedelta(seconds=2 * WAIT)
+        for _ in range(50):
+            if self.engine.keeper.due():
+                self.tick()
+        assert not self.engine.keeper.due(), "the keeper comes to no end"
+        self.nothing_is_learned_twice_nor_kept()
+        assert not self.waiting, "an acknowledged outcome was lost"
+        assert not self._rows("SELECT 1 FROM outcome"), "a raw outcome was kept"
+        by_person = Counter(
+            (period, person) for wanted, person, period, _ in self.expected.values() if person and wanted
+        )
+        assert not by_person or max(by_person.values()) <= LIMIT
+        wrong = care.verify(self.engine.store)
+        assert not wrong, wrong[0]
+        ((epoch,),) = self._rows("SELECT epoch FROM experiment")
+        periods = self.engine.keeper.periods(1)
+        assert len(periods.names) == epoch + 1, "a period was not charged, or twice"
+        for name in periods.names:
+            assert 0.9 < periods.account(name).epsilon() <= 1.0, "another sum was charged"

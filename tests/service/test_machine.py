@@ -1,0 +1,69 @@
+"""Whatever happens in whatever order: Hypothesis makes up the stories, and has to notice injected faults."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from discreet.service.engine import Engine
+from discreet.service.keeper import Keeper
+from discreet.service.ledger import PopulationLedger
+from discreet.service.store.sqlite import SQLiteStore
+from tools.service_chaos import faults
+
+from .machine import ServiceMachine
+from .world import likes
+
+STORIES = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=20,
+    stateful_step_count=30,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+NOTICED = {
+    "acknowledges_before_commit": "second outcome was recorded|acknowledged outcome was lost",
+    "keeps_raw_rows": "raw outcome was kept",
+    "serves_again_after_a_crash": "served twice|acknowledged outcome was lost",
+    "forgets_charges": "nothing was charged",
+    "breaks_the_chain": "follows from no release|not what was released",
+}
+
+
+def test_no_story_breaks_a_promise():
+    run_state_machine_as_test(ServiceMachine, settings=STORIES)
+
+
+def test_erasure_at_the_turn_of_a_month_reaches_what_waits_from_before():
+    story = ServiceMachine()
+    story.make(likes)
+    story.visit("ann", 1)
+    story.next_month()
+    story.erase("ann")
+    story.teardown()
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Injects faults, and takes them back."""
+    for kind, names in (
+        (Keeper, ["_save", "_release"]),
+        (Engine, ["start", "record"]),
+        (SQLiteStore, ["__init__", "recover"]),
+        (PopulationLedger, ["flush"]),
+        (faults._Wrapped, ["left_out", "changed", "counted"]),
+    ):
+        for name in names:
+            monkeypatch.setattr(kind, name, kind.__dict__[name])
+    monkeypatch.setattr(faults, "_times", {})
+    return lambda name: faults.FAULTS[name]()
+
+
+@pytest.mark.parametrize("fault", NOTICED)
+def test_an_injected_fault_is_noticed(broken, fault):
+    broken(fault)
+    with pytest.raises(AssertionError, match=NOTICED[fault]):
+        run_state_machine_as_test(ServiceMachine, settings=STORIES)
