@@ -88,8 +88,8 @@ class ServiceMachine(RuleBasedStateMachine):
                     heard = offset < hand.served and altered == (offset in hand.altered)
                     seen.append((hand.epoch, hand.first + offset, body if heard else None))
 
-        def saved(keeper, tx, one, dealt, payload=None):
-            save(keeper, tx, one, dealt, payload)
+        def saved(keeper, tx, one, dealt, releases=()):
+            save(keeper, tx, one, dealt, releases)
             tx.many("INSERT INTO witness VALUES (?, ?, ?)", one.learning.__dict__.pop("seen", []))
 
         self.patches.enter_context(mock.patch.object(Learning, "fold", folded))

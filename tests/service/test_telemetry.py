@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -17,6 +19,8 @@ from discreet.service.store import open_store
 from discreet.service.web.app import App
 from discreet.service.web.telemetry import Traced
 
+from .conftest import Running
+from .test_api import experiment
 from .world import NOISY, likes
 
 MARKER = "marker-4711"
@@ -147,3 +151,30 @@ def test_it_is_off_unless_a_collector_is_set(tmp_path, collector):
     inner.engine.store.close()
     if collector is not None:
         app._provider.shutdown()
+
+
+def test_a_collector_gets_the_spans_of_a_service(tmp_path, monkeypatch):
+    bodies = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self):
+            bodies.append(self.rfile.read(int(self.headers["content-length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("DISCREET_TELEMETRY", f"http://127.0.0.1:{server.server_port}/v1/traces")
+        service = Running(tmp_path)
+        client = service.client()
+        experiment(client, "shop")
+        decision = client.decide("shop", MARKER)
+        assert client.report(decision, likes=["item 1"]) == "recorded"
+        service.stop()  # spans that wait are sent
+        server.shutdown()
+    sent = b"".join(bodies)
+    assert b"POST /v1/experiments/{name}/decisions" in sent
+    assert not any(one in sent for one in (MARKER.encode(), decision.id.encode(), b"outcome", b"shop"))
