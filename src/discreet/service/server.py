@@ -66,6 +66,7 @@ def run(settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
+        forwarded_allow_ips=settings.proxies,
         access_log=False,
         server_header=False,
         timeout_keep_alive=75,

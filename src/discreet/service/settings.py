@@ -15,13 +15,15 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ``store``: ``sqlite:///FILE``, or ``postgresql://...`` for several processes. ``secrets``: the file of
     keys for marks of people and decision ids; keep it apart from backups of the store. ``rate``: requests a
     second of one API key; none is no limit. ``operator_port``: where metrics are, for operators only.
-    ``telemetry``: where an OpenTelemetry collector takes spans (OTLP over HTTP); none sends none.
+    ``proxies``: addresses of proxies whose word counts for where a request came from. ``telemetry``: where an
+    OpenTelemetry collector takes spans (OTLP over HTTP); none sends none.
     """
 
     store: str = "sqlite:///discreet.db"
     secrets: str = "discreet.secrets"
     host: str = "127.0.0.1"
     port: int = 8722
+    proxies: str = "127.0.0.1"
     operator_host: str = "127.0.0.1"
     operator_port: int | None = None
     rate: float | None = None

@@ -25,12 +25,6 @@ from .personalizer import Personalizer
 from .problems import Problem
 
 logger = logging.getLogger("discreet.service")
-SAFE = {
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
 _EXPERIMENTS, _DECISIONS = "/v1/experiments/", "/v1/decisions/"
 
 
@@ -132,7 +126,7 @@ class App:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    await self.engine.start(every=self.keys.refresh)
+                    await self.engine.start(every=self._refresh)
                 except Exception as error:
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     raise
@@ -143,11 +137,16 @@ class App:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
+    def _refresh(self) -> None:
+        """What other processes may have changed: keys, and sessions that were ended."""
+        self.keys.refresh()
+        self._pages.site.sessions.refresh()
+
     async def _description(self, request: Request) -> Response:  # noqa: ARG002
         return JSONResponse(openapi.description())
 
     async def _docs(self, request: Request) -> Response:  # noqa: ARG002
-        return Response(openapi.page(), media_type="text/html", headers=SAFE)
+        return self._pages.site.page("docs.html", None, operations=openapi.OPERATIONS, shown=openapi.shown)
 
     async def _alive(self, request: Request) -> Response:  # noqa: ARG002
         return JSONResponse({"status": "alive"})

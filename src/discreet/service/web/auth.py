@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import time
 from dataclasses import dataclass, field
@@ -51,6 +52,44 @@ class Key:
             return False
         self.allowance -= 1.0
         return True
+
+
+class Throttle:
+    """So many tries of one address at once, and so many a second; for addresses that try often only."""
+
+    def __init__(self, burst: int, rate: float, most: int = 10_000) -> None:
+        self._burst, self._rate, self._most = burst, rate, most
+        self._spent: dict[str, tuple[float, float]] = {}  # tries, and when that was
+
+    def free(self, address: str) -> bool:
+        """Whether one more is allowed."""
+        return self._now(_network(address)) <= self._burst - 1
+
+    def spend(self, address: str) -> None:
+        """One more; the oldest addresses are forgotten where there are too many."""
+        network = _network(address)
+        tries = self._now(network) + 1
+        self._spent.pop(network, None)
+        self._spent[network] = tries, time.monotonic()
+        while len(self._spent) > self._most:
+            del self._spent[next(iter(self._spent))]
+
+    def _now(self, network: str) -> float:
+        tries, at = self._spent.get(network, (0.0, 0.0))
+        return max(0.0, tries - (time.monotonic() - at) * self._rate)
+
+
+def _network(address: str) -> str:
+    """An address of version 4, or what one site has of version 6."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
 
 
 class Keys:

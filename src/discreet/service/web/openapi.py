@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any, NamedTuple
 
 import msgspec
@@ -153,22 +152,6 @@ def _example(value: Any) -> dict[str, Any]:
     return {} if value is None else {"example": value}
 
 
-def page() -> str:
-    """The same for people: no script, nothing from elsewhere."""
-    rows = []
-    for one in OPERATIONS:
-        parts = [f"<h2><code>{one.method} {html.escape(one.path)}</code></h2><p>{html.escape(one.summary)}."]
-        parts.append(f" Role: {one.role}.</p>" if one.role else "</p>")
-        for title, value in (("Request", one.example), ("Answer", one.answers)):
-            if value is not None:
-                text = html.escape(msgspec.json.format(msgspec.json.encode(value)).decode())
-                parts.append(f"<h3>{title}</h3><pre>{text}</pre>")
-        rows.append("<section>" + "".join(parts) + "</section>")
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>discreet: API</title>'
-        '<meta name="viewport" content="width=device-width"></head><body><main><h1>API of discreet</h1>'
-        "<p>JSON over HTTP. Every request but those about health has the header"
-        " <code>Authorization: Bearer KEY</code>. For programs: <a href='/openapi.json'>openapi.json</a>.</p>"
-        + "".join(rows)
-        + "</main></body></html>"
-    )
+def shown(value: Any) -> str:
+    """An example as people read it."""
+    return msgspec.json.format(msgspec.json.encode(value)).decode()

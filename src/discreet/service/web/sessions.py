@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..keys import Secrets, new_token
+from ..store import Store
 
 COOKIE = "discreet_session"
 LIFE = 12 * 3600  # seconds
@@ -53,11 +54,14 @@ class Session:
 
 
 class Sessions:
-    """Signs and reads cookies; those that were ended are refused here until they would have ended."""
+    """Signs and reads cookies; those that were ended are refused until they would have ended.
 
-    def __init__(self, secrets: Secrets) -> None:
-        self._secret = secrets.sessions
-        self._ended: dict[str, int] = {}
+    The store knows them: other processes hear of it with their next `refresh`, and it outlives a restart.
+    """
+
+    def __init__(self, secrets: Secrets, store: Store) -> None:
+        self._secret, self._store = secrets.sessions, store
+        self._ended: frozenset[str] = frozenset()
 
     def begin(self, key: str) -> str:
         """The cookie of a new session."""
@@ -80,9 +84,19 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         """Refuse the session's cookie from now on."""
-        now = time.time()
-        self._ended = {number: until for number, until in self._ended.items() if until > now}
-        self._ended[session.number] = session.until
+        with self._store.transaction() as tx:
+            tx.do("DELETE FROM ended_session WHERE until <= ?", int(time.time()))
+            tx.do(
+                "INSERT INTO ended_session (number, until) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                *(session.number, session.until),
+            )
+        self._ended |= {session.number}
+
+    def refresh(self) -> None:
+        """Read from the database which ones were ended."""
+        with self._store.transaction() as tx:
+            rows = tx.all("SELECT number FROM ended_session")
+        self._ended = frozenset(number for (number,) in rows)
 
     def _mac(self, what: bytes, body: bytes) -> bytes:
         return hmac.digest(self._secret, what + b"\0" + body, hashlib.sha256)

@@ -16,7 +16,7 @@ from ..keys import Secrets
 from ..store import StoreError
 from . import problems
 from .api import Api
-from .auth import ROLES, Key
+from .auth import ROLES, Key, Throttle
 from .forms import Fields, fields
 from .hot import body
 from .problems import Problem
@@ -24,10 +24,14 @@ from .rendering import Templates
 from .sessions import COOKIE, HEADERS, Session, Sessions, same_site, same_token, set_cookie
 
 logger = logging.getLogger("discreet.service")
+_WRONG_KEYS = 20, 1 / 6  # from one address: at once, and a second
 _LARGEST = 1 << 23  # bytes of a form: some 100,000 items
 CROSS_SITE = Problem(403, "cross-site", "This request does not come from a page of this service.")
 APP_KEY = Problem(403, "app-key", "This key is for applications: it asks for decisions and reports outcomes.")
 WRONG_KEY = Problem(401, "wrong-key", "There is no such key, or it has been revoked.")
+OFTEN = Problem(
+    429, "log-ins", "Too many wrong keys came from this address; try again in a minute.", retry_after=60
+)
 OVER = Problem(401, "session", "The session is over. Log in again.")
 
 
@@ -55,7 +59,8 @@ class Site:
 
     def __init__(self, secrets: Secrets, api: Api) -> None:
         self.api = api
-        self._sessions = Sessions(secrets)
+        self.sessions = Sessions(secrets, api.engine.store)
+        self._wrong_keys = Throttle(*_WRONG_KEYS)
         self._templates = Templates()
 
     def routes(self) -> list[Route]:
@@ -90,10 +95,12 @@ class Site:
 
     async def _visit(self, request: Request, action: str | None) -> Visit:
         """Who is logged in; refused where nobody is, the role does not allow it, or another site asks."""
-        session = self._sessions.read(request.cookies.get(COOKIE))
+        session = self.sessions.read(request.cookies.get(COOKIE))
         key = None if session is None else self.api.keys.of(session.key)
         if session is None or key is None:
             raise OVER
+        if not self.api.keys.within_rate(key):
+            raise problems.RATE
         given: Fields = {}
         if request.method not in ("GET", "HEAD"):
             if not same_site(request):
@@ -141,13 +148,15 @@ class Site:
 
     async def welcome(self, request: Request) -> Response:
         """What this is, for those who are not logged in."""
-        session = self._sessions.read(request.cookies.get(COOKIE))
+        session = self.sessions.read(request.cookies.get(COOKIE))
         if session is not None and self.api.keys.of(session.key) is not None:
             return RedirectResponse("/experiments", 303, dict(HEADERS))
         return self._welcome(request)
 
     def _welcome(self, request: Request, problem: Problem | None = None) -> Response:
         found = self.page("welcome.html", None, 200 if problem is None else problem.status, problem=problem)
+        if problem is not None and problem.retry_after is not None:
+            found.headers["retry-after"] = str(problem.retry_after)
         if COOKIE in request.cookies:
             set_cookie(request, found, "")
         return found
@@ -158,8 +167,12 @@ class Site:
             return self.refusal(CROSS_SITE, request, None)
         try:
             given = fields(await body(request.receive))
+            address = "" if request.client is None else request.client.host
+            if not self._wrong_keys.free(address):
+                return self._welcome(request, OFTEN)
             key = self.api.keys.find(given.get("key", "").strip().encode())
             if key is None:
+                self._wrong_keys.spend(address)
                 return self._welcome(request, WRONG_KEY)
             if "read" not in ROLES[key.role]:
                 return self._welcome(request, APP_KEY)
@@ -169,12 +182,12 @@ class Site:
         except StoreError:
             return self.refusal(problems.NO_STORE, request, None)
         found = RedirectResponse("/experiments", 303, dict(HEADERS))
-        set_cookie(request, found, self._sessions.begin(key.id))
+        set_cookie(request, found, self.sessions.begin(key.id))
         return found
 
     async def logout(self, visit: Visit) -> Response:
         """The end of a session."""
-        self._sessions.end(visit.session)
+        await run_in_threadpool(self.sessions.end, visit.session)
         found = RedirectResponse("/", 303, dict(HEADERS))
         set_cookie(visit.request, found, "")
         return found

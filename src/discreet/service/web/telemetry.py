@@ -57,9 +57,6 @@ class Traced:
         finally:
             self._tell(scope, status, began)
 
-    def at_once(self, url: bytes, headers: list[tuple[bytes, bytes]], raw: bytes) -> None:
-        """No request goes the short way of `App.at_once`, where nobody looks at the time."""
-
     def _tell(self, scope: Scope, status: int, began: int) -> None:
         route = self._template(scope)
         if route.endswith(_UNCOUNTED) and status < 500:
