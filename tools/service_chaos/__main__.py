@@ -42,8 +42,9 @@ def run(
 ) -> dict[str, object]:
     """Kill a service so often; what was wrong at the end, and how much happened.
 
-    On PostgreSQL two processes serve. Beside kills, their connections are cut, and one of them is paused for
-    longer than it is believed to live. ``divided``: the experiment has segments, and people are in several.
+    Sometimes the disk is full (SQLite). On PostgreSQL two processes serve; their connections are cut, and one
+    of them is paused for longer than it is believed to live. ``divided``: the experiment has segments, and
+    people are in several.
     """
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +58,9 @@ def run(
                     if not world.children:
                         world.start()
                 point = rng.choice([*POINTS, None])
-                child = world.start(point, rng.randint(1, 4))
+                full = url is None and rng.random() < 0.05
+                child = world.start(point, rng.randint(1, 4), full=full)
+                where["disk full"] += full
                 if world.wait(child, 1.5 if point else moment(rng)):
                     where[point or "died"] += 1
                 else:
@@ -213,9 +216,9 @@ def page(both: dict[str, Any], lines: list[Any]) -> str:
     return f"""# Service under kills
 
 Clients ask for decisions and report outcomes over HTTP; the service is killed (SIGKILL) at named points of
-its work and at random, and started again on the same store. On PostgreSQL two processes serve, connections
-are cut, and processes are paused (SIGSTOP) for longer than they are believed to live. Afterwards the store is
-compared with what clients were shown and told: outcomes lost or learned twice, places served twice, people
+its work and at random, and started again on the same store. With SQLite the disk is full now and then. On
+PostgreSQL two processes serve, connections are cut, and processes are paused (SIGSTOP) for longer than they
+are believed to live. Afterwards the store is compared with what clients were shown and told: outcomes lost or learned twice, places served twice, people
 counted too often, releases beside their charge, raw outcomes left. `make chaos` makes this page;
 `tools/service_chaos` says how.
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -27,6 +28,7 @@ from discreet.service.store import open_store
 from discreet.service.store.postgres import PostgresStore
 from discreet.service.web.app import App
 from discreet.service.web.auth import Keys
+from discreet.service.web.lane import Lane
 
 from .faults import FAULTS
 
@@ -130,8 +132,11 @@ class World:
         os.waitpid(child, 0)
         return said
 
-    def start(self, point: str | None = None, after: int = 1) -> int:
-        """Start a process of the service; it kills itself when it has reached a point so many times."""
+    def start(self, point: str | None = None, after: int = 1, *, full: bool = False) -> int:
+        """Start a process of the service; it kills itself when it has reached a point so many times.
+
+        ``full``: no file can become larger than the database is, as on a disk without space.
+        """
         child = os.fork()
         if child:
             self.children.append(child)
@@ -152,8 +157,11 @@ class World:
 
                 failpoints.at(point, reached)
             engine = Engine(open_store(self.url), self.secrets)
+            if full:
+                room = os.path.getsize(self.url.removeprefix("sqlite:///"))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
             config = uvicorn.Config(
-                App(engine), access_log=False, log_level="critical", timeout_graceful_shutdown=1
+                App(engine), http=Lane, access_log=False, log_level="critical", timeout_graceful_shutdown=1
             )
             uvicorn.Server(config).run(sockets=[self.listener])
         finally:
