@@ -218,9 +218,9 @@ def page(both: dict[str, Any], lines: list[Any]) -> str:
 Clients ask for decisions and report outcomes over HTTP; the service is killed (SIGKILL) at named points of
 its work and at random, and started again on the same store. With SQLite the disk is full now and then. On
 PostgreSQL two processes serve, connections are cut, and processes are paused (SIGSTOP) for longer than they
-are believed to live. Afterwards the store is compared with what clients were shown and told: outcomes lost or learned twice, places served twice, people
-counted too often, releases beside their charge, raw outcomes left. `make chaos` makes this page;
-`tools/service_chaos` says how.
+are believed to live. Afterwards the store is compared with what clients were shown and told: outcomes lost or
+learned twice, places served twice, people counted too often, releases beside their charge, raw outcomes left.
+`make chaos` makes this page; `tools/service_chaos` says how.
 
 {head}
 {facts}
