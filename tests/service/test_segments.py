@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 import time
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from discreet.service.experiments import OtherSegments
 from discreet.service.hands import linked
 from discreet.service.learning import MOST_SEGMENTS, Learning
 
+from .pages import Visitor
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
 VALUES = ["fr", "de", "it"]
@@ -323,15 +326,76 @@ def test_decisions_name_their_segment(shared_service):
         client.request("POST", "/v1/experiments", divided | {"name": "other", "segments": ["de", "fr", "fr"]})
     assert caught.value.name == "body"
     assert len(client.decide("whole", "somebody").items) == 3
-    favourite, last = {"de": "item 4", "fr": "item 9"}, {}
+    favourite = {"de": "item 4", "fr": "item 9"}
+
+    def best(segment):
+        path = f"/v1/experiments/divided/releases?limit=1&segment={segment}"
+        found = client.request("GET", path)["releases"]
+        assert {one["segment"] for one in found} <= {segment}
+        return found[0]["values"][0]["item"] if found and found[0]["values"] else None
+
     deadline = time.monotonic() + 60
-    while any(item not in last.get(segment, ()) for segment, item in favourite.items()):
+    while {segment: best(segment) for segment in favourite} != favourite:
         assert time.monotonic() < deadline
         for segment, item in favourite.items():
             body = {"segment": segment, "count": 4}
             found = client.request("POST", "/v1/experiments/divided/decisions", body)["decisions"]
-            assert (
-                client.report_many({"decision_id": one["decision_id"], "likes": [item]} for one in found)
-                == ["recorded"] * 4
-            )
-            last[segment] = found[-1]["items"]
+            outcomes = [{"decision_id": one["decision_id"], "likes": [item]} for one in found]
+            assert client.report_many(outcomes) == ["recorded"] * 4
+    status = client.request("GET", "/v1/experiments/divided")
+    assert [one["segment"] for one in status["segments"]] == ["de", "fr"]
+    assert all(len(one["display"]) == 3 for one in status["segments"])
+    assert status["display"] is None
+    both = client.request("GET", "/v1/experiments/divided/releases")["releases"]
+    assert {one["segment"] for one in both} == set(favourite)
+    assert [one["seq"] for one in both] == list(range(len(both), 0, -1))
+    assert "segment" not in json.dumps(client.request("GET", "/v1/experiments/whole/releases"))
+
+
+def test_pages_of_segments(shared_service):
+    """All segments together, or one of them: the choice stays with whatever the page asks for again."""
+    admin, client = Visitor(shared_service.port, shared_service.key), shared_service.client()
+    form = {
+        "name": "lands",
+        "items": "\n".join(ITEMS),
+        "k": "2",
+        "feedback": "taken",
+        "epsilon": "8",
+        "hand": "32",
+    }
+    form |= {"wait": "0", "holdout": "25", "visitors": "20000"}
+    hostile = "<b>\"'&</b>"
+    for wrong in ("de\nde", "x" * 65):
+        found = admin.post("/new", **form, segments=wrong)
+        assert found.status == 422
+        assert "Segments must be" in found.text
+    plan = admin.post("/parts/plan", **form, segments=f"de\n{hostile}").text
+    assert "Numbers of people above are of one segment" in plan
+    assert admin.post("/new", **form, segments=f"de\n{hostile}").status == 303
+    people = {"name": "others", "population": "lands", "share": "1"}
+    assert "has other segments" in admin.post("/new", **form | people, segments="fr").text
+    for _ in range(4):
+        before = client.request("GET", "/v1/experiments/lands")["releases"]
+        body = {"segment": "de", "count": 32}
+        asked = client.request("POST", "/v1/experiments/lands/decisions", body)["decisions"]
+        client.report_many({"decision_id": one["decision_id"], "taken": one["items"][0]} for one in asked)
+        deadline = time.monotonic() + 60
+        while client.request("GET", "/v1/experiments/lands")["releases"] == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    whole = admin.get("/experiments/lands").text
+    assert "<b>" not in whole.replace("<body>", "")
+    for words in ("All segments", "numbers are of all of them", "random sets</span>", "choose one above"):
+        assert words in whole
+    one = admin.get("/experiments/lands?segment=de").text
+    for words in ("On display in de", "segment=&#34;de&#34;", "numbers are of segment de"):
+        assert words in one or words.replace("&#34;", '"') in one
+    assert one.count("segment=de") >= 3  # parts, numbers, chart
+    again = re.search(r'hx-get="(/parts/experiments/lands\?seen=[^"]*)"', one)[1].replace("&amp;", "&")
+    assert "On display in de" in admin.get(again).text
+    empty = admin.get(f"/parts/experiments/lands/shares?segment={quote(hostile)}").text
+    full = admin.get("/parts/experiments/lands/shares?segment=de").text
+    assert json.loads(empty)["at"] == []
+    assert json.loads(full)["at"]
+    assert full == admin.get("/parts/experiments/lands/shares").text  # the others had nobody
+    assert admin.get("/experiments/lands?segment=nowhere").status == 200

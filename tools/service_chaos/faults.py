@@ -10,6 +10,7 @@ from discreet.service.engine import Engine
 from discreet.service.hands import DEALT, OPEN, Hand
 from discreet.service.keeper import Keeper
 from discreet.service.ledger import PopulationLedger
+from discreet.service.store import sqlite
 from discreet.service.store.sqlite import SQLiteStore
 
 FAULTS: dict[str, Callable[[], None]] = {}
@@ -103,22 +104,20 @@ def forgets_the_state() -> None:
 @fault
 def takes_outcomes_too_late() -> None:
     """Accepts outcomes of hands that are being folded."""
-    _instead("< 2 ON CONFLICT", "< 9 ON CONFLICT")
+    sqlite.CLOSING = 9
 
 
 @fault
 def counts_people_in_memory() -> None:
     """Forgets at a crash how often somebody was counted."""
-    visits: dict[tuple[object, ...], int] = {}
+    honest = SQLiteStore.recover
 
-    def counted(sql, values):
-        if not sql.startswith("INSERT INTO visit"):
-            return None
-        key, limit = values[:3], values[3]
-        visits[key] = visits.get(key, 0) + 1
-        return int(visits[key] <= limit)
+    def recover(self, owner):
+        honest(self, owner)
+        with self.transaction() as tx:
+            tx.do("DELETE FROM visit")
 
-    _counted(counted)
+    SQLiteStore.recover = recover
 
 
 @fault
@@ -159,7 +158,14 @@ def mixes_up_segments() -> None:
 @fault
 def takes_the_last_word() -> None:
     """Lets a second outcome of a decision replace the first, and says that it was recorded."""
-    _instead("ON CONFLICT DO NOTHING", "ON CONFLICT DO UPDATE SET body = excluded.body")
+    honest = SQLiteStore._record
+
+    def record(self, tx, outcomes):
+        for one in outcomes:
+            tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND place = ?", *one[:3])
+        return honest(self, tx, outcomes)
+
+    SQLiteStore._record = record
 
 
 @fault
@@ -187,11 +193,9 @@ def _second(sql: str) -> bool:
 
 
 class _Wrapped:
-    """A connection whose statements can be left out or changed."""
+    """A connection whose statements can be left out."""
 
     left_out: Callable[[str], bool] = staticmethod(lambda _: False)
-    changed: tuple[str, str] = ("", "")
-    counted: Callable[[str, tuple[object, ...]], int | None] = staticmethod(lambda *_: None)
 
     def __init__(self, connection):
         self._connection = connection
@@ -199,20 +203,10 @@ class _Wrapped:
     def execute(self, sql, values=()):
         if _Wrapped.left_out(sql):
             return self._connection.execute("SELECT 1")
-        count = _Wrapped.counted(sql, values)
-        if count is not None:
-            return _Rows(count)
-        return self._connection.execute(
-            sql.replace(*_Wrapped.changed) if _Wrapped.changed[0] else sql, values
-        )
+        return self._connection.execute(sql, values)
 
     def __getattr__(self, name):
         return getattr(self._connection, name)
-
-
-class _Rows:
-    def __init__(self, count):
-        self.rowcount = count
 
 
 def _wrap() -> None:
@@ -227,14 +221,4 @@ def _wrap() -> None:
 
 def _without(which: Callable[[str], bool]) -> None:
     _Wrapped.left_out = staticmethod(which)
-    _wrap()
-
-
-def _instead(old: str, new: str) -> None:
-    _Wrapped.changed = (old, new)
-    _wrap()
-
-
-def _counted(count: Callable[[str, tuple[object, ...]], int | None]) -> None:
-    _Wrapped.counted = staticmethod(count)
     _wrap()

@@ -359,8 +359,8 @@ class Gate(Fixed):
         The account then takes the worst part instead of the sum. Which group a person is in must not
         depend on their private data (divide by round number, or by something public): under
         ``"replace"`` a person who could move between groups would be in both. ``randomness`` is a seed or
-        source of its own, or where a saved part's stood (``state()["randomness"]``, which is not in this
-        gate's); without one the part draws from the source of this gate.
+        source of its own, or where a saved part's stood (its `source_state`, which is not in this gate's
+        state); without one the part draws from the source of this gate.
         """
         if not isinstance(name, str | int):
             raise TypeError(f"name must be text, got {checks.shown(name)}")
@@ -389,8 +389,12 @@ class Gate(Fixed):
                 "account": self.spent.to_json(),
                 "failure": str(limit.failure if limit is not None and limit.notion != "pure" else 0),
                 "share": str(books.fraction),
-                "randomness": copy.deepcopy(self._source.state()),
+                "randomness": self.source_state(),
             } | ({} if books.store is None else {"shared": True})
+
+    def source_state(self) -> Any:
+        """Where the source of randomness stands, if it is a seeded one: for `part`."""
+        return copy.deepcopy(self._source.state())
 
     @classmethod
     def from_state(cls, state: dict[str, Any], ledger: Ledger | None = None) -> Gate:

@@ -13,6 +13,7 @@ no other's; what segments share follows from releases. So two inputs that differ
 one learner's round costs. The store counts a person's rounds by mark, over all segments and experiments
 of the population: a person is that many single rounds away, and the account multiplies by it. Nobody needs to
 keep to one segment. (A limit for each segment would break this: `tests/service/test_segments.py`.)
+Taken for granted, with segments or without: which of somebody's decisions are reported first: these count.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from .hands import Hand
 from .shares import Measure
 
 _SPARE = 64  # items that can stand in for excluded ones, beside those of a set
-MOST_SEGMENTS = 100
+MOST_SEGMENTS = 50  # what is kept of all of them is written whenever one has learned
 
 Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by place: whether altered, and what came of it
 
@@ -303,7 +304,7 @@ def check(config: ExperimentConfig) -> None:
         raise ValueError("holdout needs measure: random sets are served to compare with")
     if len(set(config.items)) < len(config.items):
         raise ValueError("items must be distinct")
-    _check_segments(config.segments)
+    check_segments(config.segments)
     name = learner_of(config)
     wanted = "function" if config.feedback == "likes" else "reward"
     if name not in REGISTRY or REGISTRY[name].feedback != wanted:
@@ -311,7 +312,8 @@ def check(config: ExperimentConfig) -> None:
         raise ValueError(f"learner must be one of auto, {', '.join(fit)} for feedback {config.feedback!r}")
 
 
-def _check_segments(segments: list[str]) -> None:
+def check_segments(segments: list[str]) -> None:
+    """Refuse names that cannot be told apart, or shown."""
     if len(segments) > MOST_SEGMENTS or len(set(segments)) < len(segments):
         raise ValueError(f"segments must be distinct, and at most {MOST_SEGMENTS}")
     if any(not 1 <= len(one) <= 64 or one != one.strip() or not one.isprintable() for one in segments):

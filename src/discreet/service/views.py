@@ -24,6 +24,7 @@ class _Measured(msgspec.Struct):
 
 
 _Shares = msgspec.json.Decoder(_Measured)
+_PAYLOAD = "SELECT payload, at FROM release WHERE experiment = ? AND seq = ?"
 _STATES = {DEALT: "dealt", OPEN: "open", CLOSING: "closing"}
 
 
@@ -45,6 +46,7 @@ def experiments(store: Store) -> list[dict[str, Any]]:
             "created": created,
             "feedback": json.loads(config)["feedback"],
             "k": json.loads(config)["k"],
+            "segments": json.loads(config)["segments"],
         }
         for name, population, status, epoch, period, seq, created, config in rows
     ]
@@ -61,9 +63,13 @@ def status(store: Store, name: str) -> dict[str, Any]:
                 *(number, epoch),
             )
         )
-        last = tx.one(
-            "SELECT payload, at FROM release WHERE experiment = ? ORDER BY seq DESC LIMIT 1", number
-        )
+        last = {
+            segment: (count, tx.one(_PAYLOAD, number, newest))
+            for segment, count, newest in tx.all(
+                "SELECT segment, count(*), max(seq) FROM release WHERE experiment = ? GROUP BY segment",
+                number,
+            )
+        }
         kept = tx.one(
             "SELECT holder, until FROM lease LEFT JOIN process ON name = holder WHERE experiment = ?", number
         )
@@ -73,6 +79,15 @@ def status(store: Store, name: str) -> dict[str, Any]:
         )[0]
         now = tx.now()
     settings = json.loads(config)
+    shown = [
+        {
+            "segment": segment,
+            "releases": 0 if segment not in last else last[segment][0],
+            "last_release": None if segment not in last else last[segment][1][1],
+            "display": None if segment not in last else json.loads(last[segment][1][0])["items"],
+        }
+        for segment in settings["segments"] or [""]
+    ]
     due = None if waiting is None else waiting + settings["outcome_wait"]
     return {
         "name": name,
@@ -83,8 +98,9 @@ def status(store: Store, name: str) -> dict[str, Any]:
         "created": created,
         "decisions_dealt": place,
         "releases": seq,
-        "last_release": None if last is None else last[1],
-        "display": None if last is None else json.loads(last[0])["items"],
+        "last_release": max((one["last_release"] or 0.0 for one in shown), default=0.0) or None,
+        "display": None if settings["segments"] else shown[0]["display"],
+        "segments": shown if settings["segments"] else [],
         "hands": {_STATES[state]: count for state, count in hands.items()},
         "keeper": None if kept is None else {"holder": kept[0], "until": kept[1]},
         "lag_seconds": 0.0 if due is None else max(0.0, now - due),
@@ -102,14 +118,16 @@ def items(store: Store, name: str) -> list[dict[str, Any]]:
     return [{"item": label, "retired": bool(retired)} for label, retired in rows]
 
 
-def releases(store: Store, name: str, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
-    """What has been released, newest first."""
+def releases(
+    store: Store, name: str, *, before: int | None = None, limit: int = 100, segment: str | None = None
+) -> list[dict[str, Any]]:
+    """What has been released, newest first, in one segment or in all."""
     with store.transaction() as tx:
         number = _row(tx, name)[0]
         rows = tx.all(
             "SELECT seq, epoch, at, payload, chain FROM release WHERE experiment = ? AND seq < ?"
-            " ORDER BY seq DESC LIMIT ?",
-            *(number, (1 << 62) if before is None else before, limit),
+            " AND (? = 1 OR segment = ?) ORDER BY seq DESC LIMIT ?",
+            *(number, (1 << 62) if before is None else before, int(segment is None), segment or "", limit),
         )
     return [
         {"seq": seq, "epoch": epoch, "at": at, "chain": bytes(chain).hex()} | json.loads(payload)
@@ -117,19 +135,27 @@ def releases(store: Store, name: str, *, before: int | None = None, limit: int =
     ]
 
 
-def shares(store: Store, name: str, after: int = 0) -> list[dict[str, Any]]:
-    """The releases with shares of people served, oldest first, and the last of all; from ``after`` on."""
+def shares(store: Store, name: str, after: int = 0, segment: str | None = None) -> list[dict[str, Any]]:
+    """The releases with shares of people served, oldest first, and the last of all; from ``after`` on.
+
+    Of one segment, or of all, whose counts add up.
+    """
     with store.transaction() as tx:
         number, last = (row := _row(tx, name))[0], row[7]
         rows = tx.all(
-            "SELECT seq, epoch, at, payload FROM release WHERE experiment = ? AND seq > ?"
+            "SELECT seq, epoch, at, payload, segment FROM release WHERE experiment = ? AND seq > ?"
             " AND (seq = ? OR payload LIKE ?) ORDER BY seq",
             *(number, after, last, '%"shares": [{%'),
         )
     decode = _Shares.decode
     return [
-        {"seq": seq, "epoch": epoch, "at": at, "shares": decode(payload).shares}
-        for seq, epoch, at, payload in rows
+        {
+            "seq": seq,
+            "epoch": epoch,
+            "at": at,
+            "shares": decode(payload).shares if segment in (None, whose) else [],
+        }
+        for seq, epoch, at, payload, whose in rows
     ]
 
 

@@ -332,7 +332,7 @@ class Segments(Fixed):
             "share": self.share,
             "gate": self._gate.state() if self._own_gate else None,
             "segments": {str(index): own for index, (own, _) in enumerate(states)},
-            "randomness": [learner._gate.state()["randomness"] for learner in self._learners],
+            "randomness": [learner._gate.source_state() for learner in self._learners],
             "numbers": self._numbers.state(),
             "seen": [0 if learner._pool is None else learner._pool.seen for learner in self._learners],
             "limit": plain,

@@ -186,6 +186,7 @@ class Api:
                 request.path_params["name"],
                 before=None if before is None else int(before),
                 limit=min(int(limit), 1000),
+                segment=request.query_params.get("segment"),
             )
         )
         return {"releases": found}

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from ...privacy import BudgetExceeded
 from ..config import ExperimentConfig, PopulationConfig
-from ..learning import check
+from ..learning import check, check_segments
 from ..outlook import Outlook, outlook
 from .api import NAME
 
@@ -37,6 +37,7 @@ DEFAULTS: Fields = {
     "wait": "10",
     "hand": "",
     "learner": "auto",
+    "segments": "",
 }
 _NAMES = "Letters, digits, dots, dashes and underscores; at most 64, and a letter or digit first."
 
@@ -133,6 +134,11 @@ class Asked:
         measure = self._number("measure", least=0.0, most=90.0) / 100
         wait = self._number("wait", least=0.0, most=10_080.0) * 60
         hand = self._number("hand", whole=True, least=1, most=65_536) if self.given["hand"] else None
+        segments = list(filter(None, (line.strip() for line in self.given["segments"].splitlines())))
+        try:
+            check_segments(segments)
+        except ValueError as error:
+            self.errors["segments"] = f"{str(error).capitalize()}."
         if holdout and not measure:
             self.errors.setdefault("measure", "A hold-out is of no use if nothing is measured.")
         if self.errors:
@@ -148,6 +154,7 @@ class Asked:
             measure=measure,
             outcome_wait=wait,
             hand=None if hand is None else int(hand),
+            segments=segments,
         )
         try:
             check(config)

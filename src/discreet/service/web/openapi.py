@@ -40,10 +40,11 @@ _NEW = {
     "feedback": "taken",
     "outcome_wait": 600,
     "holdout": 0.05,
+    "segments": ["de", "fr"],
 }
 OPERATIONS = (
     Operation("POST", f"{_SHOP}/decisions", "A set of items for a visitor", "app",
-              DecisionRequest, {"person": "user 17", "exclude": ["black"]}, _DECISION),
+              DecisionRequest, {"person": "user 17", "segment": "de", "exclude": ["black"]}, _DECISION),
     Operation("POST", "/v1/decisions/{id}/outcome", "What came of a decision", "app",
               OutcomeRequest, {"taken": "blue"}, {"status": "recorded"}),
     Operation("POST", "/v1/outcomes", "What came of many decisions", "app", list[OutcomeOf],
@@ -56,7 +57,8 @@ OPERATIONS = (
               Changes, {"add_items": ["white"], "retire_items": ["green"]}),
     Operation("GET", f"{_SHOP}/status", "How an experiment stands", "analyst"),
     Operation("GET", f"{_SHOP}/account", "What was spent, by period, and composed over periods", "analyst"),
-    Operation("GET", f"{_SHOP}/releases", "What was released, newest first", "analyst"),
+    Operation("GET", f"{_SHOP}/releases", "What was released, newest first (?segment=NAME for one segment)",
+              "analyst"),
     Operation("GET", f"{_SHOP}/items", "The catalogue", "analyst"),
     Operation("POST", f"{_SHOP}/pause", "Serve no more decisions for now", "operator"),
     Operation("POST", f"{_SHOP}/resume", "Go on", "operator"),

@@ -18,6 +18,7 @@ from ...privacy import BudgetExceeded
 from .. import shares, views
 from ..config import ExperimentConfig, PopulationConfig
 from ..engine import Engine
+from ..experiments import OtherSegments
 from ..keeper import PAUSED, RUNNING
 from ..outlook import Outlook, forecast, outlook
 from ..store import Conflict
@@ -45,7 +46,7 @@ class Pages:
     def __init__(self, engine: Engine, api: Api) -> None:
         self.engine, self.api = engine, api
         self.site = Site(engine.secrets, api)
-        self._progress: dict[str, shares.Progress] = {}
+        self._progress: dict[tuple[str, str], shares.Progress] = {}  # "": of all segments
         self._accounts: dict[str, tuple[float, dict[str, Any]]] = {}
 
     def routes(self) -> list[Route]:
@@ -90,11 +91,13 @@ class Pages:
             row["known"] = (await self._shares(row["name"], row["releases"])).last
         return rows
 
-    async def _shares(self, name: str, releases: int) -> shares.Progress:
-        """The shares so far; only releases that are new are read."""
-        progress = self._progress.setdefault(name, shares.Progress())
+    async def _shares(self, name: str, releases: int, segment: str = "") -> shares.Progress:
+        """The shares so far, of one segment or all; only releases that are new are read."""
+        progress = self._progress.setdefault((name, segment), shares.Progress())
         if progress.seq < releases:
-            new = await run_in_threadpool(views.shares, self.engine.store, name, progress.seq)
+            new = await run_in_threadpool(
+                views.shares, self.engine.store, name, progress.seq, segment or None
+            )
             progress.add(one for one in new if one["seq"] > progress.seq)
         return progress
 
@@ -114,8 +117,12 @@ class Pages:
     async def _state(self, visit: Visit) -> dict[str, Any]:
         store, name = self.engine.store, visit.name
         status = await run_in_threadpool(views.status, store, name)
-        last = await run_in_threadpool(lambda: views.releases(store, name, limit=1))
-        progress = await self._shares(name, status["releases"])
+        segment = chosen_segment(visit, status)
+        last = await run_in_threadpool(lambda: views.releases(store, name, limit=1, segment=segment))
+        progress = await self._shares(name, status["releases"], segment)
+        for one in status["segments"]:
+            if one["segment"] == segment:
+                status |= {key: one[key] for key in ("display", "last_release", "releases")}
         live = await self.engine.live(name)
         plan = await run_in_threadpool(outlook, live.config, live.people)
         account = await self._account(status["population"])
@@ -124,6 +131,7 @@ class Pages:
             "account": account,
             "period": periods[0] if periods else None,
             "status": status,
+            "segment": segment,
             "config": status["config"],
             "best": last[0]["values"] if last else [],
             "known": progress.last,
@@ -148,7 +156,7 @@ class Pages:
     async def chart(self, visit: Visit) -> Response:
         """The chart as numbers."""
         status = await run_in_threadpool(views.status, self.engine.store, visit.name)
-        progress = await self._shares(visit.name, status["releases"])
+        progress = await self._shares(visit.name, status["releases"], chosen_segment(visit, status))
         return JSONResponse(shares.series(progress.thinned()), headers=dict(HEADERS))
 
     async def items(self, visit: Visit) -> Response:
@@ -244,6 +252,10 @@ class Pages:
             )
         except Conflict:
             asked.errors["name"] = "There is one of this name already."
+        except OtherSegments:
+            asked.errors["segments"] = (
+                "Another experiment about these people has other segments: take the same, or none."
+            )
         except (ValueError, TypeError, NotImplementedError):
             asked.errors["form"] = "No learner can be made with these settings."
 
@@ -310,6 +322,12 @@ class Pages:
         if not await run_in_threadpool(self.api.keys.revoke, number):
             raise problems.NOT_FOUND
         return RedirectResponse("/keys", 303, dict(HEADERS))
+
+
+def chosen_segment(visit: Visit, status: dict[str, Any]) -> str:
+    """The segment that a page is about; "" for all of them."""
+    asked = visit.request.query_params.get("segment", "")
+    return asked if asked in status["config"]["segments"] else ""
 
 
 def promise(people: PopulationConfig) -> str:
