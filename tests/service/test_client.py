@@ -1,0 +1,197 @@
+"""The client for asyncio: what it sends, what it makes of answers, and when it asks again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from pathlib import Path
+
+import pytest
+
+from discreet.client import AsyncClient, Client, ServiceError
+
+from .test_api import experiment
+
+# Made for these tests by openssl, good for localhost alone and for a hundred years.
+CERTIFICATE = Path(__file__).parent / "localhost.pem"
+FINE = b'HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{"a": "fine"}'
+
+
+class Script:
+    """A server that answers each request with the next of its lines, and then closes if told so."""
+
+    def __init__(self, *answers, context=None):
+        self.answers, self.context = list(answers), context
+        self.requests, self.opened = [], 0
+
+    async def _serve(self, reader, writer):
+        self.opened += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int((head.lower().partition(b"content-length:")[2].split() or [b"0"])[0])
+                self.requests.append(head + await reader.readexactly(length))
+                answer = self.answers.pop(0)
+                if answer is None:  # says nothing
+                    await asyncio.sleep(60)
+                writer.write(answer.removesuffix(b"CLOSE"))
+                await writer.drain()
+                if answer.endswith(b"CLOSE"):
+                    break
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            writer.close()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.context)
+        scheme = "http" if self.context is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+
+
+def asked(*answers, times=1, retries=4, timeout=5.0):
+    """(what the last of some requests got, the server)."""
+
+    async def story():
+        async with (
+            Script(*answers) as server,
+            AsyncClient(f"{server.url}/base/", "dk_key", retries=retries, timeout=timeout) as client,
+        ):
+            for _ in range(times):
+                found = await client.request("POST", "/v1/plan", {"k": 1})
+            return found, server
+
+    return asyncio.run(story())
+
+
+def test_a_request_as_it_is_sent():
+    found, server = asked(FINE)
+    assert found == {"a": "fine"}
+    head, _, body = server.requests[0].partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "POST /base/v1/plan HTTP/1.1"
+    host = server.url.removeprefix("http://")
+    assert set(lines[1:]) == {
+        f"Host: {host}",
+        "Authorization: Bearer dk_key",
+        "Content-Type: application/json",
+        "Content-Length: 8",
+    }
+    assert json.loads(body) == {"k": 1}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        FINE,
+        b'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n{"a": "fine"}',
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b'5;x=y\r\n{"a":\r\n8\r\n "fine"}\r\n0\r\nT: 1\r\n\r\n',
+        b'HTTP/1.1 200 OK\r\n\r\n{"a": "fine"}CLOSE',
+        b'HTTP/1.0 200 OK\r\nContent-Length: 13\r\n\r\n{"a": "fine"}CLOSE',
+        b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 13\r\n\r\n{"a": "fine"}CLOSE',
+    ],
+    ids=["length", "continue", "chunks", "until it closes", "version 1.0", "close"],
+)
+def test_answers_of_every_form(answer):
+    found, server = asked(answer, answer, times=2)
+    assert found == {"a": "fine"}
+    assert server.opened == (2 if answer.endswith(b"CLOSE") else 1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"CLOSE",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 130\r\n\r\n{"a"CLOSE',
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nCLOSE",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n",
+        None,
+    ],
+    ids=["nothing", "half", "no chunk", "nonsense", "busy", "silence"],
+)
+def test_what_gets_no_answer_is_sent_again(broken):
+    found, server = asked(broken, FINE, timeout=0.2 if broken is None else 5.0)
+    assert found == {"a": "fine"}
+    assert server.requests[0] == server.requests[1]
+
+
+def test_a_connection_that_was_closed_meanwhile_is_not_used():
+    found, server = asked(FINE + b"CLOSE", FINE + b"CLOSE", FINE, times=3)
+    assert found == {"a": "fine"}
+    assert server.opened == 3
+
+
+def test_refusals_are_raised_and_not_sent_again():
+    problem = b'{"type":"about:blank#role","title":"No."}'
+    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(problem) + problem
+    with pytest.raises(ServiceError, match="No") as caught:
+        asked(refusal)
+    assert (caught.value.status, caught.value.name) == (403, "role")
+    busy = b"HTTP/1.1 429 Often\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"
+    with pytest.raises(ServiceError) as caught:
+        asked(busy, busy, retries=1)
+    assert caught.value.status == 429
+    with pytest.raises(TimeoutError):
+        asked(None, retries=0, timeout=0.1)
+
+
+def test_requests_that_could_be_two_are_refused():
+    for wrong in ("/a b", "/a\r\nX: y", "/ä"):
+        with pytest.raises(ValueError, match="quote"):
+            asyncio.run(AsyncClient("http://localhost", "key").request("GET", wrong))
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match="key"):
+            kind("http://localhost", "key\r\nX: y")
+        with pytest.raises(ValueError, match="url"):
+            kind("localhost:8722", "key")
+
+
+def test_certificates_are_checked():
+    served, believed = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=CERTIFICATE)
+    served.load_cert_chain(CERTIFICATE)
+
+    async def story():
+        async with Script(FINE, FINE, context=served) as server:
+            async with AsyncClient(server.url, "key", context=believed) as client:
+                assert await client.request("GET", "/") == {"a": "fine"}
+            with Client(server.url, "key", context=believed) as plain:
+                assert await asyncio.to_thread(plain.request, "GET", "/") == {"a": "fine"}
+                await asyncio.to_thread(plain.close)
+            async with AsyncClient(server.url, "key", retries=0) as client:
+                with pytest.raises(ssl.SSLCertVerificationError):
+                    await client.request("GET", "/")
+
+    asyncio.run(story())
+
+
+def test_many_at_once_on_few_connections(shared_service):
+    experiment(shared_service.client(), "async", outcome_wait=600.0)
+    client = AsyncClient(shared_service.url, shared_service.key, connections=4, timeout=60.0)
+
+    async def visit(number):
+        decision = await client.decide("async", f"person {number}", exclude=["item 0"])
+        assert "item 0" not in decision.items
+        first = await client.report(decision, likes=["item 1"])
+        return first, await client.report(decision.id, likes=["item 2"])
+
+    async def story():
+        found = await asyncio.gather(*(visit(number) for number in range(40)))
+        assert len(client._idle) <= 4
+        decision = await client.decide("async")
+        many = [{"decision_id": decision.id, "likes": []}, {"decision_id": "x", "likes": []}]
+        assert await client.report_many(many) == ["recorded", "refused"]
+        with pytest.raises(ServiceError) as caught:
+            await client.decide("nowhere")
+        assert caught.value.name == "not-found"
+        await client.close()
+        return found
+
+    assert asyncio.run(story()) == [("recorded", "duplicate")] * 40
+    assert asyncio.run(story()) == [("recorded", "duplicate")] * 40  # in another loop
