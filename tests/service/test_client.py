@@ -24,9 +24,11 @@ class Script:
     def __init__(self, *answers, context=None):
         self.answers, self.context = list(answers), context
         self.requests, self.opened = [], 0
+        self._writers, self._over = set(), asyncio.Event()
 
     async def _serve(self, reader, writer):
         self.opened += 1
+        self._writers.add(writer)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -34,7 +36,8 @@ class Script:
                 self.requests.append(head + await reader.readexactly(length))
                 answer = self.answers.pop(0)
                 if answer is None:  # says nothing
-                    await asyncio.sleep(60)
+                    await self._over.wait()
+                    break
                 writer.write(answer.removesuffix(b"CLOSE"))
                 await writer.drain()
                 if answer.endswith(b"CLOSE"):
@@ -43,6 +46,7 @@ class Script:
             pass
         finally:
             writer.close()
+            self._writers.discard(writer)
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.context)
@@ -52,6 +56,11 @@ class Script:
 
     async def __aexit__(self, *_):
         self._server.close()
+        self._over.set()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        while self._writers:
+            await asyncio.sleep(0.001)
 
 
 def asked(*answers, times=1, retries=4, timeout=5.0):
@@ -157,13 +166,15 @@ def test_certificates_are_checked():
     served, believed = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=CERTIFICATE)
     served.load_cert_chain(CERTIFICATE)
 
+    def plain(url):
+        with Client(url, "key", context=believed) as client:
+            return client.request("GET", "/")
+
     async def story():
         async with Script(FINE, FINE, context=served) as server:
             async with AsyncClient(server.url, "key", context=believed) as client:
                 assert await client.request("GET", "/") == {"a": "fine"}
-            with Client(server.url, "key", context=believed) as plain:
-                assert await asyncio.to_thread(plain.request, "GET", "/") == {"a": "fine"}
-                await asyncio.to_thread(plain.close)
+            assert await asyncio.to_thread(plain, server.url) == {"a": "fine"}
             async with AsyncClient(server.url, "key", retries=0) as client:
                 with pytest.raises(ssl.SSLCertVerificationError):
                     await client.request("GET", "/")
