@@ -29,6 +29,7 @@ FAMILIES = (
     "objectives",
     "polytopes",
     "selectors",
+    "stores",
     "sums",
     "windows",
 )

@@ -1,6 +1,7 @@
-"""Readers of events: tables, files and streams become populations through one reader."""
+"""Readers of events: tables, files and streams become populations through one reader, or stores on disk."""
 
 from .catalogue import private_catalogue
 from .events import EventReader, Events, read_events
+from .store import Bucket, Store, prepare
 
-__all__ = ["EventReader", "Events", "private_catalogue", "read_events"]
+__all__ = ["Bucket", "EventReader", "Events", "Store", "prepare", "private_catalogue", "read_events"]

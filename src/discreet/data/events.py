@@ -11,7 +11,7 @@ of rows: a file in which one person stands a billion times is one person.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from ..core.checks import instance, one_of, real
 from .labels import MISSING, UNLISTED, Listed, Names, absent, in_order, label, typed
-from .source import Batch, Column, Source
+from .rows import GoodRows, amounts, unlisted
+from .source import Batch, Source
 
 if TYPE_CHECKING:
     from ..privacy import Account
@@ -203,25 +204,24 @@ class EventReader:
         Whoever has a row that is left out still counts as somebody. After a refusal, start with a new reader.
         """
         instance("batch", batch, Batch, "those of a Source")
-        rows = _Rows(batch)
+        rows = GoodRows(batch)
         self._written |= batch.written
         who = self._people.of(batch.columns["person"])
-        rows.need("person", who)
+        rows.need("person", who != MISSING)
         if (who == UNLISTED).any():
-            raise _unlisted(batch, "person", int(np.argmax(who == UNLISTED)))
+            raise unlisted(batch, "person", int(np.argmax(who == UNLISTED)))
         weights = None
         if "weight" in batch.columns:
-            weights = _numbers(batch.columns["weight"])
-            right = (weights >= 0.0) & (weights <= self._highest) & (weights < np.inf)
-            rows.keep(right, lambda row: self._bad_weight(batch, row))
+            weights = amounts(batch.columns["weight"])
+            rows.weighed(weights, self._highest)
         facts = {} if self._facts is None else self._facts.of(batch)
         for role, found in facts.items():
-            rows.need(role, found)
+            rows.need(role, found != MISSING)
         # Only what stands in rows that are kept gets into a list that is taken from data.
         what = rows.numbers(self._items, batch.columns["item"])
-        rows.need("item", what)
+        rows.need("item", what != MISSING)
         if not self._drop:
-            rows.keep(what != UNLISTED, lambda row: _unlisted(batch, "item", row))
+            rows.keep(what != UNLISTED, lambda row: unlisted(batch, "item", row))
         kept = rows.good & (what >= 0)
         if self._facts is not None:
             self._facts.note(batch, self._items.labels, what, facts, kept)
@@ -258,44 +258,6 @@ class EventReader:
                 "use one that has from_events, such as Coverage"
             )
         return family.of_events(self.events(), **options)
-
-    def _bad_weight(self, batch: Batch, row: int) -> ValueError:
-        within = "be finite and at least 0"
-        if self._highest < math.inf:
-            within = f"lie in [0, {self._highest:g}]"
-        cell = batch.columns["weight"][row]
-        return batch.refused(
-            row,
-            f"column {batch.asked['weight']!r} has a weight that is not allowed; weights must {within}",
-            f"{cell:g}" if isinstance(cell, float) else repr(cell),
-        )
-
-
-class _Rows:
-    """The rows of a batch that are good so far."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.good = np.ones(len(batch), dtype=np.bool_)
-        self._batch = batch
-
-    def keep(self, right: NDArray[np.bool_], refusal: Callable[[int], ValueError]) -> None:
-        """Those that are right; the first that is not is refused unless bad rows are left out."""
-        left = self.good & right
-        if not self._batch.source.skip_bad and left.sum() < self.good.sum():
-            raise refusal(int(np.argmax(self.good & ~right)))
-        self.good = left
-
-    def need(self, role: str, numbers: NDArray[np.int64]) -> None:
-        """Those that have this cell."""
-        self.keep(numbers != MISSING, lambda row: self._batch.missing(role, row))
-
-    def numbers(self, names: Names, column: Column) -> NDArray[np.int64]:
-        """The numbers of good rows' labels; no other row's label gets one."""
-        if self.good.all():
-            return names.of(column)
-        found = np.full(self.good.size, MISSING)
-        found[self.good] = names.of(column.where(self.good))
-        return found
 
 
 class Pairs:
@@ -356,34 +318,6 @@ class Pairs:
 def _starts(who: NDArray[np.int64], people: int) -> NDArray[np.int64]:
     """Where each person's entries begin, and the last one's end."""
     return np.concatenate(([0], np.cumsum(np.bincount(who, minlength=people)))).astype(np.int64)
-
-
-def _numbers(column: Column) -> NDArray[np.float64]:
-    """Weights as numbers; NaN for a cell that is none."""
-    values = column.values
-    if isinstance(values, np.ndarray):
-        return values
-    try:
-        found = np.fromiter(map(float, values), np.float64, len(values))
-    except (TypeError, ValueError):
-        found = np.fromiter(map(_number, values), np.float64, len(values))
-    return found if column.codes is None else found[column.codes]
-
-
-def _number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def _unlisted(batch: Batch, role: str, row: int) -> ValueError:
-    """A refusal of a label that a list does not hold."""
-    wording = batch.source.wording
-    listed, remedy = (wording.items, wording.drop_items) if role == "item" else ("people=", "; add them")
-    cell = label(batch.columns[role][row])
-    words = f"{listed} does not list the {role} of every event{remedy}"
-    return batch.refused(row, words, f"the {role} {cell!r}")
 
 
 def _present(argument: str, value: Any) -> Any:

@@ -1,0 +1,297 @@
+"""The layout of a store on disk, and its reader.
+
+A store is a folder with ``manifest.json``, ``labels.json`` (the catalogue, which is public), ``key`` (the
+secret of the hash, for its owner only, unless it is kept elsewhere) and one folder per bucket with arrays of
+NumPy, little-endian, which are mapped into memory:
+
+- ``keys.npy``, uint64, rising: the keyed hash of each person; ``key % n_buckets`` is the number of the
+  bucket;
+- ``ends.npy``, int64: the entries of person i are those from ``ends[i]`` to ``ends[i + 1]``;
+- ``items.npy``, uint16 (uint32 beyond 65,536 items): for each person their items, rising;
+- ``weights.npy``, float64, above 0, where the store has weights.
+
+The manifest says how many people and entries each bucket has, and the SHA-256 of every file. It is replaced
+as a whole when people are appended; the files that it names never change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import backends
+from ...core.checks import instance, whole
+
+FORMAT, VERSION = "discreet-people", 1
+MANIFEST, LABELS, KEY = "manifest.json", "labels.json", "key"
+MOST_BUCKETS = 1 << 16
+NARROW = 1 << 16  # items that fit into 16 bits
+_RULES = {
+    1: "its arrays do not fit together",
+    2: "somebody in it belongs to another bucket: a person who is split over buckets counts more than once",
+    3: "its people are not in order, or somebody stands in it twice",
+    4: "somebody has more items than the cap",
+    5: "it has an item that is not in the catalogue",
+    6: "somebody's items are not in order, or one stands twice",
+    7: "it has a weight that is not allowed",
+}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Some of the people: their keys, where each one's entries end, items and weights (None: each is 1)."""
+
+    keys: NDArray[np.uint64]
+    ends: NDArray[np.int64]
+    items: NDArray[Any]
+    weights: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        """How many people are in it."""
+        return int(self.keys.size)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by the names of their files."""
+        named = {"keys.npy": self.keys, "ends.npy": self.ends, "items.npy": self.items}
+        return named if self.weights is None else named | {"weights.npy": self.weights}
+
+
+@dataclass(frozen=True)
+class Store:
+    """People on disk, each in one bucket; made by `prepare`, opened with `Store.open`.
+
+    >>> import tempfile
+    >>> from discreet.data import Store, prepare
+    >>> table = {"user": [7, "ann", "7"], "page": ["tea", "tea", "jam"]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = prepare(table, person="user", item="page", items=["jam", "tea"], to=f"{folder}/people")
+    ...     again = Store.open(store.path)
+    ...     again.verify()
+    ...     len(again), again.labels
+    (2, ('jam', 'tea'))
+    """
+
+    path: Path
+    labels: tuple[Any, ...]
+    manifest: Mapping[str, Any] = field(repr=False)
+    _checked: set[int] = field(default_factory=set, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Store:
+        """A store that is there; what its manifest says is checked against the sizes of its files."""
+        folder = Path(path)
+        manifest = _manifest(folder)
+        store = cls(folder, tuple(_labels(folder, manifest)), manifest)
+        for number in range(store.n_buckets):
+            store._check_sizes(number)
+        return store
+
+    @property
+    def n_items(self) -> int:
+        """The number of items in the catalogue."""
+        return len(self.labels)
+
+    @cached_property
+    def n_people(self) -> int:
+        """The number of people: private, unless the budget's neighbours say otherwise."""
+        return sum(part["people"] for part in self.manifest["parts"])
+
+    @cached_property
+    def n_entries(self) -> int:
+        """The number of (person, item) pairs: private."""
+        return sum(part["entries"] for part in self.manifest["parts"])
+
+    @property
+    def n_buckets(self) -> int:
+        return int(self.manifest["buckets"])
+
+    @property
+    def weighted(self) -> bool:
+        return bool(self.manifest["weighted"])
+
+    @property
+    def highest(self) -> float:
+        """The declared bound of weights."""
+        declared = self.manifest["highest"]
+        return np.inf if declared is None else float(declared)
+
+    @property
+    def cap(self) -> int | None:
+        """The most items of one person, where a cap was set."""
+        found: int | None = self.manifest["cap"]
+        return found
+
+    @property
+    def catalogue(self) -> str:
+        """Where the list of items came from: "public", "private" or "from data"."""
+        return str(self.manifest["catalogue"])
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the manifest, which names everything that is in the store."""
+        return str(self.manifest["digest"])
+
+    def __len__(self) -> int:
+        return self.n_people
+
+    def people_in(self, number: int) -> int:
+        """How many people are in a bucket."""
+        return int(self._part(number)["people"])
+
+    def bucket(self, number: int) -> Bucket:
+        """The people of one bucket, mapped into memory; every row is checked when it is opened first."""
+        part = self._part(number)
+        folder = self.path / part["folder"]
+        name = self._name(number)
+        bucket = Bucket(**{file.removesuffix(".npy"): _mapped(folder / file, name) for file in self._kinds()})
+        if number not in self._checked:
+            self._check(number, bucket)
+            self._checked.add(number)
+        return bucket
+
+    def buckets(self) -> Iterator[Bucket]:
+        """All buckets, one after the other."""
+        for number in range(self.n_buckets):
+            yield self.bucket(number)
+
+    def verify(self, deep: bool = True) -> None:
+        """Check everything that is in the store, and refuse it by name where anything is wrong.
+
+        ``deep``: read every file and compare its SHA-256 with the manifest's. Without it, check every row.
+        """
+        for number in range(self.n_buckets):
+            part = self._part(number)
+            if deep:
+                for name, said in part["files"].items():
+                    if file_digest(self.path / part["folder"] / name) != said:
+                        raise _altered(f"{self._name(number)}: {name} is not what was written")
+            self._check_sizes(number)
+            self._checked.discard(number)
+            self.bucket(number)
+
+    def _part(self, number: int) -> dict[str, Any]:
+        at = whole("number", number, at_least=0, at_most=self.n_buckets - 1)
+        found: dict[str, Any] = self.manifest["parts"][at]
+        return found
+
+    def _name(self, number: int) -> str:
+        return f"{self.path.name}: bucket {number}"
+
+    def _kinds(self) -> dict[str, np.dtype[Any]]:
+        kinds = {"keys.npy": "<u8", "ends.npy": "<i8", "items.npy": item_type(self.n_items)}
+        return {name: np.dtype(kind) for name, kind in (kinds | self._weights()).items()}
+
+    def _weights(self) -> dict[str, str]:
+        return {"weights.npy": "<f8"} if self.weighted else {}
+
+    def _check_sizes(self, number: int) -> None:
+        part = self._part(number)
+        counts = {"keys.npy": part["people"], "ends.npy": part["people"] + 1}
+        for name, kind in self._kinds().items():
+            path = self.path / part["folder"] / name
+            least = counts.get(name, part["entries"]) * kind.itemsize
+            try:
+                size = path.stat().st_size
+            except FileNotFoundError:
+                raise _altered(f"{self._name(number)}: {name} is not there") from None
+            if not least < size <= least + 4096:  # a header stands before the array
+                raise _altered(f"{self._name(number)}: {name} is not as long as it was")
+
+    def _check(self, number: int, bucket: Bucket) -> None:
+        part = self._part(number)
+        for name, kind in self._kinds().items():
+            array = bucket.arrays[name]
+            if array.dtype != kind or array.ndim != 1:
+                raise _altered(f"{self._name(number)}: {name} is no array of {kind.name}")
+        sizes = (bucket.keys.size, bucket.ends.size, bucket.items.size)
+        entries = part["entries"]
+        if sizes != (part["people"], part["people"] + 1, entries) or (
+            bucket.weights is not None and bucket.weights.size != entries
+        ):
+            raise _altered(f"{self._name(number)}: its arrays are not as long as the manifest says")
+        rule = backends.stores.wrong(
+            bucket.keys,
+            bucket.ends,
+            bucket.items,
+            np.zeros(0) if bucket.weights is None else bucket.weights,
+            np.uint64(self.n_buckets),
+            np.uint64(number),
+            self.n_items,
+            self.cap or 0,
+            self.highest,
+        )
+        if rule:
+            raise _altered(f"{self._name(number)}: {_RULES[rule]}")
+
+
+def item_type(n_items: int) -> str:
+    """The kind of number that holds an item."""
+    return "<u2" if n_items <= NARROW else "<u4"
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sealed(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest with its digest."""
+    return manifest | {"digest": _manifest_digest(manifest)}
+
+
+def _manifest_digest(manifest: Mapping[str, Any]) -> str:
+    said = {name: value for name, value in manifest.items() if name != "digest"}
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _altered(what: str) -> ValueError:
+    return ValueError(f"{what}; the store was altered or is damaged, prepare it again")
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(
+            f"{folder} is no store of people, or one that was not finished; make it with discreet prepare"
+        ) from None
+    except ValueError:
+        raise _altered(f"{folder.name}: {MANIFEST} cannot be read") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ValueError(f"{folder} is no store of people; make one with discreet prepare")
+    if found.get("version") != VERSION:
+        raise ValueError(f"{folder} is a store of another version of discreet; prepare it again")
+    if found.get("digest") != _manifest_digest(found):
+        raise _altered(f"{folder.name}: {MANIFEST} is not what was written")
+    instance("buckets", found["buckets"], int, "64")
+    return found
+
+
+def _labels(folder: Path, manifest: Mapping[str, Any]) -> list[Any]:
+    path = folder / LABELS
+    if not path.is_file() or file_digest(path) != manifest["labels"]:
+        raise _altered(f"{folder.name}: {LABELS} is not what was written")
+    found: list[Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _mapped(path: Path, name: str) -> Any:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        words = f"{name}: {path.name} is not there; was the store appended to? open it again"
+        raise ValueError(words) from None
+    except (OSError, ValueError):
+        raise _altered(f"{name}: {path.name} is no array") from None
