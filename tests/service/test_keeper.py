@@ -9,6 +9,7 @@ import pytest
 
 import discreet as dc
 from discreet.privacy.population import Periods
+from discreet.service import views
 from discreet.service.config import PopulationConfig
 from discreet.service.hands import linked
 from discreet.service.learning import Learning
@@ -186,6 +187,9 @@ def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
     assert world.report(last[1], ["item 3"], epoch=0, served=False) == "late"
     periods = world.keeper.periods(1)
     assert periods.names == ["2026-11", "2026-12"]
+    epochs = views.epochs(world.store, "shop")
+    assert [(one["epoch"], one.get("period")) for one in epochs] == [(1, "2026-12"), (0, None)]
+    assert epochs[0]["releases"] + epochs[1]["releases"] == world.one.seq
     for name in periods.names:
         assert 28.0 < periods.account(name).epsilon() <= 30.0
     assert 30.0 < periods.total().epsilon() < 60.0

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from discreet.online.registry import REGISTRY
 from discreet.service.web import sessions
-from discreet.service.web.forms import DEFAULTS
+from discreet.service.web.forms import DEFAULTS, LEARNERS
 
 from .pages import Visitor, key_of, make, serve
 
@@ -375,7 +376,18 @@ def test_a_form_makes_an_experiment(world, operator):
         ({"epsilon": "1e400"}, "above 0"),
         ({"delta": "0", "feedback": "likes"}, "needs a delta"),
         ({"feedback": "mood"}, "Nothing was made"),
-        ({"learner": "HedgeSelector"}, "learner must be one of"),
+        ({"learner": "HedgeSelector", "rounds": "99"}, "learner must be one of"),
+        ({"learner": "Nobody"}, "Choose one of these"),
+        ({"learner": "BanditSelector"}, "how many rounds"),
+        ({"feedback": "likes", "learner": "MetaFrankWolfe", "rounds": "99"}, "is for groups"),
+        ({"groups": "a: a; b\nb (2): c; d"}, "Groups are for likes"),
+        ({"feedback": "likes", "groups": "x: a; b"}, "in one group"),
+        ({"feedback": "likes", "groups": "x: a; b; c; d; e"}, "in one group"),
+        ({"feedback": "likes", "groups": "a; b; c; d"}, "One group in a line"),
+        ({"feedback": "likes", "groups": "x (0): a; b; c; d"}, "One group in a line"),
+        ({"options": "no value"}, "One option in a line"),
+        ({"options": "mood = 3"}, "which ThompsonSelector does not take"),
+        ({"rounds": "many"}, "A whole number"),
         ({"measure": "0"}, "of no use"),
         ({"population": "nobody"}, "no such population"),
         ({"population": "shop", "share": "50"}, "is spent, and this would make it"),
@@ -394,6 +406,37 @@ def test_a_form_makes_an_experiment(world, operator):
         if one["name"] == "made-here"
     )
     assert (budget["epsilon"], budget["notion"], budget["delta"]) == (1.0, "pure", 0.0)
+
+
+def test_a_form_offers_learners_groups_and_options(world, operator):
+    text = operator.get("/new").text
+    fit = [name for name, one in REGISTRY.items() if one.feedback in ("function", "reward")]
+    assert set(LEARNERS) == {"auto", *fit}
+    assert all(f'<option value="{name}"' in text for name in LEARNERS)
+    groups = {
+        "name": "grouped",
+        "feedback": "likes",
+        "k": "3",
+        "groups": "x (2): a; b ;\ny: c;d",
+        "holdout": "50",
+    }
+    assert operator.post("/new", **FORM | groups).status == 303
+    client = world[0].client()
+    for _ in range(20):
+        items = set(client.decide("grouped").items)
+        assert len(items & {"c", "d"}) <= 1
+        assert len(items & {"a", "b"}) <= 2
+    config = client.request("GET", "/v1/experiments/grouped")["config"]
+    assert config["constraint"] == {"groups": {"x": ["a", "b"], "y": ["c", "d"]}, "limits": {"x": 2, "y": 1}}
+    more = {"name": "optional", "feedback": "likes", "learner": "HedgeSelector", "rounds": "1,000"}
+    found = operator.post("/new", **FORM | more | {"options": "resample_every = 10"})
+    assert found.status == 303
+    config = client.request("GET", "/v1/experiments/optional")["config"]
+    assert (config["learner"], config["rounds"], config["options"]) == (
+        "HedgeSelector",
+        1000,
+        {"resample_every": 10},
+    )
 
 
 @pytest.mark.parametrize("feedback", ["taken", "likes", "value"])

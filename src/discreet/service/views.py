@@ -110,6 +110,23 @@ def status(store: Store, name: str) -> dict[str, Any]:
     }
 
 
+def epochs(store: Store, name: str) -> list[dict[str, Any]]:
+    """The epochs of an experiment, newest first: how many releases each had, and from when to when."""
+    with store.transaction() as tx:
+        number, *_, last, period = _row(tx, name)[:6]
+        rows = tx.all(
+            "SELECT epoch, count(*), min(at), max(at) FROM release WHERE experiment = ? GROUP BY epoch",
+            number,
+        )
+    known = {epoch: (count, first, latest) for epoch, count, first, latest in rows}
+    found = []
+    for epoch in range(last, -1, -1):
+        count, first, latest = known.get(epoch, (0, None, None))
+        found.append({"epoch": epoch, "releases": count, "first_release": first, "last_release": latest})
+    found[0]["period"] = period
+    return found
+
+
 def items(store: Store, name: str) -> list[dict[str, Any]]:
     """The catalogue."""
     with store.transaction() as tx:

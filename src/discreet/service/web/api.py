@@ -89,6 +89,7 @@ class Api:
             self._route("GET", f"{one}/status", "read", self.status),
             self._route("GET", f"{one}/account", "read", self.account),
             self._route("GET", f"{one}/releases", "read", self.releases),
+            self._route("GET", f"{one}/epochs", "read", self.epochs),
             self._route("GET", f"{one}/items", "read", self.items),
             self._route("POST", f"{one}/pause", "operate", self.pause),
             self._route("POST", f"{one}/resume", "operate", self.resume),
@@ -190,6 +191,10 @@ class Api:
             )
         )
         return {"releases": found}
+
+    async def epochs(self, request: Request) -> Any:
+        found = await run_in_threadpool(views.epochs, self.engine.store, request.path_params["name"])
+        return {"epochs": found}
 
     async def items(self, request: Request) -> Any:
         found = await run_in_threadpool(views.items, self.engine.store, request.path_params["name"])

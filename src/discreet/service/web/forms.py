@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from ...privacy import BudgetExceeded
-from ..config import ExperimentConfig, PopulationConfig
+from ..config import ConstraintConfig, ExperimentConfig, PopulationConfig
 from ..learning import check, check_segments
 from ..outlook import Outlook, outlook
 from .api import NAME
@@ -37,8 +40,25 @@ DEFAULTS: Fields = {
     "wait": "10",
     "hand": "",
     "learner": "auto",
+    "rounds": "",
+    "groups": "",
+    "options": "",
     "segments": "",
 }
+LEARNERS = {  # what each learns from, and what else it takes
+    "auto": "Chosen by the feedback",
+    "LeaderSelector": "LeaderSelector: likes, with groups too",
+    "PhasedSelector": "PhasedSelector: likes",
+    "RunningSumSelector": "RunningSumSelector: likes",
+    "BestOfBothSelector": "BestOfBothSelector: likes",
+    "HedgeSelector": "HedgeSelector: likes, a number of rounds",
+    "MetaFrankWolfe": "MetaFrankWolfe: likes, with groups and a number of rounds",
+    "ThompsonSelector": "ThompsonSelector: taken items and values",
+    "BanditSelector": "BanditSelector: taken items and values, a number of rounds",
+}
+_NEED_ROUNDS = {"HedgeSelector", "MetaFrankWolfe", "BanditSelector"}
+_TAKE_GROUPS = {"LeaderSelector", "MetaFrankWolfe"}
+_GROUP = re.compile(r"(?P<name>[^:(]+?)\s*(\(\s*(?P<limit>\d{1,4})\s*\))?\s*:(?P<items>.*)")
 _NAMES = "Letters, digits, dots, dashes and underscores; at most 64, and a letter or digit first."
 
 
@@ -134,11 +154,20 @@ class Asked:
         measure = self._number("measure", least=0.0, most=90.0) / 100
         wait = self._number("wait", least=0.0, most=10_080.0) * 60
         hand = self._number("hand", whole=True, least=1, most=65_536) if self.given["hand"] else None
+        rounds = self._number("rounds", whole=True, least=1, most=10**12) if self.given["rounds"] else None
+        constraint, options = self._groups(items), self._options()
         segments = list(filter(None, (line.strip() for line in self.given["segments"].splitlines())))
         try:
             check_segments(segments)
         except ValueError as error:
             self.errors["segments"] = f"{str(error).capitalize()}."
+        learner = self._choice("learner", tuple(LEARNERS))
+        if learner in _NEED_ROUNDS and rounds is None:
+            self.errors.setdefault("rounds", "This learner has to know how many rounds there will be.")
+        if learner == "MetaFrankWolfe" and constraint is None:
+            self.errors.setdefault("groups", "This learner is for groups: name them, or choose another one.")
+        if constraint is not None and (feedback != "likes" or learner not in {"auto", *_TAKE_GROUPS}):
+            self.errors.setdefault("groups", "Groups are for likes, with LeaderSelector or MetaFrankWolfe.")
         if holdout and not measure:
             self.errors.setdefault("measure", "A hold-out is of no use if nothing is measured.")
         if self.errors:
@@ -147,7 +176,10 @@ class Asked:
             items=items,
             k=int(k),
             feedback=feedback,  # type: ignore[arg-type]
-            learner=self.given["learner"] or "auto",
+            learner=learner,
+            options=options,
+            constraint=constraint,
+            rounds=None if rounds is None else int(rounds),
             bound=bound,
             share=share,
             holdout=holdout,
@@ -162,6 +194,36 @@ class Asked:
             self.errors["form"] = str(error)
             return None
         return config
+
+    def _groups(self, items: list[str]) -> ConstraintConfig | None:
+        """Groups of items, a line each: a name, how many of it go into a set, and its items."""
+        groups: dict[str, list[str]] = {}
+        limits: dict[str, int] = {}
+        for line in filter(None, map(str.strip, self.given["groups"].splitlines())):
+            found = _GROUP.fullmatch(line)
+            if found is None or found["name"] in groups or not int(found["limit"] or 1):
+                self.errors["groups"] = "One group in a line, each once, such as shoes (2): red; blue."
+                return None
+            groups[found["name"]] = [one.strip() for one in found["items"].split(";") if one.strip()]
+            limits[found["name"]] = int(found["limit"] or 1)
+        named = [item for group in groups.values() for item in group]
+        if groups and sorted(named) != sorted(items):
+            self.errors["groups"] = "Every item has to be in one group, and no other one."
+        return ConstraintConfig(groups=groups, limits=limits) if groups else None
+
+    def _options(self) -> dict[str, Any]:
+        """Options of the learner, a line each, with values as JSON or plain words."""
+        options: dict[str, Any] = {}
+        for line in filter(None, map(str.strip, self.given["options"].splitlines())):
+            name, is_there, value = map(str.strip, line.partition("="))
+            if not is_there or not name.isidentifier() or name in options:
+                self.errors["options"] = "One option in a line, each once, such as resample_every = 10."
+                return {}
+            try:
+                options[name] = msgspec.json.decode(value.encode())
+            except msgspec.DecodeError:
+                options[name] = value
+        return options
 
     def _choice(self, name: str, known: tuple[str, ...]) -> str:
         if self.given[name] in known:

@@ -25,7 +25,7 @@ from ..store import Conflict
 from . import problems
 from .api import Api
 from .auth import ROLES
-from .forms import DEFAULTS, Asked, Fields
+from .forms import DEFAULTS, LEARNERS, Asked, Fields
 from .problems import Problem
 from .sessions import HEADERS
 from .site import Site, Visit
@@ -215,7 +215,10 @@ class Pages:
     ) -> Response:
         status = 422 if errors else 200
         options = [(name, f"{name} (epsilon {one.epsilon:g})") for name, one in people.items()]
-        return self.site.page("new.html", visit, status, given=given, errors=errors, options=options)
+        learners = list(LEARNERS.items())
+        return self.site.page(
+            "new.html", visit, status, given=given, errors=errors, options=options, learners=learners
+        )
 
     async def _populations(self) -> dict[str, PopulationConfig]:
         found = await run_in_threadpool(views.populations, self.engine.keeper)
