@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -57,6 +62,46 @@ def test_patience_is_for_so_much_work_of_each_kind(monkeypatch):
     patience = Patience(100)
     assert [patience.lasts(work) for work in (60, 60, 40, 1)] == [True, False, True, False]
     assert patience.lasts(100, "another kind")
+
+
+def test_patience_is_shorter_where_the_loop_was_compiled_before(monkeypatch, tmp_path):
+    monkeypatch.setattr(Patience, "lasts", LASTS)
+    code = Path(numba.compiled.__file__)
+
+    class Loop:
+        """What `Patience` looks at in a compiled loop."""
+
+        signatures: ClassVar[list[Any]] = []
+        stats = SimpleNamespace(cache_path=str(tmp_path))
+        py_func = staticmethod(numba.compiled.part)
+
+    def waits(loop):
+        patience = Patience(160)
+        return [patience.lasts(work, None, lambda: loop) for work in (10, 100)]
+
+    assert waits(Loop()) == [True, True]
+    kept = tmp_path / "compiled.part-1.py3.nbi"
+    kept.touch()
+    assert waits(Loop()) == [True, False]
+    os.utime(kept, (code.stat().st_mtime - 1,) * 2)  # of other code, from before an upgrade
+    assert waits(Loop()) == [True, True]
+    monkeypatch.setattr(Loop, "signatures", [()])
+    assert waits(Loop()) == [True, False]
+
+
+def test_a_compiled_loop_is_found_in_the_cache(tmp_path):
+    """Its files are named as `Patience` expects."""
+    program = """
+import numpy as np
+from discreet import backends
+from discreet.backends.patience import _kept
+print(_kept.__wrapped__(backends.convex.shorten))
+backends.convex.shorten(np.ones(2), 1.0)
+print(_kept(backends.convex.shorten))
+"""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.stdout == "False\nTrue\n", done.stderr
 
 
 def test_families_are_those_of_the_default_backend():

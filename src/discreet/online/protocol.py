@@ -425,7 +425,11 @@ class OnlineLearner(Fixed, ABC):
 
     def _can_wait(self, rounds: int) -> bool:
         """Whether so many rounds are over sooner without a compiled loop."""
-        return PATIENCE.lasts(rounds, type(self))
+        return PATIENCE.lasts(rounds, type(self), self._loop)
+
+    def _loop(self) -> Any:
+        """The compiled loop over rounds that takes longest to compile, where there is one."""
+        return None
 
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""

@@ -30,7 +30,7 @@ _UNITS = 32
 _TILE = 64  # items weighed together
 # The first draws are settled without the compiled loop. What one takes is counted in items, `_CALL` for its
 # fixed part.
-PATIENCE, _CALL = Patience(1 << 20), 500
+PATIENCE, _CALL = Patience(1 << 23), 500
 _CLOSED = -(1 << 60)
 
 
@@ -154,11 +154,21 @@ class OrderedExperts:
         """A place at which nothing has been done and nothing decided."""
         return np.array([0, 0, -1, 0], dtype=np.int64)
 
+    @property
+    def _work(self) -> int:
+        """What a set takes without the compiled loop."""
+        n_items, k = self.scores.shape
+        return int(k * (n_items + _CALL))
+
+    def can_wait(self, sets: int) -> bool:
+        """Whether so many sets are drawn sooner without the compiled loop."""
+        return PATIENCE.reaches(sets * self._work, None, lambda: self.kernels.draw_set)
+
     def drawn(self, release: Release) -> NDArray[np.int32]:
         """One set; for `Release.ordered_set`."""
         words, place = release.words(self.words_per_set), self.start()
         shown = np.zeros(self.scores.shape[1], dtype=np.int32)
-        if PATIENCE.lasts(shown.size * (self.scores.shape[0] + _CALL)):
+        if PATIENCE.lasts(self._work, None, lambda: self.kernels.draw_set):
             for expert in range(shown.size):
                 place[self.kernels.EXPERT] = place[self.kernels.DRAW] = expert
                 self.settle(release, words, shown, place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -280,6 +280,9 @@ class ApproximateLeader(GradientSumLearner):
                 " shorten long gradients"
             )
         return kept, length > settings.limit
+
+    def _loop(self) -> Any:
+        return backends.convex.leader_rounds
 
     def _run(self, stream: Stream) -> None:
         people, shape = stream.people, _shape(self.settings.domain)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
+from ...backends.patience import for_one
 from ...constraints import Constraint
 from ...core import checks
 from ...core.progress import track
@@ -262,6 +263,9 @@ class MetaFrankWolfe(FrankWolfeLearner, ServingLearner):
         else:
             self._run_one_by_one(stream)
 
+    def _loop(self) -> Any:
+        return backends.frank_wolfe.add_row_gradients
+
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         people, rewards = stream.people, stream.rewards
         count = rewards.size
@@ -292,7 +296,10 @@ def _add_gradients(people: Population, first: int, within_limit: NDArray[np.bool
     assert rows is not None
     table = rows.sparse
     arrays = table.indptr, table.indices, table.data
-    backends.frank_wolfe.add_row_gradients(rows.kind.code, *arrays, first, within_limit, *asked)
+    loop = backends.frank_wolfe.add_row_gradients
+    if rows.n_rows == 1:
+        loop = for_one(loop, table.indices.size, asked[0].shape[0])
+    loop(rows.kind.code, *arrays, first, within_limit, *asked)
 
 
 def _row_units(

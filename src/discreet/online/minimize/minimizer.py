@@ -359,6 +359,9 @@ class SubmodularMinimizer(SetMinimizer):
         self._total.gather(gradient)
         self._clipped.add(clipped)
 
+    def _loop(self) -> Any:
+        return backends.minimization.cut_rounds
+
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
         if not self._total.compiles:
             self._run_single_cuts(stream, cuts)

@@ -280,6 +280,9 @@ class BestOfBothSelector(OnlineSelector):
         if not self._total.exhausted:  # nobody who comes later is in any release
             self._total.gather(differences.sum(keepdims=True))
 
+    def _loop(self) -> Any:
+        return backends.selectors.ordered_rounds
+
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         compiles = self._experts._total.compiles and self._total.compiles
         if not compiles or self._catalogue.active is not None or self.settings.rounds is None:

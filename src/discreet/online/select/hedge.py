@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import bounds
+from ...backends.patience import for_one
 from ...core import checks
 from ...core.progress import track
 from ...core.settings import Setting, real, whole
@@ -333,7 +334,15 @@ class HedgeSelector(OnlineSelector):
         ends, indices, data, cap = _row_arguments(person)
         kind = (person.kind.code, person.kind.fresh)
         row = (indices, data, ends[0], ends[1], cap[0], *kind, self._shown, True)
-        experts.kernels.take_person(*experts.gain_arguments, *row, *experts.counting_arguments)
+        loop = for_one(experts.kernels.take_person, indices.size, self.settings.k)
+        loop(*experts.gain_arguments, *row, *experts.counting_arguments)
+
+    def _loop(self) -> Any:
+        return self._experts.kernels.stream
+
+    def _can_wait(self, rounds: int) -> bool:
+        sets = -(-rounds // self.settings.resample_every)
+        return self._experts.can_wait(sets) and super()._can_wait(rounds)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         self._next()  # the first set is drawn before anybody has been learned from, whatever happens later

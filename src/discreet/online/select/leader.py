@@ -267,6 +267,9 @@ class LeaderSelector(OnlineSelector):
             self._total.gathered,
         )
 
+    def _loop(self) -> Any:
+        return backends.selectors.add_leave_one_out
+
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         rewards, settings = stream.rewards, self.settings
         values = (rows.kind.code, rows.kind.fresh, *rows.arrays)

@@ -302,6 +302,9 @@ class RunningSumSelector(OnlineSelector):
             self._total.gathered,
         )
 
+    def _loop(self) -> Any:
+        return backends.selectors.ordered_rounds
+
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         people, count = stream.people, stream.rewards.size
         counted = self._counted(people if len(people) == count else people[:count])
@@ -344,7 +347,10 @@ class RunningSumSelector(OnlineSelector):
         learned, settings, done, size = counted.as_rows(), self.settings, self.round, rewards.size
         assert learned is not None
         every, passed, shown = settings.resample_every, self._passed, self._shown.copy()
-        rates = np.array([settings.rate_after(t) for t in range(done + every - passed, done + size, every)])
+        draws = range(done + every - passed, done + size, every)
+        rates = np.full(len(draws), settings.rate)
+        if settings.fastest is not None:
+            rates[:] = [settings.rate_after(t) for t in draws]
         coins = self._coins.generator.random((rates.size, settings.k))
         with self._total.compiled(rates.size) as (inside, known, gathered):
             backends.selectors.ordered_rounds(
