@@ -188,18 +188,22 @@ def add_leave_one_out(  # type: ignore[no-untyped-def]
 
 
 @part
-def _largest(numbers):  # type: ignore[no-untyped-def]
-    """The largest of them; four at a time, as each waits for the one before."""
-    a = b = c = d = -np.inf
-    whole = numbers.size - numbers.size % 4
-    for j in range(0, whole, 4):
-        a = max(a, numbers[j])
-        b = max(b, numbers[j + 1])
-        c = max(c, numbers[j + 2])
-        d = max(d, numbers[j + 3])
-    for j in range(whole, numbers.size):
-        a = max(a, numbers[j])
-    return max(max(a, b), max(c, d))
+def _largest_of_blocks(numbers, out):  # type: ignore[no-untyped-def]
+    """The largest number of each block of eight into ``out``, and the largest of all."""
+    top = -np.inf
+    whole = numbers.size // 8
+    for b in range(whole):
+        block = numbers[8 * b : 8 * b + 8]
+        first, second = max(block[0], block[1]), max(block[2], block[3])
+        third, fourth = max(block[4], block[5]), max(block[6], block[7])
+        out[b] = max(max(first, second), max(third, fourth))
+        top = max(top, out[b])
+    if 8 * whole < numbers.size:
+        out[whole] = -np.inf
+        for j in range(8 * whole, numbers.size):
+            out[whole] = max(out[whole], numbers[j])
+        top = max(top, out[whole])
+    return top
 
 
 @loop()
@@ -211,20 +215,23 @@ def draw_ordered(scores, rate, coins, out):  # type: ignore[no-untyped-def]
     """
     count, items = scores.shape
     left, arguments, weights = np.empty(items), np.empty(items), np.empty(items)
-    candidates = np.empty(items, dtype=np.int64)
+    candidates, tops = np.empty(items, dtype=np.int64), np.empty((items + 7) // 8)
     for i in range(count):
         row = scores[i]
         for a in range(items):
             left[a] = row[a]
         for e in range(i):
             left[out[e]] = -np.inf
-        top = _largest(left)
+        top = _largest_of_blocks(left, tops)
         found = 0
-        for a in range(items):
-            argument = rate * (left[a] - top)
-            candidates[found] = a
-            arguments[found] = argument
-            found += argument >= _NEGLIGIBLE
+        for b in range(tops.size):
+            if not rate * (tops[b] - top) >= _NEGLIGIBLE:  # nor is anything else in the block
+                continue
+            for a in range(8 * b, min(8 * b + 8, items)):
+                argument = rate * (left[a] - top)
+                candidates[found] = a
+                arguments[found] = argument
+                found += argument >= _NEGLIGIBLE
         exponentials(np.uint64(found), arguments, weights)
         total = 0.0
         for c in range(found):
