@@ -83,7 +83,7 @@ class CompiledMatroid(Matroid):
         # Bases have one sum, so a common offset of z only costs precision.
         middle = order[z.size // 2] if base else z.size
         offset = z[middle] if middle < z.size else 0.0
-        return near, max(0.0, self._gap(near - (z - offset), near, base=base)), steps
+        return near, max(0.0, self._gap(near - (z - offset), near, items, space, base=base)), steps
 
     def _entropic(self, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
         items, x = self._loose.copy(), np.zeros(log_w.size)
@@ -95,7 +95,7 @@ class CompiledMatroid(Matroid):
         gradient = np.zeros(x.size)
         gradient[items] = log_x[items] - (log_w[items] - offset)
         # A violation within tolerance can make the gap negative; its size bounds the error either way.
-        return x, abs(self._gap(gradient, x, base=base)), steps
+        return x, abs(self._gap(gradient, x, np.arange(x.size), space, base=base)), steps
 
     def _split(self, log_w: Vector, items: Whole, space: Any, *, base: bool) -> tuple[Vector, int]:
         """Logarithms of the entropic projection on ``items``, and the steps taken."""
@@ -104,12 +104,11 @@ class CompiledMatroid(Matroid):
             split.solve(base=base)
         return split.log_x, split.steps
 
-    def _gap(self, gradient: Vector, x: Vector, *, base: bool) -> float:
+    def _gap(self, gradient: Vector, x: Vector, items: Whole, space: Any, *, base: bool) -> float:
         """How much better than ``x`` the vertex is that the gradient likes best, to first order."""
-        n, taken = x.size, np.empty(x.size, dtype=np.bool_)
-        space, ends = backends.matroids.workspace(self._table, self._size), whole_numbers([n])
+        n, taken, ends = x.size, np.empty(x.size, dtype=np.bool_), whole_numbers([x.size])
         heap, places = np.empty((2, n), dtype=np.int64)
-        asked = np.arange(n), 0, gradient, ends, 1, int(base), n, self.rank, heap, places, taken
+        asked = items, 0, gradient, ends, 1, int(base), n, self.rank, heap, places, taken
         number = backends.matroids.offered(self._table, space, ends[:0], 0, *asked)
         beyond = x.copy()
         beyond[places[:number][taken[:number]]] -= 1.0

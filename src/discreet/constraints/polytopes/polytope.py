@@ -63,12 +63,17 @@ def close_gaps(z: Vector, *, base: bool) -> tuple[Items, Vector]:
     everything above is served before everything below, however far apart they are. Without ``base``, 0
     counts as a neighbour (items at or below it get nothing).
     """
-    anchored = np.append(z if base else np.maximum(z, 0.0), 0.0)
-    order = np.argsort(anchored, kind="stable")
-    steps = np.minimum(np.diff(anchored[order]), 2.0)
-    closed = np.empty_like(anchored)
-    closed[order] = np.concatenate([[0.0], np.cumsum(steps)])
-    compressed: Vector = closed[:-1] - closed[-1]
+    anchored = np.zeros(z.size + 1)
+    anchored[:-1] = z
+    if not base:
+        np.maximum(anchored, 0.0, out=anchored)
+    order = anchored.argsort(kind="stable")
+    heights = anchored[order]
+    heights[1:] -= heights[:-1].copy()
+    np.minimum(heights, 2.0, out=heights)
+    heights[0] = 0.0
+    anchored[order] = heights.cumsum(out=heights)
+    compressed: Vector = anchored[:-1] - anchored[-1]
     return order, compressed
 
 
