@@ -10,7 +10,8 @@ import contextlib
 import copy
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ import discreet as dc
 from discreet.core.state import read_state, write_state
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
+Change = Callable[[], State]
+Place = tuple[Any, ...]
 _GONE = object()
 _WHOLE = [-1, 0, 1, 7, 10**6, 2**31, 2**63 - 1, 2**64, 10**30, -(10**30), 0.5, "1", None, True, []]
 _REAL = [-1.0, 0.0, 1e-300, 1e300, math.nan, math.inf, -math.inf, "0.5", None, True, []]
@@ -27,20 +30,27 @@ _TEXT = ["", "nonsense", "1e999999999", "1/0", "-1/3", None, 3, []]
 _DTYPES = ["float32", "int32", "uint64", "complex128", "U3", "bool"]
 
 
-def changes(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, State]]:
-    """Every changed state, with a name for the change."""
+def changes(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, Change]]:
+    """A name for every change, and what makes the changed state: there are thousands, and few are tried."""
     for path in _places(header):
         for number, value in enumerate(_instead(_at(header, path))):
-            changed = copy.deepcopy(header)
-            _put(changed, path, value)
-            yield f"{'.'.join(map(str, path))}: {number}", (changed, dict(arrays))
+            yield f"{'.'.join(map(str, path))}: {number}", partial(_changed, header, arrays, path, value)
     for name, array in arrays.items():
         for what, value in _instead_of(array):
-            kept = {key: other for key, other in arrays.items() if key != name}
-            yield (
-                f"array {name}: {what}",
-                (copy.deepcopy(header), kept if value is None else kept | {name: value}),
-            )
+            yield f"array {name}: {what}", partial(_with, header, arrays, name, value)
+
+
+def _changed(
+    header: dict[str, Any], arrays: dict[str, np.ndarray], path: tuple[Any, ...], value: Any
+) -> State:
+    changed = copy.deepcopy(header)
+    _put(changed, path, value)
+    return changed, dict(arrays)
+
+
+def _with(header: dict[str, Any], arrays: dict[str, np.ndarray], name: str, value: Any) -> State:
+    kept = {key: other for key, other in arrays.items() if key != name}
+    return copy.deepcopy(header), kept if value is None else kept | {name: value}
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -66,7 +66,7 @@ def test_a_changed_state_is_refused_or_works(name, tmp_path):
         state = hostile.saved(learner, tmp_path / "state")
         assert hostile.outcome(state, tmp_path / "state", EVERYBODY[name], learner) == "works"
         for what, changed in rng.sample(list(hostile.changes(*state)), 12):
-            outcome = hostile.outcome(changed, tmp_path / "state", EVERYBODY[name], learner, what)
+            outcome = hostile.outcome(changed(), tmp_path / "state", EVERYBODY[name], learner, what)
             outcomes.add(outcome.split(":")[0])
     assert "refused" in outcomes
 
@@ -261,7 +261,7 @@ def test_a_changed_sum_is_refused_or_works(kind, tmp_path):
     state = hostile.saved(total, tmp_path / "state")
     outcomes = []
     for what, changed in rng.sample(list(hostile.changes(*state)), 150):
-        path = hostile.written(changed, tmp_path / "state")
+        path = hostile.written(changed(), tmp_path / "state")
         try:
             again = kind.load(path)
         except ValueError:

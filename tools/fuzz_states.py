@@ -67,7 +67,7 @@ def state_case(rng: random.Random) -> str:
         path = Path(folder) / "state"
         what, changed = rng.choice(list(hostile.changes(*hostile.saved(learner, path))))
         try:
-            hostile.outcome(changed, path, setting, learner, what)
+            hostile.outcome(changed(), path, setting, learner, what)
         except Exception as error:
             error.add_note(f"{name} after {stop} rounds, {what}")
             raise

@@ -21,8 +21,22 @@ from discreet.audit.exact import Pair, Space
 from discreet.audit.mixed import MixedCase, Mixture
 from discreet.audit.noise import NoiseCase
 from discreet.cli import main
+from discreet.constraints.domains import Domain
 
 QUICK_CASES = registry.chosen(None, deep=False)
+
+
+@pytest.fixture(autouse=True)
+def _domains_are_probed_once(monkeypatch):
+    """An audit makes a learner thousands of times, each time over the same domain."""
+    plain, probed = Domain.check, []
+
+    def check(domain):
+        if not any(domain is one for one in probed):
+            plain(domain)
+            probed.append(domain)
+
+    monkeypatch.setattr(Domain, "check", check)
 
 
 # --- everything is audited --------------------------------------------------------------------------

@@ -223,11 +223,18 @@ def test_a_crowd_runs_in_stretches_as_at_once(selector, monkeypatch):
     assert (cut.rewards == whole.rewards).all()
 
 
+@cache
+def _whole(which):
+    """A stream of people and what is decided for them; by identity, as settings hold what has no hash."""
+    setting = next(one for one in EVERYBODY.values() if id(one) == which)
+    stream = setting.people(ROUNDS)
+    return stream, _played(setting.make().run(stream, person_ids=IDS[:ROUNDS]))
+
+
 @pytest.mark.parametrize("stop", [0, 1, 4, 13, 29])
 @pytest.mark.parametrize("asked", [False, True])
 def test_resumes_identically_at_any_point(setting, stop, asked, tmp_path):
-    stream = setting.people(ROUNDS)
-    whole = _played(setting.make().run(stream, person_ids=IDS[:ROUNDS]))
+    stream, whole = _whole(id(setting))
     learner = setting.make()
     _one_by_one(setting, learner, stream, stop, IDS)
     if asked:
@@ -537,7 +544,8 @@ FULL_INFORMATION = [
 def test_learning_goes_the_right_way(name):
     """With a budget that leaves hardly any noise, people get more of what people like them taught.
 
-    Without learning the gain would be symmetric around 0: five deviations of its mean are a chance of 3e-7.
+    Without learning the gain would be symmetric around 0: five deviations of its mean are a chance of 3e-7,
+    and it is looked at three times at most.
     """
     make = EVERYBODY[name].make
     budget = make().budget
@@ -548,14 +556,16 @@ def test_learning_goes_the_right_way(name):
     )
     *crowds, sign = _opposites(name)
     gained = []
-    for seed in range(12 if name in LEADERS or name in FRANK_WOLFE_POINTS else 40):  # points hardly vary
+    for seed in range(40):
         learners = [make(seed=seed, budget=rich) for _ in crowds]
         for learner, crowd in zip(learners, crowds, strict=True):
             learner.run(crowd)
         own, other = (sign * one._worth(crowds[0][0], one.choose()) for one in learners)
         gained.append(own - other)
-    assert np.mean(gained) > 5.0 * np.std(gained) / math.sqrt(len(gained) - 1)
-    assert np.mean(gained) > 0.05
+        clear = np.mean(gained) > max(0.05, 5.0 * np.std(gained) / math.sqrt(max(seed, 1)))
+        if clear and seed + 1 in (12, 24):
+            break
+    assert clear
 
 
 # --- learners of k items -------------------------------------------------------------------------------

@@ -528,6 +528,9 @@ def everybody(n_items):
     return [people[i] for i in range(len(rows))]
 
 
+SHARES = (0.0, 0.2, 0.5, 0.8, 1.0)
+
+
 def worst_excess(learner, where=(0,), contexts=1, epsilons=None):
     """Largest hockey-stick divergence beyond the claimed delta, over neighbours found by search.
 
@@ -538,7 +541,7 @@ def worst_excess(learner, where=(0,), contexts=1, epsilons=None):
     rng = np.random.default_rng(0)
     claimed = learner.privacy
     whole = claimed.pure
-    epsilons = [share * whole for share in (0.0, 0.2, 0.5, 0.8, 1.0)] if epsilons is None else epsilons
+    epsilons = [share * whole for share in SHARES] if epsilons is None else epsilons
     allowed = [claimed.delta(epsilon) for epsilon in epsilons]
     worst = -math.inf
     for context in range(contexts):
@@ -598,8 +601,8 @@ def _largest(learner):
 def test_published_rates_tell_no_more_than_claimed(n_items, k, rounds):
     learner = HedgeSelector(n_items, k, rounds, LOOSE, calibration="published", seed=0)
     assert learner.rate == bounds.published_rate(k, rounds, 3.0, 0.05)
-    assert worst_excess(learner, contexts=2) <= 1e-12
-    assert worst_excess(learner, epsilons=[LOOSE.epsilon]) <= 1e-12
+    epsilons = [LOOSE.epsilon, *(share * learner.privacy.pure for share in SHARES)]
+    assert worst_excess(learner, contexts=2, epsilons=epsilons) <= 1e-12
 
 
 @pytest.mark.parametrize(("n_items", "k", "rounds", "every"), [(3, 1, 4, 1), (3, 2, 3, 1), (3, 2, 4, 2)])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,7 @@ from .cases import Case, Play, Played
 from .choices import ChoiceCase
 from .exact import Space
 from .faults import CHOICES_TELL, NUMBERS_TELL, PAST_THE_GATE, RETURNING, SHOWN_TELLS, TWICE
-from .hooks import Floats, Source, swapped
+from .hooks import Floats, Source
 from .mechanisms import CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS, NOISE_FAULTS, NOISE_SAMPLER_FAULTS
 from .noise import NoiseCase
 
@@ -212,11 +209,7 @@ def _kept(learner: OnlineLearner, decision: Any) -> list[float]:  # noqa: ARG001
     Sets that were drawn are left out: they follow from the released numbers, by public coins, and differ
     by whole items where these differ by a hair.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "state"
-        with swapped(os, "fsync", lambda _: None):  # a file that is read once and thrown away
-            learner.save(path)
-        _, arrays = read_state(path)
+    _, arrays = read_state(learner.to_bytes())
     # Noise that was drawn ahead has been seen by nobody.
     ahead = [name for name in arrays if name.split(".")[-1] in ("noise", *_DRAWN)]
     kept = sorted(name for name in arrays if name not in ahead)
