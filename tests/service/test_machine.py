@@ -19,7 +19,7 @@ STORIES = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=20,
+    max_examples=15,
     stateful_step_count=30,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -47,19 +47,17 @@ def test_erasure_at_the_turn_of_a_month_reaches_what_waits_from_before():
 
 
 @pytest.fixture
-def broken(monkeypatch):
-    """Injects faults, and takes them back."""
-    for kind, names in (
-        (Keeper, ["_save", "_release"]),
-        (Engine, ["start", "record"]),
-        (SQLiteStore, ["__init__", "recover"]),
-        (PopulationLedger, ["flush"]),
-        (faults._Wrapped, ["left_out", "changed", "counted"]),
-    ):
-        for name in names:
-            monkeypatch.setattr(kind, name, kind.__dict__[name])
-    monkeypatch.setattr(faults, "_times", {})
-    return lambda name: faults.FAULTS[name]()
+def broken():
+    """Injects faults, and takes back whatever they have changed."""
+    kinds = (Keeper, Engine, SQLiteStore, PopulationLedger, faults._Wrapped)
+    before = [dict(vars(kind)) for kind in kinds]
+    yield lambda name: faults.FAULTS[name]()
+    for kind, honest in zip(kinds, before, strict=True):
+        for name in [name for name, found in vars(kind).items() if found is not honest.get(name)]:
+            if name in honest:
+                setattr(kind, name, honest[name])
+            else:
+                delattr(kind, name)
 
 
 @pytest.mark.parametrize("fault", NOTICED)
