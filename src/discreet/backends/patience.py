@@ -37,7 +37,10 @@ class Patience:
         done = self._done[kind] + work
         if done > self._limit:
             return False
-        return loop is None or done <= self._limit // _SOONER or not _compiled(loop())
+        if loop is None or done <= self._limit // _SOONER or not _compiled(loop()):
+            return True
+        self._done[kind] = self._limit + 1  # it is at hand from now on
+        return False
 
 
 def _compiled(loop: Any) -> bool:
