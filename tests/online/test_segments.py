@@ -22,6 +22,7 @@ from discreet.online import (
 from discreet.online.contribution import ContributionLimit
 from discreet.online.segments import numbers
 from discreet.online.segments.limit import SharedLimit
+from discreet.online.segments.pieces import joined, pieces
 from discreet.online.segments.pool import Evidence, shrunk
 from discreet.online.total import PrivateTotal
 from discreet.privacy.sums.factorized import FactorizedSum
@@ -176,6 +177,39 @@ def test_a_saved_shop_goes_on_alike(make, tmp_path):
     assert str(again.privacy.spent) == str(shop.privacy.spent)
     with pytest.raises(ValueError, match="holds a"):
         Segments.load(LeaderSelector(3, 1, None, BUDGET, seed=1).to_bytes())
+
+
+@pytest.mark.parametrize("kind", ["likes", "taken"])
+def test_pieces_that_were_written_last_are_the_whole(kind, monkeypatch):
+    """Whatever happens between two writes, in whichever segments, and also when old rounds expire."""
+    monkeypatch.setattr(numbers, "MOST_OPEN", 12)
+    budget = BUDGET if kind == "likes" else dc.Budget(1.0)
+    make = LEADER if kind == "likes" else partial(ThompsonSelector, 12, 2, None, feedback="slots")
+    gate = dc.Gate(budget, 3, notion="zcdp" if kind == "likes" else "pure")
+    shop, rng, written, few = Segments(make, VALUES, gate, by="country"), np.random.default_rng(0), {}, 0
+    gate_state, open_rounds, gone = gate.state(), [], False
+    for _ in range(60):
+        for _ in range(int(rng.integers(1, 4))):
+            value, what = str(rng.choice(VALUES)), rng.random()
+            if what < 0.5:
+                open_rounds.append(shop.choose(value, wait=False).round)
+            elif what < 0.9 and (waiting := sorted(set(open_rounds) & set(shop.pending))):
+                late = int(rng.choice(waiting))
+                if rng.random() < 0.5:
+                    shop.skip([late])
+                elif kind == "likes":
+                    shop.learn(items=[1], round=late)
+                else:
+                    shop.learn(None, round=late)
+            elif what >= 0.9:
+                (shop.add_items if gone else shop.retire_items)([11])
+                gone = not gone
+        found = pieces(shop)
+        few += len(found) < 4
+        written |= found
+        again = joined(written, dc.Gate.from_state(gate_state))
+        assert again.to_bytes() == shop.to_bytes()
+    assert few > 20
 
 
 def test_new_items_and_a_new_month():

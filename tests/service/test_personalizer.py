@@ -220,7 +220,7 @@ def shown(url, plan, config=None):
             world.report(place, value)
         world.settle()
     one = world.one
-    return one.next_place, one.seq, one.learning.learner.round, one.learning.dump(), world
+    return one.next_place, one.seq, one.learning.learner.round, one.learning.dump()[""], world
 
 
 def test_what_was_not_seen_took_nothing(url, tmp_path):

@@ -23,7 +23,7 @@ def verdict(world: World, clients: Clients) -> list[str]:
             steps = tx.all("SELECT seq, segment, body FROM witness WHERE place < 0")
             releases = tx.all("SELECT seq, payload, chain FROM release ORDER BY seq")
             (number, seq, chain) = tx.one("SELECT id, seq, chain FROM experiment")
-            (state_seq,) = tx.one("SELECT seq FROM private_state")
+            (state_seq,) = tx.one("SELECT seq FROM private_state WHERE segment = ''")
             (raw,) = tx.one("SELECT count(*) FROM outcome")
             charges = tx.all("SELECT label, count FROM charge")
         found = list(dict.fromkeys(clients.refused))

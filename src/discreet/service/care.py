@@ -80,7 +80,7 @@ def verify(store: Store) -> list[str]:
                     break
             if len(rows) != seq or bytes(chain) != link:
                 wrong.append(f"{name}: its releases are not those that it was left with")
-            state = tx.one("SELECT seq FROM private_state WHERE experiment = ?", number)
+            state = tx.one("SELECT seq FROM private_state WHERE experiment = ? AND segment = ''", number)
             if state is None or state[0] != seq:
                 wrong.append(f"{name}: its state is not that of its last release")
             if tx.one("SELECT count(*) FROM charge WHERE experiment = ?", number)[0] == 0:

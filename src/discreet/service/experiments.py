@@ -87,8 +87,8 @@ def read(tx: Transaction, number: int) -> Experiment:
     """The experiment of this number, as it was left."""
     row = tx.one(
         "SELECT e.id, e.population, e.name, e.config, p.config, e.status, e.epoch, e.period,"
-        " e.next_place, e.seq, e.chain, s.body FROM experiment e JOIN population p ON p.id = e.population"
-        " JOIN private_state s ON s.experiment = e.id WHERE e.id = ?",
+        " e.next_place, e.seq, e.chain FROM experiment e JOIN population p ON p.id = e.population"
+        " WHERE e.id = ?",
         number,
     )
     if row is None:
@@ -96,12 +96,13 @@ def read(tx: Transaction, number: int) -> Experiment:
     config = msgspec.json.decode(row[3], type=ExperimentConfig)
     people = msgspec.json.decode(row[4], type=PopulationConfig)
     number, population, name = row[:3]
-    status, epoch, period, place, seq, chain, body = row[5:]
+    status, epoch, period, place, seq, chain = row[5:]
+    states = tx.all("SELECT segment, body FROM private_state WHERE experiment = ?", number)
     ledger = PopulationLedger(tx, population, number)
     one = Experiment(
         number, population, name, config, people, status, epoch, period, place, seq, bytes(chain), ledger
     )
-    one.learning = Learning.load(config, gate_of(one), bytes(body))
+    one.learning = Learning.load(config, gate_of(one), {segment: bytes(body) for segment, body in states})
     return one
 
 

@@ -400,11 +400,12 @@ class Keeper:
             *(one.epoch, one.period, one.next_place, one.seq, one.chain, one.id, FROZEN),
         ):
             raise Fenced("somebody has frozen it")
-        tx.do(
-            "INSERT INTO private_state (experiment, seq, body) VALUES (?, ?, ?)"
-            " ON CONFLICT (experiment) DO UPDATE SET seq = excluded.seq, body = excluded.body",
-            *(one.id, one.seq, held(one).dump()),
-        )
+        for segment, body in held(one).dump().items():
+            tx.do(
+                "INSERT INTO private_state (experiment, segment, seq, body) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (experiment, segment) DO UPDATE SET seq = excluded.seq, body = excluded.body",
+                *(one.id, segment, one.seq, body),
+            )
 
 
 def _bytes(body: Any) -> bytes | None:

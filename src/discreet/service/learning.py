@@ -36,7 +36,7 @@ from ..objectives import Coverage
 from ..online.protocol import OnlineLearner
 from ..online.registry import REGISTRY
 from ..online.released import Released
-from ..online.segments.load import load
+from ..online.segments.pieces import joined, pieces
 from ..online.segments.segment import Segment
 from ..online.segments.segments import Segments
 from ..online.serving import ServingLearner
@@ -47,7 +47,7 @@ from .hands import Hand
 from .shares import Measure
 
 _SPARE = 64  # items that can stand in for excluded ones, beside those of a set
-MOST_SEGMENTS = 50  # what is kept of all of them is written whenever one has learned
+MOST_SEGMENTS = 50
 
 Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by place: whether altered, and what came of it
 
@@ -99,18 +99,25 @@ class Learning:
             learner = _made(config, share, known.get(""))
         return cls(config, gate, learner, Measure.of(config, gate))
 
-    def dump(self) -> bytes:
-        """Everything, for the database: private, and to be guarded."""
+    def dump(self) -> dict[str, bytes]:
+        """Everything, for the database: private, and to be guarded. Of segments, those that have changed."""
         measured = None if self.measure is None else self.measure.state()
-        own = {"measured": measured, "coins": self._coins.snapshot()}
-        return json.dumps(own).encode() + b"\n" + self.learner.to_bytes()
+        own = json.dumps({"measured": measured, "coins": self._coins.snapshot()}).encode() + b"\n"
+        if not isinstance(self.learner, Segments):
+            return {"": own + self.learner.to_bytes()}
+        found = pieces(self.learner)
+        return {"": own + found.pop(None), **found}
 
     @classmethod
-    def load(cls, config: ExperimentConfig, gate: Gate, body: bytes) -> Learning:
-        """Go on; what was charged is taken up at the gate."""
-        line, _, state = body.partition(b"\n")
+    def load(cls, config: ExperimentConfig, gate: Gate, bodies: Mapping[str, bytes]) -> Learning:
+        """Go on; what was charged is taken up at the gate. ``bodies`` are those that were written last."""
+        line, _, state = bodies[""].partition(b"\n")
         own = json.loads(line)
-        learner = load(state, gate=gate)
+        learner: OnlineLearner | Segments
+        if config.segments:
+            learner = joined({None: state, **{one: bodies[one] for one in config.segments}}, gate)
+        else:
+            learner = OnlineLearner.load(state, gate=gate)
         assert isinstance(learner, ServingLearner | Segments)
         with gate.resumed():
             found = cls(config, gate, learner, Measure.of(config, gate))

@@ -27,12 +27,14 @@ class RoundNumbers:
         self.next = 0
         self._last: list[Place] = [(-1, -1)] * learners  # the latest round of each learner, and its number
         self._waiting: dict[int, Place] = {}  # in order
+        self.changed = set(range(learners))  # learners with other rounds than when somebody cleared this
 
     def number(self, index: int, round: int, *, open: bool = True) -> int:
         """The number of a learner's round, a new one if it is asked for the first time.
 
         A round that is not ``open`` comes after a learner's horizon: no feedback is waited for.
         """
+        self.changed.add(index)
         if self._last[index][0] != round:
             self._last[index] = round, self.next
             if open:
@@ -74,12 +76,14 @@ class RoundNumbers:
 
     def take(self, number: int) -> Place:
         """`get`, for a round whose feedback is no longer waited for."""
-        return self._waiting.pop(number)
+        place = self._waiting.pop(number)
+        self.changed.add(place[0])
+        return place
 
     def drop(self, number: int | None) -> None:
         """Feedback has come, or is no longer waited for."""
-        if number is not None:
-            self._waiting.pop(number, None)
+        if number in self._waiting:
+            self.take(number)
 
     def state(self) -> dict[str, Any]:
         """For `resume`."""
@@ -88,6 +92,7 @@ class RoundNumbers:
 
     def resume(self, saved: Saved, waited: Sequence[set[int]]) -> None:
         """Go on; ``waited`` are the rounds that each learner waits for."""
+        self.changed.clear()
         self.next = saved.whole("next", at_least=0)
         rows = saved.rows("last", at_most=len(self._last))
         if len(rows) != len(self._last):

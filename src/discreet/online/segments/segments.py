@@ -263,6 +263,7 @@ class Segments(Fixed):
             for learner in self._learners:
                 learner.add_items(names)
             self._tell_all()
+            self._numbers.changed.update(range(len(self._learners)))
 
     def retire_items(self, items: Iterable[Any]) -> None:
         """These items, by label or number, are not shown from now on, in any segment."""
@@ -270,6 +271,7 @@ class Segments(Fixed):
             names = [items] if isinstance(items, str | bytes) else list(items)
             for learner in self._learners:
                 learner.retire_items(names)
+            self._numbers.changed.update(range(len(self._learners)))
 
     def run(
         self,
@@ -321,8 +323,8 @@ class Segments(Fixed):
         with self._turn("save()"):
             write_state(path, *self._saved())
 
-    def _saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        states = [learner._saved() for learner in self._learners]
+    def _saved(self, *, learners: bool = True) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        states = [learner._saved() for learner in self._learners if learners]
         plain, counted = self._limit.state()
         header = {
             "class": "Segments",

@@ -84,9 +84,11 @@ CREATE TABLE release (
   PRIMARY KEY (experiment, seq)
 );
 CREATE TABLE private_state (
-  experiment BIGINT PRIMARY KEY REFERENCES experiment,
+  experiment BIGINT NOT NULL REFERENCES experiment,
+  segment TEXT NOT NULL,
   seq BIGINT NOT NULL,
-  body {bytes} NOT NULL
+  body {bytes} NOT NULL,
+  PRIMARY KEY (experiment, segment)
 );
 CREATE TABLE lease (
   experiment BIGINT PRIMARY KEY REFERENCES experiment,
