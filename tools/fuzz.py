@@ -401,6 +401,7 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
 NOT_CALLED = {
     "Missing",  # what a saved domain of somebody's own comes back as
     "Account",
+    "append",
     "prepare",  # writes folders wherever it is told to; tests/data/test_store.py has it
     "Store",
     "Bucket",

@@ -2,6 +2,15 @@
 
 from .catalogue import private_catalogue
 from .events import EventReader, Events, read_events
-from .store import Bucket, Store, prepare
+from .store import Bucket, Store, append, prepare
 
-__all__ = ["Bucket", "EventReader", "Events", "Store", "prepare", "private_catalogue", "read_events"]
+__all__ = [
+    "Bucket",
+    "EventReader",
+    "Events",
+    "Store",
+    "append",
+    "prepare",
+    "private_catalogue",
+    "read_events",
+]

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from operator import itemgetter
@@ -41,7 +41,7 @@ def read_file(source: Source, asked: Mapping[str, str], only: str | None) -> Ite
         with _opened(source) as file:
             start = file.peek(4)[:4]
             if start == b"PAR1" or str(source.path).lower().endswith((".parquet", ".pq")):
-                yield from _parquet(source, asked, only)
+                yield from read_parquet(source, asked, only)
                 return
             text = file
             if start[:2] == b"\x1f\x8b":
@@ -181,7 +181,15 @@ class _Lines(io.RawIOBase):
 # --- Parquet -------------------------------------------------------------------------------------
 
 
-def _parquet(source: Source, asked: Mapping[str, str], only: str | None) -> Iterator[Batch]:
+def read_parquet(
+    source: Source,
+    asked: Mapping[str, str],
+    only: str | None,
+    *,
+    rows: int | None = None,
+    column: Callable[[str, str, Any], Column] | None = None,
+) -> Iterator[Batch]:
+    """A Parquet file, so many rows at a time; ``column`` makes columns of what was asked, role and array."""
     if source.stdin:
         raise ValueError("standard input must be CSV; give a Parquet file by its name")
     try:
@@ -191,17 +199,18 @@ def _parquet(source: Source, asked: Mapping[str, str], only: str | None) -> Iter
         raise ImportError("reading Parquet needs pyarrow: pip install 'discreet[tables]'") from error
     from .frames import arrow_column, numbered_from
 
+    made = column or (lambda said, _, array: arrow_column(said, array))
     try:
         with parquet.ParquetFile(source.path) as file:
             names = file.schema_arrow.names
             wanted = {role: names[at] for role, at in source.places(names, asked, only, public=True).items()}
-            row, rows = 0, file.metadata.num_rows
-            for part in file.iter_batches(tables.ROWS, columns=list(dict.fromkeys(wanted.values()))):
+            row, total = 0, file.metadata.num_rows
+            for part in file.iter_batches(rows or tables.ROWS, columns=list(dict.fromkeys(wanted.values()))):
                 columns = {
-                    role: arrow_column(source.wording.asked(role, name), part.column(name))
+                    role: made(source.wording.asked(role, name), role, part.column(name))
                     for role, name in wanted.items()
                 }
-                yield Batch(source, asked, columns, numbered_from(row), done=row / rows)
+                yield Batch(source, asked, columns, numbered_from(row), done=row / total)
                 row += part.num_rows
     except (arrow.ArrowException, OSError) as error:
         if isinstance(error, MemoryError):

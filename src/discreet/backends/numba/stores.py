@@ -97,9 +97,9 @@ def _digits(text, at, stop):  # type: ignore[no-untyped-def]
 @part
 def _odd(text, start, stop):  # type: ignore[no-untyped-def]
     """Whether a text reads as a whole number that nobody's program writes like this: 007, 7.0, +7, 7e2."""
+    begin, end = start, stop
     while start < stop and _space(text[start]):
         start += 1
-    end = stop
     while end > start and _space(text[end - 1]):
         end -= 1
     at = start
@@ -126,8 +126,8 @@ def _odd(text, start, stop):  # type: ignore[no-untyped-def]
         at = _digits(text, at, end)
     if at < end:
         return False
-    plain = whole == stop - first and (text[first] != 48 or (whole == 1 and first == start))
-    return not (plain and text[start] != 43 and start + (text[start] == 45) == first)
+    plain = whole == stop - first and (text[first] != 48 or (whole == 1 and first == begin))
+    return not (plain and text[begin] != 43 and begin + (text[begin] == 45) == first)
 
 
 @loop()
@@ -319,7 +319,9 @@ def people(keys, items, weights, nothing, cap, coins, ends):  # type: ignore[no-
             drawn = np.empty(entries - begin, dtype=np.uint64)
             for j in range(begin, entries):
                 drawn[j - begin] = _coin(person, items[j], coins)
-            highest = np.sort(drawn)[cap - 1]
+            ordered = drawn.copy()
+            _heap(ordered, np.zeros(ordered.size, dtype=np.uint8), weights, 0, ordered.size, False)
+            highest = ordered[cap - 1]
             kept = begin
             for j in range(begin, entries):
                 if drawn[j - begin] <= highest and kept - begin < cap:

@@ -1,6 +1,6 @@
 """Stores of people on disk, for tables that are larger than memory."""
 
 from .layout import Bucket, Store
-from .preparing import prepare
+from .preparing import append, prepare
 
-__all__ = ["Bucket", "Store", "prepare"]
+__all__ = ["Bucket", "Store", "append", "prepare"]

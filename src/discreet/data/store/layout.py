@@ -280,9 +280,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _labels(folder: Path, manifest: Mapping[str, Any]) -> list[Any]:
-    path = folder / LABELS
+    path = folder / manifest.get("labels_file", LABELS)
     if not path.is_file() or file_digest(path) != manifest["labels"]:
-        raise _altered(f"{folder.name}: {LABELS} is not what was written")
+        raise _altered(f"{folder.name}: {path.name} is not what was written")
     found: list[Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 

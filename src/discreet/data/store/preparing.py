@@ -1,11 +1,16 @@
-"""Events to a store of people, out of core."""
+"""Events to a store of people, out of core: one pass over the rows, then one over the buckets."""
 
 from __future__ import annotations
 
 import math
 import os
 import secrets
-from collections.abc import Iterable
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +19,28 @@ from numpy.typing import NDArray
 
 from ...core.checks import instance, one_of, real, whole
 from ...core.labels import plain_label
+from ...core.progress import track
 from ..events import PrivateCatalogue
-from ..labels import MISSING, UNLISTED, Listed, Names, alike, in_order
+from ..labels import MISSING, UNLISTED, Listed, Names, alike, in_order, typed
 from ..rows import GoodRows, amounts, unlisted
 from ..source import Batch, Source
 from .identity import SHORTEST_KEY, Identities, key_id, key_words
-from .layout import FORMAT, KEY, MOST_BUCKETS, VERSION, Store
-from .sources import batches
-from .spill import Rows, Spill, bucket_of
-from .writing import new_folder, spill_folder, write_bucket, write_key, write_labels, write_manifest
+from .layout import FORMAT, KEY, MOST_BUCKETS, VERSION, Bucket, Store
+from .needs import Needs
+from .sources import batches, row_count
+from .spill import Rows, Spill, bucket_of, rows_of
+from .writing import (
+    folder_in,
+    new_folder,
+    remove_leftovers,
+    spill_folder,
+    write_bucket,
+    write_key,
+    write_labels,
+    write_manifest,
+)
 
-_PER_BUCKET = 1 << 20  # rows
+MEMORY = 256 << 20  # bytes of rows that wait for their bucket
 
 
 def prepare(
@@ -32,86 +48,239 @@ def prepare(
     *,
     person: str,
     item: str,
+    to: str | os.PathLike[str],
     weight: str | None = None,
     items: Iterable[Any] | None = None,
-    to: str | os.PathLike[str],
+    unknown_items: str = "error",
     cap: int | None = None,
+    highest: float = math.inf,
     buckets: int | None = None,
     key: bytes | None = None,
-    unknown_items: str = "error",
-    highest: float = math.inf,
-    memory: int = 256 << 20,
-    progress: bool = True,  # noqa: ARG001
+    memory: int = MEMORY,
+    progress: bool = True,
 ) -> Store:
-    """Events to a store of people on disk."""
+    """Events to a store of people on disk, for tables that are larger than memory.
+
+    ``source``: CSV or Parquet files (a path, a pattern such as ``"logs/*.parquet"``, a folder), an Arrow
+    table or reader, a frame of pandas or Polars (also a lazy one), a dict of columns, a cursor whose query
+    was executed (DB-API, SQLAlchemy, ADBC), rows that are mappings, or an iterator of chunks, each of them
+    one of these.
+
+    ``person``, ``item``, ``weight``, ``items`` and ``unknown_items`` are as in ``Coverage.from_events``, and
+    so is what becomes of the rows: a person is one whatever type their id has, whoever has a row counts as
+    somebody, and of equal rows the largest weight stays. Without a catalogue ``items`` everything that is
+    chosen from the store is conditional on the list of items. Ids that may or may not be the same are refused
+    (`Identities`).
+
+    ``cap``: of each person at most so many items count, those with the lowest keyed hash of person and item:
+    it depends on nobody else, nor on the order of rows. ``highest``: a public bound of weights. ``key``: the
+    secret of the hash of people, at least 16 bytes; by default a fresh one lies in the store, for its owner
+    only. ``buckets``: into how many parts people go, by default one for about a million rows. ``memory``:
+    bytes of rows that are held at a time; beyond them rows wait on the disk, beside ``to``.
+
+    The store is there when it is finished, and not before. Nothing in it is private: keep it like the events.
+    """
     target = Path(to)
     one_of("unknown_items", unknown_items, ("error", "drop"))
     if cap is not None:
         whole("cap", cap, at_least=1)
-    count = 64 if buckets is None else whole("buckets", buckets, at_least=1, at_most=MOST_BUCKETS)
-    secret = secrets.token_bytes(32) if key is None else checked_key(key)
     real("highest", highest, above=0.0, infinite=True)
-    names = Found() if items is None else Listed("items", [plain_label(one) for one in items])
-    catalogue = "public"
-    if items is None or isinstance(items, PrivateCatalogue):
-        catalogue = "from data" if items is None else "private"
-    drop = unknown_items == "drop" or catalogue == "private"
-    asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
+    whole("memory", memory, at_least=1 << 16)
+    if buckets is not None:
+        whole("buckets", buckets, at_least=1, at_most=MOST_BUCKETS)
+    secret = secrets.token_bytes(32) if key is None else checked_key(key)
     table = source if isinstance(source, Source) else Source(source)
-    identities = Identities(secret, f"person={person!r}")
+    names: Names = Found()
+    catalogue = "from data"
+    if items is not None:
+        names = Listed("items", [plain_label(one) for one in items])
+        catalogue = "private" if isinstance(items, PrivateCatalogue) else "public"
+    needs = Needs.of(
+        row_count(table), None if items is None else len(names.labels), weight is not None, memory
+    )
+    count = needs.buckets if buckets is None else buckets
+    work = Work(person, item, weight, names, catalogue, unknown_items, cap, highest, count, secret)
     with new_folder(target) as folder:
-        known = None if items is None else len(names.labels)
-        spill = Spill(spill_folder(folder), count, known, weight is not None, memory)
-        for batch in batches(table, asked):
-            spill.add(*spill.scattered(rows_of_batch(batch, identities, names, spill, drop, highest)))
-        spill.finish()
-        labels, place = listed(names)
-        if not labels:
-            raise ValueError("there are no items: the ground set is empty; give events, or a catalogue")
+        needs.check(folder, shown=_watched(progress))
+        spill = work.spilled(table, folder, memory, progress)
+        labels, place = work.labels()
+        made = {f"bucket-{number:05d}": partial(work.bucket, spill, place, number) for number in range(count)}
         if not spill.rows:
             raise ValueError("there are no people; give at least one event")
-        parts = []
-        for number in range(count):
-            bucket = bucket_of(
-                spill.taken(number),
-                spill.nothing,
-                len(labels),
-                weight is not None,
-                cap,
-                key_words(secret, b"store cap"),
-                place,
-            )
-            parts.append(write_bucket(folder / f"bucket-{number:05d}", bucket))
-        spill_folder(folder).rmdir()
+        parts = written(folder, made, progress)
+        shutil.rmtree(spill_folder(folder))
         if key is None:
             write_key(folder, secret)
-        write_manifest(
-            folder,
-            {
-                "format": FORMAT,
-                "version": VERSION,
-                "generation": 1,
-                "buckets": count,
-                "key_id": key_id(secret),
-                "n_items": len(labels),
-                "catalogue": catalogue,
-                "weighted": weight is not None,
-                "highest": None if math.isinf(highest) else highest,
-                "cap": cap,
-                "identities": {"numbers": identities.numbers, "odd": identities.odd},
-                "labels": write_labels(folder, labels),
-                "parts": parts,
-            },
-        )
+        write_manifest(folder, work.manifest(1, write_labels(folder, labels), parts))
     return Store.open(target)
 
 
-class Found(Names):
-    """Items as they occur; `alike` ones are one item."""
+def append(
+    source: Any,
+    *,
+    person: str,
+    item: str,
+    to: str | os.PathLike[str],
+    weight: str | None = None,
+    unknown_items: str = "error",
+    key: bytes | None = None,
+    memory: int = MEMORY,
+    progress: bool = True,
+) -> Store:
+    """More events into a store: the store that `prepare` would have made of all of them.
 
-    def __init__(self) -> None:
+    Rows of people who are there are merged with theirs. The arguments are those of `prepare`; catalogue, cap,
+    bound of weights and buckets are the store's, and ``key`` is its secret where that is kept elsewhere. The
+    same events twice are there once. Whoever has the store open goes on with what they opened, on systems
+    where a file that is open outlives its name; the store is as before or as after, never in between.
+    """
+    one_of("unknown_items", unknown_items, ("error", "drop"))
+    whole("memory", memory, at_least=1 << 16)
+    table = source if isinstance(source, Source) else Source(source)
+    old = Store.open(to)
+    if old.weighted != (weight is not None):
+        raise ValueError(f"weight={weight!r}, but the store has {'weights' if old.weighted else 'none'}")
+    names: Names = Found(old.labels) if old.catalogue == "from data" else Listed("items", old.labels)
+    secret = read_key(old.path) if key is None else checked_key(key)
+    if key_id(secret) != old.manifest["key_id"]:
+        raise ValueError("key is not the secret that this store was made with")
+    work = Work(
+        *(person, item, weight, names, old.catalogue, unknown_items),
+        *(old.cap, old.highest, old.n_buckets, secret),
+    )
+    work.identities.numbers, work.identities.odd = (
+        bool(old.manifest["identities"][kind]) for kind in ("numbers", "odd")
+    )
+    needs = Needs.of(row_count(table), old.n_items, old.weighted, memory, known=old.n_entries + old.n_people)
+    generation = int(old.manifest["generation"]) + 1
+    with folder_in(old.path) as folder:
+        remove_leftovers(old)
+        needs.check(folder, shown=_watched(progress))
+        spill = work.spilled(table, folder, memory, progress)
+        labels, place = work.labels()
+
+        made = {
+            f"bucket-{number:05d}-{generation}": partial(work.bucket, spill, place, number, old)
+            for number in range(old.n_buckets)
+        }
+        parts = written(folder, made, progress)
+        for part in parts:
+            os.rename(folder / part["folder"], old.path / part["folder"])
+        file = f"labels-{generation}.json"
+        said = write_labels(old.path, labels, file)
+        write_manifest(old.path, work.manifest(generation, said, parts) | {"labels_file": file})
+    fresh = Store.open(to)
+    remove_leftovers(fresh)
+    return fresh
+
+
+@dataclass
+class Work:
+    """Rows on their way into a store: what is asked for, the names of items, the secret."""
+
+    person: str
+    item: str
+    weight: str | None
+    names: Names
+    catalogue: str
+    unknown_items: str
+    cap: int | None
+    highest: float
+    buckets: int
+    secret: bytes
+
+    def __post_init__(self) -> None:
+        self.identities = Identities(self.secret, f"the column {self.person!r} of people")
+        self._coins = key_words(self.secret, b"store cap")
+        self._drop = self.unknown_items == "drop" or self.catalogue == "private"
+        self._written = True
+
+    def spilled(self, source: Source, folder: Path, memory: int, progress: bool) -> Spill:
+        """All rows of a source, by bucket."""
+        known = len(self.names.labels) if isinstance(self.names, Listed) else None
+        spill = Spill(spill_folder(folder), self.buckets, known, self.weight is not None, memory)
+        asked = {"person": self.person, "item": self.item}
+        if self.weight is not None:
+            asked["weight"] = self.weight
+        for batch in _said(batches(source, asked), _watched(progress)):
+            self._written &= batch.written
+            spill.add(*spill.scattered(self.rows(batch, spill.nothing, spill.kind)))
+        spill.finish()
+        return spill
+
+    def rows(self, batch: Batch, nothing: int, kind: np.dtype[Any]) -> Rows:
+        """A batch as keys, numbers of items and weights; what is wrong with it is refused, or left out."""
+        rows = GoodRows(batch)
+        keys, missing = self.identities.of_column(batch.columns["person"])
+        rows.need("person", ~missing)
+        somebody = rows.good
+        weights = np.zeros(0)
+        if "weight" in batch.columns:
+            weights = amounts(batch.columns["weight"])
+            rows.weighed(weights, self.highest)
+        # Only what stands in rows that are kept gets into a list that is taken from data.
+        what = rows.numbers(self.names, batch.columns["item"])
+        rows.need("item", what != MISSING)
+        if not self._drop:
+            rows.keep(what != UNLISTED, lambda row: unlisted(batch, "item", row))
+        # Whoever has a row that is left out still counts as somebody.
+        kept = np.where(rows.good & (what >= 0), what, nothing).astype(kind)
+        if not rows.good.all() and weights.size:
+            weights = np.where(rows.good, weights, 0.0)
+        if somebody.all():
+            return Rows(keys, kept, weights)
+        return Rows(keys[somebody], kept[somebody], weights[somebody] if weights.size else weights)
+
+    def labels(self) -> tuple[tuple[Any, ...], NDArray[np.int64] | None]:
+        """The catalogue, and the place of each item in it where these were numbered as they came."""
+        if not self.names.labels:
+            raise ValueError("there are no items: the ground set is empty; give events, or a catalogue")
+        if isinstance(self.names, Listed):
+            return tuple(self.names.labels), None
+        found = typed(self.names.labels) if self._written else self.names.labels
+        order = in_order(found)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        return tuple(found[at] for at in order), place
+
+    def bucket(
+        self, spill: Spill, place: NDArray[np.int64] | None, number: int, old: Store | None = None
+    ) -> Bucket:
+        """The people of a bucket, with those who were in it before."""
+        rows = spill.taken(number)
+        if old is not None:
+            before = rows_of(old.bucket(number), spill.kind, spill.nothing)
+            rows = Rows(*map(np.concatenate, zip(before, rows, strict=True)))
+        known = len(self.names.labels)
+        return bucket_of(rows, spill.nothing, known, self.weight is not None, self.cap, self._coins, place)
+
+    def manifest(self, generation: int, labels: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+        """What a store says about itself."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "generation": generation,
+            "buckets": self.buckets,
+            "key_id": key_id(self.secret),
+            "n_items": len(self.names.labels),
+            "catalogue": self.catalogue,
+            "weighted": self.weight is not None,
+            "highest": None if math.isinf(self.highest) else self.highest,
+            "cap": self.cap,
+            "identities": {"numbers": self.identities.numbers, "odd": self.identities.odd},
+            "labels": labels,
+            "parts": parts,
+        }
+
+
+class Found(Names):
+    """Items as they occur, after those that are known; `alike` ones are one item."""
+
+    def __init__(self, known: Iterable[Any] = ()) -> None:
         super().__init__()
         self._places: dict[Any, int] = {}
+        for one in known:
+            self._number(one)
 
     def _number(self, found: Any) -> int:
         place = self._places.setdefault(alike(found), len(self.labels))
@@ -120,39 +289,18 @@ class Found(Names):
         return place
 
 
-def listed(names: Names) -> tuple[tuple[Any, ...], NDArray[np.int64] | None]:
-    """The catalogue, and the place of each item in it where these were numbered as they came."""
-    if isinstance(names, Listed):
-        return tuple(names.labels), None
-    order = in_order(names.labels)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return tuple(names.labels[at] for at in order), place
+def written(folder: Path, made: Mapping[str, Callable[[], Bucket]], progress: bool) -> list[dict[str, Any]]:
+    """Buckets, each made when it is its turn, as folders; what the manifest says about them."""
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        waiting = [pool.submit(_written, folder / name, one) for name, one in made.items()]
+        try:
+            return [waiting[at].result() for at in track(range(len(waiting)), "buckets", _watched(progress))]
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def rows_of_batch(
-    batch: Batch, identities: Identities, names: Names, spill: Spill, drop: bool, highest: float
-) -> Rows:
-    """A batch as keys, numbers of items and weights; what is wrong with it is refused, or left out."""
-    rows = GoodRows(batch)
-    column = batch.columns["person"]
-    keys, missing = identities.of_column(column)
-    rows.need("person", ~missing)
-    somebody = rows.good
-    weights = np.zeros(0)
-    if "weight" in batch.columns:
-        weights = amounts(batch.columns["weight"])
-        rows.weighed(weights, highest)
-    # Only what stands in rows that are kept gets into a list that is taken from data.
-    what = rows.numbers(names, batch.columns["item"])
-    rows.need("item", what != MISSING)
-    if not drop:
-        rows.keep(what != UNLISTED, lambda row: unlisted(batch, "item", row))
-    # Whoever has a row that is left out still counts as somebody.
-    kept = np.where(rows.good & (what >= 0), what, spill.nothing).astype(spill.kind)
-    if somebody.all():
-        return Rows(keys, kept, weights)
-    return Rows(keys[somebody], kept[somebody], weights[somebody] if weights.size else weights)
+def _written(folder: Path, made: Callable[[], Bucket]) -> dict[str, Any]:
+    return write_bucket(folder, made())
 
 
 def checked_key(key: Any) -> bytes:
@@ -164,5 +312,26 @@ def checked_key(key: Any) -> bytes:
 
 
 def read_key(folder: Path) -> bytes:
-    """The secret of a store."""
-    return bytes.fromhex((folder / KEY).read_text())
+    """The secret that lies in a store, or in a file."""
+    path = folder / KEY if folder.is_dir() else folder
+    try:
+        return checked_key(bytes.fromhex(path.read_text(encoding="ascii")))
+    except FileNotFoundError:
+        raise ValueError(f"{folder.name} holds no key; give the one that it was made with") from None
+    except ValueError:
+        raise ValueError(f"{path.name} is no key: at least 32 hexadecimal digits are needed") from None
+
+
+def _watched(progress: bool) -> bool:
+    return progress is True and sys.stderr.isatty()
+
+
+def _said(found: Iterator[Batch], shown: bool) -> Iterator[Batch]:
+    """The batches, with a line on how far a file is."""
+    for batch in found:
+        if shown:
+            part = "" if batch.done is None else f": {batch.done:.0%}"
+            print(f"\rreading {batch.source.name}{part}   ", end="", file=sys.stderr, flush=True)
+        yield batch
+    if shown:
+        print(file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...core.checks import DataError
+from ..files import read_parquet
 from ..frames import arrow_column, numbered_from, read_table, weights
 from ..source import Batch, Column, Source
+from .plain_csv import plain_csv, read_plain_csv
 
 ROWS = 1 << 19  # of a chunk
 _SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz")
@@ -35,7 +38,7 @@ def batches(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
         for path in files(source):
             yield from _file(replace(source, table=path), asked)
     elif (reader := _reader(table)) is not None:
-        yield from _arrow(source, asked, reader)
+        yield from _ahead(_arrow(source, asked, reader))
     elif hasattr(table, "collect") and not hasattr(table, "__len__"):
         yield from _lazy(source, asked)
     elif (names := _names(table)) is not None:
@@ -70,7 +73,22 @@ def files(source: Source) -> list[str]:
 
 
 def _file(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
+    with open(str(source.path), "rb") as file:
+        start = file.read(4)
+    if start == b"PAR1" or str(source.path).lower().endswith((".parquet", ".pq")):
+        return _ahead(read_parquet(source, asked, None, rows=ROWS, column=_column))
+    if plain_csv(source):
+        return _ahead(read_plain_csv(source, asked, _column))
     return source.batches(asked)
+
+
+def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same, with the next batch read while one is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, batches, None)
+        while (found := waiting.result()) is not None:
+            waiting = pool.submit(next, batches, None)
+            yield found
 
 
 def _reader(table: Any) -> Any:
@@ -107,8 +125,44 @@ def _column(asked: str, role: str, values: Any) -> Column:
     if role == "person":
         return ArrowColumn(values)
     if role == "weight":
-        return Column(weights(asked, values.to_numpy(zero_copy_only=False)))
+        return _weights(asked, values)
     return arrow_column(asked, values)
+
+
+def _weights(asked: str, values: Any) -> Column:
+    """Weights as numbers; text that is none stays text, so that its row can be refused."""
+    import pyarrow as arrow
+
+    if arrow.types.is_string(values.type):
+        try:
+            values = values.cast(arrow.float64())
+        except arrow.ArrowInvalid:
+            return Column(values.to_pylist())
+    return Column(weights(asked, values.to_numpy(zero_copy_only=False)))
+
+
+def row_count(source: Source) -> int | None:
+    """About how many rows there are, where that can be told before they are read."""
+    if source.path is not None and not source.stdin:
+        return sum(map(_rows_in, files(source)))
+    table = source.table
+    if isinstance(table, Mapping):
+        return max((len(column) for column in table.values() if _is_column(column)), default=None)
+    return len(table) if hasattr(table, "__len__") and _names(table) is not None else None
+
+
+def _rows_in(path: str) -> int:
+    import pyarrow.parquet as parquet
+
+    if path.lower().endswith((".parquet", ".pq")):
+        try:
+            return int(parquet.read_metadata(path).num_rows)
+        except (OSError, ValueError):
+            return 0  # which is refused when it is read
+    with open(path, "rb") as file:
+        some = file.read(1 << 16)
+    packed = 8 if some[:2] == b"\x1f\x8b" else 1
+    return os.path.getsize(path) * packed * (some.count(b"\n") + 1) // max(1, len(some))
 
 
 def _lazy(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .layout import KEY, LABELS, MANIFEST, Bucket, file_digest, sealed
+from .layout import KEY, LABELS, MANIFEST, Bucket, Store, file_digest, sealed
 
 _LOCK = "lock"
 _SPILLED = "spilled"
@@ -89,10 +89,22 @@ def write_bucket(folder: Path, bucket: Bucket) -> dict[str, Any]:
     return {"folder": folder.name, "people": len(bucket), "entries": int(bucket.items.size), "files": files}
 
 
-def write_labels(folder: Path, labels: tuple[Any, ...]) -> str:
+def write_labels(folder: Path, labels: tuple[Any, ...], name: str = LABELS) -> str:
     """Write the catalogue; its SHA-256."""
-    _write(folder / LABELS, json.dumps(labels, ensure_ascii=False))
-    return file_digest(folder / LABELS)
+    _write(folder / name, json.dumps(labels, ensure_ascii=False))
+    return file_digest(folder / name)
+
+
+def remove_leftovers(store: Store) -> None:
+    """Remove what earlier generations and killed runs left behind: the manifest does not name it."""
+    named = {part["folder"] for part in store.manifest["parts"]} | {store.manifest.get("labels_file", LABELS)}
+    for path in [*store.path.glob("bucket-*"), *store.path.glob("labels*.json")]:
+        if path.name in named:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def write_key(folder: Path, key: bytes) -> None:

@@ -1,0 +1,673 @@
+"""Stores of people against a slow twin; what splits or alters somebody is refused, by name."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from discreet import backends
+from discreet.core.checks import DataError
+from discreet.data import Store, append, prepare
+from discreet.data.labels import as_text
+from discreet.data.store import layout, needs, preparing, spill, writing
+from discreet.data.store.identity import Identities, key_words
+from discreet.objectives import Coverage
+
+KEY = bytes(range(32))
+ITEMS = [f"p{number}" for number in range(12)]
+_MASK = (1 << 64) - 1
+
+
+# --- the slow twin -------------------------------------------------------------------------------------
+
+
+def siphash(words, text):
+    """SipHash-2-4 as its authors describe it."""
+    first, second = (int(word) for word in words)
+    v = [
+        first ^ 0x736F6D6570736575,
+        second ^ 0x646F72616E646F6D,
+        first ^ 0x6C7967656E657261,
+        second ^ 0x7465646279746573,
+    ]
+
+    def turned(value, by):
+        return ((value << by) | (value >> (64 - by))) & _MASK
+
+    def rounds(count):
+        for _ in range(count):
+            v[0], v[2] = (v[0] + v[1]) & _MASK, (v[2] + v[3]) & _MASK
+            v[1], v[3] = turned(v[1], 13) ^ v[0], turned(v[3], 16) ^ v[2]
+            v[0] = turned(v[0], 32)
+            v[2], v[0] = (v[2] + v[1]) & _MASK, (v[0] + v[3]) & _MASK
+            v[1], v[3] = turned(v[1], 17) ^ v[2], turned(v[3], 21) ^ v[0]
+            v[2] = turned(v[2], 32)
+
+    padded = text + bytes(7 - len(text) % 8) + bytes([len(text) % 256])
+    for at in range(0, len(padded), 8):
+        word = int.from_bytes(padded[at : at + 8], "little")
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    v[2] ^= 0xFF
+    rounds(4)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def slow(rows, labels, buckets, cap=None):
+    """``{bucket: [(key, {item: weight})]}`` of (person, item, weight) rows."""
+    place = {label: number for number, label in enumerate(labels)}
+    people = defaultdict(dict)
+    for who, what, weight in rows:
+        mine = people[siphash(key_words(KEY, b"store people"), as_text(who).encode())]
+        if what in place and weight > 0.0:
+            mine[place[what]] = max(weight, mine.get(place[what], 0.0))
+    found = {number: [] for number in range(buckets)}
+    for key in sorted(people):
+        mine = people[key]
+        if cap is not None:
+            words = key_words(KEY, b"store cap")
+            coins = {
+                item: siphash(words, key.to_bytes(8, "little") + item.to_bytes(8, "little")) for item in mine
+            }
+            mine = {item: mine[item] for item in sorted(mine, key=coins.get)[:cap]}
+        found[key % buckets].append((key, dict(sorted(mine.items()))))
+    return found
+
+
+def held(store):
+    """The same of a store."""
+    found = {}
+    for number in range(store.n_buckets):
+        bucket = store.bucket(number)
+        found[number] = []
+        for i, key in enumerate(bucket.keys.tolist()):
+            here = slice(int(bucket.ends[i]), int(bucket.ends[i + 1]))
+            weights = (
+                [1.0] * (here.stop - here.start) if bucket.weights is None else bucket.weights[here].tolist()
+            )
+            found[number].append((key, dict(zip(bucket.items[here].tolist(), weights, strict=True))))
+    return found
+
+
+def files_of(folder):
+    """Every file of a store but its key, with what is in it."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "key")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def made_up(count=600, people=90, seed=0):
+    rng = np.random.default_rng(seed)
+    who = rng.integers(0, people, count).tolist()
+    what = [ITEMS[number] for number in rng.integers(0, len(ITEMS), count)]
+    return who, what, rng.choice([0.0, 0.25, 0.5, 1.0], count).tolist()
+
+
+def made(tmp_path, source, name="store", **options):
+    given = {"person": "user", "item": "page", "items": ITEMS, "key": KEY, "buckets": 5} | options
+    return prepare(source, to=tmp_path / name, **given)
+
+
+def small(tmp_path, **options):
+    who, what, _ = made_up()
+    return made(tmp_path, {"user": who, "page": what}, **options)
+
+
+# --- the hash ------------------------------------------------------------------------------------------
+
+
+def test_the_hash_is_siphash():
+    words = np.frombuffer(bytes(range(16)), dtype="<u8").astype(np.uint64)
+    assert siphash(words, bytes(range(15))) == 0xA129CA6149BE45E5  # the vector of its authors
+    texts = [bytes(range(65, 65 + size)) for size in range(20)] + [b"\xc3\xa9t\xc3\xa9", b"x" * 300]
+    keys, kinds = np.empty(len(texts), dtype=np.uint64), np.empty(len(texts), dtype=np.uint8)
+    ends = np.cumsum([0, *map(len, texts)])
+    backends.stores.hash_text(ends, np.frombuffer(b"".join(texts), np.uint8), words, keys, kinds)
+    assert keys.tolist() == [siphash(words, text) for text in texts]
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int8])
+def test_whole_numbers_are_hashed_as_their_digits(kind):
+    limits = np.iinfo(kind)
+    values = np.array([0, 1, 9, 10, 99, 100, limits.max, limits.min], dtype=kind)
+    found, _ = Identities(KEY, "user").of(pa.array(values))
+    expected, _ = Identities(KEY, "user").of(pa.array([str(value) for value in values.tolist()]))
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["7", "100", "7"]),
+        pa.array(["7", "100", "7"], pa.large_string()),
+        pa.array(["7", "100", "7"], pa.string_view()),
+        pa.array([b"7", b"100", b"7"]),
+        pa.array([7, 100, 7], pa.int32()),
+        pa.array([7, 100, 7], pa.uint64()),
+        pa.array([7.0, 100.0, 7.0]),
+        pa.array(["7", "100", "7"]).dictionary_encode(),
+        pa.array([7, 100, 7]).dictionary_encode(),
+        pa.array([7, 100, 7]).cast(pa.decimal128(20, 0)),
+        pa.array([7, 100, 7]).cast(pa.decimal128(30, 2)),
+        pa.array(["x", "7", "100", "7"]).slice(1),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_one_person_whatever_the_type(column):
+    keys, missing = Identities(KEY, "user").of(column)
+    words = key_words(KEY, b"store people")
+    assert keys.tolist() == [siphash(words, text) for text in (b"7", b"100", b"7")]
+    assert not missing.any()
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\t", "nan", "NaN", "\u00a0", "\u3000 ", None])
+def test_what_names_nobody(text, tmp_path):
+    assert Identities(KEY, "user").of(pa.array([text, "ann"]))[1].tolist() == [True, False]
+    with pytest.raises(DataError, match="'user' is missing"):
+        made(tmp_path, {"user": [text, "ann"], "page": ["p0", "p1"]})
+
+
+@pytest.mark.parametrize("text", ["007", "7.0", "+7", " 7", "7 ", "7e2", "-0", "7.", "-07", "00"])
+def test_numbers_beside_text_that_may_mean_them_are_refused(text, tmp_path):
+    assert (
+        Identities(KEY, "user").of(pa.array([text, "8", "b"]))[1].sum() == 0
+    )  # as text alone they are names
+    chunks = [{"user": [7, 8], "page": ["p0", "p1"]}, {"user": ["a", text], "page": ["p0", "p1"]}]
+    for order in (chunks, chunks[::-1], [{name: [*chunks[0][name], *chunks[1][name]] for name in chunks[0]}]):
+        with pytest.raises(DataError, match="'user' of people has numbers in some rows"):
+            made(tmp_path, iter(order))
+    store = made(tmp_path, chunks[0])
+    with pytest.raises(DataError, match="numbers in some rows"):
+        append(chunks[1], person="user", item="page", to=store.path, key=KEY)
+    assert Store.open(store.path).digest == store.digest
+
+
+@pytest.mark.parametrize(
+    "text", ["7", "-7", "0", "7a", "7.5", "a7", "1.5", "--7", "7-8", "1e", ".", "-", "+", "e2"]
+)
+def test_other_text_stands_beside_numbers(text):
+    identities = Identities(KEY, "user")
+    identities.of(pa.array([7, 8]))
+    identities.of(pa.array([text]))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([True, False], "bool"),
+        ([1.5, 2.0], "fractions"),
+        ([2.0**53, 2.0], "beyond 2"),
+        ([pd.Timestamp("2020-01-01")] * 2, "timestamp"),
+        ([7, 1.5, "a"], "fractions"),
+        ([7, True, "a"], "bool"),
+        ([7, ("a", "b"), "c"], "tuple"),
+    ],
+)
+def test_identities_that_cannot_be_told_are_refused(values, words):
+    with pytest.raises((TypeError, DataError), match=words):
+        Identities(KEY, "user").of_values(values)
+
+
+# --- against the twin ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cap", [None, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("memory", [1 << 16, 1 << 28])
+def test_a_store_is_what_the_slow_twin_makes(tmp_path, cap, weighted, memory, monkeypatch):
+    monkeypatch.setattr("discreet.data.store.sources.ROWS", 100)
+    who, what, weights = made_up(9000 if memory == 1 << 16 else 600)
+    options = {"weight": "w", "highest": 1.0} if weighted else {}
+    table = {"user": who, "page": what, "w": weights}
+    store = made(tmp_path, table, cap=cap, memory=memory, **options)
+    rows = list(zip(who, what, weights if weighted else [1.0] * len(who), strict=True))
+    assert held(store) == slow(rows, ITEMS, 5, cap)
+    assert (len(store), store.weighted, store.cap) == (len(set(who)), weighted, cap)
+    store.verify()
+
+
+def test_rows_in_any_order_and_any_chunks_make_the_same_files(tmp_path):
+    who, what, _ = made_up()
+    store = made(tmp_path, {"user": who, "page": what}, cap=3)
+    order = np.random.default_rng(1).permutation(len(who))
+    shuffled = {"user": [str(who[i]) for i in order], "page": [what[i] for i in order]}
+    parts = [
+        {name: column[at : at + 70] for name, column in shuffled.items()} for at in range(0, len(who), 70)
+    ]
+    again = made(tmp_path, iter(parts), "again", cap=3)
+    first, second = files_of(store.path), files_of(again.path)
+    for manifest in (first.pop("manifest.json"), second.pop("manifest.json")):
+        assert json.loads(manifest)["key_id"] == store.manifest["key_id"]
+    assert first == second
+
+
+def test_somebody_who_stands_everywhere_is_one_person(tmp_path):
+    who, what = ["bot"] * 5000 + ["ann"], [ITEMS[i % 12] for i in range(5001)]
+    store = made(tmp_path, {"user": who, "page": what}, cap=4)
+    assert sorted(map(len, (items for some in held(store).values() for _, items in some))) == [1, 4]
+
+
+def test_the_people_are_those_of_from_events(tmp_path):
+    who, what, weights = made_up()
+    table = pd.DataFrame({"user": who, "page": what, "w": weights})
+    store = made(tmp_path, table, weight="w")
+    people = Coverage.from_events(table, person="user", item="page", weight="w", items=ITEMS)
+    expected = sorted(tuple(np.flatnonzero(people[i].gains([]) > 0)) for i in range(len(people)))
+    assert sorted(tuple(items) for some in held(store).values() for _, items in some) == expected
+    assert len(store) == len(people)
+
+
+def test_whoever_has_a_row_that_is_left_out_counts(tmp_path):
+    table = {"user": ["ann", "bob", "cy"], "page": ["p0", "other", "p1"], "w": [1.0, 1.0, 0.0]}
+    store = made(tmp_path, table, unknown_items="drop", weight="w")
+    assert (len(store), store.n_entries) == (3, 1)
+    with pytest.raises(DataError, match="items= does not list") as caught:
+        made(tmp_path, table, "other")
+    assert "other" in caught.value.details
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_catalogue_from_data_is_sorted_and_marked(tmp_path):
+    who, what, _ = made_up()
+    store = made(tmp_path, {"user": who, "page": what}, items=None)
+    assert store.catalogue == "from data"
+    assert store.labels == tuple(sorted(ITEMS))
+    rows = [(a, b, 1.0) for a, b in zip(who, what, strict=True)]
+    assert held(store) == slow(rows, sorted(ITEMS), 5)
+
+
+def test_many_items_take_wider_numbers(tmp_path):
+    store = prepare(
+        {"user": [1, 2], "page": [0, 69_999]},
+        person="user",
+        item="page",
+        items=range(70_000),
+        to=tmp_path / "s",
+    )
+    assert {bucket.items.dtype for bucket in store.buckets()} == {np.dtype("<u4")}
+    narrow = prepare(
+        {"user": [1], "page": [65_535]}, person="user", item="page", items=range(65_536), to=tmp_path / "t"
+    )
+    assert narrow.n_entries == 1
+    assert {bucket.items.dtype for bucket in narrow.buckets()} == {np.dtype("<u2")}
+
+
+# --- sources -------------------------------------------------------------------------------------------
+
+
+def _sqlite(table, folder):
+    connection = sqlite3.connect(folder / "db")
+    connection.execute("create table events (page text, user integer)")
+    connection.executemany("insert into events values (?, ?)", zip(table["page"], table["user"], strict=True))
+    return connection.execute("select user, page from events")
+
+
+def _sqlalchemy(table, folder):
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    _sqlite(table, folder).connection.commit()
+    engine = sqlalchemy.create_engine(f"sqlite:///{folder / 'db'}")
+    return engine.connect().execute(sqlalchemy.text("select user, page from events"))
+
+
+class _Adbc:
+    """As a cursor of ADBC answers."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def fetch_record_batch(self):
+        return pa.table(self._table).to_reader(50)
+
+
+def _csv(table, folder, **options):
+    path = folder / "events.csv"
+    pd.DataFrame(table).to_csv(path, index=False, **options)
+    return path
+
+
+def _gzipped(table, folder):
+    path = folder / "events.csv.gz"
+    path.write_bytes(gzip.compress(_csv(table, folder).read_bytes()))
+    return path
+
+
+def _folder(table, folder):
+    parts = folder / "parts" / "day=1"
+    parts.mkdir(parents=True)
+    frame = pd.DataFrame(table)
+    frame[:200].to_parquet(parts / "a.parquet")
+    frame[200:400].astype({"user": str}).to_parquet(parts / "b.parquet")
+    frame[400:].to_csv(folder / "parts" / "c.csv", index=False)
+    (folder / "parts" / "_SUCCESS").write_text("")
+    return folder / "parts"
+
+
+def _pattern(table, folder):
+    _folder(table, folder)
+    return f"{folder}/parts/**/*.*"
+
+
+def _categories(table, folder):  # noqa: ARG001
+    return pd.DataFrame(table).astype({"user": str}).astype("category")
+
+
+SOURCES = {
+    "csv": _csv,
+    "quoted csv": lambda table, folder: _csv(table, folder, quoting=csv.QUOTE_ALL),
+    "gzipped csv": _gzipped,
+    "folder": _folder,
+    "pattern": _pattern,
+    "pandas": lambda table, _: pd.DataFrame(table),
+    "categories": _categories,
+    "polars": lambda table, _: pl.DataFrame(table),
+    "lazy polars": lambda table, _: pl.LazyFrame(table),
+    "arrow": lambda table, _: pa.table(table),
+    "reader": lambda table, _: pa.table(table).to_reader(64),
+    "rows": lambda table, _: (
+        {"user": a, "page": b} for a, b in zip(table["user"], table["page"], strict=True)
+    ),
+    "chunks": lambda table, _: (pd.DataFrame(table)[at : at + 99] for at in range(0, 600, 99)),
+    "sqlite": _sqlite,
+    "sqlalchemy": _sqlalchemy,
+    "adbc": lambda table, _: _Adbc(table),
+}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_source_gives_the_same_people(kind, tmp_path):
+    who, what, _ = made_up()
+    source = SOURCES[kind]({"user": who, "page": what}, tmp_path)
+    store = made(tmp_path, source)
+    assert held(store) == slow([(a, b, 1.0) for a, b in zip(who, what, strict=True)], ITEMS, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("user,page\nann,p0\nbob\n", "another number of cells than the header, which has 2"),
+        ("user,page\nann,p0\nbob,\n", "'page' is missing"),
+        ("user;page\nann;p0\n", "separated by ';'"),
+        ("user,user,page\na,b,p0\n", "2 columns named 'user'"),
+        ("user,page\n", "there are no people"),
+        ("users,page\nann,p0\n", "is not a column"),
+        ('user,page\nann,"p0\nbob,p1\n', "not a table in CSV"),
+    ],
+)
+def test_bad_files_are_refused_without_a_word_about_people(text, words, tmp_path):
+    (tmp_path / "events.csv").write_text(text)
+    with pytest.raises(ValueError, match=words) as caught:
+        made(tmp_path, tmp_path / "events.csv")
+    assert "ann" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events.csv"]
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(ValueError, match="no file is named like"):
+        made(tmp_path, f"{tmp_path}/*.parquet")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds no files that end in"):
+        made(tmp_path, tmp_path / "empty")
+    with pytest.raises(FileNotFoundError):
+        made(tmp_path, tmp_path / "gone.parquet")
+
+
+# --- append --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("catalogue", [ITEMS, None])
+def test_appended_days_are_as_if_they_had_always_been_there(tmp_path, catalogue):
+    who, what, weights = made_up()
+    frame = pd.DataFrame({"user": who, "page": what, "w": weights})
+    asked = {"person": "user", "item": "page", "weight": "w", "key": KEY}
+    first = frame[:200] if catalogue else frame[:200].query("page < 'p5'")
+    rest = frame.drop(first.index).astype({"user": str})
+    whole = made(tmp_path, frame, "whole", weight="w", cap=3, items=catalogue)
+    store = made(tmp_path, first, weight="w", cap=3, items=catalogue)
+    before = store.bucket(0)
+    keys = before.keys.tolist()
+    after = append(rest, to=store.path, **asked)
+    assert held(after) == held(whole)
+    assert after.labels == whole.labels
+    assert before.keys.tolist() == keys  # whoever had it open
+    after.verify()
+    assert held(append(rest, to=store.path, **asked)) == held(whole)  # twice is once
+    assert len(list(store.path.glob("bucket-*"))) == 5
+
+
+def test_an_append_that_fails_or_is_killed_changes_nothing(tmp_path, monkeypatch):
+    store = small(tmp_path)
+    kept = files_of(store.path)
+    more = {"user": [1, 2], "page": ["p0", "nowhere"]}
+    with pytest.raises(DataError, match="does not list"):
+        append(more, person="user", item="page", to=store.path, key=KEY)
+    assert files_of(store.path) == kept
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(preparing, "write_manifest", killed)
+    more["page"][1] = "p1"
+    with pytest.raises(KeyboardInterrupt):
+        append(more, person="user", item="page", to=store.path, key=KEY)
+    monkeypatch.undo()
+    again = Store.open(store.path)
+    again.verify()
+    assert again.digest == store.digest
+    append(more, person="user", item="page", to=store.path, key=KEY)
+    assert len(list(store.path.glob("bucket-*"))) == 5
+
+
+def test_appending_needs_the_key_and_the_same_columns(tmp_path):
+    store = small(tmp_path)
+    asked = {"person": "user", "item": "page", "to": store.path}
+    more = {"user": [1], "page": ["p0"], "w": [1.0]}
+    with pytest.raises(ValueError, match="holds no key"):
+        append(more, **asked)
+    with pytest.raises(ValueError, match="not the secret"):
+        append(more, key=bytes(32), **asked)
+    with pytest.raises(ValueError, match="the store has none"):
+        append(more, key=KEY, weight="w", **asked)
+    own = made(tmp_path, more, "own", key=None)
+    assert (own.path / "key").stat().st_mode & 0o777 == 0o600
+    assert len(append({"user": [2], "page": ["p0"]}, person="user", item="page", to=own.path)) == 2
+
+
+# --- finished or not there -----------------------------------------------------------------------------
+
+_KILLED = """
+import os, signal, sys
+from discreet.data.store import preparing
+real, left = preparing.{name}, [{after}]
+def killed(*args, **options):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*args, **options)
+preparing.{name} = killed
+preparing.prepare({{"user": list(range(50)), "page": ["p0"] * 50}}, person="user", item="page", items=["p0"],
+                  buckets=4, to=sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(("name", "after"), [("write_bucket", 2), ("write_manifest", 0)])
+def test_a_killed_run_leaves_no_store_and_the_next_one_cleans_up(tmp_path, name, after):
+    target = tmp_path / "people"
+    script = _KILLED.format(name=name, after=after)
+    ended = subprocess.run([sys.executable, "-c", script, str(target)], check=False, env=os.environ)
+    assert ended.returncode == -signal.SIGKILL
+    assert not target.exists()
+    assert (tmp_path / ".people.partial").exists()
+    with pytest.raises(ValueError, match="no store of people, or one that was not finished"):
+        Store.open(target)
+    made(tmp_path, {"user": [1], "page": ["p0"]}, "people").verify()
+    assert [path.name for path in tmp_path.iterdir()] == ["people"]
+
+
+def test_two_runs_at_once_and_a_store_that_is_there(tmp_path):
+    with (
+        writing.new_folder(tmp_path / "people"),
+        pytest.raises(ValueError, match="another process is writing"),
+    ):
+        made(tmp_path, {"user": [1], "page": ["p0"]}, "people")
+    with pytest.raises(ValueError, match="is there already"):
+        made(tmp_path, {"user": [1], "page": ["p0"]}, "people")
+
+
+def test_a_disk_that_cannot_hold_it_is_refused_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(needs.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+    with pytest.raises(OSError, match=r"the disk has 1 B free, and up to .* may be needed"):
+        small(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_needs_grow_with_rows_and_are_no_less_than_what_is_used(tmp_path):
+    store = small(tmp_path)
+    told = needs.Needs.of(600, len(ITEMS), False, 1 << 20)
+    headers = 128 * 3 * 5
+    assert told.disk + headers >= sum(
+        len(data) for name, data in files_of(store.path).items() if "npy" in name
+    )
+    assert needs.Needs.of(10**8, 2000, False, 256 << 20).buckets == 128
+    assert needs.Needs.of(10**8, 2000, False, 256 << 20).memory < 600e6
+
+
+# --- altered stores ------------------------------------------------------------------------------------
+
+
+def alter(store, number, change, *, honest=True):
+    """Change the arrays of a bucket; ``honest``: with sums that fit, as a wrong writer would leave them."""
+    bucket = store.bucket(number)
+    arrays = {name: np.array(array) for name, array in bucket.arrays.items()}
+    change(arrays)
+    manifest = json.loads((store.path / "manifest.json").read_text())
+    part = manifest["parts"][number]
+    for name, array in arrays.items():
+        np.save(store.path / part["folder"] / name, array)
+        if honest:
+            part["files"][name] = layout.file_digest(store.path / part["folder"] / name)
+    if honest:
+        part.update(people=arrays["keys.npy"].size, entries=arrays["items.npy"].size)
+        (store.path / "manifest.json").write_text(json.dumps(layout.sealed(manifest)))
+
+
+def _foreign(arrays):
+    arrays["keys.npy"][0] += np.uint64(1)
+
+
+def _twice(arrays):
+    for name in ("keys.npy", "ends.npy"):
+        arrays[name] = np.insert(arrays[name], 1, arrays[name][0])
+
+
+def _swapped(arrays):
+    arrays["keys.npy"][:2] = arrays["keys.npy"][1::-1].copy()
+
+
+def _unknown(arrays):
+    arrays["items.npy"][0] = 12
+
+
+def _repeated(arrays):
+    first = int(np.argmax(np.diff(arrays["ends.npy"]) > 1))
+    at = int(arrays["ends.npy"][first])
+    arrays["items.npy"][at + 1] = arrays["items.npy"][at]
+
+
+def _ends(arrays):
+    arrays["ends.npy"][1] = 10**6
+
+
+def _weights(arrays):
+    arrays["weights.npy"][0] = 2.0
+
+
+ALTERED = {
+    _foreign: "somebody in it belongs to another bucket",
+    _twice: "somebody stands in it twice",
+    _swapped: "not in order",
+    _unknown: "an item that is not in the catalogue",
+    _repeated: "one stands twice",
+    _ends: "do not fit together",
+    _weights: "a weight that is not allowed",
+}
+
+
+@pytest.mark.parametrize("change", ALTERED, ids=lambda change: change.__name__)
+def test_what_a_wrong_writer_would_leave_is_refused_by_name(change, tmp_path):
+    who, what, weights = made_up()
+    store = made(tmp_path, {"user": who, "page": what, "w": weights}, weight="w", highest=1.0)
+    alter(store, 3, change)
+    with pytest.raises(ValueError, match=f"store: bucket 3: .*{ALTERED[change]}"):
+        Store.open(store.path).bucket(3)
+    with pytest.raises(ValueError, match="bucket 3"):
+        Store.open(store.path).verify(deep=False)
+
+
+def test_more_items_than_the_cap_are_refused(tmp_path):
+    store = small(tmp_path, cap=20)
+    manifest = json.loads((store.path / "manifest.json").read_text()) | {"cap": 2}
+    (store.path / "manifest.json").write_text(json.dumps(layout.sealed(manifest)))
+    with pytest.raises(ValueError, match="more items than the cap"):
+        Store.open(store.path).bucket(0)
+
+
+def test_files_that_are_not_what_was_written_are_refused(tmp_path):
+    store = small(tmp_path)
+    where = store.path / "bucket-00002" / "items.npy"
+    kept = where.read_bytes()
+    where.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    with pytest.raises(ValueError, match=r"bucket 2: items\.npy is not what was written"):
+        Store.open(store.path).verify()
+    where.write_bytes(kept[:-2])
+    with pytest.raises(ValueError, match=r"bucket 2: .*"):
+        Store.open(store.path).verify(deep=False)
+    where.unlink()
+    with pytest.raises(ValueError, match=r"bucket 2: items\.npy is not there"):
+        Store.open(store.path)
+    where.write_bytes(kept)
+    Store.open(store.path).verify()
+    for name, words in {"labels.json": "labels.json", "manifest.json": "manifest.json"}.items():
+        text = (store.path / name).read_text()
+        (store.path / name).write_text(text.replace('"p3"', '"p33"').replace('"buckets": 5', '"buckets": 4'))
+        with pytest.raises(ValueError, match=f"{words} is not what was written"):
+            Store.open(store.path)
+        (store.path / name).write_text(text)
+
+
+def test_a_writer_that_splits_people_is_caught(tmp_path, monkeypatch):
+    """The fault that all of this is about: half of the rows of everybody go to the next bucket."""
+    real = spill.Spill.scattered
+
+    def split(self, rows):
+        starts, to = real(self, rows)
+        starts[1:-1] += 1  # the first row of each bucket goes to the one before
+        return starts, to
+
+    monkeypatch.setattr(spill.Spill, "scattered", split)
+    store = small(tmp_path)
+    with pytest.raises(ValueError, match="somebody in it belongs to another bucket"):
+        store.verify()
+
+
+def test_nothing_printed_tells_about_people(tmp_path, capsys):
+    store = small(tmp_path)
+    assert str(len(store)) not in repr(store).replace(str(store.path), "")
+    assert capsys.readouterr() == ("", "")
+    assert hashlib.sha256(KEY).hexdigest() not in json.dumps(store.manifest)
+    assert KEY.hex() not in json.dumps(store.manifest)
