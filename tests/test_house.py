@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bounds": {"constraints", "privacy", "objectives"},
     "results": {"core", "constraints", "privacy", "objectives"},
     "online": {"core", "backends", "constraints", "privacy", "objectives", "bounds", "results"},
-    "offline": {"core", "backends", "constraints", "privacy", "objectives", "bounds", "results"},
+    "offline": {"core", "constraints", "privacy", "objectives", "bounds", "results"},
     "planning": {"core", "constraints", "privacy", "objectives", "bounds", "online"},
     "evaluation": {
         "core",

@@ -445,7 +445,7 @@ SPARSE = {"matrix", "weights", "adjacency", "chances", "covers", "kernel", "line
 # Asked in inner loops for every point, and documented to take an array of floats: not checked. The same for
 # what the library alone hands on: grids, experts, losses, specifications, events and files that were read.
 UNCHECKED = {"project", "values", "at", "compiled", "choice", "flipped_choice", "sample", "noisy", "noise"}
-UNCHECKED |= {"ordered_set", "index", "loss_with"}
+UNCHECKED |= {"ordered_set", "index", "loss_with", "sampled", "stretch"}
 # Learners that are told a number in place of a person.
 _HEARS_VALUES = (dc.online.BanditSelector, dc.online.BanditSubmodularMinimizer, dc.online.ThompsonSelector)
 HANDED_ON = {"spec", "saved", "found", "listed"}

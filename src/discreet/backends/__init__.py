@@ -28,6 +28,7 @@ FAMILIES = (
     "noise",
     "objectives",
     "polytopes",
+    "scans",
     "selectors",
     "stores",
     "sums",

@@ -43,9 +43,20 @@ def lost_between_steps(steps: int, single: float, reach: float, *, vertices_are_
     return single * (reach * reach - (reach if vertices_are_sets else 0.0)) / (2.0 * steps)
 
 
-def lost_to_rounding(most: float, reach: float) -> float:
-    """What rounding every person's gradient down to 2^-30 of the bound can lose, twice over."""
-    return most * reach * 2.0**-28
+def places(n_people: int) -> int:
+    """Binary places of a person's gradient, below a power of two that is not below the bound: 30, or less.
+
+    The sum over so many people is then a whole number of steps below 2^53, where floats are exact.
+
+    >>> places(1 << 22), places(10**8)
+    (30, 26)
+    """
+    return min(30, 53 - n_people.bit_length())
+
+
+def lost_to_rounding(most: float, reach: float, n_people: int = 1) -> float:
+    """What rounding every person's gradient down to these places can lose, twice over."""
+    return most * reach * 2.0 ** (2 - places(n_people))
 
 
 def lost_to_picks(n_items: int, reach: float, rate: float) -> float:

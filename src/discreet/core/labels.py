@@ -120,3 +120,10 @@ def plain_label(label: Any) -> Any:
             f"label {shown(label)} is neither text nor a number; a saved learner could not hold it"
         )
     return plain
+
+
+def all_numbers(items: Any) -> bool:
+    """Whether all are whole numbers (or a mask, which is refused as such): no labels among them."""
+    if isinstance(items, np.ndarray):
+        return items.dtype.kind in "iub"
+    return all(isinstance(item, int | np.integer) for item in items)

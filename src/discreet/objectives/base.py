@@ -12,14 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
 from ..core.fixed import Fixed
-from ..core.labels import item_numbers
+from ..core.labels import all_numbers, item_numbers
 from . import answers
 from .answers import ROUNDING
 from .extensions import expected, random_sets
 from .state import State
 
 if TYPE_CHECKING:
+    from ..privacy import Release
     from .mixture import Mixture
+    from .rows.fixed_point import StepSource
     from .rows.table import Rows
 
 Floats = NDArray[np.float64]
@@ -69,8 +71,8 @@ class Population(Fixed, ABC):
     items_per_person: int | None = None
     # Whether everybody has a function of their own, ``people[i]``: not in a mixture of unlike populations.
     one_by_one: bool = True
-    # Whether nothing but the library's own arithmetic is asked: no function of unknown origin.
-    built_in: bool = False
+    built_in: bool = False  # whether only the library's own arithmetic is asked: no unknown function
+    stored: bool = False  # whether the people live in a store, and not in memory
     catalogue: str = "public"
     _declared: float | None = None
     # NumPy numbers leave ``2 * people`` to the population instead of making an array of it.
@@ -149,6 +151,15 @@ class Population(Fixed, ABC):
         These are the population's own arrays, and people were held to the bound before: read only.
         """
         return None
+
+    def row_source(self) -> Rows | StepSource | None:
+        """Rows to be summed up in whole steps, in memory or elsewhere; None for families without."""
+        return self.as_rows()
+
+    def sampled(self, release: Release, keep: int) -> Population | None:
+        """A secret sample, each person with probability ``keep`` / 2^64; None where nobody is in it."""
+        rows = release.sample(len(self), keep)
+        return self[rows] if rows.size else None
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -392,7 +403,7 @@ class Population(Fixed, ABC):
 
     def _checked(self, items: Iterable[Any]) -> Items:
         listed = items if isinstance(items, np.ndarray | list | tuple | str) else list(items)
-        if self.labels is not None and not _all_numbers(listed):
+        if self.labels is not None and not all_numbers(listed):
             listed = self.item_numbers(listed)
         given = np.asarray(listed)
         if given.size == 0:
@@ -437,10 +448,3 @@ class Population(Fixed, ABC):
         twin.__dict__.update(self.__dict__)
         twin.__dict__.update(settings)
         return twin
-
-
-def _all_numbers(items: Any) -> bool:
-    """Whether all are whole numbers (or a mask, which is refused as such): no labels among them."""
-    if isinstance(items, np.ndarray):
-        return items.dtype.kind in "iub"
-    return all(isinstance(item, int | np.integer) for item in items)

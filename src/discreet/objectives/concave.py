@@ -74,6 +74,9 @@ class ConcaveOverModular(RowPopulation):
             raise DataError("cap has a negative entry; caps are at least 0", f"cap[{place}]={caps[place]:g}")
         return caps
 
+    def _cap_rule(self) -> tuple[float, float]:
+        return float(self._rows.cap[0]), 0.0
+
     def _largest(self) -> Floats:
         totals, cap = row_totals(self._rows.matrix), self._rows.cap
         for start in range(0, totals.size, STRETCH):
@@ -109,6 +112,9 @@ class SaturatedCoverage(RowPopulation):
 
     def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
         return self.saturation * row_totals(matrix)
+
+    def _cap_rule(self) -> tuple[float, float]:
+        return np.inf, self.saturation
 
     def _largest(self) -> Floats:
         return self._rows.cap

@@ -24,7 +24,7 @@ class Coverage(RowPopulation):
     array([0., 1., 0.])
     """
 
-    _dense = False
+    _dense, _weighted = False, False
 
     def __init__(self, matrix: Any, *, labels: Iterable[Any] | None = None) -> None:
         self._setup(checked("matrix", matrix, dense=False, ones=True), FAMILY_BOUND, labels)

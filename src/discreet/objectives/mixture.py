@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from ..core.checks import real
 from .base import CATALOGUES, Floats, Items, Population
 from .state import State
+
+if TYPE_CHECKING:
+    from ..privacy import Release
 
 
 class Mixture(Population):
@@ -48,6 +51,7 @@ class Mixture(Population):
                 raise ValueError(
                     f"a mixture needs the same items: {first.n_items} items against {part.n_items}"
                 )
+        self.stored = _in_one_store([part for _, part in flat])
         named = [part.labels for _, part in flat if part.labels is not None]
         for labels in named[1:]:
             if labels != named[0]:
@@ -127,8 +131,23 @@ class Mixture(Population):
         taken._parts = [(factor, part._take(rows)) for factor, part in self._parts]
         return taken
 
+    def sampled(self, release: Release, keep: int) -> Population | None:
+        if not self.stored:
+            return super().sampled(release, keep)
+        secret, some = release.words(2), self._like()
+        some._parts = [(factor, part.kept(secret, keep)) for factor, part in self._parts]  # type: ignore[attr-defined]
+        return some
+
     def _largest(self) -> Floats:
         return _sum(factor * part._largest() for factor, part in self._parts)
+
+
+def _in_one_store(parts: Sequence[Population]) -> bool:
+    """Whether all parts live in a store, which must then be one and the same."""
+    stores = [part.store.digest if part.stored else None for part in parts]  # type: ignore[attr-defined]
+    if any(one != stores[0] for one in stores):
+        raise ValueError("a mixture is in memory or in one store: its parts must be about the same people")
+    return stores[0] is not None
 
 
 class _MixedState(State):

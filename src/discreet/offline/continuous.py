@@ -21,6 +21,7 @@ from ..results import Selection
 from .chooser import Allowance, Chooser
 from .continuous_settings import CALIBRATIONS, COMPOSITIONS, NOISES, Setting, Settings
 from .gradients import (
+    MOST_PEOPLE,
     SAMPLES,
     Change,
     Gradient,
@@ -284,7 +285,13 @@ class ContinuousGreedy(Chooser):
             return Setting.of(self._settings, constraint, n_items, change, stated, bound, sums=False)
         change = Change.of_sum(bound, self.budget.neighbours, n_items, touched)
         most = None if n_people is None else n_people * bound
-        return Setting.of(self._settings, constraint, n_items, change, bound, most, sums=True)
+        length = self._length(n_people)
+        return Setting.of(self._settings, constraint, n_items, change, bound, most, sums=True, length=length)
+
+    def _length(self, n_people: int | None) -> int:
+        """For how many people sums are laid out, a public number."""
+        known = n_people if self.budget.neighbours == "replace" else self.max_people
+        return known or MOST_PEOPLE
 
     def _event(self, setting: Setting, steps: int) -> Event:
         """One release of a run."""
@@ -329,7 +336,8 @@ class ContinuousGreedy(Chooser):
         coins = self._gate.coins()
         gradient: Gradient
         if setting.sums:
-            gradient = SummedGradient(people, self.bound, self.samples, coins)
+            length = self._length(len(people))
+            gradient = SummedGradient(people, self.bound, self.samples, coins, length)
         else:
             gradient = StatedGradient(people, self.samples, coins)
         return gradient if left.whole else GradientOnTop(gradient, left)

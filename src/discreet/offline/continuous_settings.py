@@ -91,7 +91,8 @@ class Setting:
 
     ``reach`` is the largest sum of a feasible point, ``picks`` how many picks fill one step at most,
     ``most`` what the objective can reach at most and ``value`` how far one person moves it; ``most`` is None
-    where the number of people is not public. ``sums`` is whether the objective is a sum over people.
+    where the number of people is not public. ``sums`` is whether the objective is a sum over people, and
+    ``length`` for how many of them it is laid out.
     """
 
     settings: Settings
@@ -103,6 +104,7 @@ class Setting:
     value: float
     most: float | None
     sums: bool
+    length: int = 1
 
     @classmethod
     def of(
@@ -114,6 +116,7 @@ class Setting:
         value: float,
         most: float | None,
         sums: bool,
+        length: int = 1,
     ) -> Setting:
         """The run on this constraint, with what it lets be reached and picked."""
         if constraint.rank == 0:
@@ -130,7 +133,7 @@ class Setting:
                 reach = constraint.capacity / float(paid.min())
         if constraint.rank == n_items:
             picks = 0  # everything can be had together
-        return cls(settings, constraint, n_items, reach, picks, change, value, most, sums)
+        return cls(settings, constraint, n_items, reach, picks, change, value, most, sums, length)
 
     def releases(self, steps: int) -> int:
         """At most how many releases a run makes."""
@@ -208,7 +211,8 @@ class Setting:
         else:
             sets = isinstance(self.constraint, Matroid)
             lost = bounds.lost_between_steps(steps, self.most, self.reach, vertices_are_sets=sets)
-        return lost + bounds.lost_to_rounding(self.most, self.reach) + self._noise_loss(steps, event)
+        lost += bounds.lost_to_rounding(self.most, self.reach, self.length)
+        return lost + self._noise_loss(steps, event)
 
     def _noise_loss(self, steps: int, event: Event) -> float:
         n, reach = self.n_items, self.reach

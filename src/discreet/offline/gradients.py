@@ -15,20 +15,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import backends
+from ..bounds.continuous import places
 from ..constraints.residual import Residual
 from ..objectives import Population, answers
-from ..objectives.extensions import random_sets
 from ..objectives.rows.fixed_point import row_parts
-from ..objectives.rows.table import BEST, Rows
+from ..objectives.rows.steps import gradient_steps, random_rows
+from ..objectives.rows.table import Rows
 from ..privacy import Coins, ScoreChange
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
-# One person's entry is kept to 2^-30 of the power of two that is not below the bound. The sum of this many
-# people is then below 2^53 steps, where floats are exact; none of this depends on how many there are.
-_PLACES = 30
+# Where the number of people is private, sums are laid out for this many.
 MOST_PEOPLE = 1 << 22
 # Public factors between 0 and 1 are whole multiples of 2^-40.
 _FACTOR_BITS = 40
@@ -110,15 +108,18 @@ class SummedGradient:
     for everybody and drawn without looking at anybody.
     """
 
-    def __init__(self, people: Population, bound: float, samples: int, coins: Coins) -> None:
-        if len(people) > MOST_PEOPLE:
+    def __init__(
+        self, people: Population, bound: float, samples: int, coins: Coins, length: int | None = None
+    ) -> None:
+        length = MOST_PEOPLE if length is None else length
+        if len(people) > length:
             raise ValueError(
-                f"there are more than the {MOST_PEOPLE:,} people whose sum is exact in floats; take a part of"
-                " them that is chosen without looking at their data"
+                f"there are more than the {length:,} people for whom sums are laid out; declare a public"
+                " max_people= that is large enough"
             )
         self.n_items, self._samples, self._coins = people.n_items, samples, coins
         mantissa, exponent = math.frexp(bound)
-        self.step = 2.0 ** (exponent - (mantissa == 0.5) - _PLACES)
+        self.step = 2.0 ** (exponent - (mantissa == 0.5) - places(length))
         self._people, self._rows = people, row_parts(people)
         self._most = math.floor(bound / self.step)
         self.queries = 0
@@ -132,7 +133,10 @@ class SummedGradient:
         total, left = np.zeros(self.n_items, dtype=np.int64), self._most
         for rows, bound in self._rows:  # the parts of a mixture share out what a person may move
             most = min(left, math.floor(bound / self.step))
-            total += self._compiled(rows, x, most, seed)
+            if isinstance(rows, Rows):
+                total += self._compiled(rows, x, most, seed)
+            else:
+                total += rows.gradient_steps(x, 1.0 / self.step, most, seed, self._samples)
             left -= most
         return total
 
@@ -154,37 +158,20 @@ class SummedGradient:
         return np.asarray(values * self.step, dtype=np.float64)
 
     def _compiled(self, rows: Rows, x: Floats, most: int, seed: int) -> Steps:
-        kind, cap, per_unit = rows.kind, rows.cap, 1.0 / self.step
-        matrix = rows.sparse.falling if kind is BEST else rows.sparse
-        arrays = (matrix.indptr.view(np.uint64), matrix.indices.view(np.uint32), matrix.data, rows.share)
-        if not kind.of_sums:
-            loop: Any = backends.continuous.best_steps if kind is BEST else backends.continuous.survive_steps
-            before: tuple[Any, ...] = (*arrays, x)
-        else:
-            loop = backends.continuous.concave_steps(kind.code)
-            before = (*arrays, cap, x, self._inside(x, seed))
+        inside = random_rows(x, seed, self._samples if rows.kind.of_sums else 0)
 
         def part(first: int, last: int) -> Steps:
             out = np.zeros(self.n_items, dtype=np.int64)
-            loop(*before, np.uint64(first), np.uint64(last), per_unit, most, out)
+            gradient_steps(rows, x, inside, 1.0 / self.step, most, out, first, last)
             return out
 
-        if matrix.data.size < _THREADED:
+        if rows.sparse.data.size < _THREADED:
             return part(0, rows.n_rows)
         threads = os.cpu_count() or 1
         cuts = np.linspace(0, rows.n_rows, threads + 1).astype(int).tolist()
         with ThreadPoolExecutor(threads) as pool:
             parts = list(pool.map(part, cuts[:-1], cuts[1:]))
         return np.asarray(np.sum(parts, axis=0), dtype=np.int64)
-
-    def _inside(self, x: Floats, seed: int) -> NDArray[np.bool_]:
-        """Which items each sampled set holds; one row per set."""
-        inside = np.zeros((self._samples, self.n_items), dtype=np.bool_)
-        for row, items in zip(
-            inside, random_sets(x, Coins.seeded(seed).generator, self._samples), strict=True
-        ):
-            row[items] = True
-        return inside
 
     def _one_by_one(self, x: Floats, seed: int) -> Steps:
         total = np.zeros(self.n_items, dtype=np.int64)
@@ -277,7 +264,7 @@ def check_people(people: Population, bound: float, stated: bool) -> None:
             f"the objective may reach {people.bound:g}, above bound={bound:g}; rescale it or declare a"
             " larger bound"
         )
-    if people.as_rows() is None:
+    if people.row_source() is None:
         # Functions that fail or exceed their bound do so now.
         answers.vector("gains", people.gains([]), people.n_items)
 

@@ -271,7 +271,7 @@ class PrivateGreedy(Chooser):
                 )
         if left.constraint is not None:
             people.check_picks(min(left.constraint.rank, left.free.size) + left.included.size)
-        if people.as_rows() is None:
+        if people.row_source() is None:
             answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
         return left
 
@@ -307,15 +307,9 @@ class PrivateGreedy(Chooser):
         if ends is not None and ends is not picks:
             label = "best single item, and which of the two"
             end_release = self._gate.reserve(ends.event, ends.count, label=label)
-        rows = None if picks.keep is None else release.sample(len(people), picks.keep)
-        growing: Scores
-        if rows is None:
-            growing = question.scores(people)
-        elif rows.size:
-            growing = question.scores(people[rows])
-        else:
-            # Nobody: every pick is a fair draw. What follows the picks must not tell, so nothing is left out.
-            growing = Nobody(question.n_items)
+        some = people if picks.keep is None else people.sampled(release, picks.keep)
+        # Of nobody every pick is a fair draw. What follows the picks must not tell, so nothing is left out.
+        growing: Scores = Nobody(question.n_items) if some is None else question.scores(some)
         queries = self._pick_all(growing, question, picks, release, progress)
         if ends is None:
             return growing.items, queries

@@ -148,6 +148,10 @@ class Store:
         """How many people are in a bucket."""
         return int(self._part(number)["people"])
 
+    def entries_in(self, number: int) -> int:
+        """How many (person, item) pairs are in a bucket."""
+        return int(self._part(number)["entries"])
+
     def bucket(self, number: int) -> Bucket:
         """The people of one bucket, mapped into memory; every row is checked when it is opened first."""
         part = self._part(number)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from ... import backends
 from .. import answers
 from ..base import Floats, Population
 from ..mixture import Mixture
-from .matrices import SparseMatrix, constant, is_constant
+from .matrices import SparseMatrix
 from .table import LOG, Rows
 
 # A gain is kept to this many binary places at most, and to fewer where a sum needs the room.
@@ -39,13 +38,57 @@ def step(bound: float, length: int, spare_bits: int = 0) -> float:
     return float(2.0**exponent)
 
 
-@dataclass
-class _Part:
-    """Rows with one number of state each, and the steps that each row may still add to a chosen set."""
+class Growing(Protocol):
+    """Rows on top of which a set grows: every item's sum over them, each row's part in whole steps."""
 
-    rows: Rows
-    state: Floats
-    left: Floats
+    def begin(self, sums: Floats) -> None:
+        """Add what each item adds to what was chosen so far: nothing, in the beginning."""
+        ...
+
+    def choose(self, item: int, sums: Floats) -> None:
+        """Choose an item: ``sums`` move."""
+        ...
+
+
+class StepSource(Protocol):
+    """Rows that lie elsewhere than in memory, and are asked for sums over all of them."""
+
+    def scaled(self, factor: float) -> StepSource:
+        """The same rows, each times ``factor``."""
+        ...
+
+    def growing(self, most: float, per_unit: float) -> Growing:
+        """The empty set over them; a row has at most ``most`` steps of ``1 / per_unit`` to add."""
+        ...
+
+    def gradient_steps(
+        self, x: Floats, per_unit: float, most: int, seed: int, samples: int
+    ) -> NDArray[np.int64]:
+        """The sum of multilinear gradients at ``x``, in steps, at most ``most`` of a row in each entry."""
+        ...
+
+
+class _Part:
+    """Rows in memory: one number of state for each, and the steps that it may still add to a chosen set."""
+
+    def __init__(self, rows: Rows, most: float, per_unit: float) -> None:
+        self._rows = rows
+        self._numbers = (rows.share, rows.cap, rows.fresh(), np.full(rows.n_rows, most), per_unit)
+
+    def begin(self, sums: Floats) -> None:
+        rows = self._rows
+        if _dense(rows):
+            backends.windows.dense_sums(rows.kind.code)(rows.matrix, *self._numbers, sums)
+        else:
+            backends.windows.sparse_sums(rows.kind.code)(*_unsigned(rows.sparse), *self._numbers, sums)
+
+    def choose(self, item: int, sums: Floats) -> None:
+        rows, j = self._rows, np.uint64(item)
+        if _dense(rows):
+            backends.windows.dense_choose(rows.kind.code)(rows.matrix, j, *self._numbers, sums)
+        else:
+            arrays = (*_unsigned(rows.sparse.by_column), *_unsigned(rows.sparse))
+            backends.windows.sparse_choose(rows.kind.code)(*arrays, j, *self._numbers, sums)
 
 
 class FixedPointGains:
@@ -63,7 +106,7 @@ class FixedPointGains:
     def __init__(
         self,
         n_items: int,
-        parts: Sequence[tuple[Rows, float]],
+        parts: Sequence[tuple[Rows | StepSource, float]],
         others: Sequence[Population],
         unit: float,
         bound: float,
@@ -73,13 +116,17 @@ class FixedPointGains:
         self._others = others
         self._low, self._high = _limits(others, bound, self._per_unit)
         self._left = np.full(len(others), self._high)
-        self._parts = [
-            _Part(rows, rows.fresh(), np.full(rows.n_rows, math.floor(most * self._per_unit) * 1.0))
-            for rows, most in parts
-        ]
+        self._parts: list[Growing] = []
+        for rows, most in parts:
+            steps = float(math.floor(most * self._per_unit))
+            if isinstance(rows, Rows):
+                self._parts.append(_Part(rows, steps, self._per_unit))
+            else:
+                self._parts.append(rows.growing(steps, self._per_unit))
         self._sums = np.zeros(n_items)
         for part in self._parts:
-            self._begin(part)
+            part.begin(self._sums)
+        self._due: int | None = None  # an item whose choice the sums do not know yet
         self._asked: Floats | None = None  # asked for when it is needed: after the last pick it is not
 
     @classmethod
@@ -92,7 +139,7 @@ class FixedPointGains:
 
     def scores(self) -> Floats:
         """The sum over people of every item's gain, each gain rounded down to a step; 0 for chosen items."""
-        total = self._sums * self._unit
+        total = self._settled() * self._unit
         if len(self._others):
             total += self._ask().sum(axis=0) * self._unit
         total[self.items] = 0.0
@@ -100,9 +147,8 @@ class FixedPointGains:
 
     def add(self, item: int) -> float:
         """Put ``item`` into the set; its score is returned."""
-        score = float(self._sums[item] * self._unit)
-        for part in self._parts:
-            self._choose(part, item)
+        score = float(self._settled()[item] * self._unit)
+        self._due = item
         if len(self._others):
             asked = self._ask()
             score += float(asked[:, item].sum() * self._unit)
@@ -112,23 +158,13 @@ class FixedPointGains:
         self.items.append(item)
         return score
 
-    def _begin(self, part: _Part) -> None:
-
-        rows, numbers = part.rows, (part.rows.share, part.rows.cap, part.state, part.left, self._per_unit)
-        if _dense(rows):
-            backends.windows.dense_sums(rows.kind.code)(rows.matrix, *numbers, self._sums)
-        else:
-            backends.windows.sparse_sums(rows.kind.code)(*_unsigned(rows.sparse), *numbers, self._sums)
-
-    def _choose(self, part: _Part, item: int) -> None:
-
-        rows, numbers = part.rows, (part.rows.share, part.rows.cap, part.state, part.left, self._per_unit)
-        if _dense(rows):
-            backends.windows.dense_choose(rows.kind.code)(rows.matrix, np.uint64(item), *numbers, self._sums)
-        else:
-            matrix = rows.sparse
-            arrays = (*_unsigned(matrix.by_column), *_unsigned(matrix))
-            backends.windows.sparse_choose(rows.kind.code)(*arrays, np.uint64(item), *numbers, self._sums)
+    def _settled(self) -> Floats:
+        """The sums on top of all chosen items."""
+        if self._due is not None:
+            item, self._due = self._due, None
+            for part in self._parts:
+                part.choose(item, self._sums)
+        return self._sums
 
     def _ask(self) -> Floats:
         """The others' gains in steps, a row for each."""
@@ -147,24 +183,22 @@ class FixedPointGains:
         return asked
 
 
-def row_parts(people: Population) -> list[tuple[Rows, float]] | None:
+def row_parts(people: Population) -> list[tuple[Rows | StepSource, float]] | None:
     """The population as rows for compiled loops, with a bound for each part of a person; None without rows.
 
     A mixture of rows is several parts: a person's bound is the sum of the parts' bounds.
     """
-    rows = people.as_rows()
+    rows = people.row_source()
     if rows is not None:
         return [(rows, people.bound)]
     if not isinstance(people, Mixture) or not people.one_by_one:
         return None
-    found = []
+    found: list[tuple[Rows | StepSource, float]] = []
     for factor, part in people.parts:
-        rows = part.as_rows()
+        rows = part.row_source()
         if rows is None:
             return None
-        share = rows.share
-        scaled = constant(factor * share[0], share.size) if is_constant(share) else factor * share
-        found.append((Rows(rows.kind, rows.matrix, scaled, rows.cap), factor * part.bound))
+        found.append((rows.scaled(factor), factor * part.bound))
     return found
 
 

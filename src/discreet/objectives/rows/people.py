@@ -17,8 +17,9 @@ from .matrices import SparseMatrix, checked, column_sums, constant, filled, stre
 from .table import CAP, Kind, Rows
 
 if TYPE_CHECKING:
-    from ...data import Events
+    from ...data import Events, Store
     from ...privacy import Coins, Seed
+    from ..stored.people import StoredPopulation
 
 # At most so many entries, and so many rows, are handed to a compiled loop over a stream at a time.
 RUN = 1 << 19
@@ -37,6 +38,8 @@ class RowPopulation(Population):
     # The largest entry that the family can make sense of.
     _highest: ClassVar[float] = np.inf
     _dense: ClassVar[bool] = True
+    # Whether weights count, or only which items there are.
+    _weighted: ClassVar[bool] = True
     # What the constructor calls the matrix.
     _argument: ClassVar[str] = "matrix"
     # Of who each row is, where that is known.
@@ -65,6 +68,10 @@ class RowPopulation(Population):
 
     def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
         return constant(np.inf, int(matrix.shape[0]))
+
+    def _cap_rule(self) -> tuple[float, float]:
+        """The cap of every row, and the share of its weights that is the cap instead (0: it is not)."""
+        return np.inf, 0.0
 
     @classmethod
     def of_row(cls, n_items: int, items: NDArray[Any], weights: Floats | None = None) -> Self:
@@ -138,6 +145,19 @@ class RowPopulation(Population):
         matrix = SparseMatrix(found.indptr, found.indices, found.weights, len(found.items))
         made = cls(matrix, labels=found.items, **options).with_identities(found.people)
         return made._like(catalogue=found.catalogue)
+
+    @classmethod
+    def from_store(cls, store: Store, engine: Any = "threads", **options: Any) -> StoredPopulation:
+        """The people of a store (`data.prepare`), who stay on disk; ``options`` as in the constructor.
+
+        ``engine``: ``"threads"`` goes through the store with all processors of this machine; a Dask
+        ``Client`` with the workers of a cluster, which must see the store under the same path. Every chooser
+        takes these people, and finds the same scores as in memory, bit for bit. A weight counts as
+        in ``from_events``; without weights every item counts 1.
+        """
+        from ..stored.people import StoredPopulation
+
+        return StoredPopulation(store, engine, cls, options)
 
     @property
     def indptr(self) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ... import backends
 from ...core.checks import DataError
-from .matrices import Floats, SparseMatrix, as_sparse, column_sums, is_constant, picked, within
+from .matrices import Floats, SparseMatrix, as_sparse, column_sums, constant, is_constant, picked, within
 
 Items = NDArray[np.int64]
 
@@ -179,6 +179,13 @@ class Rows:
     def row(self, i: int) -> Rows:
         matrix = self.matrix.row(i) if isinstance(self.matrix, SparseMatrix) else self.matrix[i : i + 1]
         return Rows(self.kind, matrix, self.share[i : i + 1], self.cap[i : i + 1])
+
+    def scaled(self, factor: float) -> Rows:
+        """The same rows, each times ``factor``."""
+        share = self.share
+        return replace(
+            self, share=constant(factor * share[0], share.size) if is_constant(share) else factor * share
+        )
 
     def stretch(self, start: int, stop: int) -> Rows:
         """The rows from ``start`` up to ``stop``, as views and without gaps."""

@@ -1,0 +1,233 @@
+"""What is asked of a bucket: pure functions of its rows and of public things, whose answers are added up.
+
+An answer depends on the bucket and on what is asked, on nothing that came before. Asking twice, elsewhere or
+in another order gives the same numbers: only whoever adds them up draws anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import backends
+from ...data.store import Bucket
+from ..rows.matrices import SparseMatrix, filled, stretches
+from ..rows.people import clip, row_totals
+from ..rows.steps import gradient_steps, random_rows
+from ..rows.table import CAP, KINDS, Kind, Rows
+
+Floats = NDArray[np.float64]
+_NO_WEIGHTS = np.zeros(0)
+_NO_SECRET = np.zeros(0, dtype=np.uint64)
+_NO_WEIGHTS.setflags(write=False)
+_NO_SECRET.setflags(write=False)
+# Rows are copied out of a bucket, where that is needed, so many entries at a time.
+_COPIED = 1 << 20
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a row becomes a function: the kind, whether weights count, and the cap of each row.
+
+    A cap is the same for everybody (``cap``), or the share ``saturation`` of the row's weights. ``share`` is
+    the factor of the whole.
+    """
+
+    code: int
+    weighted: bool
+    cap: float
+    saturation: float
+    share: float = 1.0
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.code]
+
+    def scaled(self, factor: float) -> Shape:
+        """The same functions times ``factor``."""
+        return replace(self, share=factor * self.share)
+
+    def weights(self, bucket: Bucket) -> Floats:
+        """A bucket's weights, none where all are 1."""
+        return np.asarray(bucket.weights) if self.weighted and bucket.weights is not None else _NO_WEIGHTS
+
+    def rows(self, bucket: Bucket, first: int, last: int, n_items: int) -> Rows:
+        """Some rows of a bucket, in memory, as a population of them would have them."""
+        matrix = self.matrix(bucket, first, last, n_items)
+        caps = filled(self.cap, matrix.n_rows)
+        if self.saturation > 0.0:
+            caps = self.saturation * row_totals(matrix)
+        if self.kind is CAP:
+            clip(matrix, caps)
+        return Rows(self.kind, matrix, filled(self.share, matrix.n_rows), caps)
+
+    def matrix(self, bucket: Bucket, first: int, last: int, n_items: int) -> SparseMatrix:
+        """The same rows before anything is made of them; a copy."""
+        start, stop = int(bucket.ends[first]), int(bucket.ends[last])
+        weights = self.weights(bucket)
+        return SparseMatrix(
+            np.asarray(bucket.ends[first : last + 1]) - start,
+            np.asarray(bucket.items[start:stop]).astype(np.int32),
+            np.array(weights[start:stop]) if weights.size else np.ones(stop - start),
+            n_items,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Sample:
+    """Who counts: everybody, or those whose coin under a secret of two words is below ``keep``."""
+
+    secret: tuple[int, ...] = ()
+    keep: int = 0
+
+    @cached_property
+    def arguments(self) -> tuple[NDArray[np.uint64], np.uint64]:
+        if not self.secret:
+            return _NO_SECRET, np.uint64(0)
+        words = np.array(self.secret, dtype=np.uint64)
+        words.setflags(write=False)
+        return words, np.uint64(self.keep)
+
+
+EVERYBODY = Sample()
+
+
+class Scan(Protocol):
+    """One question: ``of`` answers it for the rows first..last-1 of a bucket, ``add`` joins two answers."""
+
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[Any]: ...
+
+    def add(self, total: NDArray[Any], more: NDArray[Any]) -> None: ...
+
+
+class _Added:
+    """Answers that are summed up; nothing of them is shown, as a secret may be among what is asked."""
+
+    def add(self, total: NDArray[Any], more: NDArray[Any]) -> None:
+        total += more
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True, repr=False)
+class _Chosen(_Added):
+    """About items that were chosen in this order; one person's part is at most ``most`` steps."""
+
+    shape: Shape
+    n_items: int
+    chosen: tuple[int, ...]
+    most: float
+    per_unit: float
+    sample: Sample = EVERYBODY
+
+    @cached_property
+    def _rank(self) -> NDArray[np.int64]:
+        rank = np.full(self.n_items, -1, dtype=np.int64)
+        rank[list(self.chosen)] = np.arange(len(self.chosen))
+        return rank
+
+    def _arguments(self, bucket: Bucket) -> tuple[Any, ...]:
+        shape = self.shape
+        arrays = (np.asarray(bucket.ends), np.asarray(bucket.items), shape.weights(bucket))
+        numbers = (shape.cap, shape.saturation, shape.share, shape.kind.fresh, self.most, self.per_unit)
+        keys = np.asarray(bucket.keys)
+        return shape.code, *arrays, keys, self._rank, len(self.chosen), *numbers, *self.sample.arguments
+
+    def _none(self, size: int) -> NDArray[np.int64]:
+        return np.zeros(size, dtype=np.int64)
+
+
+class Sums(_Chosen):
+    """What every item would add to the chosen ones, in steps."""
+
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
+        out = self._none(self.n_items)
+        backends.scans.sums(*self._arguments(bucket), first, last, out)
+        return out
+
+
+class Chain(_Chosen):
+    """What each chosen item added when it was chosen, in steps."""
+
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
+        out = self._none(len(self.chosen))
+        backends.scans.chain(*self._arguments(bucket), first, last, out)
+        return out
+
+
+@dataclass(frozen=True, repr=False)
+class Change(_Chosen):
+    """How `Sums` move when ``item`` is chosen next: only rows that hold it are looked at."""
+
+    item: int = 0
+
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
+        out = self._none(self.n_items)
+        item = bucket.items.dtype.type(self.item)
+        backends.scans.change(*self._arguments(bucket), item, first, last, out)
+        return out
+
+
+@dataclass(frozen=True, repr=False)
+class GradientSteps(_Added):
+    """The multilinear gradient at ``x``, in steps, of which one person has at most ``most`` in each entry."""
+
+    shape: Shape
+    x: Floats
+    per_unit: float
+    most: int
+    seed: int
+    samples: int
+
+    @cached_property
+    def _inside(self) -> NDArray[np.bool_]:
+        return random_rows(self.x, self.seed, self.samples if self.shape.kind.of_sums else 0)
+
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
+        out = np.zeros(self.x.size, dtype=np.int64)
+        for rows in _copied(self.shape, bucket, first, last, self.x.size):
+            gradient_steps(rows, self.x, self._inside, self.per_unit, self.most, out)
+        return out
+
+
+@dataclass(frozen=True, repr=False)
+class Extension(_Added):
+    """The multilinear extension at ``x`` and, behind it, its gradient; in floating point."""
+
+    shape: Shape
+    x: Floats
+
+    def of(self, bucket: Bucket, first: int, last: int) -> Floats:
+        out = np.zeros(self.x.size + 1)
+        for rows in _copied(self.shape, bucket, first, last, self.x.size):
+            value, gradient = rows.multilinear(self.x)
+            out[0] += value
+            out[1:] += gradient
+        return out
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The most items of a person, the largest total and the largest weight; 1 for a weight that is none."""
+
+    weighted: bool
+
+    def of(self, bucket: Bucket, first: int, last: int) -> Floats:
+        weights = np.asarray(bucket.weights) if self.weighted and bucket.weights is not None else _NO_WEIGHTS
+        out = np.zeros(4)
+        backends.scans.extent(np.asarray(bucket.ends), weights, first, last, out)
+        return out
+
+    def add(self, total: Floats, more: Floats) -> None:
+        np.maximum(total, more, out=total)
+
+
+def _copied(shape: Shape, bucket: Bucket, first: int, last: int, n_items: int) -> Any:
+    ends = np.asarray(bucket.ends[first : last + 1])
+    for start, stop in stretches(ends, most=_COPIED):
+        yield shape.rows(bucket, first + start, first + stop, n_items)

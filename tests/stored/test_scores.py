@@ -1,0 +1,213 @@
+"""Scores of people in a store are those of the same people in memory, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import discreet as dc
+from discreet.constraints import Knapsack, PartitionMatroid
+from discreet.core.checks import DataError
+from discreet.objectives import (
+    ConcaveOverModular,
+    Coverage,
+    FacilityLocation,
+    ProbabilisticCoverage,
+    SaturatedCoverage,
+)
+from discreet.objectives.rows.fixed_point import FixedPointGains, step
+from discreet.objectives.stored.engines import Threads
+from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
+from discreet.privacy import Coins
+
+from .stores import keys_of, store_of
+
+FAMILIES = {
+    "coverage": (Coverage, {}),
+    "probabilistic": (ProbabilisticCoverage, {}),
+    "facility": (FacilityLocation, {}),
+    "sqrt": (ConcaveOverModular, {"bound": 2.5}),
+    "log": (ConcaveOverModular, {"concave": "log", "bound": 2.5}),
+    "capped": (ConcaveOverModular, {"concave": "capped", "cap": 0.7}),
+    "saturated": (SaturatedCoverage, {"saturation": 0.3, "bound": 2.5}),
+}
+N_PEOPLE, N_ITEMS = 300, 12
+
+
+def matrix(seed: int = 1, n_people: int = N_PEOPLE) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    weights = (rng.random((n_people, N_ITEMS)) < 0.3) * rng.random((n_people, N_ITEMS)) * 0.5
+    weights[0] = 0.0  # somebody without any item
+    return weights
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stores")
+    return {count: store_of(folder / f"{count}", matrix(), count, weighted=True) for count in (1, 3, 7)}
+
+
+@pytest.fixture(scope="module")
+def other_order(tmp_path_factory):
+    """The same people under other keys: in other buckets, and in another order."""
+    keys = keys_of(N_PEOPLE, seed=9)
+    return store_of(tmp_path_factory.mktemp("other") / "s", matrix(), 3, keys=keys, weighted=True)
+
+
+def vectors(people, picks=(3, 7, 0, 11)) -> list[list[float]]:
+    """Every score vector, and what each pick added."""
+    unit = step(people.bound, len(people))
+    growing, found = FixedPointGains.over(people, people.bound, unit), []
+    for item in picks:
+        found.append(growing.scores().tolist())
+        found.append([growing.add(item)])
+    return [*found, growing.scores().tolist()]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_score_vector_is_the_one_in_memory(stores, other_order, name):
+    family, options = FAMILIES[name]
+    expected = vectors(family(matrix(), **options))
+    for store in (*stores.values(), other_order):
+        assert vectors(family.from_store(store, **options)) == expected
+    pieces = family.from_store(stores[7], Threads(stores[7], 3), **options)
+    assert vectors(pieces) == expected
+
+
+def test_items_beyond_16_bits_and_stores_without_weights(tmp_path):
+    rng = np.random.default_rng(3)
+    wide = sp.csr_array((rng.random((50, 70_000)) < 0.0005).astype(float))
+    store = store_of(tmp_path / "wide", wide, 3)
+    assert store.bucket(0).items.dtype == np.uint32
+    picks = np.unique(wide.indices)[[2, 30, 90]].tolist()
+    for family, options in ((Coverage, {}), (SaturatedCoverage, {"bound": 20.0, "saturation": 0.2})):
+        stored, memory = family.from_store(store, **options), family(wide, **options)
+        assert vectors(stored, picks) == vectors(memory, picks)
+
+
+def test_buckets_are_cut_into_pieces_that_add_up(stores, monkeypatch):
+    from discreet.objectives.stored import engines
+
+    expected = vectors(FacilityLocation(matrix()))
+    monkeypatch.setattr(engines, "_PIECE", 50)
+    assert vectors(FacilityLocation.from_store(stores[3])) == expected
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_averages_gradients_and_curvature_agree(stores, name):
+    family, options = FAMILIES[name]
+    memory, stored = family(matrix(), **options), family.from_store(stores[3], **options)
+    x = np.random.default_rng(5).random(N_ITEMS)
+    for items in ([], [1], [4, 2, 9]):
+        np.testing.assert_allclose(stored.gains(items), memory.gains(items), atol=1e-8)
+        np.testing.assert_allclose(stored.contributions(items), memory.contributions(items), atol=1e-8)
+        assert stored.value(items) == pytest.approx(memory.value(items), abs=1e-8)
+    np.testing.assert_allclose(stored.multilinear_gradient(x), memory.multilinear_gradient(x), atol=1e-8)
+    assert stored.multilinear(x) == pytest.approx(memory.multilinear(x))
+    assert stored.lovasz(x) == pytest.approx(memory.lovasz(x), abs=1e-8)
+    assert stored.total_curvature() == pytest.approx(memory.total_curvature(), abs=1e-6)
+    assert stored.bound == memory.bound
+    assert stored.sensitivity() == pytest.approx(memory.sensitivity())
+    assert stored.touched_items(9) == memory.touched_items(9)
+
+
+@pytest.mark.parametrize("name", ["coverage", "facility", "sqrt"])
+def test_gradients_in_steps_are_those_in_memory(stores, name):
+    from discreet.offline.gradients import SummedGradient
+
+    family, options = FAMILIES[name]
+    x = np.random.default_rng(5).random(N_ITEMS)
+    x[[2, 5]] = 0.0, 1.0
+    found = [
+        SummedGradient(people, people.bound, 20, Coins.seeded(5), length=len(people)).at(x).tolist()
+        for people in (
+            family(matrix(), **options),
+            *(family.from_store(s, **options) for s in stores.values()),
+        )
+    ]
+    assert found[1:] == found[:1] * 3
+
+
+CHOOSERS = {
+    "basic": lambda budget: PrivateGreedy(4, budget, "basic", seed=1),
+    "zcdp, gains": lambda budget: PrivateGreedy(4, budget, "zcdp", release_gains=0.3, seed=1),
+    "decomposable": lambda budget: PrivateGreedy(4, budget, "decomposable", seed=1),
+    "exact": lambda budget: PrivateGreedy(4, budget, "exact", seed=1),
+    "included": lambda budget: PrivateGreedy(4, budget, "zcdp", include=[2, 5], exclude=[0], seed=1),
+    "matroid": lambda budget: PrivateGreedy(
+        PartitionMatroid([list(range(6)), list(range(6, N_ITEMS))], 2), budget, "basic", seed=1
+    ),
+    "knapsack": lambda budget: PrivateGreedy(
+        Knapsack(np.arange(1.0, N_ITEMS + 1.0), 12.0), budget, "basic", seed=1
+    ),
+    "continuous": lambda budget: ContinuousGreedy(3, budget, 3, seed=1),
+    "gaussian": lambda budget: ContinuousGreedy(3, budget, 3, "gaussian", seed=1),
+    "curvature": lambda budget: CurvatureGreedy(3, budget, 2, seed=1),
+}
+
+
+@pytest.mark.parametrize("name", CHOOSERS)
+@pytest.mark.filterwarnings("ignore:.*too small")
+def test_choosers_choose_and_charge_the_same(stores, name):
+    chosen = []
+    for people in (ProbabilisticCoverage(matrix()), ProbabilisticCoverage.from_store(stores[3])):
+        chooser = CHOOSERS[name](dc.Budget(2.0, 1e-6))
+        selection = chooser.select(people)
+        chosen.append((selection.items, selection.gains, selection.queries, chooser.privacy.to_json()))
+    assert chosen[0] == chosen[1]
+
+
+def test_mixtures_of_one_store(stores):
+    def mixed(first, second):
+        return 0.5 * first + 0.25 * second
+
+    stored = mixed(*(family.from_store(stores[3]) for family in (Coverage, FacilityLocation)))
+    memory = mixed(Coverage(matrix()), FacilityLocation(matrix()))
+    assert vectors(stored) == vectors(memory)
+    with pytest.raises(ValueError, match="in memory or in one store"):
+        mixed(Coverage.from_store(stores[3]), Coverage(matrix()))
+    with pytest.raises(ValueError, match="in memory or in one store"):
+        mixed(Coverage.from_store(stores[3]), Coverage.from_store(stores[7]))
+
+
+def test_people_of_a_store_in_memory(stores):
+    people = FacilityLocation.from_store(stores[3])
+    some = people[[250, 3, 17]]
+    assert isinstance(some, FacilityLocation)
+    assert [some[i].gains([]).tolist() for i in range(3)] == [
+        people[i].gains([]).tolist() for i in (250, 3, 17)
+    ]
+    batches = list(people.batches(64))
+    assert sum(map(len, batches)) == len(people)
+    assert max(map(len, batches)) <= 64
+    together = sum(len(batch) * batch.gains([]) for batch in batches) / len(people)
+    np.testing.assert_allclose(together, people.gains([]), atol=1e-8)
+    assert people.labels == stores[3].labels
+    assert "300" not in repr(people)
+
+
+def test_learners_take_batches_of_a_store(stores):
+    from discreet.online import PhasedSelector
+
+    learner = PhasedSelector(N_ITEMS, k=2, budget=dc.Budget(1.0), window=100, seed=0)
+    for batch in Coverage.from_store(stores[3]).batches(128):
+        learner.run(batch)
+    assert learner.round == N_PEOPLE
+
+
+def test_what_a_store_cannot_do_is_refused(stores, tmp_path):
+    store = stores[3]
+    with pytest.raises(DataError, match=r"above bound=0\.1"):
+        FacilityLocation.from_store(store, bound=0.1)
+    with pytest.raises(ValueError, match="use a named one"):
+        ConcaveOverModular.from_store(store, concave=np.sqrt, bound=9.0)
+    with pytest.raises(ValueError, match="one number for everybody"):
+        ConcaveOverModular.from_store(store, concave="capped", cap=[1.0])
+    with pytest.raises(ValueError, match="engine='spark'"):
+        Coverage.from_store(store, "spark")
+    with pytest.raises(ValueError, match="another store"):
+        Coverage.from_store(store, Threads(stores[7]))
+    too_much = store_of(tmp_path / "much", 3.0 * matrix(), 2, weighted=True)
+    with pytest.raises(DataError, match=r"lie in \[0, 1\]"):
+        ProbabilisticCoverage.from_store(too_much)
