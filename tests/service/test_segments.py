@@ -383,6 +383,7 @@ def test_pages_of_segments(shared_service):
         while client.request("GET", "/v1/experiments/lands")["releases"] == before:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+    assert "learns from taken, 2 segments" in admin.get("/experiments").text
     whole = admin.get("/experiments/lands").text
     assert "<b>" not in whole.replace("<body>", "")
     for words in ("All segments", "numbers are of all of them", "random sets</span>", "choose one above"):
