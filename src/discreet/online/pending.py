@@ -74,7 +74,7 @@ class Pending:
         """Go on waiting; ``could_be`` says whether a round can have had such a ticket."""
         rows = saved.array("tickets", (None, None), np.int64, at_least=-1).tolist()
         if len(rows) > min(rounds.number, MOST_OPEN):
-            raise ValueError(f"tickets has {len(rows)} rows; there can be {min(rounds.number, MOST_OPEN)}")
+            raise ValueError("tickets has more rows than rounds that can wait for feedback")
         for row in rows:
             late, *ticket = row
             while ticket and ticket[-1] < 0:  # shorter than others

@@ -55,7 +55,12 @@ def exact(value: float | int | Fraction) -> Fraction:
     >>> sum([exact(0.1)] * 10) == 1
     True
     """
-    return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(float(value)))
+    return Fraction(value) if isinstance(value, int | Fraction) else _as_printed(float(value))
+
+
+@lru_cache(maxsize=4096)  # the same few numbers are asked for again and again
+def _as_printed(number: float) -> Fraction:
+    return Fraction(repr(number))
 
 
 def fraction(text: Any) -> Fraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,8 +81,11 @@ def flip_probabilities(scores: NDArray[np.float64], rate: float) -> NDArray[np.f
     [0.125, 0.875]
     """
     chances = np.exp(rate * (scores - scores.max()))
-    nodes, weights = np.polynomial.legendre.leggauss(scores.size // 2 + 1)
+    nodes, weights = _gauss(scores.size // 2 + 1)
     t, w = (nodes + 1.0) / 2.0, weights / 2.0
     left = 1.0 - chances[None, :] * t[:, None]
     others = [np.delete(left, v, axis=1).prod(axis=1) for v in range(scores.size)]
     return np.asarray(chances * (np.array(others) @ w), dtype=np.float64)
+
+
+_gauss = cache(np.polynomial.legendre.leggauss)
