@@ -16,7 +16,19 @@ from .output import printable
 
 OK, MISTAKE, REFUSED, INTERRUPTED = 0, 2, 3, 130
 # In the order in which they are listed.
-COMMANDS = ("demo", "select", "plan", "simulate", "serve", "service", "audit", "bench", "completion")
+COMMANDS = (
+    "demo",
+    "select",
+    "prepare",
+    "verify",
+    "plan",
+    "simulate",
+    "serve",
+    "service",
+    "audit",
+    "bench",
+    "completion",
+)
 # Set to anything, it lets errors end in a traceback: for whoever mends them.
 DEBUG = "DISCREET_DEBUG"
 

@@ -15,6 +15,7 @@ from . import selection_report
 from .given import Given
 from .limits import Limits
 from .output import as_json, check_writable, printable, same_file, write_whole
+from .reading import source_of
 
 if TYPE_CHECKING:
     from ..data import Events
@@ -255,19 +256,8 @@ def _events(options: argparse.Namespace, limits: Limits) -> Events:
     """Everybody in the file, over the items that are listed, or that occur."""
     from ..data import EventReader
     from ..data.facts import Facts, read_items
-    from ..data.source import Source, Wording, constraint_role
+    from ..data.source import constraint_role
 
-    separator = "\t" if options.separator in ("tab", "\\t") else options.separator
-    if len(separator) != 1:
-        raise ValueError(f"--separator {options.separator}: must be one character, or the word tab")
-    wording = Wording(
-        argument="--{role} {column}",
-        items="--items",
-        drop_items="",
-        separator="; if its columns are separated by {mark}, say --separator {mark}",
-        leave_out="; mend the row, or leave such rows out with --skip-bad",
-        details=" (--insecure-diagnostics names {what})",
-    )
     asked = {"person": options.person, "item": options.item}
     if options.weight is not None:
         asked["weight"] = options.weight
@@ -276,14 +266,13 @@ def _events(options: argparse.Namespace, limits: Limits) -> Events:
     if options.items is not None:
         if options.items == "-" == options.file:
             raise ValueError("FILE and --items cannot both be standard input; give one of them as a file")
-        listed = Source(options.items, separator, public=True, stdin=options.items == "-", wording=wording)
+        listed = source_of(options, options.items, public=True)
         items, about = read_items(listed, options.item, limits.columns)
     elif limits.columns:
         asked |= {constraint_role(column): column for column in limits.columns}
         facts = Facts(limits.columns)
     reader = EventReader(items=items, highest=1.0, facts=facts)
-    source = Source(options.file, separator, options.skip_bad, stdin=options.file == "-", wording=wording)
-    for batch in _watched(source.batches(asked)):
+    for batch in _watched(source_of(options, options.file).batches(asked)):
         reader.take(batch)
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
     nobody = options.neighbours == "add_remove" and not options.items_from_data

@@ -6,6 +6,7 @@ A batch holds the columns that were asked for, each under its role: ``person``, 
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,11 +128,12 @@ class Source:
             if count > 1:
                 raise ValueError(f"{self.name} has {count} columns named {shown(column)}; rename them")
             if not count:
-                raise self._no_column(self.wording.asked(role, column), header, public or self.public)
+                asks = self.wording.asked(role, column)
+                raise self._no_column(asks, column, header, public or self.public)
             found[role] = next(place for place, name in enumerate(header) if name == column)
         return found
 
-    def _no_column(self, asked: str, header: Sequence[Any], public: bool) -> ValueError:
+    def _no_column(self, asked: str, column: str, header: Sequence[Any], public: bool) -> ValueError:
         table = "the table" if self.path is None else f"the table in {self.name}"
         message, hint = f"{asked} is not a column of {table}", ""
         if self.path is not None and len(header) == 1:
@@ -140,6 +142,8 @@ class Source:
                 mark = "tab" if marks[0] == "\t" else f"'{marks[0]}'"
                 hint = self.wording.separator.format(mark=mark)
         listed = ", ".join(map(repr, header[:20])) + (", ..." if len(header) > 20 else "")
+        near = difflib.get_close_matches(str(column), [name for name in header if isinstance(name, str)], n=3)
+        listed += f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         if public:
             return ValueError(f"{message}, which has {listed}{hint}")
         # In a file without a header these are somebody's cells.

@@ -34,7 +34,9 @@ class ArrowColumn(Column):
 def batches(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
     """The columns that were asked for; of people as Arrow has them, where it does."""
     table = source.table
-    if source.path is not None and not source.stdin:
+    if source.stdin:
+        yield from source.batches(asked)
+    elif source.path is not None:
         for path in files(source):
             yield from _file(replace(source, table=path), asked)
     elif (reader := _reader(table)) is not None:
@@ -143,9 +145,13 @@ def _weights(asked: str, values: Any) -> Column:
 
 def row_count(source: Source) -> int | None:
     """About how many rows there are, where that can be told before they are read."""
-    if source.path is not None and not source.stdin:
-        return sum(map(_rows_in, files(source)))
     table = source.table
+    if source.stdin:
+        return None
+    if source.path is not None:
+        return sum(map(_rows_in, files(source)))
+    if isinstance(table, list | tuple) and all(isinstance(one, str | os.PathLike) for one in table):
+        return sum(row_count(replace(source, table=one)) or 0 for one in table)
     if isinstance(table, Mapping):
         return max((len(column) for column in table.values() if _is_column(column)), default=None)
     return len(table) if hasattr(table, "__len__") and _names(table) is not None else None

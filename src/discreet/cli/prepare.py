@@ -1,0 +1,156 @@
+"""``discreet prepare``: files of events to a store of people, for tables that are larger than memory."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+from .output import as_json, same_file
+from .reading import source_of
+
+NAME = "prepare"
+HELP = "make a store of people out of files of events, or append to one"
+
+_EXAMPLES = """examples:
+  discreet prepare logs/*.parquet --person user --item page --items pages.csv --to people/
+  discreet prepare monday.csv --person user --item page --append --to people/
+  discreet verify people/
+
+A pattern in quotes and a folder stand for the files in them. The store is there when it is finished, and not
+before; an append takes place as a whole or not at all, and the same rows twice are there once. Whether 7 is a
+number or text, it is one person; ids that may or may not be the same are refused. The store is as private as
+the files: nothing is released here.
+Exit codes: 0 done, 2 a mistake in the options or a file, 130 interrupted."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The files, their columns, the catalogue and the store."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="CSV, gzipped CSV, Parquet, a pattern or a folder; - for CSV on standard input",
+    )
+    parser.add_argument("--to", required=True, metavar="STORE", help="the folder of the store")
+    parser.add_argument("--append", action="store_true", help="add the rows to a store that is there")
+    data = parser.add_argument_group("the files")
+    data.add_argument("--person", required=True, metavar="COL", help="column that says whose row it is")
+    data.add_argument(
+        "--item", required=True, metavar="COL", help="column of what they like, bought or opened"
+    )
+    data.add_argument(
+        "--weight",
+        metavar="COL",
+        help="a number for each row, at least 0; of repeated rows the largest counts",
+    )
+    data.add_argument("--highest", type=float, metavar="W", help="a public bound of the weights, e.g. 1")
+    data.add_argument(
+        "--items", metavar="FILE", help="the public list of items (CSV or Parquet, with the --item column)"
+    )
+    data.add_argument(
+        "--items-from-data",
+        action="store_true",
+        help="instead of --items: all items that occur. NOT PRIVATE BY ITSELF: everything that is chosen from"
+        " the store is marked as conditional on the list",
+    )
+    data.add_argument(
+        "--cap", type=int, metavar="M", help="keep at most M items of each person, drawn by a keyed hash"
+    )
+    data.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="leave out rows with an empty cell, a bad weight or an item that --items does not list, instead"
+        " of refusing the file",
+    )
+    data.add_argument("--separator", default=",", metavar="CHAR", help="between CSV columns; tab for a tab")
+    data.add_argument(
+        "--insecure-diagnostics",
+        action="store_true",
+        help="say which row of a file was refused: NOT PRIVATE",
+    )
+    store = parser.add_argument_group("the store")
+    store.add_argument(
+        "--buckets", type=int, metavar="P", help="parts of the store (default: one for a million rows)"
+    )
+    store.add_argument(
+        "--key",
+        metavar="FILE",
+        help="the secret of the hash of people, as hexadecimal digits, to be kept elsewhere (default: a fresh"
+        " one in the store, for its owner only)",
+    )
+    store.add_argument(
+        "--memory", type=int, default=256, metavar="MB", help="of rows that are held at a time (default 256)"
+    )
+    store.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the store, or append to it."""
+    from ..core import checks
+    from ..data import append, prepare
+    from ..data.store.preparing import read_key
+
+    _check(options)
+    key = None if options.key is None else read_key(Path(options.key))
+    table: Any = options.files[0] if len(options.files) == 1 else list(options.files)
+    asked: dict[str, Any] = {
+        "person": options.person,
+        "item": options.item,
+        "weight": options.weight,
+        "to": options.to,
+        "key": key,
+        "memory": checks.whole("--memory", options.memory, at_least=1) << 20,
+    }
+    source = source_of(options, table)
+    if options.append:
+        store = append(source, **asked)
+    else:
+        highest = math.inf if options.highest is None else options.highest
+        store = prepare(
+            source, items=_items(options), cap=options.cap, buckets=options.buckets, highest=highest, **asked
+        )
+    said = {
+        "store": options.to,
+        "n_items": store.n_items,
+        "n_buckets": store.n_buckets,
+        "catalogue": store.catalogue,
+        "digest": store.digest,
+    }
+    text = f"{options.to}: people over {store.n_items:,} items in {store.n_buckets:,} buckets"
+    if store.catalogue == "from data":
+        text += "; CONDITIONAL on the list of items, which was taken from data"
+    print(as_json(said) if options.json else text)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """What does not go together."""
+    if "-" in options.files and len(options.files) > 1:
+        raise ValueError("standard input (-) stands alone; name files, or pipe them in")
+    if options.append:
+        names = ("items", "items_from_data", "cap", "buckets", "highest")
+        given = [
+            f"--{name.replace('_', '-')}" for name in names if getattr(options, name) not in (None, False)
+        ]
+        if given:
+            raise ValueError(f"--append keeps what the store was made with; leave out {', '.join(given)}")
+        return
+    if (options.items is not None) == options.items_from_data:
+        raise ValueError(
+            "which items are there to choose from? Which ones occur in the files is private. Give --items FILE,"
+            " a public list; or --items-from-data, whose results are conditional on the items that occur"
+        )
+    if options.items is not None and any(same_file(options.items, one) for one in options.files):
+        raise ValueError(f"--items {options.items}: is one of the files of events; give one that is public")
+
+
+def _items(options: argparse.Namespace) -> list[Any] | None:
+    from ..data.facts import read_items
+
+    if options.items is None:
+        return None
+    items, _ = read_items(source_of(options, options.items, public=True), options.item)
+    return items
