@@ -214,7 +214,9 @@ def one_account(name: str, spent: Account) -> dict[str, Any]:
 
 def promise(epsilon: float, delta: float, neighbours: str, rounds: int) -> str:
     """The guarantee in words."""
-    change = "had said anything else instead" if neighbours == "replace" else "had not taken part"
+    change = "had not taken part"
+    if neighbours == "replace":  # of which decisions something is said first, decides which of them count
+        change = "had said anything else about the same decisions"
     often = "once" if rounds == 1 else f"up to {rounds} times"
     beside = f", but for a chance of {delta:g}" if delta else ""
     return (
