@@ -1,0 +1,67 @@
+"""Every selector of the library serves: with each kind of outcome, over releases, a crash and a new period."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pytest
+
+from discreet.online.registry import REGISTRY
+from discreet.service.config import PopulationConfig
+
+from .world import ITEMS, World, likes
+
+PEOPLE = PopulationConfig(epsilon=4.0, delta=1e-6, notion="zcdp", period="month")
+SERVING = [
+    (name, feedback)
+    for name, one in REGISTRY.items()
+    for feedback in {"function": ["likes"], "reward": ["taken", "value"]}.get(one.feedback, [])
+]
+
+
+def outcome(feedback, labels, rng):
+    if feedback == "likes":
+        return [ITEMS[i] for i in np.flatnonzero(rng.random(len(ITEMS)) < 0.3)]
+    if feedback == "taken":
+        return labels[0] if rng.random() < 0.5 else None
+    return float(rng.random() < 0.5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "feedback"), SERVING)
+def test_a_learner_serves(name, feedback, tmp_path):
+    config = likes(feedback=feedback, learner=name, rounds=400)
+    world = World(f"sqlite:///{tmp_path}/service.db", config, PEOPLE)
+    rng = np.random.default_rng(3)
+
+    def hands(count):
+        for _ in range(8 * count):
+            _, place, labels = world.serve()
+            assert len(set(labels)) == 3
+            assert set(labels) <= set(ITEMS)
+            assert world.report(place, outcome(feedback, labels, rng)) == "recorded"
+        world.settle()
+
+    hands(3)
+    spent = world.keeper.account(world.one.population, "2026-11").epsilon()
+    assert 0.0 < spent <= PEOPLE.epsilon
+    before = world.one.learning.learner.round
+    world.crash()
+    world.settle()
+    hands(1)
+    assert world.one.learning.learner.round > before
+    world.now = datetime.datetime(2026, 12, 1, tzinfo=datetime.UTC)
+    world.settle()
+    world.hands = []
+    hands(1)
+    assert world.one.epoch == 1
+    released = dict(world.rows("SELECT epoch, count(*) FROM release GROUP BY epoch"))
+    assert released[0] >= 2  # with what was known before the crash, and after it
+    assert released[1] >= 2  # what the new period begins with, and what came of its first hand
+
+
+def test_there_are_selectors_of_every_kind():
+    assert {"LeaderSelector", "HedgeSelector", "PhasedSelector", "ThompsonSelector", "BanditSelector"} <= {
+        name for name, _ in SERVING
+    }
