@@ -1,4 +1,4 @@
-"""Every selector of the library serves: with each kind of outcome, over releases, a crash and a new period."""
+"""Every selector of the library serves: each kind of outcome, releases, a crash and a new period."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..constraints import PartitionMatroid
+from ..constraints import Cardinality, PartitionMatroid
 from ..core import checks
 from ..core.state import Saved
 from ..objectives import Coverage
@@ -345,6 +345,8 @@ def _made(config: ExperimentConfig, share: Share, start: Released | None = None)
         if "constraint" not in known:
             raise ValueError(f"{name} takes no constraint; take LeaderSelector or MetaFrankWolfe")
         given["constraint"] = constraint_of(config)
+    elif "constraint" in known and known["constraint"].default is inspect.Parameter.empty:
+        given["constraint"] = Cardinality(config.k, len(config.items))  # all that it knows of k
     allowed = {key: value for key, value in given.items() if key in known}
     if wrong := set(config.options) - set(known) | set(config.options) & {*given, "budget", "seed"}:
         raise ValueError(f"options has {sorted(wrong)[0]!r}, which {name} does not take here")
