@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
@@ -21,6 +23,7 @@ import discreet as dc
 from discreet.cli import main
 from discreet.data import EventReader, private_catalogue
 from discreet.data.labels import as_text
+from discreet.data.source import Source
 from discreet.evaluation.simulation.config import Config
 from discreet.objectives import Coverage, ProbabilisticCoverage
 
@@ -198,3 +201,32 @@ def test_rows_come_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         Coverage.from_events([{"who": 1, "what": 2}, (1, 2)], **WHERE)
     with pytest.raises(TypeError, match="events must be a data frame"):
         Coverage.from_events([], **WHERE)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "numpy"])
+@pytest.mark.parametrize(
+    "people",
+    [
+        [7, 3, 7, -1, 2**62],
+        ["ann", "bob", "ann", "7", "été"],
+        ["ann", None, "ann", " ", "nan"],
+    ],
+)
+def test_columns_through_arrow_are_those_without_it(kind, people, monkeypatch):
+    """Text and whole numbers are encoded by Arrow where it is there; who and what is found stays the same."""
+    make = {"pandas": pd.Series, "polars": pl.Series, "numpy": np.array}[kind]
+    table = {"who": make(people), "what": make(["a", "b", "b", "c", "a"])}
+    source = Source(table, skip_bad=True)
+
+    def found():
+        reader = EventReader()
+        for batch in source.batches({"person": "who", "item": "what"}):
+            reader.take(batch)
+        return reader.events()
+
+    fast = found()
+    monkeypatch.setattr("discreet.data.frames._coded", lambda *_: None)
+    slow = found()
+    assert (fast.people, fast.items) == (slow.people, slow.items)
+    assert [type(one) for one in fast.people] == [type(one) for one in slow.people]
+    np.testing.assert_array_equal(fast.matrix.toarray(), slow.matrix.toarray())

@@ -140,8 +140,8 @@ def _check(options: argparse.Namespace) -> None:
         return
     if (options.items is not None) == options.items_from_data:
         raise ValueError(
-            "which items are there to choose from? Which ones occur in the files is private. Give --items FILE,"
-            " a public list; or --items-from-data, whose results are conditional on the items that occur"
+            "which items are there to choose from? Which ones occur in the files is private. Give --items"
+            " FILE, a public list; or --items-from-data, whose results are conditional on the list of items"
         )
     if options.items is not None and any(same_file(options.items, one) for one in options.files):
         raise ValueError(f"--items {options.items}: is one of the files of events; give one that is public")

@@ -26,6 +26,7 @@ from .source import Batch, Column, Source
 _LONGEST_LINE = 1 << 20
 _BLOCK = 1 << 16
 _FEW = 256
+_LONGER = 16  # times as many rows of Parquet as of text: fewer values are met again in the next batch
 _OTHER_KINDS = (
     (b"PK\x03\x04", "a zip archive or an Excel workbook; save it as CSV"),
     (b"\xff\xfe", "UTF-16 text; save it as UTF-8"),
@@ -205,7 +206,9 @@ def read_parquet(
             names = file.schema_arrow.names
             wanted = {role: names[at] for role, at in source.places(names, asked, only, public=True).items()}
             row, total = 0, file.metadata.num_rows
-            for part in file.iter_batches(rows or tables.ROWS, columns=list(dict.fromkeys(wanted.values()))):
+            for part in file.iter_batches(
+                rows or _LONGER * tables.ROWS, columns=list(dict.fromkeys(wanted.values()))
+            ):
                 columns = {
                     role: made(source.wording.asked(role, name), role, part.column(name))
                     for role, name in wanted.items()

@@ -20,6 +20,7 @@ from .source import Column
 MISSING, UNLISTED = -1, -2
 
 _LONG = 1 << 4096
+_NOTHING = frozenset(("", "nan", "NaN", b"nan", b"NaN"))
 _NUMBERS = int | float | Decimal | Fraction
 _WRITTEN = str | bytes | int | float | Decimal | Fraction | date | time | UUID
 
@@ -47,7 +48,10 @@ class Names(dict[Any, int]):
 
     def __missing__(self, cell: Any) -> int:
         """The number of a cell that was not met before: each different one is looked at once."""
-        found = cell if type(cell) is str else label(cell)
+        if type(cell) is str and cell not in _NOTHING and not cell.isspace():
+            self[cell] = number = self._number(cell)
+            return number
+        found = label(cell)
         if found is cell:
             self[cell] = MISSING if absent(found) else self._number(found)
         else:
@@ -108,7 +112,7 @@ def _hashable(value: Any) -> bool:
 def absent(value: Any) -> bool:
     """Whether a cell names nothing: blank, or the not-a-number that numeric programs write for nothing."""
     if isinstance(value, str | bytes):
-        return value in ("nan", "NaN", b"nan", b"NaN") or not value.strip()
+        return value in _NOTHING or not value.strip()
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return True
     return type(value).__name__ in ("NAType", "NaTType")  # pandas' own, without importing pandas
