@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "service",
     },
     "client": set(),
+    "spark": {"core", "data"},
     "service": {"core", "constraints", "privacy", "objectives", "online", "planning"},
 }
 # Methods that hand over to a package further up, which they load when they are called.
@@ -67,6 +68,7 @@ HANDS_OVER = {
 OWN_RANDOMNESS = {
     "audit/hooks.py": "its Source tells public coins from the other words of a run",
     "service/keys.py": "makes keys of marks and decision ids, which no answer follows from",
+    "spark.py": "makes the secret of the hash of people, and names of files",
     "data/store/preparing.py": "makes the secret of the hash of people, which no answer follows from",
     "constraints/domains.py": "asks somebody's projection at the same points every time; knows no privacy",
 }

@@ -21,7 +21,7 @@ from ...core.checks import instance, one_of, real, whole
 from ...core.labels import plain_label
 from ...core.progress import track
 from ..events import PrivateCatalogue
-from ..labels import MISSING, UNLISTED, Listed, Names, alike, in_order, typed
+from ..labels import MISSING, UNLISTED, Listed, Names, alike, as_text, in_order, typed
 from ..rows import GoodRows, amounts, unlisted
 from ..source import Batch, Source
 from .identity import SHORTEST_KEY, Identities, key_id, key_words
@@ -78,23 +78,13 @@ def prepare(
     only. ``buckets``: into how many parts people go, by default one for about a million rows. ``memory``:
     bytes of rows that are held at a time; beyond them rows wait on the disk, beside ``to``.
 
-    The store is there when it is finished, and not before. Nothing in it is private: keep it like the events.
+    The store is there when it is finished, and not before. It protects nobody: keep it like the events.
     """
     target = Path(to)
-    one_of("unknown_items", unknown_items, ("error", "drop"))
-    if cap is not None:
-        whole("cap", cap, at_least=1)
-    real("highest", highest, above=0.0, infinite=True)
+    names, catalogue = settings_of(items, unknown_items, cap, highest, buckets)
     whole("memory", memory, at_least=1 << 16)
-    if buckets is not None:
-        whole("buckets", buckets, at_least=1, at_most=MOST_BUCKETS)
     secret = secrets.token_bytes(32) if key is None else checked_key(key)
     table = source if isinstance(source, Source) else Source(source)
-    names: Names = Found()
-    catalogue = "from data"
-    if items is not None:
-        names = Listed("items", [plain_label(one) for one in items])
-        catalogue = "private" if isinstance(items, PrivateCatalogue) else "public"
     needs = Needs.of(
         row_count(table), None if items is None else len(names.labels), weight is not None, memory
     )
@@ -151,6 +141,7 @@ def append(
     work.identities.numbers, work.identities.odd = (
         bool(old.manifest["identities"][kind]) for kind in ("numbers", "odd")
     )
+    work.written = bool(old.manifest["written"])
     needs = Needs.of(row_count(table), old.n_items, old.weighted, memory, known=old.n_entries + old.n_people)
     generation = int(old.manifest["generation"]) + 1
     with folder_in(old.path) as folder:
@@ -193,7 +184,7 @@ class Work:
         self.identities = Identities(self.secret, f"the column {self.person!r} of people")
         self._coins = key_words(self.secret, b"store cap")
         self._drop = self.unknown_items == "drop" or self.catalogue == "private"
-        self._written = True
+        self.written = True  # every label so far stood in a file in which all is text
 
     def spilled(self, source: Source, folder: Path, memory: int, progress: bool) -> Spill:
         """All rows of a source, by bucket."""
@@ -203,7 +194,7 @@ class Work:
         if self.weight is not None:
             asked["weight"] = self.weight
         for batch in _said(batches(source, asked), _watched(progress)):
-            self._written &= batch.written
+            self.written &= batch.written
             spill.add(*spill.scattered(self.rows(batch, spill.nothing, spill.kind)))
         spill.finish()
         return spill
@@ -237,7 +228,9 @@ class Work:
             raise ValueError("there are no items: the ground set is empty; give events, or a catalogue")
         if isinstance(self.names, Listed):
             return tuple(self.names.labels), None
-        found = typed(self.names.labels) if self._written else self.names.labels
+        found = self.names.labels
+        if self.written:
+            found = typed([as_text(one) for one in found])
         order = in_order(found)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
@@ -264,6 +257,7 @@ class Work:
             "key_id": key_id(self.secret),
             "n_items": len(self.names.labels),
             "catalogue": self.catalogue,
+            "written": self.written,
             "weighted": self.weight is not None,
             "highest": None if math.isinf(self.highest) else self.highest,
             "cap": self.cap,
@@ -301,6 +295,22 @@ def written(folder: Path, made: Mapping[str, Callable[[], Bucket]], progress: bo
 
 def _written(folder: Path, made: Callable[[], Bucket]) -> dict[str, Any]:
     return write_bucket(folder, made())
+
+
+def settings_of(
+    items: Iterable[Any] | None, unknown_items: str, cap: int | None, highest: float, buckets: int | None
+) -> tuple[Names, str]:
+    """The names of the items and where these come from; settings that are out of range are refused."""
+    one_of("unknown_items", unknown_items, ("error", "drop"))
+    if cap is not None:
+        whole("cap", cap, at_least=1)
+    real("highest", highest, above=0.0, infinite=True)
+    if buckets is not None:
+        whole("buckets", buckets, at_least=1, at_most=MOST_BUCKETS)
+    if items is None:
+        return Found(), "from data"
+    private = isinstance(items, PrivateCatalogue)
+    return Listed("items", [plain_label(one) for one in items]), "private" if private else "public"
 
 
 def checked_key(key: Any) -> bytes:
