@@ -22,6 +22,8 @@ from .scans import Scan
 _PIECE = 1 << 22
 # Lost workers are replaced by others at most so often for one task; Dask itself gives up sooner.
 _RETRIES = 3
+# Seconds after which tasks that wait are looked at, and after which a cluster without workers is given up.
+_PATIENCE, _ALONE = 2.0, 300.0
 
 
 class EngineError(RuntimeError):
@@ -120,33 +122,57 @@ class Dask:
         if getattr(client, "asynchronous", False):
             raise ValueError("engine= is an asynchronous client; make one with asynchronous=False")
         self.store, self._client = store, client
-        workers = list(client.scheduler_info(n_workers=-1)["workers"])
+        self._workers = workers = self._there()
         if not workers and shards is None:
             raise ValueError("the Dask cluster has no workers; start some, or wait for them first")
         count = len(workers) if shards is None else whole("shards", shards, at_least=1)
         entries = [store.entries_in(number) for number in range(store.n_buckets)]
         path = str(store.path.absolute())
         self._shards = [Shard(path, store.digest, group) for group in _balanced(entries, count)]
-        self._workers = workers
 
     def total(self, scan: Scan) -> NDArray[Any]:
-        futures = [
-            self._client.submit(
-                answer,
-                shard,
-                scan,
-                pure=False,
-                retries=_RETRIES,
-                workers=self._workers[i : i + 1] or None,
-                allow_other_workers=True,
-            )
-            for i, shard in enumerate(self._shards)
-        ]
         try:
-            answers = self._client.gather(futures)
+            answers = self._client.gather(self._finished(scan))
+        except EngineError:
+            raise
         except Exception as problem:  # what a library has put into its message is not known
             raise EngineError(f"the Dask cluster gave no answer: {type(problem).__name__}") from None
         return combined(self.store.n_buckets, answers, scan)
+
+    def _finished(self, scan: Scan) -> list[Any]:
+        """A finished task for each shard; one that waits for a worker that is gone is asked for again."""
+        from distributed import wait
+
+        futures = [self._submitted(scan, place) for place in range(len(self._shards))]
+        alone = 0.0
+        while True:
+            try:
+                wait(futures, timeout=_PATIENCE)
+                return futures
+            except TimeoutError:
+                there = self._there()
+            gone = [address not in there for address in self._workers]
+            alone = 0.0 if there else alone + _PATIENCE
+            if alone > _ALONE:
+                raise EngineError("the Dask cluster has lost all its workers")
+            if there and any(gone):
+                self._workers = there
+                for place, future in enumerate(futures):
+                    if not future.done():
+                        futures[place] = self._submitted(scan, place)
+
+    def _submitted(self, scan: Scan, place: int) -> Any:
+        """One shard goes to the same worker every time, which has it open, while that worker is there."""
+        home: dict[str, Any] = {}
+        if self._workers:
+            worker = self._workers[place % len(self._workers)]
+            home = {"workers": [worker], "allow_other_workers": True}
+        shard = self._shards[place]
+        return self._client.submit(answer, shard, scan, pure=False, retries=_RETRIES, **home)
+
+    def _there(self) -> list[str]:
+        """The workers that there are."""
+        return sorted(self._client.scheduler_info(n_workers=-1)["workers"])
 
 
 def combined(n_buckets: int, answers: Sequence[Answer], scan: Scan) -> NDArray[Any]:

@@ -1,0 +1,198 @@
+"""A Dask cluster gives the answers of one process, whatever happens to its workers, or refuses to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.core.checks import DataError
+from discreet.data.store import Store
+from discreet.objectives import Coverage, ProbabilisticCoverage
+from discreet.objectives.stored.engines import Answer, Dask, EngineError, answer, combined
+from discreet.objectives.stored.scans import Extent
+from discreet.offline import ContinuousGreedy, PrivateGreedy
+from discreet.privacy import Release
+
+from .stores import store_of
+from .test_scores import matrix, vectors
+
+distributed = pytest.importorskip("distributed", reason="NOT TESTED: install discreet[dask]")
+SECRET_ROW = "4711 and 4712"
+
+
+@pytest.fixture(scope="module")
+def client():
+    import cloudpickle
+    import dask
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not see the tests
+    # Workers are copies of a process that has everything imported: new ones are there at once.
+    loaded = ["distributed.nanny", "discreet.objectives.stored.people", "discreet.backends.numba.scans"]
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    distributed.utils.get_mp_context().set_forkserver_preload(loaded)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return store_of(tmp_path_factory.mktemp("dask") / "people", matrix(), 7, weighted=True)
+
+
+class Killing(Dask):
+    """Loses a worker in some of its rounds, when the tasks of the round have been handed out."""
+
+    def __init__(self, store, client, rounds) -> None:
+        super().__init__(store, client)
+        self.rounds, self.round, self.killed = rounds, 0, 0
+
+    def total(self, scan):
+        if self.round in self.rounds:
+            alive = [one.pid for one in self._client.cluster.workers.values() if one.pid]
+            os.kill(alive[self.round % len(alive)], signal.SIGKILL)
+            self.killed += 1
+        self.round += 1
+        return super().total(scan)
+
+
+def test_every_score_vector_is_that_of_one_process(client, store):
+    assert vectors(ProbabilisticCoverage.from_store(store, client)) == vectors(
+        ProbabilisticCoverage(matrix())
+    )
+    shards = Dask(store, client, shards=5)  # more than there are workers
+    assert vectors(Coverage.from_store(store, shards)) == vectors(Coverage(matrix()))
+
+
+def test_gradients_are_those_of_one_process(client, store):
+    items = [
+        ContinuousGreedy(3, dc.Budget(5.0, 1e-6), 2, seed=3).select(people).items
+        for people in (Coverage(matrix()), Coverage.from_store(store, client))
+    ]
+    assert items[0] == items[1]
+
+
+def test_samples_are_those_of_threads(client, store):
+    found = [
+        PrivateGreedy(3, dc.Budget(5.0), "subsampled", seed=4)
+        .select(Coverage.from_store(store, engine))
+        .items
+        for engine in ("threads", client)
+    ]
+    assert found[0] == found[1]
+
+
+def test_lost_workers_change_nothing_and_nothing_is_drawn_twice(client, store, monkeypatch):
+    """In the first, a middle and the last round: the same picks, draws and entries of the account."""
+    drawn, plain = [], Release.choice
+    monkeypatch.setattr(Release, "choice", lambda self, *given: drawn.append(1) or plain(self, *given))
+    engine = Killing(store, client, rounds=())
+    people = ProbabilisticCoverage.from_store(store, engine)
+    engine.round, engine.rounds = 0, (0, 2, 3)
+    chosen, accounts, draws = [], [], []
+    for one in (ProbabilisticCoverage(matrix()), people):
+        drawn.clear()
+        greedy = PrivateGreedy(4, dc.Budget(5.0, 1e-6), "zcdp", seed=5)
+        chosen.append(greedy.select(one).items)
+        accounts.append((greedy.privacy.to_json(), len(greedy.privacy.ledger.counts)))
+        draws.append(len(drawn))
+    assert (engine.round, engine.killed) == (4, 3)
+    assert chosen[0] == chosen[1]
+    assert accounts[0] == accounts[1]
+    assert draws == [4, 4]
+
+
+@dataclass(frozen=True)
+class Failing(Extent):
+    """Fails with a row in its message."""
+
+    def of(self, bucket, first, last):
+        raise RuntimeError(f"row {SECRET_ROW} of {bucket} {first} {last}")
+
+
+def test_errors_of_workers_hold_no_rows(client, store, capfd):
+    with pytest.raises(EngineError, match="a worker failed: RuntimeError") as caught:
+        Dask(store, client).total(Failing(False))
+    said = [str(caught.value), repr(caught.value.__cause__), repr(caught.value.__context__)]
+    said += [str(line) for lines in client.get_worker_logs().values() for line in lines]
+    said += [str(client.get_scheduler_logs()), *capfd.readouterr()]
+    assert SECRET_ROW not in " ".join(said)
+
+
+def test_an_altered_store_is_refused_by_name(client, tmp_path):
+    altered = store_of(
+        tmp_path / "altered",
+        np.eye(4),
+        2,
+        keys=np.array([2, 3, 5, 5], dtype=np.uint64),
+        home=np.array([0, 1, 0, 1]),
+    )
+    with pytest.raises(DataError, match=r"altered: bucket 0: somebody in it belongs to another bucket"):
+        Coverage.from_store(altered, client)
+
+
+# --- what a worker says, without a cluster --------------------------------------------------------------
+
+
+def test_a_bucket_that_is_counted_twice_or_not_at_all_is_refused(store):
+    parts = [answer(shard, Extent(True)) for shard in shards_of(store)]
+    whole = combined(7, parts, Extent(True))
+    assert (combined(7, parts[::-1], Extent(True)) == whole).all()
+    for wrong in ([*parts, parts[0]], parts[1:], [parts[0], parts[0]]):
+        with pytest.raises(EngineError, match="not about every bucket exactly once"):
+            combined(7, wrong, Extent(True))
+    with pytest.raises(EngineError, match=r"version 0\.0\.0"):
+        combined(7, [replace(parts[0], version="0.0.0"), parts[1]], Extent(True))
+
+
+def shards_of(store):
+    class NoCluster:
+        def scheduler_info(self, n_workers):
+            return {"workers": {"a": n_workers, "b": n_workers}}
+
+    return Dask(store, NoCluster())._shards
+
+
+def test_another_store_under_the_same_path_is_refused(store):
+    shard = replace(shards_of(store)[0], digest="0" * 64)
+    found = answer(shard, Extent(True))
+    assert isinstance(found, Answer)
+    assert "another store" in found.problem
+    gone = answer(replace(shard, path="/nowhere/at/all"), Extent(True))
+    assert gone.refused
+
+
+def test_clusters_without_workers_and_asynchronous_clients_are_refused(store):
+    class Empty:
+        asynchronous = False
+
+        def scheduler_info(self, n_workers):
+            return {"workers": {}} if n_workers else {}
+
+    with pytest.raises(ValueError, match="no workers"):
+        Dask(store, Empty())
+    Empty.asynchronous = True
+    with pytest.raises(ValueError, match="asynchronous"):
+        Dask(store, Empty())
+
+
+def test_a_round_is_quick(client, store):
+    """benchmarks/scans.py measures it; this notices a round that has become ten times as long."""
+    people = Coverage.from_store(store, client)
+    rows, taken = people.row_source(), []
+    for _ in range(8):
+        start = time.perf_counter()
+        rows.change((1, 2), 3, 2.0**40, 2.0**40)
+        taken.append(time.perf_counter() - start)
+    assert min(taken) < 0.6
