@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from discreet.cli import main
 from discreet.service import care
 from discreet.service.keeper import FROZEN
-from discreet.service.store import StoreError, open_store
+from discreet.service.store import Frozen, StoreError, open_store
 
 from .test_api import experiment, refused, settled
 from .world import ITEMS, World, likes
@@ -41,12 +42,32 @@ def test_a_restored_service_is_frozen_until_its_budget_renews(tmp_path):
     assert not world.rows("SELECT * FROM outcome")
     assert not world.keeper.set_status(world.shop, "running")
     assert "restored from a backup" in str(world.keeper.account(1, "2026-11"))
-    world.now = world.now.replace(month=12)
+    world.now = world.now.replace(year=2104)
     world.settle()
     assert world.one.status == "running"
     assert world.one.epoch == 1
     assert world.serve()[2]
     world.store.close()
+
+
+def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
+    """What was lost may have spent this period's budget: no epoch begins in it, and no experiment."""
+    world = World(url, likes(seed=None, share=0.5))
+    busy(world, 10)
+    world.now = datetime.datetime.now(datetime.UTC)
+    care.gone_back(world.store)
+    world.keeper.forget(world.shop)
+    world.settle()
+    assert (world.one.status, world.one.epoch) == (FROZEN, 0)
+    assert not world.keeper.due()
+    with pytest.raises(Frozen):
+        world.keeper.create("another", "people", likes(seed=None, share=0.5))
+    with pytest.raises(Frozen):
+        world.keeper.change_items(world.shop, ["new"], [])
+    world.now = world.now.replace(year=2104)
+    world.settle()
+    assert (world.one.status, world.one.epoch) == ("running", 1)
+    world.keeper.create("another", "people", likes(seed=None, share=0.5))
 
 
 def test_a_state_that_went_back_unseen_is_noticed_by_a_decision(service):

@@ -1,8 +1,8 @@
 """Backups, restores and checks of a service's store.
 
 A backup is a budget of its own: whoever goes on from an older state would release again about people of whom
-the newer state has released. So a restored experiment is frozen for the rest of its period, what was open is
-burnt, and the account says what happened.
+the newer state has released. So a restored experiment is frozen for the rest of the period in which it is
+restored, nothing new begins about its people, what was open is burnt, and the account says what happened.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def gone_back(store: Store) -> list[str]:
         tx.do("DELETE FROM outcome")
         tx.do("DELETE FROM hand")
         tx.do("DELETE FROM event")
+        keeper = Keeper(store)
         for number, marks in tx.all("SELECT id, marks FROM population"):
+            keeper.went_back(tx, number)
             said = json.loads(marks)
             if RESTORED not in said:
                 tx.do("UPDATE population SET marks = ? WHERE id = ?", json.dumps([*said, RESTORED]), number)

@@ -61,6 +61,7 @@ class Experiment:
     learning: Learning | None = field(default=None, repr=False)
     fence: int = -1  # of no keeper yet
     paces: dict[str, Pace] = field(default_factory=dict)  # of the hands of each segment
+    frozen: str = ""  # the period in which nothing about its people begins
 
 
 def budget_of(people: PopulationConfig) -> Budget:
@@ -87,7 +88,7 @@ def read(tx: Transaction, number: int) -> Experiment:
     """The experiment of this number, as it was left."""
     row = tx.one(
         "SELECT e.id, e.population, e.name, e.config, p.config, e.status, e.epoch, e.period,"
-        " e.next_place, e.seq, e.chain FROM experiment e JOIN population p ON p.id = e.population"
+        " e.next_place, e.seq, e.chain, p.frozen FROM experiment e JOIN population p ON p.id = e.population"
         " WHERE e.id = ?",
         number,
     )
@@ -96,12 +97,13 @@ def read(tx: Transaction, number: int) -> Experiment:
     config = msgspec.json.decode(row[3], type=ExperimentConfig)
     people = msgspec.json.decode(row[4], type=PopulationConfig)
     number, population, name = row[:3]
-    status, epoch, period, place, seq, chain = row[5:]
+    status, epoch, period, place, seq, chain, frozen = row[5:]
     states = tx.all("SELECT segment, body FROM private_state WHERE experiment = ?", number)
     ledger = PopulationLedger(tx, population, number)
     one = Experiment(
         number, population, name, config, people, status, epoch, period, place, seq, bytes(chain), ledger
     )
+    one.frozen = frozen
     one.learning = Learning.load(config, gate_of(one), {segment: bytes(body) for segment, body in states})
     return one
 

@@ -25,7 +25,7 @@ from .experiments import Experiment, Pace, budget_of, check_division, gate_of, h
 from .hands import CLOSING, COLUMNS, DEALT, OPEN, Hand, linked, stretches
 from .learning import Learning
 from .ledger import PopulationLedger
-from .store import Fenced, Store, Transaction, events
+from .store import Fenced, Frozen, Store, Transaction, events
 
 RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
 AHEAD = 2  # hands of a segment that wait to be served
@@ -52,13 +52,15 @@ class Keeper:
     def create(self, name: str, population: str, config: ExperimentConfig) -> Experiment:
         """A new experiment, which reserves its share of the budget, and its first hands."""
         with self.store.transaction() as tx:
-            found = tx.one("SELECT id, config FROM population WHERE name = ?", population)
+            found = tx.one("SELECT id, config, frozen FROM population WHERE name = ?", population)
             if found is None:
                 raise LookupError("population")
             ledger = PopulationLedger(tx, int(found[0]), 0)
             check_division(tx, int(found[0]), config)
         people = msgspec.json.decode(found[1], type=PopulationConfig)
         period = self.period(people)
+        if found[2] == period:
+            raise Frozen("what was spent in this period is not known")
         made = Experiment(0, int(found[0]), name, config, people, RUNNING, 0, period, 0, 0, b"", ledger)
         made.learning = Learning.begin(config, gate_of(made))
         with self.store.transaction() as tx:
@@ -91,20 +93,23 @@ class Keeper:
         """Experiments for which there is something to do."""
         with self.store.transaction() as tx:
             rows = tx.all(
-                "SELECT e.id, e.status, e.period, p.config, e.queues,"
+                "SELECT e.id, e.status, e.period, p.config, p.frozen, e.queues,"
                 " coalesce(sum(CASE WHEN h.state = ? THEN 1 ELSE 0 END), 0),"
                 " coalesce(sum(CASE WHEN h.state = ? OR (h.state = ? AND h.closed_at + e.outcome_wait <= ?)"
                 " THEN 1 ELSE 0 END), 0) FROM experiment e JOIN population p ON p.id = e.population"
                 " LEFT JOIN hand h ON h.experiment = e.id AND h.epoch = e.epoch"
-                " GROUP BY e.id, e.status, e.period, p.config, e.queues ORDER BY e.id",
+                " GROUP BY e.id, e.status, e.period, p.config, p.frozen, e.queues ORDER BY e.id",
                 *(DEALT, CLOSING, OPEN, tx.now()),
             )
         return [
             number
-            for number, status, period, people, queues, waiting, closing in rows
+            for number, status, period, people, frozen, queues, waiting, closing in rows
             if (status != FROZEN and closing)
             or (status == RUNNING and waiting < AHEAD * queues)
-            or period != self.period(msgspec.json.decode(people, type=PopulationConfig))
+            or (
+                period != (now := self.period(msgspec.json.decode(people, type=PopulationConfig)))
+                and (status != FROZEN or frozen != now)
+            )
         ]
 
     # --- a step ----------------------------------------------------------------------------------
@@ -121,8 +126,8 @@ class Keeper:
             return False
         try:
             one = self._fenced(number, fence)
-            over = self.period(one.people) != one.period
-            if one.status == FROZEN and not over:
+            over = (now := self.period(one.people)) != one.period
+            if one.status == FROZEN and (not over or one.frozen == now):
                 return False
             closed = [] if one.status == FROZEN else self._close(one, over=over)
             if closed:
@@ -284,9 +289,21 @@ class Keeper:
             done = tx.do(
                 "UPDATE experiment SET status = ? WHERE id = ? AND status <> ?", status, number, FROZEN
             )
+            if done and status == FROZEN:
+                (population,) = tx.one("SELECT population FROM experiment WHERE id = ?", number)
+                self.went_back(tx, population)
         with self._turn:
             self.forget(number)
         return bool(done)
+
+    def went_back(self, tx: Transaction, population: int) -> None:
+        """Nothing begins in this period: what was spent in it is not known.
+
+        It may be a later one than that of the state which was put back.
+        """
+        (config,) = tx.one("SELECT config FROM population WHERE id = ?", population)
+        now = self.period(msgspec.json.decode(config, type=PopulationConfig))
+        tx.do("UPDATE population SET frozen = ? WHERE id = ?", now, population)
 
     def beyond(self, number: int, epoch: int, place: int) -> bool:
         """Whether a decision is one that this store has not dealt yet: then its state has gone back."""
@@ -399,7 +416,7 @@ class Keeper:
             " WHERE id = ? AND status <> ?",
             *(one.epoch, one.period, one.next_place, one.seq, one.chain, one.id, FROZEN),
         ):
-            raise Fenced("somebody has frozen it")
+            raise Frozen("somebody has frozen it")
         for segment, body in held(one).dump().items():
             tx.do(
                 "INSERT INTO private_state (experiment, segment, seq, body) VALUES (?, ?, ?, ?)"

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from .base import DUPLICATE, LATE, RECORDED, Conflict, Fenced, Outcome, Served, Store, StoreError, Transaction
+from .base import (
+    DUPLICATE,
+    LATE,
+    RECORDED,
+    Conflict,
+    Fenced,
+    Frozen,
+    Outcome,
+    Served,
+    Store,
+    StoreError,
+    Transaction,
+)
 
 __all__ = [
     "DUPLICATE",
@@ -10,6 +22,7 @@ __all__ = [
     "RECORDED",
     "Conflict",
     "Fenced",
+    "Frozen",
     "Outcome",
     "Served",
     "Store",

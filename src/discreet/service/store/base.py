@@ -66,6 +66,10 @@ class Fenced(Exception):
     """Another keeper has taken over; nothing was written."""
 
 
+class Frozen(Fenced):
+    """The store has gone back in time, and nothing is released in this period; nothing was written."""
+
+
 class Conflict(Exception):
     """There is such a row already; nothing was written."""
 

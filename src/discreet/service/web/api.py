@@ -19,7 +19,7 @@ from ..config import ConstraintConfig, ExperimentConfig, PopulationConfig
 from ..engine import Engine
 from ..experiments import OtherSegments
 from ..keeper import PAUSED, RUNNING
-from ..store import Conflict, StoreError
+from ..store import Conflict, Frozen, StoreError
 from . import problems
 from .auth import ROLES, Keys, token_of
 from .hot import body
@@ -164,6 +164,8 @@ class Api:
             raise over_budget(refused) from None
         except Conflict:
             raise problems.EXISTS from None
+        except Frozen:
+            raise problems.FROZEN from None
         except OtherSegments:
             raise problems.OTHER_SEGMENTS from None
         except (ValueError, TypeError, NotImplementedError):

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ..keys import Secrets
-from ..store import StoreError
+from ..store import Frozen, StoreError
 from . import problems
 from .api import Api
 from .auth import ROLES, Key, Throttle
@@ -87,6 +87,8 @@ class Site:
                 return self.refusal(problems.NOT_FOUND, request, visit)
             except StoreError:
                 return self.refusal(problems.NO_STORE, request, visit)
+            except Frozen:
+                return self.refusal(problems.FROZEN, request, visit)
             except Exception as error:
                 logger.error("a page failed: %s", type(error).__name__)
                 return self.refusal(problems.FAILED, request, visit)
