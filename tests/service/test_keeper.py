@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ import discreet as dc
 from discreet.privacy.population import Periods
 from discreet.service import views
 from discreet.service.config import PopulationConfig
+from discreet.service.engine import Engine
 from discreet.service.hands import linked
+from discreet.service.keys import Secrets
 from discreet.service.learning import Learning
+from discreet.service.store import open_store
 
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
@@ -92,6 +96,32 @@ def test_raw_outcomes_are_gone_after_their_release(tmp_path):
     world.settle()
     assert not world.rows("SELECT * FROM outcome")
     world.store.scrub()
+    assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_raw_outcomes_are_gone_after_a_kill_between_release_and_scrub(tmp_path):
+    world = World(f"sqlite:///{tmp_path}/service.db", likes())
+    for _ in range(8):
+        _, place, _ = world.serve()
+        world.report(place, ["a very rare marker"])
+    world.store.scrub = lambda: None
+    world.settle()
+    left = tmp_path / "left"
+    left.mkdir()
+    for name in ("service.db", "service.db-wal"):
+        shutil.copy(tmp_path / name, left)
+    assert b"a very rare marker" in (left / "service.db-wal").read_bytes()
+    store = open_store(f"sqlite:///{left}/service.db")
+    store.recover("another")
+    assert all(b"a very rare marker" not in path.read_bytes() for path in left.iterdir())
+    store.close()
+
+
+def test_nothing_is_left_of_what_was_erased(tmp_path):
+    world, secrets = World(f"sqlite:///{tmp_path}/service.db", likes()), Secrets.fresh()
+    _, place, _ = world.serve()
+    world.report(place, ["a very rare marker"], mark=secrets.mark(1, "2026-11", "ann"))
+    Engine(world.store, secrets, calendar=lambda: world.now).erase("people", "ann")
     assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
 
 

@@ -201,6 +201,7 @@ class SQLiteStore(Store):
                 " WHERE state = ? AND closed_at IS NULL AND owner <> ?",
                 *(tx.now(), OPEN, owner),
             )
+        self.scrub()  # whoever was here before may have ended between a release and its scrub
 
     def scrub(self) -> None:
         with self._turn:
