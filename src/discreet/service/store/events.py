@@ -75,8 +75,11 @@ def forget(tx: Transaction, experiment: int, epoch: int, end: int | None = None)
     """Drop the events of an epoch; those before the place ``end``, where there is one."""
     if end is None:
         tx.do("DELETE FROM event WHERE experiment = ? AND epoch <= ?", experiment, epoch)
-    else:
-        tx.do("DELETE FROM event WHERE experiment = ? AND epoch = ? AND place < ?", experiment, epoch, end)
+    else:  # and one that was written down while its epoch ended
+        tx.do(
+            "DELETE FROM event WHERE experiment = ? AND (epoch < ? OR (epoch = ? AND place < ?))",
+            *(experiment, epoch, epoch, end),
+        )
 
 
 class Group:
