@@ -199,7 +199,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.tick()
 
     async def _record(self, decision, body):
-        return await self.engine.record(await self.engine.live_of(decision.experiment), decision, body)
+        return await self.engine.record(await self.engine.live_of(decision), decision, body)
 
     @rule(seconds=st.sampled_from([1.0, WAIT]))
     def wait(self, seconds):

@@ -57,9 +57,9 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     world.now = datetime.datetime.now(datetime.UTC)
     care.gone_back(world.store)
     world.keeper.forget(world.shop)
-    world.settle()
-    assert (world.one.status, world.one.epoch) == (FROZEN, 0)
     assert not world.keeper.due()
+    assert not world.keeper.tick(world.shop)
+    assert (world.one.status, world.one.epoch) == (FROZEN, 0)
     with pytest.raises(Frozen):
         world.keeper.create("another", "people", likes(seed=None, share=0.5))
     with pytest.raises(Frozen):

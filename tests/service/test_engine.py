@@ -8,8 +8,10 @@ import threading
 from discreet.service.engine import Engine
 from discreet.service.keys import Secrets
 from discreet.service.store import open_store
+from discreet.service.web.auth import Key
+from discreet.service.web.hot import Hot
 
-from .world import World, likes
+from .world import ITEMS, World, likes
 
 
 def test_an_outcome_that_comes_while_cursors_are_written_has_its_answer(url):
@@ -36,6 +38,81 @@ def test_an_outcome_that_comes_while_cursors_are_written_has_its_answer(url):
         answer = engine.record(shop, decision, b'["item 1"]')
         go.set()
         assert await asyncio.wait_for(answer, 60) == "recorded"
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+def test_a_process_that_has_not_heard_of_a_new_period_counts_in_it(url):
+    """Somebody's round is reported where the last period still goes on: it is one of the new period."""
+    world = World(url, likes(seed=None, outcome_wait=3600.0))
+    secrets, app = Secrets.fresh(), Key("1", "app", "app", None)
+
+    async def story():
+        engine = Engine(world.store, secrets)
+        await engine.start(keep=False)
+        engine._tasks[0].cancel()  # it does not look for what others did
+        assert (await engine.live("shop")).period == "2026-11"
+        hot = Hot(engine)
+        world.now = world.now.replace(month=12)
+        world.settle()
+        mark = secrets.mark(1, "2026-12", "anna")
+        for _ in range(2):
+            _, place, _ = world.serve()
+            decision = secrets.sign(1, 1, place, mark)
+
+            async def receive():
+                return {"body": b'{"likes":["item 1"]}'}
+
+            assert await hot.outcome(decision, receive, app) == b'{"status":"recorded"}'
+            await engine.refresh("shop")
+        assert world.rows("SELECT period, times FROM visit") == [("2026-12", 1)]
+        assert len(world.rows("SELECT 1 FROM outcome WHERE body IS NOT NULL")) == 1
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+def test_an_experiment_that_fails_holds_up_no_other(url):
+    """Its keeper tries again; meanwhile others are dealt for."""
+    world = World(url, likes(seed=None, share=0.5))
+    other = world.keeper.create("other", "people", likes(seed=None, share=0.5)).id
+
+    async def story():
+        engine = Engine(world.store, Secrets.fresh())
+        plain, done = engine.keeper.tick, threading.Event()
+
+        def tick(number):
+            if number == world.shop:
+                raise ValueError("whatever it is")
+            done.set()
+            return plain(number)
+
+        engine.keeper.tick, engine.keeper.due = tick, lambda: [world.shop, other]
+        await engine.start()
+        assert await asyncio.to_thread(done.wait, 10)
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+def test_items_stand_in_that_this_process_has_not_heard_of(url):
+    """A hand of a newer catalogue is claimed: what it ranks is known by name."""
+    world = World(url, likes(seed=None))
+
+    async def story():
+        engine = Engine(world.store, Secrets.fresh())
+        await engine.start(keep=False)
+        engine._tasks[0].cancel()
+        shop = await engine.live("shop")
+        world.keeper.change_items(world.shop, ["new 1", "new 2"], [])
+        while True:
+            hand, offset = await engine.next_place(shop)
+            if len(world.one.learning.labels) - 1 in hand.spare:
+                break
+        shown, altered = engine.without(shop, hand, offset, set(ITEMS[:11]))
+        assert altered
+        assert set(shown) == {"item 11", "new 1", "new 2"}
         await engine.stop()
 
     asyncio.run(story())

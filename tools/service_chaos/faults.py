@@ -40,7 +40,7 @@ def serves_before_commit() -> None:
         loop = asyncio.get_running_loop()
 
         def early(number, dealt):
-            live = self.by_number(number)
+            live = self._by_number.get(number)
             if live is not None:
                 for h in reversed(dealt):
                     row = (h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0, "", h.segment)

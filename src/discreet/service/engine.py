@@ -29,6 +29,7 @@ from .store import LATE, Fenced, Outcome, Served, Store, StoreError
 logger = logging.getLogger("discreet.service")
 _IDLE = 0.05  # seconds between looks at what is due
 _OLD = 60.0  # seconds for which a hand is served, or as long as it waits for outcomes if that is longer
+_AGAIN = 1.0  # seconds until the keeper tries again
 _FLUSH = 1.0  # seconds after which it is written down how far hands were served
 
 
@@ -198,7 +199,9 @@ class Engine:
                 return
             hand = Hand.read(row)
             hand.since = clock()
-            if max(map(max, hand.lists), default=0) >= len(live.labels):  # of a catalogue that is newer
+            if max(map(max, [*hand.lists, [0], hand.spare or [0]])) >= len(
+                live.labels
+            ):  # of a newer catalogue
                 await self.refresh(live.name)
             if owner == self.life.owner:
                 live.hands.append(hand)
@@ -262,19 +265,23 @@ class Engine:
             self._flushing = loop.create_task(self._flush())
         return future
 
-    def by_number(self, number: int) -> Live | None:
-        """The experiment of a decision id, if this process serves it."""
-        return self._by_number.get(number)
+    def by_number(self, decision: Decision) -> Live | None:
+        """The experiment of a decision, if this process serves it and knows of the decision's epoch.
 
-    async def live_of(self, number: int) -> Live:
+        Others may have begun an epoch already: its rounds count in its own period, not in the one before.
+        """
+        found = self._by_number.get(decision.experiment)
+        return None if found is None or found.epoch < decision.epoch else found
+
+    async def live_of(self, decision: Decision) -> Live:
         """The same, read from the database where it has to be."""
-        found = self._by_number.get(number)
+        found = self.by_number(decision)
         if found is not None:
             return found
-        name = await self._do(lookups.name_of, self.store, number)
+        name = await self._do(lookups.name_of, self.store, decision.experiment)
         if name is None:
             raise LookupError("experiment")
-        return await self.live(name)
+        return await self.refresh(name)
 
     def erase(self, population: str, person: str) -> None:
         """Forget what waits to be learned about somebody, and count nothing of them again in this period.
@@ -296,6 +303,7 @@ class Engine:
                     *(int(found[0]), period, mark, people.max_rounds_per_person),
                 )
                 tx.do("UPDATE outcome SET body = NULL WHERE mark = ?", mark)
+        self.store.scrub()
 
     async def _flush(self) -> None:
         try:
@@ -377,23 +385,34 @@ class Engine:
 
     def _keep(self) -> None:
         looked_at = clock()
+        again: dict[int, float] = {}  # when what has failed is tried again: others do not wait for it
         while not self._stop.is_set():
             busy = False
             try:
                 if clock() - looked_at > self.store.patience / 4:
                     looked_at = clock()
                     self.store.recover(self.life.owner)
-                for number in self.keeper.due():
-                    busy |= self.keeper.tick(number)
-            except (Fenced, StoreError) as error:
-                logger.warning("the keeper will try again: %s", type(error).__name__)
-                self._stop.wait(1.0)
+                due = [number for number in self.keeper.due() if clock() >= again.get(number, 0.0)]
             except Exception as error:
-                logger.error("the keeper will try again: %s", type(error).__name__)
-                self._stop.wait(1.0)
+                _told(error)
+                self._stop.wait(_AGAIN)
+                continue
+            for number in due:
+                try:
+                    busy |= self.keeper.tick(number)
+                except Exception as error:
+                    _told(error)
+                    again[number] = clock() + _AGAIN
             if not busy:
                 self._wake.wait(_IDLE)
                 self._wake.clear()
+
+
+def _told(error: Exception) -> None:
+    expected = isinstance(error, Fenced | StoreError)
+    logger.log(
+        logging.WARNING if expected else logging.ERROR, "the keeper will try again: %s", type(error).__name__
+    )
 
 
 def mark_of(engine: Engine, live: Live, person: str | None) -> bytes:

@@ -274,7 +274,7 @@ async def read(request: Request, kind: type[Any]) -> Any:
     raw = await body(request.receive, 1 << 26)
     try:
         return msgspec.json.decode(raw, type=kind)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise problems.BAD_BODY from None
 
 

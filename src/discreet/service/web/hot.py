@@ -59,6 +59,7 @@ _decisions = msgspec.json.Decoder(DecisionRequest)
 _outcome = msgspec.json.Decoder(OutcomeRequest)
 _outcomes = msgspec.json.Decoder(list[OutcomeOf])
 _encode = msgspec.json.Encoder().encode
+_WRONG = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 class Hot:
@@ -72,7 +73,7 @@ class Hot:
         raw = await body(receive)
         try:
             asked = _decisions.decode(raw) if raw else DecisionRequest()
-        except msgspec.MsgspecError:
+        except _WRONG:
             raise problems.BAD_BODY from None
         if not 1 <= asked.count <= MANY or not usable(asked.person):
             raise problems.BAD_BODY
@@ -146,7 +147,7 @@ class Hot:
         decision = engine.secrets.verify(decision_id)
         if decision is None:
             return None
-        live = engine.by_number(decision.experiment)
+        live = engine.by_number(decision)
         if live is None or (key.experiments is not None and live.name not in key.experiments):
             return None
         body = outcome_body(live, _outcome.decode(raw))
@@ -157,7 +158,7 @@ class Hot:
         raw = await body(receive)
         try:
             asked = _outcome.decode(raw)
-        except msgspec.MsgspecError:
+        except _WRONG:
             raise problems.BAD_BODY from None
         try:
             status: str = await (await self._record(decision_id, asked, key))
@@ -170,7 +171,7 @@ class Hot:
         raw = await body(receive, LARGEST * 16)
         try:
             asked = _outcomes.decode(raw)
-        except msgspec.MsgspecError:
+        except _WRONG:
             raise problems.BAD_BODY from None
         if len(asked) > MANY:
             raise problems.TOO_LARGE
@@ -194,10 +195,10 @@ class Hot:
         decision = engine.secrets.verify(decision_id)
         if decision is None:
             raise problems.NOT_SIGNED
-        live = engine.by_number(decision.experiment)
+        live = engine.by_number(decision)
         if live is None:
             try:
-                live = await engine.live_of(decision.experiment)
+                live = await engine.live_of(decision)
             except LookupError:
                 raise problems.NOT_SIGNED from None
         if key.experiments is not None and live.name not in key.experiments:

@@ -172,6 +172,7 @@ class Personalizer:
             decision = Decision(live.id, found.epoch, found.place, found.mark, found.altered)
         elif decision.experiment != live.id:
             raise problems.NOT_SIGNED
+        live = await self._engine.live_of(decision)
         await self._engine.record(live, decision, _encode(asked.value))
         return Response(status_code=204)
 
