@@ -199,9 +199,8 @@ class Engine:
                 return
             hand = Hand.read(row)
             hand.since = clock()
-            if max(map(max, [*hand.lists, [0], hand.spare or [0]])) >= len(
-                live.labels
-            ):  # of a newer catalogue
+            newest = max(map(max, [[0, *hand.spare], *hand.lists]))
+            if newest >= len(live.labels):  # of a catalogue that is newer
                 await self.refresh(live.name)
             if owner == self.life.owner:
                 live.hands.append(hand)
