@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -208,3 +210,31 @@ def test_health(shared_service):
     client = Client(shared_service.url, "no key")
     assert client.request("GET", "/health/live") == {"status": "alive"}
     assert client.request("GET", "/health/ready") == {"status": "ready"}
+
+
+def test_what_cannot_be_meant_is_refused_as_such(shared_service):
+    """No body and no number makes the service fail, nor its log quote what was asked for."""
+    client = shared_service.client()
+    experiment(client, "odd")
+    for before in ("9" * 18, "9" * 19, "9" * 5000, "x", "-1"):
+        path = f"/v1/experiments/odd/releases?before={before}"
+        if before == "9" * 18:
+            assert client.request("GET", path) == {"releases": []}
+        else:
+            assert refused(lambda path=path: client.request("GET", path)).name == "body"
+    for path in (
+        "/v1/experiments/odd/decisions",
+        "/v1/outcomes",
+        "/v1/decisions/x/outcome",
+        "/v1/populations",
+    ):
+        asked = urllib.request.Request(
+            shared_service.url + path,
+            b'{"person":"\xff"}',
+            {"Authorization": f"Bearer {shared_service.key}"},
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(asked)
+        with caught.value as found:
+            assert found.code == 422
+    assert "Traceback" not in (shared_service.folder / "log").read_text()

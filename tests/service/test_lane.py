@@ -67,6 +67,20 @@ def outcome_of(decision):
     return f"/v1/decisions/{decision['decision_id']}/outcome"
 
 
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+@pytest.mark.parametrize("path", [DECIDE, "/v1/outcomes"])
+def test_a_change_of_the_protocol_is_refused(lane, path, protocol):
+    """Some clients ask for one by themselves: no person in a body is lost, and no body is a request."""
+    with Line(lane) as line:
+        hidden = line.text(DECIDE, b"")
+        more = ("Connection: Upgrade", f"Upgrade: {protocol}")
+        status, headers, found = line.ask(path, hidden, *more)
+        assert (status, headers["connection"]) == (400, "close")
+        assert found["type"].endswith("#upgrade")
+        assert line.file.read() == b""
+    assert "Traceback" not in (lane.folder / "log").read_text()
+
+
 @pytest.mark.parametrize(
     ("path", "body", "more", "how"),
     [

@@ -54,7 +54,7 @@ def run(settings: Settings) -> None:
     """Serve until it is told to stop."""
     import uvicorn
 
-    from .web.lane import Lane
+    from .web.lane import Lane, Plain
 
     sys.setswitchinterval(_TURN)
     app = application(settings)
@@ -62,13 +62,14 @@ def run(settings: Settings) -> None:
     gc.freeze()  # modules are not looked through again while visitors wait
     config = uvicorn.Config(
         app,
-        http=Lane if isinstance(app, App) else "auto",  # spans are of the usual way
+        http=Lane if isinstance(app, App) else Plain,  # spans are of the usual way
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
         forwarded_allow_ips=settings.proxies,
         access_log=False,
         server_header=False,
+        ws="none",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from .auth import ROLES, Keys, token_of
 from .hot import body
 from .problems import Problem
 
+logger = logging.getLogger("discreet.service")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -118,6 +120,9 @@ class Api:
                 return refusal(problems.NOT_FOUND)
             except StoreError:
                 return refusal(problems.NO_STORE)
+            except Exception as error:  # its text may quote what was asked for
+                logger.error("a request failed: %s", type(error).__name__)
+                return refusal(problems.FAILED)
             if isinstance(found, Response):
                 return found
             return Response(msgspec.json.encode(found), media_type="application/json")
@@ -181,7 +186,7 @@ class Api:
 
     async def releases(self, request: Request) -> Any:
         before, limit = request.query_params.get("before"), request.query_params.get("limit", "100")
-        if not limit.isdecimal() or (before is not None and not before.isdecimal()):
+        if not all(re.fullmatch(r"\d{1,18}", one) for one in (limit, before or "0")):
             raise problems.BAD_BODY
         found = await run_in_threadpool(
             lambda: views.releases(

@@ -27,6 +27,39 @@ _REFUSED = (
 )
 
 
+_UPGRADE = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(problems.UPGRADE.body()), problems.UPGRADE.body())
+)
+
+
+class Plain(HttpToolsProtocol):
+    """Requests on one connection, none of which may change the protocol (to WebSocket, or HTTP/2 as h2c).
+
+    The parser takes what follows the headers of such a request for the other protocol, and not for its body:
+    a decision would be made for nobody, and the body read as the next request.
+    """
+
+    def on_headers_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self.parser.should_upgrade():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _should_upgrade(self) -> bool:
+        return False
+
+    def _unsupported_upgrade_warning(self) -> None:
+        self.transport.write(_UPGRADE)
+        self.transport.close()
+
+
 class _Waiting:
     """An outcome whose commit has not ended, in the place of uvicorn's own cycle of a request."""
 
@@ -36,7 +69,7 @@ class _Waiting:
         self.message_event = asyncio.Event()
 
 
-class Lane(HttpToolsProtocol):
+class Lane(Plain):
     """Requests on one connection."""
 
     _body: bytes | None = None  # of a request that may go the short way
@@ -45,6 +78,8 @@ class Lane(HttpToolsProtocol):
         self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         free = self.cycle is None or self.cycle.response_complete
         plain = not self.expect_100_continue and not self.flow.write_paused
         if free and plain and self.url.startswith(_HOT) and self.parser.get_method() == b"POST":

@@ -29,6 +29,7 @@ class Problem(Exception):
 
 
 BAD_BODY = Problem(422, "body", "The body is not what this route takes; see /docs.")
+UPGRADE = Problem(400, "upgrade", "This service speaks HTTP/1.1: ask without an Upgrade header.")
 TOO_LARGE = Problem(413, "too-large", "The body is larger than this service takes.")
 NO_KEY = Problem(401, "no-key", "An API key is needed: Authorization: Bearer KEY.")
 WRONG_ROLE = Problem(403, "role", "This API key may not do that.")
