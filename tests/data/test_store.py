@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from discreet import backends
@@ -137,7 +138,9 @@ def test_the_hash_is_siphash():
     texts = [bytes(range(65, 65 + size)) for size in range(20)] + [b"\xc3\xa9t\xc3\xa9", b"x" * 300]
     keys, kinds = np.empty(len(texts), dtype=np.uint64), np.empty(len(texts), dtype=np.uint8)
     ends = np.cumsum([0, *map(len, texts)])
-    backends.stores.hash_text(ends, np.frombuffer(b"".join(texts), np.uint8), words, keys, kinds)
+    text = np.frombuffer(b"".join(texts), np.uint8)
+    whole = text[: text.size // 8 * 8].view(np.uint64)
+    backends.stores.hash_text(ends, text, whole, words, keys, kinds)
     assert keys.tolist() == [siphash(words, text) for text in texts]
 
 
@@ -671,3 +674,20 @@ def test_nothing_printed_tells_about_people(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
     assert hashlib.sha256(KEY).hexdigest() not in json.dumps(store.manifest)
     assert KEY.hex() not in json.dumps(store.manifest)
+
+
+def test_categories_that_no_row_holds_are_no_items(tmp_path):
+    pages = pd.Categorical(["p1", "p0"], categories=["p0", "p1", "hidden"])
+    for name, table in {
+        "pandas": pd.DataFrame({"user": [1, 2], "page": pages}),
+        "arrow": pa.Table.from_pandas(pd.DataFrame({"user": [1, 2], "page": pages})),
+    }.items():
+        assert made(tmp_path, table, name, items=None).labels == ("p0", "p1")
+        listed = made(tmp_path, table, f"{name} listed", items=["p0", "p1"])  # nobody has what is not listed
+        assert listed.n_entries == 2
+
+
+def test_columns_of_parquet_that_are_not_there(tmp_path):
+    pq.write_table(pa.table({"user": [1], "pages": ["p0"]}), tmp_path / "events.parquet")
+    with pytest.raises(ValueError, match="did you mean 'pages'"):
+        made(tmp_path, tmp_path / "events.parquet")

@@ -189,8 +189,12 @@ def read_parquet(
     *,
     rows: int | None = None,
     column: Callable[[str, str, Any], Column] | None = None,
+    coded: Sequence[str] = (),
 ) -> Iterator[Batch]:
-    """A Parquet file, so many rows at a time; ``column`` makes columns of what was asked, role and array."""
+    """A Parquet file, so many rows at a time; ``column`` makes columns of what was asked, role and array.
+
+    ``coded``: columns whose different values are few.
+    """
     if source.stdin:
         raise ValueError("standard input must be CSV; give a Parquet file by its name")
     try:
@@ -202,7 +206,8 @@ def read_parquet(
 
     made = column or (lambda said, _, array: arrow_column(said, array))
     try:
-        with parquet.ParquetFile(source.path) as file:
+        known = [one for one in coded if one in parquet.read_schema(source.path).names]
+        with parquet.ParquetFile(source.path, read_dictionary=known) as file:
             names = file.schema_arrow.names
             wanted = {role: names[at] for role, at in source.places(names, asked, only, public=True).items()}
             row, total = 0, file.metadata.num_rows

@@ -67,6 +67,10 @@ class Column:
         used, codes = np.unique(self.codes[kept], return_inverse=True)
         return Column([self.values[place] for place in used], codes)
 
+    def used(self) -> Column:
+        """The same without values that no row holds."""
+        return self if self.codes is None else self.where(np.ones(len(self), dtype=np.bool_))
+
 
 @dataclass(frozen=True)
 class Source:

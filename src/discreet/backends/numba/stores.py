@@ -13,7 +13,7 @@ from .compiled import loop, part
 FINE, MISSING, LOOK = 0, 1, 2  # what a text is: a name, nothing, or something to look at letter by letter
 
 _FEW = 24  # entries that are put in order by insertion
-_8, _1 = np.uint64(8), np.uint64(1)
+_1, _3, _7, _8, _64 = np.uint64(1), np.uint64(3), np.uint64(7), np.uint64(8), np.uint64(64)
 _13, _16, _17, _21, _32 = np.uint64(13), np.uint64(16), np.uint64(17), np.uint64(21), np.uint64(32)
 _51, _48, _47, _43, _56 = np.uint64(51), np.uint64(48), np.uint64(47), np.uint64(43), np.uint64(56)
 _255 = np.uint64(255)
@@ -41,22 +41,34 @@ def _round(a, b, c, d):  # type: ignore[no-untyped-def]
 
 
 @part
-def _hash(text, start, stop, key):  # type: ignore[no-untyped-def]
-    """SipHash-2-4 of ``text[start:stop]`` under the two words of ``key``."""
+def _word(text, words, at, count):  # type: ignore[no-untyped-def]
+    """The next ``count`` bytes, at most 8, as a number: of two aligned words where these are there."""
+    first = at >> _3
+    if first + _1 < np.uint64(words.size):
+        shift = (at & _7) << _3
+        word = words[first] >> shift
+        if shift > 0:
+            word |= words[first + _1] << (_64 - shift)
+        return word if count == _8 else word & ((_1 << (count << _3)) - _1)
+    word = np.uint64(0)
+    for i in range(count):
+        word |= np.uint64(text[at + i]) << (i << _3)
+    return word
+
+
+@part
+def _hash(text, words, start, stop, key):  # type: ignore[no-untyped-def]
+    """SipHash-2-4 of ``text[start:stop]`` under the two words of ``key``; ``words`` is ``text`` in words."""
     a, b, c, d = _V0 ^ key[0], _V1 ^ key[1], _V2 ^ key[0], _V3 ^ key[1]
     at = start
-    while at + 8 <= stop:
-        word = np.uint64(0)
-        for i in range(8):
-            word |= np.uint64(text[at + i]) << np.uint64(8 * i)
+    while at + _8 <= stop:
+        word = _word(text, words, at, _8)
         d ^= word
         a, b, c, d = _round(a, b, c, d)
         a, b, c, d = _round(a, b, c, d)
         a ^= word
-        at += 8
-    word = np.uint64(stop - start) << _56
-    for i in range(stop - at):
-        word |= np.uint64(text[at + i]) << np.uint64(8 * i)
+        at += _8
+    word = ((stop - start) << _56) | _word(text, words, at, stop - at)
     d ^= word
     a, b, c, d = _round(a, b, c, d)
     a, b, c, d = _round(a, b, c, d)
@@ -131,7 +143,7 @@ def _odd(text, start, stop):  # type: ignore[no-untyped-def]
 
 
 @loop()
-def hash_text(ends, text, key, keys, kinds):  # type: ignore[no-untyped-def]
+def hash_text(ends, text, words, key, keys, kinds):  # type: ignore[no-untyped-def]
     """The hash of each text and what it is; whether any reads as a number that is written oddly."""
     odd = False
     for i in range(keys.size):
@@ -162,14 +174,15 @@ def hash_text(ends, text, key, keys, kinds):  # type: ignore[no-untyped-def]
                 ):
                     kind = LOOK
         kinds[i] = kind
-        keys[i] = _hash(text, start, stop, key)
+        keys[i] = _hash(text, words, np.uint64(start), np.uint64(stop), key)
     return odd
 
 
 @loop()
 def hash_whole(values, key, keys):  # type: ignore[no-untyped-def]
     """The hash of the digits of each whole number."""
-    digits = np.empty(24, dtype=np.uint8)
+    digits = np.zeros(32, dtype=np.uint8)  # of which the last word is never read as one
+    words = digits.view(np.uint64)
     for i in range(values.size):
         value = values[i]
         left = np.uint64(value)
@@ -186,7 +199,7 @@ def hash_whole(values, key, keys):  # type: ignore[no-untyped-def]
         if value < 0:
             at -= 1
             digits[at] = 45
-        keys[i] = _hash(digits, at, 24, key)
+        keys[i] = _hash(digits, words, np.uint64(at), np.uint64(24), key)
 
 
 @loop()

@@ -148,7 +148,8 @@ class Identities:
             return keys, kinds.astype(np.bool_)
         ends = np.frombuffer(places, np.int64 if wide else np.int32)[column.offset :][: size + 1]
         letters = np.zeros(0, dtype=np.uint8) if text is None else np.frombuffer(text, np.uint8)
-        self.odd |= bool(backends.stores.hash_text(ends, letters, self._words, keys, kinds))
+        words = letters[: letters.size // 8 * 8].view(np.uint64)
+        self.odd |= bool(backends.stores.hash_text(ends, letters, words, self._words, keys, kinds))
         for row in np.flatnonzero(kinds == backends.stores.LOOK).tolist():
             kinds[row] = absent(as_text(column[row].as_py()))
         missing = kinds == backends.stores.MISSING

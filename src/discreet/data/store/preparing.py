@@ -23,7 +23,7 @@ from ...core.progress import track
 from ..events import PrivateCatalogue
 from ..labels import MISSING, UNLISTED, Listed, Names, alike, as_text, in_order, typed
 from ..rows import GoodRows, amounts, unlisted
-from ..source import Batch, Source
+from ..source import Batch, Column, Source
 from .identity import SHORTEST_KEY, Identities, key_id, key_words
 from .layout import FORMAT, KEY, MOST_BUCKETS, VERSION, Bucket, Store
 from .needs import Needs
@@ -206,11 +206,18 @@ class Work:
         rows.need("person", ~missing)
         somebody = rows.good
         weights = np.zeros(0)
+        column = batch.columns["item"]
+        if isinstance(self.names, Found):
+            column = column.used()
+        if "weight" not in batch.columns and column.codes is not None and not missing.any():
+            numbers = self.names.of(Column(column.values))
+            if (numbers >= 0).all():
+                return Rows(keys, numbers.astype(kind)[column.codes], weights)
         if "weight" in batch.columns:
             weights = amounts(batch.columns["weight"])
             rows.weighed(weights, self.highest)
         # Only what stands in rows that are kept gets into a list that is taken from data.
-        what = rows.numbers(self.names, batch.columns["item"])
+        what = rows.numbers(self.names, column)
         rows.need("item", what != MISSING)
         if not self._drop:
             rows.keep(what != UNLISTED, lambda row: unlisted(batch, "item", row))

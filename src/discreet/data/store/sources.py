@@ -78,7 +78,7 @@ def _file(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
     with open(str(source.path), "rb") as file:
         start = file.read(4)
     if start == b"PAR1" or str(source.path).lower().endswith((".parquet", ".pq")):
-        return _ahead(read_parquet(source, asked, None, rows=ROWS, column=_column))
+        return _ahead(read_parquet(source, asked, None, rows=ROWS, column=_column, coded=[asked["item"]]))
     if plain_csv(source):
         return _ahead(read_plain_csv(source, asked, _column))
     return source.batches(asked)
@@ -128,7 +128,18 @@ def _column(asked: str, role: str, values: Any) -> Column:
         return ArrowColumn(values)
     if role == "weight":
         return _weights(asked, values)
-    return arrow_column(asked, values)
+    import pyarrow as arrow
+
+    plain = arrow.types.is_string(values.type) or arrow.types.is_integer(values.type)
+    if not plain and not arrow.types.is_dictionary(values.type):
+        return arrow_column(asked, values)
+    # In no order, and perhaps with values that no row holds: whoever makes a list of them asks for `used`.
+    if plain:
+        values = values.dictionary_encode()
+    found, places = values.dictionary.to_pylist(), values.indices
+    if places.null_count:
+        found, places = [*found, None], places.fill_null(len(found))
+    return Column(found, places.to_numpy(zero_copy_only=False))
 
 
 def _weights(asked: str, values: Any) -> Column:
