@@ -17,6 +17,7 @@ from discreet.service import failpoints
 from discreet.service.engine import Engine
 from discreet.service.hands import OPEN, Hand
 from discreet.service.keys import Secrets, owner_name
+from discreet.service.learning import Learning
 from discreet.service.store import Fenced, Outcome, Served, StoreError, connections, open_store, postgres
 from discreet.service.store.postgres import PostgresStore
 
@@ -183,6 +184,22 @@ def race(world):
         folding.result()
     failpoints.at("outcomes read", None)
     return waited, answer[0]
+
+
+def test_what_another_process_took_counts_at_the_end_of_a_period(world, monkeypatch):
+    """Whoever serves a hand writes down how far every second; an outcome reported elsewhere is faster."""
+    _, place, _ = world.serve()
+    assert world.report(place, ["item 1"], served=False) == "recorded"
+    counted, plain = [], Learning.fold
+
+    def fold(self, hand, outcomes):
+        counted.extend(one for one in outcomes if one - hand.first < hand.served)
+        plain(self, hand, outcomes)
+
+    monkeypatch.setattr(Learning, "fold", fold)
+    world.now = world.now.replace(month=12)
+    assert world.keeper.tick(world.shop)
+    assert counted == [place]
 
 
 def test_a_keeper_waits_for_groups_in_flight(world):

@@ -158,6 +158,8 @@ class Keeper:
         """Hands whose time is over, which take no more outcomes, and those of before a crash.
 
         All of them, where the period is ``over``: what was acknowledged is learned by whom it was paid for.
+        Another process may have taken outcomes of places of which it is not written down yet that they were
+        served: all places of hands that are still served from count as served, as after a crash.
         """
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
@@ -166,6 +168,12 @@ class Keeper:
                 " AND (closed_at + ? <= ? OR ? = 1) ORDER BY first",
                 *(one.id, one.epoch, OPEN, one.config.outcome_wait, tx.now(), int(over)),
             )
+            if over and self.store.patience < math.inf:
+                tx.do(
+                    "UPDATE hand SET served = count"
+                    " WHERE experiment = ? AND epoch = ? AND state = ? AND closed_at IS NULL",
+                    *(one.id, one.epoch, OPEN),
+                )
             tx.many(
                 "UPDATE hand SET state = ? WHERE experiment = ? AND epoch = ? AND first = ?",
                 [(CLOSING, one.id, one.epoch, first) for (first,) in closing],
