@@ -70,6 +70,16 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     world.keeper.create("another", "people", likes(seed=None, share=0.5))
 
 
+def test_what_was_open_is_burnt_where_a_state_has_gone_back(url):
+    """Nobody hears "recorded" of what will not be learned, and no raw outcome waits for the next period."""
+    world = World(url, likes(seed=None, outcome_wait=3600.0))
+    places = [world.serve()[1] for _ in range(2)]
+    assert world.report(places[0], ["item 1"]) == "recorded"
+    assert world.keeper.set_status(world.shop, FROZEN)
+    assert not world.rows("SELECT * FROM outcome")
+    assert world.report(places[1], ["item 1"]) == "late"
+
+
 def test_a_state_that_went_back_unseen_is_noticed_by_a_decision(service):
     """Somebody copies the file back without telling: a decision from the future freezes the experiment."""
     client = service.client()

@@ -6,8 +6,8 @@ import asyncio
 import threading
 
 from discreet.service.engine import Engine
-from discreet.service.keys import Secrets
-from discreet.service.store import open_store
+from discreet.service.keys import Decision, Secrets
+from discreet.service.store import StoreError, open_store
 from discreet.service.web.auth import Key
 from discreet.service.web.hot import Hot
 
@@ -113,6 +113,29 @@ def test_items_stand_in_that_this_process_has_not_heard_of(url):
         shown, altered = engine.without(shop, hand, offset, set(ITEMS[:11]))
         assert altered
         assert set(shown) == {"item 11", "new 1", "new 2"}
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+def test_a_look_at_a_late_outcome_that_fails_holds_up_no_answer(url):
+    world = World(url, likes(seed=None))
+
+    async def story():
+        engine = Engine(world.store, Secrets.fresh())
+        await engine.start(keep=False)
+
+        def cut(*_):
+            raise StoreError("the connection was cut")
+
+        engine.keeper.beyond = cut
+        shop = await engine.live("shop")
+        _, place, _ = world.serve()
+        late, there = (
+            engine.record(shop, Decision(1, 0, number), b'["item 1"]') for number in (10_000, place)
+        )
+        assert await asyncio.wait_for(late, 10) == "late"
+        assert await asyncio.wait_for(there, 10) == "recorded"
         await engine.stop()
 
     asyncio.run(story())

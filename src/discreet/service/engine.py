@@ -330,11 +330,13 @@ class Engine:
             if not isinstance(error, StoreError):
                 logger.error("a group of outcomes was not written: %s", type(error).__name__)
             return
-        for (outcome, future), answer in zip(batch, answers, strict=True):
+        for (_, future), answer in zip(batch, answers, strict=True):
             if not future.done():
                 future.set_result(answer)
+        for (outcome, _), answer in zip(batch, answers, strict=True):
             if answer == LATE:
-                await self._do(self._check_late, outcome)
+                with contextlib.suppress(StoreError):  # the next one will tell
+                    await self._do(self._check_late, outcome)
 
     def _check_late(self, outcome: Outcome) -> None:
         """A decision that we signed and never dealt: somebody has put back an older state. Freeze."""

@@ -292,14 +292,23 @@ class Keeper:
         self.store.scrub()
 
     def set_status(self, number: int, status: str) -> bool:
-        """Pause, go on or freeze; whether that was possible. What is frozen goes on in the next period."""
+        """Pause, go on or freeze; whether that was possible. What is frozen goes on in the next period.
+
+        What is open then is burnt: it would not be learned, and the period may last.
+        """
         with self.store.transaction() as tx:
+            if status == FROZEN:
+                tx.locked("SELECT first FROM hand WHERE experiment = ? ORDER BY epoch, first", number)
             done = tx.do(
                 "UPDATE experiment SET status = ? WHERE id = ? AND status <> ?", status, number, FROZEN
             )
             if done and status == FROZEN:
                 (population,) = tx.one("SELECT population FROM experiment WHERE id = ?", number)
                 self.went_back(tx, population)
+                for table in ("outcome", "hand", "event"):
+                    tx.do(f"DELETE FROM {table} WHERE experiment = ?", number)
+        if status == FROZEN:
+            self.store.scrub()
         with self._turn:
             self.forget(number)
         return bool(done)
