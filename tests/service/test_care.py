@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from discreet.cli import main
-from discreet.service import care
+from discreet.service import care, server
 from discreet.service.keeper import FROZEN
+from discreet.service.settings import Settings
 from discreet.service.store import Frozen, StoreError, open_store
 
 from .test_api import experiment, refused, settled
@@ -152,3 +154,15 @@ def test_a_full_disk_acknowledges_nothing_and_loses_nothing(tmp_path):
     assert [place for (place,) in world.rows("SELECT place FROM outcome")] == places[:1]
     assert world.report(places[1], ["item 1"], served=False) == "recorded"
     world.store.close()
+
+
+def test_processes_that_start_at_once_share_secrets(tmp_path, monkeypatch):
+    """Both find no file: the second keeps what the first has written, and nobody reads half of it."""
+    settings = Settings(store=f"sqlite:///{tmp_path}/service.db", secrets=str(tmp_path / "secrets"))
+    server.prepare(settings)
+    before = (tmp_path / "secrets").read_bytes()
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    server.prepare(settings)
+    assert (tmp_path / "secrets").read_bytes() == before
+    assert not list(tmp_path.glob("secrets.*"))
+    assert (tmp_path / "secrets").stat().st_mode & 0o077 == 0

@@ -57,11 +57,16 @@ class Secrets:
         if path is not None:
             made._path = Path(path)
             text = json.dumps({name: key.hex() for name, key in made._keys.items()})
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            draft = f"{os.fspath(path)}.{owner_name()}"  # nobody reads half a file, or writes over another's
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(handle, "w") as file:
+                    file.write(text + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(draft, path)
+            finally:
+                os.unlink(draft)
         return made
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from pathlib import Path
@@ -23,7 +24,8 @@ def prepare(settings: Settings) -> str | None:
     """Tables and secrets, made where there are none; the first admin key, which is shown this once."""
     secrets = Path(settings.secrets)
     if not secrets.exists():
-        Secrets.fresh(secrets)
+        with contextlib.suppress(FileExistsError):  # another process starts at the same time
+            Secrets.fresh(secrets)
     store = open_store(settings.store)
     try:
         store.migrate()
