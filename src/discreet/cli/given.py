@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..data import Events
+    from .stored import Listed
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,11 @@ class Given:
             tuple(Named.read("--exclude", text) for text in exclude),
         )
 
-    def included(self, events: Events) -> list[Any]:
+    def included(self, events: Events | Listed) -> list[Any]:
         """The items to include."""
         return self._items("--include", self.include, events, unknown=False)
 
-    def excluded(self, events: Events) -> list[Any]:
+    def excluded(self, events: Events | Listed) -> list[Any]:
         """The items to exclude.
 
         Of a list that was read off the file nobody knows what is in it, so that what is not is no mistake.
@@ -45,7 +46,9 @@ class Given:
         kept = np.array([item not in out for item in events.items], dtype=np.bool_)
         return events if kept.all() else events.only(kept)
 
-    def _items(self, option: str, named: tuple[Named, ...], events: Events, *, unknown: bool) -> list[Any]:
+    def _items(
+        self, option: str, named: tuple[Named, ...], events: Events | Listed, *, unknown: bool
+    ) -> list[Any]:
         from ..core.labels import unknown_item
         from ..data.labels import as_text
 

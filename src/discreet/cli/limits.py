@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..constraints import Constraint
     from ..data import Events
+    from .stored import Listed
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Limits:
         """The columns that the constraints are about."""
         return list(dict.fromkeys(rule.column for rule in self.rules))
 
-    def constraint(self, events: Events, *, at_most_all: bool = False) -> Constraint:
+    def constraint(self, events: Events | Listed, *, at_most_all: bool = False) -> Constraint:
         """The constraint over the items that there are; a k beyond them is refused, or means all of them."""
         from ..constraints import Cardinality
         from ..constraints.intersection import Intersection
@@ -86,7 +87,7 @@ class Rule:
             f"--constraint {spec}: write partition:COL, partition:COL:HOW_MANY or knapsack:COL:LIMIT"
         )
 
-    def constraint(self, events: Events, n_items: int, k: int | None) -> Constraint:
+    def constraint(self, events: Events | Listed, n_items: int, k: int | None) -> Constraint:
         """The constraint over the items that there are, and at most k of them."""
         from ..constraints import Cardinality, Knapsack, LaminarMatroid, PartitionMatroid
         from ..constraints.intersection import Intersection
@@ -104,7 +105,7 @@ class Rule:
             return Cardinality(min(k, each))
         return LaminarMatroid([*blocks, list(range(n_items))], [each] * len(blocks) + [k])
 
-    def _costs(self, events: Events) -> list[float]:
+    def _costs(self, events: Events | Listed) -> list[float]:
         from ..data.labels import as_text
 
         costs = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import sys
 import time
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import selection_report
+from . import selection_report, stored
 from .given import Given
 from .limits import Limits
 from .output import as_json, check_writable, printable, same_file, write_whole
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..data import Events
     from ..data.source import Batch
     from ..objectives import Coverage, ProbabilisticCoverage
+    from ..objectives.stored.people import StoredPopulation
     from ..offline import PrivateGreedy
     from ..privacy import Gate
     from ..results import Selection
@@ -35,6 +37,8 @@ _EXAMPLES = """examples:
       --constraint knapsack:price:100 --epsilon 1 --delta 1e-6 --out chosen.json
   discreet select sales.csv --person customer --item product --items catalogue.csv --k 5 --epsilon 1 \\
       --include "house blend" --exclude @sold_out.txt
+  discreet select people/ --k 5 --epsilon 1      # a store made by discreet prepare
+  discreet select people/ --engine dask --scheduler tcp://10.0.0.1:8786 --k 5 --epsilon 1
   zcat visits.csv.gz | discreet select - --person user --item page --items pages.csv --k 5 --epsilon 1 --json
 
 The chosen list serves a person if it holds any of that person's items. All rows of a person together are one
@@ -47,13 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The file, its columns, what may be chosen, the budget, and what to print."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "file", metavar="FILE", help="CSV, gzipped CSV or Parquet; - for CSV on standard input"
+        "file",
+        metavar="FILE",
+        help="CSV, gzipped CSV or Parquet; - for CSV on standard input; or the folder of a store",
     )
     data = parser.add_argument_group("the file")
-    data.add_argument("--person", required=True, metavar="COL", help="column that says whose row it is")
-    data.add_argument(
-        "--item", required=True, metavar="COL", help="column of what they like, bought or opened"
-    )
+    data.add_argument("--person", metavar="COL", help="column that says whose row it is")
+    data.add_argument("--item", metavar="COL", help="column of what they like, bought or opened")
     data.add_argument(
         "--items",
         metavar="FILE",
@@ -94,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " of refusing the file",
     )
     data.add_argument("--separator", default=",", metavar="CHAR", help="between CSV columns; tab for a tab")
+    stored.add_arguments(parser)
     what = parser.add_argument_group("what may be chosen")
     what.add_argument("--k", type=int, help="at most this many items (may be left out with --constraint)")
     what.add_argument(
@@ -176,29 +181,43 @@ def run(options: argparse.Namespace) -> int:
     gate = Gate(Budget(options.epsilon, options.delta, options.neighbours), options.seed)
     limits = Limits.read(options.constraint, options.k)
     given = Given.read(options.include, options.exclude)
-    _check_items(options, limits)
+    from_store = stored.is_store(options.file)
+    stored.check(options, stored=from_store)
+    if not from_store:
+        _check_items(options, limits)
     target = None
     if options.out is not None:
         target = check_writable(options.out, options.file, *([options.items] if options.items else []))
     max_people = _max_people(options)
-    events = _events(options, limits)
-    if max_people is not None and len(events.people) > max_people:
-        raise ValueError(  # without their number, which is private here
-            f"there are more people than --max-people {max_people}; give a bound that is certain without"
-            " looking"
-        )
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as stack:
         warnings.simplefilter("always")
-        people, greedy, selection = _selected(options, events, limits, given, gate)
-    # Only what the library says by itself, from public facts: arithmetic may complain about the data.
-    notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
-    result = selection_report.result(options, people, greedy, selection, max_people, notes)
+        people: Coverage | ProbabilisticCoverage | StoredPopulation
+        greedy: PrivateGreedy | None
+        if from_store:
+            people = stack.enter_context(stored.people_of(options, stored.opened(options)))
+            _check_count(len(people), max_people)
+            greedy, selection = stored.selected(options, people, limits, given, gate)
+        else:
+            events = _events(options, limits)
+            _check_count(len(events.people), max_people)
+            people, greedy, selection = _selected(options, events, limits, given, gate)
+        # Only what the library says by itself, from public facts: arithmetic may complain about the data.
+        notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+        result = selection_report.result(options, people, greedy, selection, max_people, notes)
     if target is not None:
         write_whole(target, as_json(result) + "\n")
     for note in notes:
         print(f"discreet select: note: {printable(note)}", file=sys.stderr)
     print(as_json(result) if options.json else selection_report.text(options, result, selection))
     return 0
+
+
+def _check_count(count: int, max_people: int | None) -> None:
+    if max_people is not None and count > max_people:
+        raise ValueError(  # without their number, which is private here
+            f"there are more people than --max-people {max_people}; give a bound that is certain without"
+            " looking"
+        )
 
 
 def _check_items(options: argparse.Namespace, limits: Limits) -> None:

@@ -18,11 +18,12 @@ from .output import fitted, printable, wrapped
 
 if TYPE_CHECKING:
     from ..objectives import Coverage, ProbabilisticCoverage
+    from ..objectives.stored.people import StoredPopulation
     from ..offline import PrivateGreedy
     from ..privacy import Budget
     from ..results import Selection
 
-    People = Coverage | ProbabilisticCoverage
+    People = Coverage | ProbabilisticCoverage | StoredPopulation
 
 _CONDITIONAL = (
     "CONDITIONAL on the list of items, which was taken from the file: which items occur there is not"
@@ -103,7 +104,7 @@ def _not_private(options: argparse.Namespace) -> list[str]:
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """The options that decide the result; files by name, since a path can say more than it should."""
-    left_out = ("out", "json", "insecure_diagnostics")
+    left_out = ("out", "json", "insecure_diagnostics", "engine", "scheduler")  # none of them decides it
     settings = {name: value for name, value in vars(options).items() if name not in left_out}
     for name in ("include", "exclude"):
         settings[name] = [f"@{Path(text[1:]).name}" if text[:1] == "@" else text for text in settings[name]]
@@ -131,6 +132,8 @@ def _public(options: argparse.Namespace, people: People, max_people: int | None)
         )
     elif options.items is not None:
         said.append(f"the {n_items:,} items listed by --items")
+    elif people.stored:
+        said.append(f"the {n_items:,} items of the store's catalogue")
     if options.constraint:
         agree = ", and that all rows agree about it" if options.items is None else ""
         whose = "constraint's column says" if len(options.constraint) == 1 else "constraints' columns say"
@@ -143,7 +146,9 @@ def _public(options: argparse.Namespace, people: People, max_people: int | None)
         said.append(f"the number of people, {len(people):,}{counted}")
     else:
         said.append(f"that there are at most {max_people:,} people")
-    if options.skip_bad:
+    if people.stored:
+        said.append("that the store is whole: one that was altered is refused, and that shows")
+    elif options.skip_bad:
         said.append(
             "that the file can be read to its end (UTF-8 text, quotes that are closed, no endless line or"
             " cell): one that cannot stops the command, and that shows"
@@ -272,7 +277,7 @@ def _diagnostics(people: People, greedy: PrivateGreedy | None, selection: Select
         best = free.select(people, include=greedy.include, exclude=greedy.exclude).items
     return {
         "people": count,
-        "pairs": int(people.indices.size),
+        "pairs": people.n_entries,
         "share_served": people.value(list(selection.items)),
         "served_alone_by": {labels[item]: float(single[item]) * count for item in selection.items},
         "without_privacy": {

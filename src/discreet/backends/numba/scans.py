@@ -15,8 +15,8 @@ from .objectives import COVER, _gain, _step
 from .stores import _round
 from .windows import _cut
 
-# Entries that are searched at a time, without a branch for each.
-_BLOCK = 64
+# Words of entries that are searched at a time, without a branch for each.
+_WORDS = 16
 
 
 @part
@@ -121,31 +121,48 @@ def sums(  # type: ignore[no-untyped-def]
 @loop()
 def change(  # type: ignore[no-untyped-def]
     kind, ends, items, weights, keys, rank, chosen, cap, saturation, share, fresh, most, per_unit,
-    secret, keep, item, first, last, out,
+    secret, keep, words, item, first, last, out,
 ):  # fmt: skip
-    """Adds how ``sums`` move once ``item`` is chosen as well: only rows that hold it are looked at."""
+    """Adds how ``sums`` move once ``item`` is chosen as well: only rows that hold it are looked at.
+
+    ``words`` are the items again, several to a word, of which many are searched without a branch.
+    """
     places, added = np.empty((chosen, 2), dtype=np.int64), np.empty(chosen)
+    everything = np.int64(_cut(share, per_unit, most))
     i, p, end = first, ends[first], ends[last]
+    lanes = 8 // items.itemsize
+    low = np.uint64(0x0001000100010001) if lanes == 4 else np.uint64(0x0000000100000001)
+    high, pattern = low << np.uint64(8 * items.itemsize - 1), low * np.uint64(item)
     while p < end:
-        upto = min(p + _BLOCK, end)
-        hits = 0
-        if upto == p + _BLOCK:
-            for r in range(_BLOCK):
-                hits += items[p + r] == item
-        else:
-            for r in range(p, upto):
-                hits += items[r] == item
+        upto = min(p + _WORDS * lanes - p % lanes, end)
+        if p % lanes == 0 and upto == p + _WORDS * lanes:
+            found, first_word = np.uint64(0), p // lanes
+            for r in range(_WORDS):  # a lane of the difference that is 0 leaves its highest bit
+                apart = words[first_word + r] ^ pattern
+                found |= (apart - low) & ~apart & high
+            if found == 0:
+                p = upto
+                continue
         r, p = p, upto
-        while hits > 0:
-            while items[r] != item:
+        while r < upto:
+            if items[r] != item:
                 r += 1
-            here, hits = r, hits - 1
+                continue
+            here = r
             r += 1
             while ends[i + 1] <= here:
                 i += 1
             if secret.size and _coin(keys[i], secret) >= keep:
                 continue
             start, stop = ends[i], ends[i + 1]
+            if kind == COVER:  # served by an earlier item, or by this one first
+                q = start
+                while q < stop and rank[items[q]] < 0:
+                    q += 1
+                if q == stop:
+                    for q in range(start, stop):
+                        out[items[q]] -= everything
+                continue
             limit = _limit(weights, start, stop, cap, saturation)
             old, had, _ = _before(
                 kind, items, weights, start, stop, rank, limit, share, fresh, most, per_unit, places, added

@@ -160,6 +160,11 @@ class RowPopulation(Population):
         return StoredPopulation(store, engine, cls, options)
 
     @property
+    def n_entries(self) -> int:
+        """How many (person, item) pairs there are."""
+        return int(self._rows.sparse.indices.size)
+
+    @property
     def indptr(self) -> NDArray[np.int64]:
         return self._rows.sparse.indptr
 

@@ -91,6 +91,11 @@ class StoredPopulation(Population):
         """The store that holds the people."""
         return self._store
 
+    @property
+    def n_entries(self) -> int:
+        """How many (person, item) pairs there are."""
+        return self._store.n_entries
+
     def row_source(self) -> StoredRows:
         return self._rows
 

@@ -168,8 +168,10 @@ class Change(_Chosen):
 
     def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
         out = self._none(self.n_items)
-        item = bucket.items.dtype.type(self.item)
-        backends.scans.change(*self._arguments(bucket), item, first, last, out)
+        items = np.asarray(bucket.items)
+        words = items[: items.size - items.size % (8 // items.itemsize)].view(np.uint64)
+        item = items.dtype.type(self.item)
+        backends.scans.change(*self._arguments(bucket), words, item, first, last, out)
         return out
 
 

@@ -1,0 +1,123 @@
+"""``discreet select`` on a store of people: the same choice, with passes over the store instead of a file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .given import Given
+from .limits import Limits
+
+if TYPE_CHECKING:
+    from ..data import Store
+    from ..objectives.stored.people import StoredPopulation
+    from ..offline import PrivateGreedy
+    from ..privacy import Gate
+    from ..results import Selection
+
+MANIFEST = "manifest.json"
+# What was decided when the store was made, or is about files.
+_OF_FILES = ("person", "item", "weight", "cap", "items", "items_private", "items_from_data", "skip_bad")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The items of a store, as constraints and options about items see them."""
+
+    items: tuple[Any, ...]
+    catalogue: str
+    facts: dict[str, list[str]] = field(default_factory=dict)
+
+
+def is_store(path: str) -> bool:
+    """Whether a path is the folder of a store."""
+    return path != "-" and (Path(path) / MANIFEST).is_file()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Who goes through a store."""
+    group = parser.add_argument_group("a store in place of FILE")
+    group.add_argument(
+        "--engine",
+        choices=("threads", "dask"),
+        help="who goes through the store: all processors of this machine (threads, the default), or the"
+        " workers of a Dask cluster, which must see the store under the same path",
+    )
+    group.add_argument("--scheduler", metavar="ADDRESS", help="of the Dask cluster, e.g. tcp://10.0.0.1:8786")
+
+
+def check(options: argparse.Namespace, *, stored: bool) -> None:
+    """Refuse options that do not go together, before anything is read."""
+    if not stored:
+        missing = [f"--{name}" for name in ("person", "item") if getattr(options, name) is None]
+        if missing:
+            raise ValueError(f"the following arguments are required: {', '.join(missing)}")
+        for name in ("engine", "scheduler"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name} is for a store, and FILE is none; make one with discreet prepare")
+        return
+    for name in _OF_FILES:
+        if getattr(options, name):
+            option = "--" + name.replace("_", "-")
+            raise ValueError(f"{option} is for files; in a store that was settled when it was prepared")
+    if options.constraint:
+        raise ValueError("--constraint is about columns of a file, which a store does not keep; give --k")
+    if (options.engine == "dask") != (options.scheduler is not None):
+        raise ValueError("--engine dask and --scheduler ADDRESS go together")
+
+
+def opened(options: argparse.Namespace) -> Store:
+    """The store; options that the report reads say what it holds."""
+    from ..data import Store
+
+    store = Store.open(options.file)
+    options.item, options.person = "item", "the person's column"
+    options.items_from_data = store.catalogue == "from data"
+    return store
+
+
+@contextmanager
+def people_of(options: argparse.Namespace, store: Store) -> Iterator[StoredPopulation]:
+    """The people, while whoever goes through the store is at hand."""
+    from ..objectives import Coverage, ProbabilisticCoverage
+
+    family = ProbabilisticCoverage if store.weighted else Coverage
+    if options.engine != "dask":
+        yield family.from_store(store)
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ValueError('--engine dask needs Dask; install it with pip install "discreet[dask]"') from None
+    try:
+        client: Any = Client(options.scheduler, timeout=10)
+    except (OSError, TimeoutError, ValueError):
+        raise ValueError(f"--scheduler {options.scheduler}: there is no Dask scheduler") from None
+    try:
+        yield family.from_store(store, client)
+    finally:
+        client.close()
+
+
+def selected(
+    options: argparse.Namespace, people: StoredPopulation, limits: Limits, given: Given, gate: Gate
+) -> tuple[PrivateGreedy, Selection]:
+    """Who chose, and what."""
+    from ..offline import PrivateGreedy
+
+    assert people.labels is not None
+    listed = Listed(people.labels, people.catalogue)
+    greedy = PrivateGreedy(
+        limits.constraint(listed),
+        gate,
+        options.method,
+        release_gains=options.release_gains,
+        max_people=options.max_people,
+        include=given.included(listed),
+        exclude=given.excluded(listed),
+    )
+    return greedy, greedy.select(people)

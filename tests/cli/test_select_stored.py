@@ -1,0 +1,78 @@
+"""``discreet select`` on a store of people."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from discreet.data import Store
+from tests.cli.running import assert_refused, inside
+
+BUDGET = ("--k", "2", "--epsilon", "3", "--delta", "1e-6", "--method", "zcdp", "--seed", "4", "--json")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    from discreet.data import prepare
+
+    path, rng = tmp_path_factory.mktemp("select"), np.random.default_rng(2)
+    users, pages = rng.integers(0, 150, 900), (rng.random(900) ** 2 * 8).astype(int)
+    lines = [f"{user},page {page}" for user, page in zip(users, pages, strict=True)]
+    (path / "visits.csv").write_text("\n".join(["user,page", *lines, ""]))
+    (path / "pages.csv").write_text("\n".join(["page", *(f"page {j}" for j in range(8)), ""]))
+    items = [f"page {j}" for j in range(8)]
+    prepare(path / "visits.csv", person="user", item="page", items=items, to=path / "people", progress=False)
+    return path
+
+
+def test_a_store_gives_what_the_file_gives(capsys, folder):
+    file = ("--person", "user", "--item", "page", "--items", folder / "pages.csv")
+    ended = [
+        inside(capsys, "select", folder / "visits.csv", *file, *BUDGET),
+        inside(capsys, "select", folder / "people", *BUDGET),
+        inside(capsys, "select", folder / "people", "--engine", "threads", *BUDGET),
+    ]
+    assert [one.code for one in ended] == [0, 0, 0]
+    found = [json.loads(one.out) for one in ended]
+    for name in ("items", "guarantee", "account", "method"):
+        assert found[0][name] == found[1][name] == found[2][name]
+    assert "the 8 items of the store's catalogue" in found[1]["treated_as_public"]
+    assert str(folder) not in ended[1].out
+
+
+def test_options_about_items_and_true_counts(capsys, folder):
+    rest = ("--include", "page 7", "--exclude", "page 0", "--insecure-diagnostics")
+    ended = inside(capsys, "select", folder / "people", *rest, *BUDGET)
+    found = json.loads(ended.out)
+    assert found["items"][0] == "page 7"
+    assert "page 0" not in found["items"]
+    assert found["diagnostics"]["pairs"] == Store.open(folder / "people").n_entries
+
+
+def test_a_cluster_gives_the_same(capsys, folder):
+    distributed = pytest.importorskip("distributed", reason="NOT TESTED: install discreet[dask]")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        dask = ("--engine", "dask", "--scheduler", cluster.scheduler_address)
+        ended = inside(capsys, "select", folder / "people", *dask, *BUDGET)
+    alone = inside(capsys, "select", folder / "people", *BUDGET)
+    assert (ended.code, ended.out) == (0, alone.out)
+
+
+def test_options_that_do_not_go_together(capsys, folder):
+    budget = ("--k", "2", "--epsilon", "1")
+    people, visits = folder / "people", folder / "visits.csv"
+    for given, said in (
+        ((people, "--person", "user"), "--person is for files"),
+        ((people, "--cap", "3"), "--cap is for files"),
+        ((people, "--constraint", "partition:kind"), "which a store does not keep"),
+        ((people, "--engine", "dask"), "go together"),
+        ((people, "--scheduler", "tcp://127.0.0.1:1"), "go together"),
+        ((visits, "--item", "page"), "required: --person"),
+        ((visits, "--person", "user", "--item", "page", "--engine", "threads"), "FILE is none"),
+        ((folder,), "required: --person, --item"),
+    ):
+        assert_refused(inside(capsys, "select", *given, *budget), said)
