@@ -76,8 +76,9 @@ class Threads:
 
     def __init__(self, store: Store, threads: int | None = None) -> None:
         self.store, self._open = store, Open(store)
-        count = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
-        self.threads = whole("threads", count or 1 if threads is None else threads, at_least=1)
+        here = hasattr(os, "sched_getaffinity")  # processors that this process may use
+        count = len(os.sched_getaffinity(0)) if here else os.cpu_count() or 1
+        self.threads = whole("threads", count if threads is None else threads, at_least=1)
 
     def total(self, scan: Scan) -> NDArray[Any]:
         return joined(self._open, range(self.store.n_buckets), scan, self.threads)
