@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ... import backends
 from .layout import NARROW, Bucket, item_type
 
-_CELL = 4  # rows that share the first bits of their keys, on average
+_CELL = 2  # rows that share the first bits of their keys, on average
 
 
 class Rows(NamedTuple):

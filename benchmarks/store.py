@@ -1,0 +1,150 @@
+"""Events of text ids to k chosen items through a store of people, beside from_events alone.
+
+    python -m benchmarks.store [SOURCE] [--rows 6 7] [--folder FOLDER]
+
+Made-up events in Parquet: 10^6, 10^7, ... rows (``--rows`` has the exponents), ten for each person, of 2,000
+items. Every figure is that of a process of its own: processor seconds of all its threads, without and
+(``whole``) with imports and the loading of compiled loops; seconds on the clock; the largest memory it held,
+in GB. SOURCE is the folder src of an earlier version, whose from_events takes its turn beside this one's.
+10^8 rows take 1 GB of disk for the events, 10^9 ten times that.
+Prints a table and writes benchmarks/results/store.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.shared import arguments, machine
+from tools.results import ROOT, store, stored
+
+ITEMS, EACH, K, TURNS = 2000, 10, 50, 1
+_CHUNK = 1_000_000
+_FRAME = """
+import sys, time, tempfile
+import numpy, pandas, pyarrow.parquet, scipy.sparse
+import discreet as dc
+def work(path, to, items):
+{work}
+with tempfile.TemporaryDirectory() as folder:  # what is loaded when it is first used
+    small = pandas.DataFrame({{"user": ["a", "b"], "page": ["page-1", "page-2"]}})
+    small.to_parquet(f"{{folder}}/small.parquet")
+    work(f"{{folder}}/small.parquet", f"{{folder}}/people", [f"page-{{i}}" for i in range({items})])
+start = time.process_time()
+work(sys.argv[1], sys.argv[2], [f"page-{{i}}" for i in range({items})])
+print(time.process_time() - start)
+"""
+_WORK = {
+    "from_events": """
+    dc.objectives.Coverage.from_events(path, person="user", item="page", items=items)
+""",
+    "from_events of a frame": """
+    frame = pandas.read_parquet(path)
+    dc.objectives.Coverage.from_events(frame, person="user", item="page", items=items)
+""",
+    "prepare": """
+    dc.data.prepare(path, person="user", item="page", items=items, to=to, progress=False)
+""",
+    "prepare and select": """
+    store = dc.data.prepare(path, person="user", item="page", items=items, to=to, progress=False)
+    people = dc.objectives.Coverage.from_store(store)
+    dc.offline.PrivateGreedy(50, dc.Budget(1.0, 1e-6), seed=0).select(people)
+""",
+}
+
+
+def write_events(path: Path, rows: int) -> None:
+    """Rows of a person and an item, in no order."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    rng = np.random.default_rng(rows)
+    pages = np.array([f"page-{number}" for number in range(ITEMS)])
+    with parquet.ParquetWriter(
+        path, arrow.schema([("user", arrow.string()), ("page", arrow.string())])
+    ) as file:
+        for start in range(0, rows, _CHUNK):
+            count = min(_CHUNK, rows - start)
+            who = np.char.add("user-", rng.integers(0, rows // EACH, count).astype("U10"))
+            what = np.minimum((rng.pareto(1.0, count) * 20).astype(np.int64), ITEMS - 1)
+            file.write_table(arrow.table({"user": who, "page": pages[what]}))
+
+
+def measured(work: str, events: Path, source: Path) -> dict[str, float]:
+    """Seconds and memory of one process."""
+    script = _FRAME.format(items=ITEMS, work=_WORK[work])
+    with tempfile.TemporaryDirectory(dir=events.parent) as folder:
+        start = time.monotonic()
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(events), f"{folder}/people"],
+            env=os.environ | {"PYTHONPATH": str(source)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        said = process.stdout.read() if process.stdout else ""
+        _, status, used = os.wait4(process.pid, 0)
+        clock = time.monotonic() - start
+    if status:
+        raise RuntimeError(f"{work} ended with {status}")
+    whole = used.ru_utime + used.ru_stime
+    return {"cpu": float(said.split()[-1]), "whole": whole, "clock": clock, "memory": used.ru_maxrss / 1e6}
+
+
+def compared(events: Path, source: Path | None, largest: bool) -> dict[str, Any]:
+    """The least of a few turns of everything."""
+    own = ROOT / "src"
+    rivals = {"prepare": ("prepare", own), "prepare and select": ("prepare and select", own)}
+    if not largest:
+        rivals |= {name: (name, own) for name in ("from_events", "from_events of a frame")}
+        if source is not None:
+            rivals |= {
+                f"earlier {name}": (name, source) for name in ("from_events", "from_events of a frame")
+            }
+    found: dict[str, Any] = {}
+    for _ in range(1 if largest else TURNS):
+        for name, (work, where) in rivals.items():
+            now = measured(work, events, where)
+            found[name] = {key: round(min(value, found.get(name, now)[key]), 3) for key, value in now.items()}
+            print(f"  {name:32} {found[name]}", flush=True)
+    return found
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("source", type=Path, nargs="?", help="the folder src of an earlier version")
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=[6, 7], help="exponents of the numbers of rows"
+    )
+    parser.add_argument("--folder", type=Path, help="where events and stores are written")
+    options: argparse.Namespace = parser.parse_args()
+    record = stored("store") | {"machine": machine(), "rows_per_person": EACH, "items": ITEMS, "k": K}
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        for power in options.rows:
+            events = Path(folder) / "events.parquet"
+            write_events(events, 10**power)
+            print(f"10^{power} rows")
+            found = compared(events, options.source, power > 7)
+            found["cpu_microseconds_per_person"] = round(
+                found["prepare and select"]["cpu"] * 1e6 / (10**power // EACH), 3
+            )
+            if "earlier from_events" in found:
+                ours = found["prepare and select"]
+                for name in ("earlier from_events", "earlier from_events of a frame"):
+                    found[f"{name}, times as slow"] = round(found[name]["cpu"] / ours["cpu"], 2)
+                    found[f"{name}, times the memory"] = round(found[name]["memory"] / ours["memory"], 2)
+            record[f"1e{power}"] = found
+            print(json.dumps(found, indent=1))
+    store("store", record)
+
+
+if __name__ == "__main__":
+    main()
