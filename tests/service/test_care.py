@@ -11,6 +11,7 @@ import pytest
 
 from discreet.cli import main
 from discreet.service import care, server
+from discreet.service.config import PopulationConfig
 from discreet.service.keeper import FROZEN
 from discreet.service.settings import Settings
 from discreet.service.store import Frozen, StoreError, open_store
@@ -54,9 +55,11 @@ def test_a_restored_service_is_frozen_until_its_budget_renews(tmp_path):
 
 def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     """What was lost may have spent this period's budget: no epoch begins in it, and no experiment."""
-    world = World(url, likes(seed=None, share=0.5))
+    days = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", period="day")
+    world = World(url, likes(seed=None, share=0.5), days)
     busy(world, 10)
-    world.now = datetime.datetime.now(datetime.UTC)
+    before, world.now = world.now, datetime.datetime.now(datetime.UTC)
+    assert world.now.date() > before.date()
     care.gone_back(world.store)
     world.keeper.forget(world.shop)
     assert not world.keeper.due()
