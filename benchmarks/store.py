@@ -100,7 +100,7 @@ def measured(work: str, events: Path, source: Path) -> dict[str, float]:
 
 
 def compared(events: Path, source: Path | None, largest: bool) -> dict[str, Any]:
-    """The least of a few turns of everything."""
+    """The least of all turns of everything."""
     own = ROOT / "src"
     rivals = {"prepare": ("prepare", own), "prepare and select": ("prepare and select", own)}
     if not largest:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import signal
 import sqlite3
@@ -691,3 +692,13 @@ def test_columns_of_parquet_that_are_not_there(tmp_path):
     pq.write_table(pa.table({"user": [1], "pages": ["p0"]}), tmp_path / "events.parquet")
     with pytest.raises(ValueError, match="did you mean 'pages'"):
         made(tmp_path, tmp_path / "events.parquet")
+
+
+def test_another_process_checks_for_itself(tmp_path):
+    store = small(tmp_path)
+    store.bucket(3)
+    sent = pickle.loads(pickle.dumps(store))
+    assert sent == store
+    alter(store, 3, _foreign, honest=False)
+    with pytest.raises(ValueError, match="belongs to another bucket"):
+        sent.bucket(3)

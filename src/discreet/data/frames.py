@@ -103,7 +103,7 @@ def _column(source: Source, role: str, name: str, values: Any) -> Column:
 
 
 def _coded(asked: str, values: Any) -> Column | None:
-    """Text and whole numbers of a frame through Arrow's hash tables, which take a tenth of NumPy's sorting.
+    """Text and whole numbers of a frame through Arrow's hash tables instead of NumPy's sorting.
 
     None for all else, and where Arrow is not installed or does not take them; nothing depends on which way
     it went.

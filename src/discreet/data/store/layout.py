@@ -144,6 +144,10 @@ class Store:
     def __len__(self) -> int:
         return self.n_people
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without what was checked here: another process, or another machine, reads files of its own."""
+        return Store, (self.path, self.labels, self.manifest)
+
     def people_in(self, number: int) -> int:
         """How many people are in a bucket."""
         return int(self._part(number)["people"])

@@ -2,7 +2,7 @@
 
 A quote that one row leaves open could swallow the rows of other people, and readers differ in what they make
 of it. So a file with any quote in it is read by the strict reader of `discreet.data.files`; a file without
-one can be read in one way only, and Arrow does it ten times as fast.
+one can be read in one way only, and Arrow does it several times as fast.
 """
 
 from __future__ import annotations
