@@ -13,7 +13,7 @@ import pytest
 import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.objectives import Coverage, FacilityLocation
-from discreet.offline import PrivateGreedy, covariance, estimators, gradients
+from discreet.offline import PrivateGreedy, continuous, covariance, estimators
 from discreet.privacy import Release, samplers
 from discreet.privacy import picks as accounts
 from discreet.privacy.samplers import flips
@@ -147,7 +147,7 @@ def test_gains_are_clipped_to_what_a_person_has_left_whoever_is_in_the_sample():
 
 
 def test_too_many_people_are_refused_without_saying_how_many(monkeypatch):
-    monkeypatch.setattr(gradients, "MOST_PEOPLE", 10)
+    monkeypatch.setattr(continuous, "MOST_PEOPLE", 10)
     monkeypatch.setattr(covariance, "MOST_PEOPLE", 10)
     crowd = Coverage(np.eye(3)[[0, 1, 2] * 5])
     budget = dc.Budget(1.0, neighbours="add_remove")
@@ -156,7 +156,7 @@ def test_too_many_people_are_refused_without_saying_how_many(monkeypatch):
         1, 1.0, objective="covariance", bounds=(0, 1), classes=[0, 1], neighbours="add_remove"
     )
     for choose in (
-        lambda: dc.offline.ContinuousGreedy(1, budget, max_people=100).select(crowd),
+        lambda: dc.offline.ContinuousGreedy(1, budget).select(crowd),
         lambda: columns.fit(features, classes),
     ):
         with pytest.raises(ValueError, match="more than the 10 people") as refusal:

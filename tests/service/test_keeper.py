@@ -210,7 +210,9 @@ def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
     world.now = world.now.replace(month=12)
     world.settle()
     assert world.one.epoch == 1
-    assert old.round == before + 2  # what was acknowledged was learned by the last month's learner
+    # What was acknowledged was learned by the last month's learner. Where others may serve, too, and have
+    # not said how far, all places of the hand count as served.
+    assert old.round == before + (2 if url.startswith("sqlite") else 8)
     assert not world.rows("SELECT * FROM outcome")
     assert not world.rows("SELECT * FROM visit")
     assert {epoch for (epoch,) in world.rows("SELECT epoch FROM hand")} == {1}
