@@ -11,7 +11,7 @@ help:
 	@echo "make demo     see it work"
 	@echo "make test     run the tests"
 	@echo "make lint     ruff and mypy --strict"
-	@echo "make audit    check every privacy claim, at length; the table goes to docs/audit.md"
+	@echo "make audit    check every privacy claim, at length, and every index of compiled loops; docs/audit.md"
 	@echo "make mutants  break the privacy code line by line and see whether the tests notice; docs/mutation_testing.md"
 	@echo "make chaos    kill writers of a durable ledger 2,000 times, and a service 1,000 times; tables go to docs"
 	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
@@ -45,6 +45,7 @@ bench: $(VENV)/.bench
 
 audit: $(VENV)/.test
 	$(BIN)/discreet audit --all --deep --out docs/audit.md
+	$(BIN)/python tools/fuzz_states.py --cases 2000
 
 mutants: $(VENV)/.test
 	$(BIN)/python tools/mutants.py --resume

@@ -86,7 +86,7 @@ CONFIG = """
 rounds = 3000
 items = 40
 k = 3
-repeats = 60
+repeats = 36
 
 [[streams]]
 family = "product display"

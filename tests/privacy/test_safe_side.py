@@ -130,7 +130,7 @@ def test_what_keeps_to_a_limit_is_reported_to_keep_to_its_budget():
 
 
 def test_zcdp_conversions_are_on_the_safe_side_of_the_best_order():
-    for epsilon, delta in _budgets(250):
+    for epsilon, delta in _budgets(100):
         rho = cv.zcdp_rho(epsilon, delta)
         assert rho > 0.0
         assert _zcdp_log_delta(rho, epsilon) <= mpmath.log(delta), (epsilon, delta)
