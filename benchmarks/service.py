@@ -260,9 +260,9 @@ async def open_loop(port: int, key: str, rate: float, seconds: float, connection
 
 
 def measured(made: Any, count: int) -> dict[str, float]:
-    """Pairs a second and the server's processor time of each, after a warm-up."""
+    """Pairs a second and the server's processor time of each, after as many to warm up."""
     with tempfile.TemporaryDirectory() as folder, made(Path(folder)) as (server, key):
-        run(closed_loop(server.ports, key, max(count // 4, 64)))
+        run(closed_loop(server.ports, key, count))
         cpu, start = server.cpu(), time.perf_counter()
         run(closed_loop(server.ports, key, count))
         seconds = time.perf_counter() - start
