@@ -114,7 +114,7 @@ def dask_rounds(path: Path) -> dict[str, float]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
         Client(cluster) as client,
     ):
         rows = Coverage.from_store(Store.open(path), client).row_source()

@@ -54,7 +54,7 @@ def test_options_about_items_and_true_counts(capsys, folder):
 def test_a_cluster_gives_the_same(capsys, folder):
     distributed = pytest.importorskip("distributed", reason="NOT TESTED: install discreet[dask]")
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
     ) as cluster:
         dask = ("--engine", "dask", "--scheduler", cluster.scheduler_address)
         ended = inside(capsys, "select", folder / "people", *dask, *BUDGET)
