@@ -21,7 +21,10 @@ def folder(tmp_path_factory):
     users, pages = rng.integers(0, 150, 900), (rng.random(900) ** 2 * 8).astype(int)
     lines = [f"{user},page {page}" for user, page in zip(users, pages, strict=True)]
     (path / "visits.csv").write_text("\n".join(["user,page", *lines, ""]))
-    (path / "pages.csv").write_text("\n".join(["page", *(f"page {j}" for j in range(8)), ""]))
+    listed = [f"page {j},{'ab'[j % 2]},{j + 1}" for j in range(8)]
+    (path / "pages.csv").write_text("\n".join(["page,kind,price", *listed, ""]))
+    (path / "other.csv").write_text("\n".join(["page,kind,price", *listed[:0:-1], "page x,a,1", ""]))
+    (path / "all.csv").write_text("\n".join(["page,kind,price", *listed[::-1], "page x,a,1", ""]))
     items = [f"page {j}" for j in range(8)]
     prepare(path / "visits.csv", person="user", item="page", items=items, to=path / "people", progress=False)
     return path
@@ -51,6 +54,32 @@ def test_options_about_items_and_true_counts(capsys, folder):
     assert found["diagnostics"]["pairs"] == Store.open(folder / "people").n_entries
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        ("--constraint", "partition:kind"),
+        ("--constraint", "partition:kind:2", "--k", "3"),
+        ("--constraint", "knapsack:price:6"),
+        ("--constraint", "partition:kind", "--constraint", "knapsack:price:9"),
+        ("--constraint", "partition:kind", "--release-gains", "0.3", "--include", "page 7"),
+    ],
+    ids=" ".join,
+)
+def test_constraints_about_a_list_of_items(capsys, folder, rest):
+    """The list may have another order, and items that the store has not."""
+    file = ("--person", "user", "--item", "page", "--items", folder / "pages.csv")
+    given = (*BUDGET[2:], *rest)
+    ended = [
+        inside(capsys, "select", folder / "visits.csv", *file, *given),
+        inside(capsys, "select", folder / "people", "--item", "page", "--items", folder / "all.csv", *given),
+    ]
+    assert [one.code for one in ended] == [0, 0], ended[1].err
+    found = [json.loads(one.out) for one in ended]
+    for name in ("items", "guarantee", "account", "method"):
+        assert found[0][name] == found[1][name]
+    assert found[1]["treated_as_public"][1].startswith("what the constraint")
+
+
 def test_a_cluster_gives_the_same(capsys, folder):
     distributed = pytest.importorskip("distributed", reason="NOT TESTED: install discreet[dask]")
     with distributed.LocalCluster(
@@ -68,7 +97,12 @@ def test_options_that_do_not_go_together(capsys, folder):
     for given, said in (
         ((people, "--person", "user"), "--person is for files"),
         ((people, "--cap", "3"), "--cap is for files"),
-        ((people, "--constraint", "partition:kind"), "which a store does not keep"),
+        ((people, "--constraint", "partition:kind"), "a store keeps their names alone"),
+        ((people, "--items", folder / "pages.csv"), "are for --constraint"),
+        (
+            (people, "--constraint", "partition:kind", "--item", "page", "--items", folder / "other.csv"),
+            "add what is missing: 'page 0'",
+        ),
         ((people, "--engine", "dask"), "go together"),
         ((people, "--scheduler", "tcp://127.0.0.1:1"), "go together"),
         ((visits, "--item", "page"), "required: --person"),

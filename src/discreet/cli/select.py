@@ -38,6 +38,7 @@ _EXAMPLES = """examples:
   discreet select sales.csv --person customer --item product --items catalogue.csv --k 5 --epsilon 1 \\
       --include "house blend" --exclude @sold_out.txt
   discreet select people/ --k 5 --epsilon 1      # a store made by discreet prepare
+  discreet select people/ --item page --items pages.csv --constraint partition:kind --epsilon 1
   discreet select people/ --engine dask --scheduler tcp://10.0.0.1:8786 --k 5 --epsilon 1
   zcat visits.csv.gz | discreet select - --person user --item page --items pages.csv --k 5 --epsilon 1 --json
 

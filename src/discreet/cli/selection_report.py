@@ -130,10 +130,10 @@ def _public(options: argparse.Namespace, people: People, max_people: int | None)
             f"the list of the {n_items:,} items that occur in the file: an item that only one person has is"
             " among them. Give a public list with --items to protect that, or choose one with --items-private"
         )
-    elif options.items is not None:
-        said.append(f"the {n_items:,} items listed by --items")
     elif people.stored:
         said.append(f"the {n_items:,} items of the store's catalogue")
+    elif options.items is not None:
+        said.append(f"the {n_items:,} items listed by --items")
     if options.constraint:
         agree = ", and that all rows agree about it" if options.items is None else ""
         whose = "constraint's column says" if len(options.constraint) == 1 else "constraints' columns say"

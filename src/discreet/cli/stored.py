@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .given import Given
 from .limits import Limits
+from .reading import source_of
 
 if TYPE_CHECKING:
     from ..data import Store
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 # What was decided when the store was made, or is about files.
-_OF_FILES = ("person", "item", "weight", "cap", "items", "items_private", "items_from_data", "skip_bad")
+_OF_FILES = ("person", "weight", "cap", "items_private", "items_from_data", "skip_bad")
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,14 @@ def check(options: argparse.Namespace, *, stored: bool) -> None:
         if getattr(options, name):
             option = "--" + name.replace("_", "-")
             raise ValueError(f"{option} is for files; in a store that was settled when it was prepared")
-    if options.constraint:
-        raise ValueError("--constraint is about columns of a file, which a store does not keep; give --k")
+    about = (options.items is not None) + (options.item is not None)
+    if options.constraint and about < 2:
+        raise ValueError(
+            "--constraint is about columns of a list of items, and a store keeps their names alone; give"
+            " --items FILE with the constraint's column, and --item COL, the column of the names"
+        )
+    if about and not options.constraint:
+        raise ValueError("--items and --item are for --constraint; a store has its list of items")
     if (options.engine == "dask") != (options.scheduler is not None):
         raise ValueError("--engine dask and --scheduler ADDRESS go together")
 
@@ -75,7 +82,7 @@ def opened(options: argparse.Namespace) -> Store:
     from ..data import Store
 
     store = Store.open(options.file)
-    options.item, options.person = "item", "the person's column"
+    options.item, options.person = options.item or "item", "the person's column"
     options.items_from_data = store.catalogue == "from data"
     return store
 
@@ -109,8 +116,7 @@ def selected(
     """Who chose, and what."""
     from ..offline import PrivateGreedy
 
-    assert people.labels is not None
-    listed = Listed(people.labels, people.catalogue)
+    listed = _listed(options, people, limits.columns)
     greedy = PrivateGreedy(
         limits.constraint(listed),
         gate,
@@ -121,3 +127,25 @@ def selected(
         exclude=given.excluded(listed),
     )
     return greedy, greedy.select(people)
+
+
+def _listed(options: argparse.Namespace, people: StoredPopulation, columns: Sequence[str]) -> Listed:
+    """The items of the store, with what a public list says about each of them."""
+    from ..core.checks import DataError
+    from ..data.facts import read_items
+    from ..data.labels import as_text
+
+    assert people.labels is not None
+    if not columns:
+        return Listed(people.labels, people.catalogue)
+    names, facts = read_items(source_of(options, options.items, public=True), options.item, columns)
+    place = {as_text(name): at for at, name in enumerate(names)}
+    missing = next((name for name in map(as_text, people.labels) if name not in place), None)
+    if missing is not None:
+        words = "--items does not list every item of the store; add what is missing"
+        if people.catalogue == "from data":
+            raise DataError(words, f"it lacks {missing!r}")
+        raise ValueError(f"{words}: {missing!r}")
+    order = [place[as_text(label)] for label in people.labels]
+    said = {column: [values[at] for at in order] for column, values in facts.items()}
+    return Listed(people.labels, people.catalogue, said)
