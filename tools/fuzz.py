@@ -254,6 +254,10 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             o.Coverage.from_events,
             {"events": events(), "person": "person", "item": "item", "items": ITEMS},
         ),
+        "objectives.EmbeddedFacilityLocation": (
+            o.EmbeddedFacilityLocation,
+            {"people": np.full((PEOPLE, 3), 0.25), "items": np.eye(N, 3), "scale": 1.0, "tile": (4, 2)},
+        ),
         "objectives.FacilityLocation": (o.FacilityLocation, {"matrix": table(), "bound": 1.0}),
         "objectives.GraphCut": (o.GraphCut, {"adjacency": square, "bound": 9.0}),
         "objectives.LogDeterminant": (o.LogDeterminant, {"kernel": square, "bound": 9.0}),
@@ -445,7 +449,7 @@ SPARSE = {"matrix", "weights", "adjacency", "chances", "covers", "kernel", "line
 # Asked in inner loops for every point, and documented to take an array of floats: not checked. The same for
 # what the library alone hands on: grids, experts, losses, specifications, events and files that were read.
 UNCHECKED = {"project", "values", "at", "compiled", "choice", "flipped_choice", "sample", "noisy", "noise"}
-UNCHECKED |= {"ordered_set", "index", "loss_with", "sampled", "stretch"}
+UNCHECKED |= {"ordered_set", "index", "loss_with", "of_row", "sampled", "stretch"}
 # Learners that are told a number in place of a person.
 _HEARS_VALUES = (dc.online.BanditSelector, dc.online.BanditSubmodularMinimizer, dc.online.ThompsonSelector)
 HANDED_ON = {"spec", "saved", "found", "listed"}

@@ -13,6 +13,7 @@ import numpy as np
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
+    EmbeddedFacilityLocation,
     FacilityLocation,
     GraphCut,
     LogDeterminant,
@@ -63,6 +64,13 @@ def probabilistic(rng: np.random.Generator, people: int, items: int) -> Case:
 def facility(rng: np.random.Generator, people: int, items: int) -> Case:
     w = _weights(rng, people, items)
     return _averaged(FacilityLocation(_stored(rng, w)), lambda i, s: max((w[i, j] for j in s), default=0.0))
+
+
+def embedded(rng: np.random.Generator, people: int, items: int) -> Case:
+    p, q = (rng.integers(-128, 128, size=(n, 3)).astype(np.int8) for n in (people, items))
+    w = np.clip(p.astype(int) @ q.T.astype(int), 0, 20_000) * 2.0**-14
+    made = EmbeddedFacilityLocation(p, q, bound=20_000 * 2.0**-14, tile=(3, 2))
+    return _averaged(made, lambda i, s: max((w[i, j] for j in s), default=0.0))
 
 
 def _concave(name: Any, g: Callable[[float], float]) -> Callable[..., Case]:
@@ -172,6 +180,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator, int, int], Case]] = {
     "coverage": coverage,
     "probabilistic": probabilistic,
     "facility": facility,
+    "embedded": embedded,
     "sqrt": _concave("sqrt", math.sqrt),
     "log": _concave("log", math.log1p),
     "custom": _concave(lambda t: 1 - np.exp(-np.asarray(t)), lambda t: 1 - math.exp(-t)),

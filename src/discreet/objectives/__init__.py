@@ -1,5 +1,6 @@
 """Objectives: populations of set functions over one ground set."""
 
+from .arrays.embedded import EmbeddedFacilityLocation
 from .base import Population
 from .concave import ConcaveOverModular, SaturatedCoverage
 from .continuous import (
@@ -27,6 +28,7 @@ __all__ = [
     "ConcaveOverModular",
     "ContinuousPopulation",
     "Coverage",
+    "EmbeddedFacilityLocation",
     "FacilityLocation",
     "GraphCut",
     "LogDeterminant",
