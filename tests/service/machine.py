@@ -26,7 +26,7 @@ from discreet.service.hands import linked
 from discreet.service.keeper import PAUSED, RUNNING, Keeper
 from discreet.service.keys import Secrets
 from discreet.service.learning import Learning
-from discreet.service.store import sqlite
+from discreet.service.store import sqlite, visits
 
 from .world import ITEMS, likes, taken
 
@@ -63,10 +63,11 @@ class ServiceMachine(RuleBasedStateMachine):
         self.secrets = Secrets.fresh()
         self.loop = asyncio.new_event_loop()
         self.engine = None
-        self.served = set()  # (epoch, place)
+        self.served = {}  # (epoch, place): period and person
         self.waiting = {}  # (epoch, place): what is to be learned of it, and whose it is
         self.expected = {}  # the same, once it was learned
         self.visits = Counter()  # (period, person)
+        self.counted = {}  # (epoch, place) of places whose people were counted, or had been often enough
         self.added = 0
         self.patches = ExitStack()
         self.patches.enter_context(mock.patch.object(sqlite._Transaction, "now", self._clock))
@@ -77,7 +78,17 @@ class ServiceMachine(RuleBasedStateMachine):
 
     def _watch(self):
         """Write down what is learned, in the transaction that it is learned in."""
-        fold, save = Learning.fold, Keeper._save
+        fold, save, count = Learning.fold, Keeper._save, visits.count
+
+        def counted(tx, population, period, limit, hand):
+            count(tx, population, period, limit, hand)
+            ((named,),) = tx.all(
+                "SELECT named FROM hand WHERE epoch = ? AND first = ?", hand.epoch, hand.first
+            )
+            rows = [(hand.epoch, hand.first + o, o not in hand.uncounted) for o in range(named)]
+            tx.many("INSERT INTO counted VALUES (?, ?, ?)", rows)
+
+        self.patches.enter_context(mock.patch.object(visits, "count", counted))
 
         def folded(learning, hand, outcomes):
             fold(learning, hand, outcomes)
@@ -101,6 +112,8 @@ class ServiceMachine(RuleBasedStateMachine):
         store = Quick(self.folder / "service.db")
         self.engine = Engine(store, self.secrets, calendar=lambda: self.now)
         self._run(self.engine.start(keep=False))
+        for task in self.engine._tasks:  # `look` does what they do, when it is told to
+            task.cancel()
 
     def _drop(self):
         """The process ends without a word."""
@@ -125,6 +138,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self._start()
         with self.engine.store.transaction() as tx:
             tx.do("CREATE TABLE witness (epoch INTEGER, place INTEGER, body BLOB)")
+            tx.do("CREATE TABLE counted (epoch INTEGER, place INTEGER, counts INTEGER)")
         keeper = self.engine.keeper
         keeper.create_population("people", PEOPLE)
         self.config = config(items=ITEMS[:6], k=2, hand=4, outcome_wait=WAIT, seed=None)
@@ -137,7 +151,8 @@ class ServiceMachine(RuleBasedStateMachine):
         engine, live = self.engine, self._live()
         if not running(live):
             return None
-        found = self._run(self._take(live))
+        mark = mark_of(engine, live, person)
+        found = self._run(self._take(live, mark))
         if found is None:
             return None
         hand, offset = found
@@ -145,22 +160,21 @@ class ServiceMachine(RuleBasedStateMachine):
         assert len(set(items)) == 2
         where = hand.epoch, hand.first + offset
         assert where not in self.served, "a place was served twice"
-        self.served.add(where)
+        self.served[where] = live.period, person
         there = self._rows("SELECT 1 FROM hand WHERE epoch = ? AND first = ?", hand.epoch, hand.first)
         over = engine.keeper.period(PEOPLE) != live.period  # it may have been folded, and outcomes are late
         assert there or over, "a hand was served that nobody has committed"
         chains = {linked(b"", f"experiment {self.shop}")}
         chains |= {bytes(chain) for (chain,) in self._rows("SELECT chain FROM release")}
         assert hand.chain in chains, "something was served that follows from no release"
-        signed = engine.secrets.sign(live.id, *where, mark_of(engine, live, person), altered)
-        return signed, person, live.period
+        return engine.secrets.sign(live.id, *where, mark, altered), person, live.period
 
-    async def _take(self, live):
+    async def _take(self, live, mark):
         """A place, if a hand waits for somebody to claim it."""
-        found = self.engine.take(live)
+        found = self.engine.take(live, mark)
         if found is None:
             await (live.claiming or self.engine._start_claim(live))
-            found = self.engine.take(live)
+            found = self.engine.take(live, mark)
         return found
 
     @rule(decision=decisions, number=st.integers(0, 5))
@@ -177,10 +191,7 @@ class ServiceMachine(RuleBasedStateMachine):
             assert answer == "late" or where in self.waiting | self.expected
             return
         assert where not in self.waiting | self.expected, "a second outcome was recorded"
-        counts = person is None or self.visits[period, person] < LIMIT
-        self.visits[period, person] += 1
-        wanted = body if counts else None
-        self.waiting[where] = [wanted, person, period, known.altered]
+        self.waiting[where] = [body, person, period, known.altered]
 
     @rule(target=decisions, person=persons, number=st.integers(0, 5))
     def visit(self, person, number):
@@ -199,7 +210,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.tick()
 
     async def _record(self, decision, body):
-        return await self.engine.record(await self.engine.live_of(decision), decision, body)
+        return await self.engine.record(decision, body)
 
     @rule(seconds=st.sampled_from([1.0, WAIT]))
     def wait(self, seconds):
@@ -243,6 +254,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(person=persons.filter(bool))
     def erase(self, person):
+        self._learned()
         self.engine.erase("people", person)
         periods = {
             self.engine.keeper.period(PEOPLE),
@@ -274,12 +286,21 @@ class ServiceMachine(RuleBasedStateMachine):
     # --- what holds ------------------------------------------------------------------------------
 
     def _learned(self):
-        """What was learned since the last time is what was acknowledged, once."""
+        """What was learned since the last time is what was acknowledged, once, of who counts."""
+        for epoch, place, counts in self._rows("SELECT * FROM counted ORDER BY rowid")[len(self.counted) :]:
+            whose = self.served[epoch, place]
+            allowed = whose[1] is None or self.visits[whose] < LIMIT
+            assert counts == allowed, "another decision was counted than the first ones"
+            self.visits[whose] += counts
+            assert (epoch, place) not in self.counted, "somebody was counted twice for one decision"
+            self.counted[epoch, place] = counts
         for epoch, place, body in self._rows("SELECT epoch, place, body FROM witness"):
             where = epoch, place
             if where in self.waiting:
-                wanted, person, _, altered = self.waiting[where]
-                self.expected[where] = self.waiting.pop(where)
+                wanted, person, _, altered = entry = self.waiting.pop(where)
+                if person is not None and not self.counted.get(where):
+                    wanted = entry[0] = None
+                self.expected[where] = entry
                 body = None if body is None else bytes(body)
                 assert body == wanted or (altered and body is None), (
                     f"of {person} was learned what was not acknowledged, or not what was"

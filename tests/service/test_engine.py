@@ -35,7 +35,7 @@ def test_an_outcome_that_comes_while_cursors_are_written_has_its_answer(url):
         hand, offset = await engine.next_place(shop)
         assert await asyncio.to_thread(writing.wait, 60)
         decision = secrets.verify(secrets.sign(1, 0, hand.first + offset, bytes(12)))
-        answer = engine.record(shop, decision, b'["item 1"]')
+        answer = engine.record(decision, b'["item 1"]')
         go.set()
         assert await asyncio.wait_for(answer, 60) == "recorded"
         await engine.stop()
@@ -58,7 +58,8 @@ def test_a_process_that_has_not_heard_of_a_new_period_counts_in_it(url):
         world.settle()
         mark = secrets.mark(1, "2026-12", "anna")
         for _ in range(2):
-            _, place, _ = world.serve()
+            _, place, _ = world.serve(mark=mark)
+            world.store.record([], world.cursors())
             decision = secrets.sign(1, 1, place, mark)
 
             async def receive():
@@ -66,8 +67,10 @@ def test_a_process_that_has_not_heard_of_a_new_period_counts_in_it(url):
 
             assert await hot.outcome(decision, receive, app) == b'{"status":"recorded"}'
             await engine.refresh("shop")
+        with world.store.transaction() as tx:
+            tx.do("UPDATE hand SET closed_at = 0 WHERE state = 1")
+        world.keeper._close(world.one, over=False)
         assert world.rows("SELECT period, times FROM visit") == [("2026-12", 1)]
-        assert len(world.rows("SELECT 1 FROM outcome WHERE body IS NOT NULL")) == 1
         await engine.stop()
 
     asyncio.run(story())
@@ -129,11 +132,9 @@ def test_a_look_at_a_late_outcome_that_fails_holds_up_no_answer(url):
             raise StoreError("the connection was cut")
 
         engine.keeper.beyond = cut
-        shop = await engine.live("shop")
+        await engine.live("shop")
         _, place, _ = world.serve()
-        late, there = (
-            engine.record(shop, Decision(1, 0, number), b'["item 1"]') for number in (10_000, place)
-        )
+        late, there = (engine.record(Decision(1, 0, number), b'["item 1"]') for number in (10_000, place))
         assert await asyncio.wait_for(late, 10) == "late"
         assert await asyncio.wait_for(there, 10) == "recorded"
         await engine.stop()

@@ -119,8 +119,9 @@ def test_raw_outcomes_are_gone_after_a_kill_between_release_and_scrub(tmp_path):
 
 def test_nothing_is_left_of_what_was_erased(tmp_path):
     world, secrets = World(f"sqlite:///{tmp_path}/service.db", likes()), Secrets.fresh()
-    _, place, _ = world.serve()
-    world.report(place, ["a very rare marker"], mark=secrets.mark(1, "2026-11", "ann"))
+    mark = secrets.mark(1, "2026-11", "ann")
+    _, place, _ = world.serve(mark=mark)
+    world.report(place, ["a very rare marker"], mark=mark)
     Engine(world.store, secrets, calendar=lambda: world.now).erase("people", "ann")
     assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
 
@@ -135,17 +136,6 @@ def test_an_outcome_counts_once_and_in_time(url):
     assert world.report(places[1], ["item 1"], served=False) == "late"
     assert world.report(10_000, ["item 1"], served=False) == "late"
     assert not world.rows("SELECT * FROM outcome")
-
-
-def test_the_limit_of_a_person_is_counted_with_the_outcome(url):
-    world = World(url, likes())
-    mark = b"m" * 12
-    places = [world.serve()[1] for _ in range(4)]
-    for place in places:
-        assert world.report(place, ["item 1"], mark=mark, limit=2, served=False) == "recorded"
-    bodies = [body for (body,) in world.rows("SELECT body FROM outcome ORDER BY place")]
-    assert [body is not None for body in bodies] == [True, True, False, False]
-    assert world.rows("SELECT times FROM visit") == [(2,)]
 
 
 def test_state_after_a_crash_is_that_of_the_last_commit(url):
@@ -204,15 +194,15 @@ def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
         world.settle()
     last = world.serve()
     mark = b"m" * 12
-    assert world.report(world.serve()[1], ["item 3"], mark=mark) == "recorded"
+    assert world.report(world.serve(mark=mark)[1], ["item 3"], mark=mark) == "recorded"
     before = world.one.learning.learner.round
     old = world.one.learning.learner
     world.now = world.now.replace(month=12)
     world.settle()
     assert world.one.epoch == 1
-    # What was acknowledged was learned by the last month's learner. Where others may serve, too, and have
-    # not said how far, all places of the hand count as served.
-    assert old.round == before + (2 if url.startswith("sqlite") else 8)
+    # What was acknowledged was learned by the last month's learner. All places of a hand that is still
+    # served from count as served.
+    assert old.round == before + 8
     assert not world.rows("SELECT * FROM outcome")
     assert not world.rows("SELECT * FROM visit")
     assert {epoch for (epoch,) in world.rows("SELECT epoch FROM hand")} == {1}

@@ -29,6 +29,7 @@ NOTICED = {
     "keeps_raw_rows": "raw outcome was kept",
     "serves_again_after_a_crash": "served twice|acknowledged outcome was lost",
     "forgets_charges": "nothing was charged",
+    "counts_people_in_memory": "another decision was counted",
     "breaks_the_chain": "follows from no release|not what was released",
 }
 

@@ -204,11 +204,14 @@ def test_segments_cost_what_one_learner_costs(tmp_path, make):
     assert "taken to be public" in str(divided)
 
 
+TWICE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=2, period="month")
+
+
 def rounds_that_change(url, marked, **more):
     """In how many rounds the learners see another outcome when somebody says something else."""
     seen = []
     for item in ("item 1", "item 2"):
-        world = World(f"{url}.{item[-1]}", likes(segments=VALUES, holdout=0.0, **more))
+        world = World(f"{url}.{item[-1]}", likes(segments=VALUES, holdout=0.0, **more), TWICE)
         folded = []
         honest = world.one.learning.fold
 
@@ -219,12 +222,12 @@ def rounds_that_change(url, marked, **more):
 
         world.one.learning.fold = fold
         for segment in [*VALUES, *VALUES]:
-            _, place, _ = world.serve(segment)
-            world.report(place, [item], mark=marked("somebody", segment), limit=2)
-            _, place, _ = world.serve(segment)
-            world.report(place, ["item 5"], mark=marked("somebody else", segment), limit=2)
+            for who, what in (("somebody", item), ("somebody else", "item 5")):
+                mark = marked(who, segment)
+                _, place, _ = world.serve(segment, mark)
+                world.report(place, [what], mark=mark)
         for hand in world.hands:
-            hand.closed = True
+            hand.over_at = 0.0
         world.settle()
         seen.append(sorted(folded, key=lambda one: one[:2]))
     assert [one[:2] for one in seen[0]] == [one[:2] for one in seen[1]]

@@ -9,7 +9,7 @@ from typing import ClassVar
 from discreet.service.config import ExperimentConfig, PopulationConfig
 from discreet.service.hands import Hand
 from discreet.service.keeper import Keeper
-from discreet.service.keys import NOBODY, owner_name
+from discreet.service.keys import MARK, NOBODY, owner_name
 from discreet.service.store import Outcome, Served, open_store
 
 ITEMS = [f"item {number}" for number in range(12)]
@@ -69,7 +69,7 @@ class World:
         for hand in hands:
             self.claimed.setdefault(hand.segment, []).append(hand)
 
-    def serve(self, segment=""):
+    def serve(self, segment="", mark=NOBODY):
         """The next decision: (hand, place, labels)."""
         hands = self.claimed.setdefault(segment, [])
         if not hands or hands[0].over:
@@ -82,6 +82,7 @@ class World:
         hand = hands[0]
         offset = hand.served
         hand.served += 1
+        hand.marks += mark
         labels = self.one.learning.labels
         return hand, hand.first + offset, [labels[item] for item in hand.lists[hand.which[offset]]]
 
@@ -93,7 +94,7 @@ class World:
         """What came of several places, in one group."""
         return self.store.record([self._outcome(*one) for one in outcomes], self.cursors())
 
-    def _outcome(self, place, outcome, *, mark=NOBODY, altered=False, epoch=None, limit=1):
+    def _outcome(self, place, outcome, *, mark=NOBODY, altered=False, epoch=None):
         one = self.one
         return Outcome(
             one.id,
@@ -101,10 +102,7 @@ class World:
             place,
             altered,
             json.dumps(outcome).encode(),
-            one.population,
-            one.period,
             mark,
-            limit,
         )
 
     def cursors(self):
@@ -114,8 +112,10 @@ class World:
                 hand.epoch,
                 hand.first,
                 hand.served,
-                hand.over,
+                0.0 if hand.over else None,
                 " ".join(map(str, hand.altered)),
+                hand.served - len(hand.marks) // MARK,
+                bytes(hand.marks),
             )
             for hand in self.hands
         ]

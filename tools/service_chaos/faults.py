@@ -9,8 +9,9 @@ from collections.abc import Callable
 from discreet.service.engine import Engine
 from discreet.service.hands import DEALT, OPEN, Hand
 from discreet.service.keeper import Keeper
+from discreet.service.keys import MARK
 from discreet.service.ledger import PopulationLedger
-from discreet.service.store import sqlite
+from discreet.service.store import sqlite, visits
 from discreet.service.store.sqlite import SQLiteStore
 
 FAULTS: dict[str, Callable[[], None]] = {}
@@ -43,7 +44,7 @@ def serves_before_commit() -> None:
             live = self._by_number.get(number)
             if live is not None:
                 for h in reversed(dealt):
-                    row = (h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0, "", h.segment)
+                    row = (h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0, "", h.segment, "")
                     hands = live.segments.get(h.segment, live).hands
                     loop.call_soon_threadsafe(hands.appendleft, Hand.read(row))
 
@@ -57,8 +58,8 @@ def acknowledges_before_commit() -> None:
     """Answers an outcome before its group is written."""
     honest = Engine.record
 
-    def record(self, live, decision, body):
-        honest(self, live, decision, body)
+    def record(self, decision, body):
+        honest(self, decision, body)
         now = asyncio.get_running_loop().create_future()
         now.set_result("recorded")
         return now
@@ -123,22 +124,19 @@ def counts_people_in_memory() -> None:
 @fault
 def counts_people_by_segment() -> None:
     """Takes somebody in several segments for several people."""
-    honest = SQLiteStore.record
+    honest = visits.count
 
-    def record(self, outcomes, served):
-        with self.transaction() as tx:
-            for number, one in enumerate(outcomes):
-                row = tx.one(
-                    "SELECT segment FROM hand WHERE experiment = ? AND epoch = ? AND first <= ?"
-                    " ORDER BY first DESC LIMIT 1",
-                    *(one.experiment, one.epoch, one.place),
-                )
-                said = one.mark + ("" if row is None else row[0]).encode()
-                mark = hashlib.blake2b(said, digest_size=len(one.mark)).digest()
-                outcomes[number] = one._replace(mark=mark)
-        return honest(self, outcomes, served)
+    def count(tx, population, period, limit, hand):
+        where = (hand.first, hand.end)
+        for place, marks in tx.all(
+            "SELECT place, marks FROM served_to WHERE place >= ? AND place < ?", *where
+        ):
+            people = [marks[at : at + MARK] + hand.segment.encode() for at in range(0, len(marks), MARK)]
+            others = b"".join(hashlib.blake2b(one, digest_size=MARK).digest() for one in people)
+            tx.do("UPDATE served_to SET marks = ? WHERE place = ?", others, place)
+        honest(tx, population, period, limit, hand)
 
-    SQLiteStore.record = record
+    visits.count = count
 
 
 @fault

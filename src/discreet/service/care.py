@@ -52,9 +52,8 @@ def gone_back(store: Store) -> list[str]:
     with store.transaction() as tx:
         names = [name for (name,) in tx.all("SELECT name FROM experiment ORDER BY id")]
         tx.do("UPDATE experiment SET status = ?", FROZEN)
-        tx.do("DELETE FROM outcome")
-        tx.do("DELETE FROM hand")
-        tx.do("DELETE FROM event")
+        for table in ("outcome", "hand", "served_to", "event"):
+            tx.do(f"DELETE FROM {table}")
         keeper = Keeper(store)
         for number, marks in tx.all("SELECT id, marks FROM population"):
             keeper.went_back(tx, number)

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 import threading
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,16 +21,18 @@ from . import lookups
 from .config import PopulationConfig
 from .hands import Hand
 from .keeper import FROZEN, RUNNING, Keeper
-from .keys import NOBODY, Decision, Secrets
+from .keys import MARK, NOBODY, Decision, Secrets
 from .life import Life, clock
 from .lookups import Live
-from .store import LATE, Fenced, Outcome, Served, Store, StoreError
+from .store import EARLY, LATE, Fenced, Outcome, Served, Store, StoreError, visits
 
 logger = logging.getLogger("discreet.service")
 _IDLE = 0.05  # seconds between looks at what is due
 _OLD = 60.0  # seconds for which a hand is served, or as long as it waits for outcomes if that is longer
 _AGAIN = 1.0  # seconds until the keeper tries again
-_FLUSH = 1.0  # seconds after which it is written down how far hands were served
+_LOOK = 1.0  # seconds between looks at what others have changed
+_FLUSH = 0.1  # seconds after which it is written down how far hands were served, and to whom
+_EARLY = 5.0  # seconds for which an outcome waits until another process has done so
 
 
 class Unavailable(Exception):
@@ -50,7 +52,8 @@ class Engine:
         self.keeper = Keeper(store, self.life.owner, calendar)
         self._live: dict[str, Live] = {}
         self._by_number: dict[int, Live] = {}
-        self._queue: list[tuple[Outcome, asyncio.Future[str]]] = []
+        self._queue: list[tuple[Outcome, asyncio.Future[str], float]] = []  # the last: when it is too late
+        self._early: list[tuple[Outcome, asyncio.Future[str], float]] = []  # they are asked about again
         self._flushing: asyncio.Task[None] | None = None
         self._dirty: dict[tuple[int, int, int], Hand] = {}
         self._writer = ThreadPoolExecutor(1, "discreet-writer")
@@ -72,7 +75,8 @@ class Engine:
             self._keeping.start()
         if every is not None:
             await self._do(every)
-        self._tasks = [asyncio.create_task(self._tick(every)), asyncio.create_task(self._beat())]
+        work = (self._tick(every), self._beat(), self._write_down())
+        self._tasks = [asyncio.create_task(one) for one in work]
 
     async def stop(self) -> None:
         """Write down what was served, and let go."""
@@ -86,6 +90,7 @@ class Engine:
         await asyncio.gather(*claims, return_exceptions=True)
         if self._flushing is not None:
             await self._flushing
+        self._queue += self._early
         await self._flush_now(closing=True)
         if self._keeping.is_alive():
             await asyncio.to_thread(self._keeping.join)
@@ -118,7 +123,7 @@ class Engine:
         return [queue for live in self._live.values() for queue in live.queues]
 
     def _close(self, hand: Hand) -> None:
-        hand.closed = True
+        hand.over_at = clock()
         self._dirty[hand.experiment, hand.epoch, hand.first] = hand
 
     async def ping(self) -> None:
@@ -154,8 +159,8 @@ class Engine:
         self._live[name] = self._by_number[made.id] = made
         return made
 
-    def take(self, live: Live) -> tuple[Hand, int] | None:
-        """The next place, out of memory; None when no claimed hand has one."""
+    def take(self, live: Live, mark: bytes = NOBODY) -> tuple[Hand, int] | None:
+        """The next place, for whoever has this mark, out of memory; None when no claimed hand has one."""
         if clock() >= self.life.until:
             self._let_go()
         hands = live.hands
@@ -164,8 +169,10 @@ class Engine:
             if hand.served < hand.count:
                 offset = hand.served
                 hand.served += 1
+                hand.marks += mark
                 self._dirty[hand.experiment, hand.epoch, hand.first] = hand
                 if hand.served == hand.count:
+                    hand.over_at = clock()
                     hands.popleft()
                 if len(hands) < 2 and live.claiming is None:
                     self._start_claim(live)
@@ -173,10 +180,10 @@ class Engine:
             hands.popleft()
         return None
 
-    async def next_place(self, live: Live) -> tuple[Hand, int]:
+    async def next_place(self, live: Live, mark: bytes = NOBODY) -> tuple[Hand, int]:
         """The next place; waits for a hand where none is there."""
         for _ in range(200):
-            if (found := self.take(live)) is not None:
+            if (found := self.take(live, mark)) is not None:
                 return found
             await (live.claiming or self._start_claim(live))
             if not live.hands:
@@ -243,7 +250,7 @@ class Engine:
 
     # --- outcomes --------------------------------------------------------------------------------
 
-    def record(self, live: Live, decision: Decision, body: bytes) -> asyncio.Future[str]:
+    def record(self, decision: Decision, body: bytes) -> asyncio.Future[str]:
         """Write an outcome down with the next group; its answer comes after the commit."""
         loop = self._loop
         assert loop is not None
@@ -254,23 +261,16 @@ class Engine:
             decision.place,
             decision.altered,
             body,
-            live.population,
-            live.period,
             decision.mark,
-            live.limit,
         )
-        self._queue.append((outcome, future))
+        self._queue.append((outcome, future, clock() + _EARLY))
         if self._flushing is None:
             self._flushing = loop.create_task(self._flush())
         return future
 
     def by_number(self, decision: Decision) -> Live | None:
-        """The experiment of a decision, if this process serves it and knows of the decision's epoch.
-
-        Others may have begun an epoch already: its rounds count in its own period, not in the one before.
-        """
-        found = self._by_number.get(decision.experiment)
-        return None if found is None or found.epoch < decision.epoch else found
+        """The experiment of a decision, if this process serves it."""
+        return self._by_number.get(decision.experiment)
 
     async def live_of(self, decision: Decision) -> Live:
         """The same, read from the database where it has to be."""
@@ -288,19 +288,20 @@ class Engine:
         What was released about them stays: it has been paid for. A mark is kept, which is theirs alone as
         long as the key of marks is.
         """
-        with self.store.transaction() as tx:
+        marks = []
+        with (
+            self.store.transaction() as tx
+        ):  # first: hands that are closed from then on count nothing of them
             found = tx.one("SELECT id, config FROM population WHERE name = ?", population)
             if found is None:
                 raise LookupError("population")
             people = msgspec.json.decode(found[1], type=PopulationConfig)
             past = tx.all("SELECT period FROM experiment WHERE population = ?", int(found[0]))
             for period in {self.keeper.period(people), *[one for (one,) in past]}:  # not all have gone on yet
-                mark = self.secrets.mark(int(found[0]), period, person)
-                tx.do(  # first: whatever is written down from then on is beyond the limit
-                    "INSERT INTO visit (population, period, mark, times) VALUES (?, ?, ?, ?)"
-                    " ON CONFLICT (population, period, mark) DO UPDATE SET times = excluded.times",
-                    *(int(found[0]), period, mark, people.max_rounds_per_person),
-                )
+                marks.append(self.secrets.mark(int(found[0]), period, person))
+                visits.exhaust(tx, int(found[0]), period, people.max_rounds_per_person, marks[-1])
+        with self.store.transaction() as tx:
+            for mark in marks:
                 tx.do("UPDATE outcome SET body = NULL WHERE mark = ?", mark)
         self.store.scrub()
 
@@ -319,10 +320,10 @@ class Engine:
         if not batch and not served:
             return
         try:
-            answers = await self._do(self.store.record, [outcome for outcome, _ in batch], served)
+            answers = await self._do(self.store.record, [outcome for outcome, *_ in batch], served)
         except Exception as error:
             self._dirty = dirty | self._dirty
-            for _, future in batch:
+            for _, future, _ in batch:
                 if not future.done():
                     future.set_exception(
                         error if isinstance(error, StoreError) else StoreError("the commit failed")
@@ -330,13 +331,20 @@ class Engine:
             if not isinstance(error, StoreError):
                 logger.error("a group of outcomes was not written: %s", type(error).__name__)
             return
-        for (_, future), answer in zip(batch, answers, strict=True):
-            if not future.done():
-                future.set_result(answer)
-        for (outcome, _), answer in zip(batch, answers, strict=True):
+        for hand, told in zip(dirty.values(), served, strict=False):
+            del hand.marks[: (told.served - told.start) * MARK]
+        late = []
+        for waiting, answer in zip(batch, answers, strict=True):
+            outcome, future, until = waiting
+            if answer == EARLY and clock() < until and not closing:
+                self._early.append(waiting)
+            elif not future.done():
+                future.set_result(LATE if answer == EARLY else answer)
             if answer == LATE:
-                with contextlib.suppress(StoreError):  # the next one will tell
-                    await self._do(self._check_late, outcome)
+                late.append(outcome)
+        for outcome in late:
+            with contextlib.suppress(StoreError):  # the next one will tell
+                await self._do(self._check_late, outcome)
 
     def _check_late(self, outcome: Outcome) -> None:
         """A decision that we signed and never dealt: somebody has put back an older state. Freeze."""
@@ -346,30 +354,41 @@ class Engine:
             logger.error("experiment %d is frozen: its store has gone back in time", outcome.experiment)
 
     def _served(self, dirty: dict[tuple[int, int, int], Hand], closing: bool) -> list[Served]:
-        hands: Iterable[Hand] = dirty.values()
+        """How far hands were served, in the order of ``dirty``; all that are claimed, when ``closing``."""
+        hands = list(dirty.values())
         if closing:
             claimed = [hand for live in self._queues() for hand in live.hands]
-            hands = {(hand.experiment, hand.epoch, hand.first): hand for hand in [*hands, *claimed]}.values()
+            hands += [hand for hand in claimed if (hand.experiment, hand.epoch, hand.first) not in dirty]
+        now = clock()
         return [
             Served(
                 hand.experiment,
                 hand.epoch,
                 hand.first,
                 hand.served,
-                hand.over or closing,
+                now - hand.over_at if hand.over_at is not None else 0.0 if closing else None,
                 " ".join(map(str, sorted(hand.altered))),
+                hand.served - len(hand.marks) // MARK,
+                bytes(hand.marks) if hand.marks.strip(NOBODY[:1]) else b"",
             )
             for hand in hands
         ]
 
-    async def _tick(self, every: Callable[[], object] | None) -> None:
+    async def _write_down(self) -> None:
+        """What was served, also where nobody reports anything."""
         while True:
             await asyncio.sleep(_FLUSH)
+            early, self._early = self._early, []
+            self._queue += early
+            if (self._dirty or self._queue) and self._flushing is None:
+                self._flushing = asyncio.get_running_loop().create_task(self._flush())
+
+    async def _tick(self, every: Callable[[], object] | None) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
             if every is not None:
                 with contextlib.suppress(StoreError):
                     await self._do(every)
-            if self._dirty and self._flushing is None:
-                self._flushing = asyncio.get_running_loop().create_task(self._flush())
             for live in list(self._live.values()):
                 for queue in live.queues:
                     self._close_old(queue)

@@ -15,7 +15,7 @@ from typing import Any
 
 # States of a hand in the database, in order.
 DEALT, OPEN, CLOSING = range(3)
-COLUMNS = "experiment, epoch, first, count, body, chain, served, altered, segment"
+COLUMNS = "experiment, epoch, first, count, body, chain, served, altered, segment, uncounted"
 
 
 @dataclass
@@ -40,7 +40,9 @@ class Hand:
     served: int = 0
     altered: set[int] = field(default_factory=set)  # offsets of places that showed other items
     segment: str = ""
-    closed: bool = False  # no more of it is served
+    uncounted: set[int] = field(default_factory=set)  # offsets of places whose people were counted before
+    marks: bytearray = field(default_factory=bytearray)  # of people it was served to, not yet written down
+    over_at: float | None = None  # when its last place was served, or nobody was to be served from it again
     since: float = math.inf  # when it was claimed
     which: list[int] = field(init=False)
     policy: bytes = field(init=False)  # the first letters of the chain, for whoever asks for a decision
@@ -61,7 +63,7 @@ class Hand:
     @property
     def over(self) -> bool:
         """Whether every place has been served, or none will be any more."""
-        return self.closed or self.served >= self.count
+        return self.over_at is not None or self.served >= self.count
 
     def learned(self, offset: int) -> bool:
         """Whether the place at this offset belongs to the learner."""
@@ -83,7 +85,7 @@ class Hand:
     @classmethod
     def read(cls, row: Sequence[Any]) -> Hand:
         """A hand from the `COLUMNS` of its row."""
-        experiment, epoch, first, count, body, chain, served, altered, segment = row
+        experiment, epoch, first, count, body, chain, served, altered, segment, uncounted = row
         found = json.loads(bytes(body))
         return cls(
             experiment,
@@ -99,6 +101,7 @@ class Hand:
             served,
             {int(offset) for offset in altered.split()},
             segment,
+            {int(offset) for offset in uncounted.split()},
         )
 
 

@@ -25,7 +25,7 @@ from .experiments import Experiment, Pace, budget_of, check_division, gate_of, h
 from .hands import CLOSING, COLUMNS, DEALT, OPEN, Hand, linked, stretches
 from .learning import Learning
 from .ledger import PopulationLedger
-from .store import Fenced, Frozen, Store, Transaction, events
+from .store import Fenced, Frozen, Store, Transaction, events, visits
 
 RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
 AHEAD = 2  # hands of a segment that wait to be served
@@ -157,27 +157,25 @@ class Keeper:
     def _close(self, one: Experiment, *, over: bool) -> list[Hand]:
         """Hands whose time is over, which take no more outcomes, and those of before a crash.
 
-        All of them, where the period is ``over``: what was acknowledged is learned by whom it was paid for.
-        Another process may have taken outcomes of places of which it is not written down yet that they were
-        served: all places of hands that are still served from count as served, as after a crash.
+        All of them, where the period is ``over``: what was acknowledged is learned by whom it was paid for,
+        and all places of hands that are still served from count as served, as after a crash.
         """
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
-            closing = tx.locked(
+            rows = tx.locked(
                 "SELECT first FROM hand WHERE experiment = ? AND epoch = ? AND state = ?"
                 " AND (closed_at + ? <= ? OR ? = 1) ORDER BY first",
                 *(one.id, one.epoch, OPEN, one.config.outcome_wait, tx.now(), int(over)),
             )
-            if over and self.store.patience < math.inf:
+            new = {int(first) for (first,) in rows}
+            if over:
                 tx.do(
                     "UPDATE hand SET served = count"
                     " WHERE experiment = ? AND epoch = ? AND state = ? AND closed_at IS NULL",
                     *(one.id, one.epoch, OPEN),
                 )
-            tx.many(
-                "UPDATE hand SET state = ? WHERE experiment = ? AND epoch = ? AND first = ?",
-                [(CLOSING, one.id, one.epoch, first) for (first,) in closing],
-            )
+            closing = [(CLOSING, one.id, one.epoch, first) for first in new]
+            tx.many("UPDATE hand SET state = ? WHERE experiment = ? AND epoch = ? AND first = ?", closing)
             if over:
                 tx.do(
                     "DELETE FROM hand WHERE experiment = ? AND epoch = ? AND state = ?",
@@ -192,8 +190,11 @@ class Keeper:
                 " WHERE experiment = ? AND epoch = ? AND state < ? GROUP BY segment",
                 *(one.id, one.epoch, CLOSING),
             )
+            hands, open_before = [Hand.read(row) for row in rows], dict(found)
+            for hand in hands:
+                if hand.first in new:
+                    visits.count(tx, one.population, one.period, one.people.max_rounds_per_person, hand)
         failpoints.reach("hand closed")
-        hands, open_before = [Hand.read(row) for row in rows], dict(found)
         # In order: a hand waits for those of its segment that come before it.
         return [hand for hand in hands if hand.first < open_before.get(hand.segment, math.inf)]
 
@@ -212,7 +213,12 @@ class Keeper:
                 unseen |= events.unseen(tx, *where)
             waiting = self._waiting(tx, one)
         failpoints.reach("outcomes read")
-        outcomes = {p: (bool(altered), _bytes(body)) for p, altered, body in rows if p not in unseen}
+        unheard = {hand.first + offset for hand in hands for offset in hand.uncounted}
+        outcomes = {
+            place: (bool(altered), None if body is None or place in unheard else bytes(body))
+            for place, altered, body in rows
+            if place not in unseen
+        }
         for hand in hands:
             learning.fold(hand, outcomes)
         folded = list(dict.fromkeys(hand.segment for hand in hands))
@@ -276,6 +282,7 @@ class Keeper:
                 raise Fenced("a hand was claimed meanwhile: it is folded first")
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM hand WHERE experiment = ? AND epoch = ?", one.id, last)
+            tx.do("DELETE FROM served_to WHERE experiment = ? AND epoch = ?", one.id, last)
             events.forget(tx, one.id, last)
             if one.status == FROZEN:
                 one.status = RUNNING
@@ -305,7 +312,7 @@ class Keeper:
             if done and status == FROZEN:
                 (population,) = tx.one("SELECT population FROM experiment WHERE id = ?", number)
                 self.went_back(tx, population)
-                for table in ("outcome", "hand", "event"):
+                for table in ("outcome", "hand", "served_to", "event"):
                     tx.do(f"DELETE FROM {table} WHERE experiment = ?", number)
         if status == FROZEN:
             self.store.scrub()
@@ -440,7 +447,3 @@ class Keeper:
                 " ON CONFLICT (experiment, segment) DO UPDATE SET seq = excluded.seq, body = excluded.body",
                 *(one.id, segment, one.seq, body),
             )
-
-
-def _bytes(body: Any) -> bytes | None:
-    return None if body is None else bytes(body)

@@ -10,10 +10,11 @@ of them, which are alike. Formal guarantee: that of one learner, for somebody wi
 ``max_rounds_per_person`` counted rounds in a period, in whichever segments these are. Proof. The segment of a
 decision is public, as is its place. A round is in one segment, and its outcome enters that segment's sums and
 no other's; what segments share follows from releases. So two inputs that differ in one round differ by what
-one learner's round costs. The store counts a person's rounds by mark, over all segments and experiments
+one learner's round costs. A person's rounds are counted by mark, over all segments and experiments
 of the population: a person is that many single rounds away, and the account multiplies by it. Nobody needs to
 keep to one segment. (A limit for each segment would break this: `tests/service/test_segments.py`.)
-Taken for granted, with segments or without: which of somebody's decisions are reported first: these count.
+Which rounds count follows from decisions, and from no outcome (`store.visits`): somebody who had reported
+anything else, of any of their decisions, would have changed the same rounds.
 """
 
 from __future__ import annotations

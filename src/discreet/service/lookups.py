@@ -59,10 +59,6 @@ class Live:
                 live.rendered.clear()
 
     @property
-    def limit(self) -> int:
-        return self.people.max_rounds_per_person
-
-    @property
     def queues(self) -> Collection[Live]:
         """What there are hands of: its segments, or itself."""
         return self.segments.values() or (self,)

@@ -215,7 +215,7 @@ def one_account(name: str, spent: Account) -> dict[str, Any]:
 def promise(epsilon: float, delta: float, neighbours: str, rounds: int) -> str:
     """The guarantee in words."""
     change = "had not taken part"
-    if neighbours == "replace":  # of which decisions something is said first, decides which of them count
+    if neighbours == "replace":  # which decisions there were, and for whom, is public
         change = "had said anything else about the same decisions"
     often = "once" if rounds == 1 else f"up to {rounds} times"
     beside = f", but for a chance of {delta:g}" if delta else ""

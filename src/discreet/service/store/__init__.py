@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .base import (
     DUPLICATE,
+    EARLY,
     LATE,
     RECORDED,
     Conflict,
@@ -18,6 +19,7 @@ from .base import (
 
 __all__ = [
     "DUPLICATE",
+    "EARLY",
     "LATE",
     "RECORDED",
     "Conflict",

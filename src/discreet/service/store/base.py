@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Any, NamedTuple, Protocol
 
 RECORDED, DUPLICATE, LATE = "recorded", "duplicate", "late"
+EARLY = "early"  # another process has not written down yet whom the place was served to: ask again
 
 
 class Transaction(Protocol):
@@ -45,21 +46,20 @@ class Outcome(NamedTuple):
     place: int
     altered: bool
     body: bytes
-    population: int
-    period: str
     mark: bytes  # `keys.NOBODY` for none
-    limit: int  # rounds that somebody with this mark may be counted in
 
 
 class Served(NamedTuple):
-    """How far a hand has been served."""
+    """How far a hand has been served, and to whom."""
 
     experiment: int
     epoch: int
     first: int
     served: int
-    over: bool
+    over: float | None  # how many seconds ago its last place was served
     altered: str = ""  # offsets of places that showed other items than were dealt
+    start: int = 0  # the offset of the first of these
+    marks: bytes = b""  # one after the other, `keys.NOBODY` for none
 
 
 class Fenced(Exception):
@@ -94,11 +94,11 @@ class Store(ABC):
 
     @abstractmethod
     def record(self, outcomes: Sequence[Outcome], served: Sequence[Served]) -> list[str]:
-        """Write down outcomes, durably, and what was served; for each: recorded, duplicate or late.
+        """Write down what was served, then outcomes, durably; for each: recorded, duplicate, late or early.
 
-        An outcome counts if its hand is not being folded yet, once per place, and within the limit of the
-        person's rounds: beyond it the outcome is acknowledged, and nothing of it is kept. Whoever closes a
-        hand (`Transaction.locked`) waits for groups that count on it.
+        An outcome is taken once per place, if its hand is not being folded yet, and if it is written down
+        whom the place was served to: a round counts by its decision (`visits`). Whoever closes a hand
+        (`Transaction.locked`) waits for groups that count on it.
         """
 
     @abstractmethod

@@ -28,19 +28,15 @@ from .base import (
     migrations,
     statements,
 )
+from .batches import found, write
+from .visits import SERVED_TO
 
 _DIALECT = {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB", "clustered": " WITHOUT ROWID"}
 
 
 # {} is where values of many rows come.
 _THERE = "SELECT place, 1 FROM outcome WHERE experiment = ? AND epoch = ? AND place IN ({})"
-_VISITS = "SELECT mark, times FROM visit WHERE population = ? AND period = ? AND mark IN ({})"
 _OUTCOME = "INSERT INTO outcome (experiment, epoch, place, altered, body, mark) VALUES {}"
-_VISIT = (
-    "INSERT INTO visit (population, period, mark, times) VALUES {}"
-    " ON CONFLICT (population, period, mark) DO UPDATE SET times = excluded.times"
-)
-_MOST = 1024  # rows of one statement
 
 
 class _Transaction:
@@ -134,25 +130,30 @@ class SQLiteStore(Store):
     def record(self, outcomes: Sequence[Outcome], served: Sequence[Served]) -> list[str]:
         failpoints.reach("outcomes queued")
         with self.transaction() as tx:
-            now = tx.now()
-            found = self._record(tx, outcomes) if outcomes else []
             for hand in served:
-                tx.do(
-                    "UPDATE hand SET served = ?, altered = ?, closed_at = CASE WHEN ? THEN"
-                    " coalesce(closed_at, ?) ELSE closed_at END"
-                    " WHERE experiment = ? AND epoch = ? AND first = ?",
-                    *(hand.served, hand.altered, hand.over, now, hand.experiment, hand.epoch, hand.first),
-                )
+                self._served(tx, hand)
+            answers = self._record(tx, outcomes) if outcomes else []
         failpoints.reach("outcomes committed")
-        return found
+        return answers
+
+    def _served(self, tx: Transaction, hand: Served) -> None:
+        """How far a hand was served, and to whom, unless it has been closed meanwhile."""
+        done = tx.do(
+            "UPDATE hand SET served = max(served, ?), named = max(named, ?), altered = ?,"
+            " closed_at = coalesce(closed_at, ?)"
+            " WHERE experiment = ? AND epoch = ? AND first = ? AND state < ?",
+            *(hand.served, hand.served, hand.altered, None if hand.over is None else tx.now() - hand.over),
+            *(hand.experiment, hand.epoch, hand.first, CLOSING),
+        )
+        if done and hand.marks:
+            tx.do(
+                f"INSERT INTO served_to (experiment, epoch, place, marks) VALUES (?, ?, ?, ?) {SERVED_TO}",
+                *(hand.experiment, hand.epoch, hand.first + hand.start, hand.marks),
+            )
 
     def _record(self, tx: Transaction, outcomes: Sequence[Outcome]) -> list[str]:
-        """A group in a few statements: at each of them threads take turns, and each takes time of its own."""
-        there = _found(tx, _THERE, [one[:3] for one in outcomes])
-        people = [(one.population, one.period, one.mark) for one in outcomes if one.mark != NOBODY]
-        times = _found(tx, _VISITS, people)
-        hands: list[tuple[int, int, range, bool]] = []
-        visits: dict[tuple[Any, ...], int] = {}
+        there = found(tx, _THERE, [one[:3] for one in outcomes])
+        hands: list[tuple[int, int, range, int]] = []
         new: list[tuple[Any, ...]] = []
         answers = []
         for one in outcomes:
@@ -160,24 +161,13 @@ class SQLiteStore(Store):
             if place in there:
                 answers.append(DUPLICATE)
                 continue
-            if not _takes_outcomes(tx, place, hands):
+            if not _takes(tx, one, hands):
                 answers.append(LATE)
                 continue
             answers.append(RECORDED)
             there[place] = 1  # somebody reports twice at once: the first one counts
-            mark: bytes | None = None
-            body: bytes | None = one.body
-            if one.mark != NOBODY:
-                mark = one.mark
-                whose = (one.population, one.period, mark)
-                before = times.get(whose, 0)
-                if before >= one.limit:
-                    body = None
-                else:
-                    times[whose] = visits[whose] = before + 1
-            new.append((*place, one.altered, body, mark))
-        _write(tx, _OUTCOME, new)
-        _write(tx, _VISIT, [(*whose, count) for whose, count in visits.items()])
+            new.append((*place, one.altered, one.body, None if one.mark == NOBODY else one.mark))
+        write(tx, _OUTCOME, new)
         return answers
 
     def claim(self, experiment: int, epoch: int, owner: str, segment: str = "") -> Any:
@@ -215,45 +205,21 @@ class SQLiteStore(Store):
                 self._lock = None
 
 
-def _found(tx: Transaction, sql: str, keys: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
-    """What there is under keys of three parts, of which many have the first two in common."""
-    wanted: dict[tuple[Any, Any], list[Any]] = {}
-    for one, two, three in keys:
-        wanted.setdefault((one, two), []).append(three)
-    found = {}
-    for first, last in wanted.items():
-        for start in range(0, len(last), _MOST):
-            some = last[start : start + _MOST]
-            size = 1 << (len(some) - 1).bit_length()  # of few sizes, so that statements are used again
-            places = ",".join("?" * size)
-            for three, value in tx.all(sql.format(places), *first, *some, *[None] * (size - len(some))):
-                found[*first, three] = value
-    return found
+def _takes(tx: Transaction, one: Outcome, known: list[tuple[int, int, range, int]]) -> bool:
+    """Whether the hand of an outcome is there and not closed, and it is written down whom its place was for.
 
-
-def _write(tx: Transaction, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Many rows, of each power of two at most once."""
-    start = 0
-    while left := len(rows) - start:
-        size = min(1 << (left.bit_length() - 1), _MOST)
-        row = f"({','.join('?' * len(rows[0]))})"
-        values = [value for one in rows[start : start + size] for value in one]
-        tx.do(sql.format(",".join([row] * size)), *values)
-        start += size
-
-
-def _takes_outcomes(tx: Transaction, place: tuple[int, int, int], known: list[Any]) -> bool:
-    """Whether the hand of a place is there and not closed; ``known`` are those that were looked at."""
-    experiment, epoch, number = place
-    for of, at, places, open_ in known:
-        if number in places and (of, at) == (experiment, epoch):
-            return bool(open_)
+    ``known`` are hands that were looked at, and how far each of them takes the outcomes of people.
+    """
+    experiment, epoch, place = one[:3]
+    for of, at, places, named in known:
+        if place in places and (of, at) == (experiment, epoch):
+            return place < named or one.mark == NOBODY
     row = tx.one(
-        "SELECT first, count, state FROM hand WHERE experiment = ? AND epoch = ? AND first <= ?"
+        "SELECT first, count, named, state FROM hand WHERE experiment = ? AND epoch = ? AND first <= ?"
         " ORDER BY first DESC LIMIT 1",
-        *place,
+        *(experiment, epoch, place),
     )
-    if row is None or number >= row[0] + row[1]:
+    if row is None or place >= row[0] + row[1] or row[3] >= CLOSING:
         return False
-    known.append((experiment, epoch, range(row[0], row[0] + row[1]), row[2] < CLOSING))
-    return bool(known[-1][3])
+    known.append((experiment, epoch, range(row[0], row[0] + row[1]), row[0] + row[2]))
+    return place < row[0] + row[2] or one.mark == NOBODY

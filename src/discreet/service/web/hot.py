@@ -95,10 +95,10 @@ class Hot:
 
     async def _one(self, live: Live, mark: bytes, exclude: list[str]) -> bytes:
         engine = self.engine
-        found = engine.take(live)
+        found = engine.take(live, mark)
         if found is None:
             try:
-                found = await engine.next_place(live)
+                found = await engine.next_place(live, mark)
             except Unavailable:
                 raise problems.BUSY from None
             except StoreError:
@@ -135,9 +135,11 @@ class Hot:
             return None
         if asked.segment is not None or live.segments:
             live = live.segments.get(asked.segment or "")
-        if live is None or not live.hands or not allowed() or (found := engine.take(live)) is None:
+        if live is None or not live.hands or not allowed():
             return None
-        return self._made(live, *found, mark_of(engine, live, asked.person), [])
+        mark = mark_of(engine, live, asked.person)
+        found = engine.take(live, mark)
+        return None if found is None else self._made(live, *found, mark, [])
 
     def record_at_once(
         self, decision_id: str, raw: bytes, key: Key, allowed: Callable[[], bool]
@@ -151,7 +153,7 @@ class Hot:
         if live is None or (key.experiments is not None and live.name not in key.experiments):
             return None
         body = outcome_body(live, _outcome.decode(raw))
-        return engine.record(live, decision, body) if allowed() else None
+        return engine.record(decision, body) if allowed() else None
 
     async def outcome(self, decision_id: str, receive: Receive, key: Key) -> bytes:
         """The answer to the outcome of one decision."""
@@ -203,7 +205,7 @@ class Hot:
                 raise problems.NOT_SIGNED from None
         if key.experiments is not None and live.name not in key.experiments:
             raise problems.WRONG_ROLE
-        return engine.record(live, decision, outcome_body(live, asked))
+        return engine.record(decision, outcome_body(live, asked))
 
 
 def outcome_body(live: Live, asked: OutcomeRequest) -> bytes:

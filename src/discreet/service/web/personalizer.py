@@ -145,10 +145,11 @@ class Personalizer:
             number = self._number(live, name)
             if (found := await self._find(live, number)) is not None:
                 return _ranked(found.answer, name)
-        hand, offset = await self._place(live)
+        mark = mark_of(self._engine, live, asked.person)
+        hand, offset = await self._place(live, mark)
         order, altered = ranked(self._engine, live, hand, offset, [a for a in given if a not in excluded])
         answer = _encode(_response(given, excluded, order)).decode()
-        mark, place = mark_of(self._engine, live, asked.person), hand.first + offset
+        place = hand.first + offset
         if name is None and not asked.defer_activation:  # the id says it all
             signed = self._engine.secrets.sign(live.id, hand.epoch, place, mark, altered)
             return _ranked(answer, signed)
@@ -172,8 +173,7 @@ class Personalizer:
             decision = Decision(live.id, found.epoch, found.place, found.mark, found.altered)
         elif decision.experiment != live.id:
             raise problems.NOT_SIGNED
-        live = await self._engine.live_of(decision)
-        await self._engine.record(live, decision, _encode(asked.value))
+        await self._engine.record(decision, _encode(asked.value))
         return Response(status_code=204)
 
     async def activate(self, live: Live, request: Request) -> Response:
@@ -212,9 +212,9 @@ class Personalizer:
     async def _find(self, live: Live, number: bytes) -> Event | None:
         return await self._group.do(lambda tx: events.find(tx, live.id, number))
 
-    async def _place(self, live: Live) -> tuple[Hand, int]:
+    async def _place(self, live: Live, mark: bytes) -> tuple[Hand, int]:
         try:
-            return self._engine.take(live) or await self._engine.next_place(live)
+            return self._engine.take(live, mark) or await self._engine.next_place(live, mark)
         except Unavailable:
             raise problems.BUSY from None
 
