@@ -28,6 +28,7 @@ from discreet.data import Store, append, prepare
 from discreet.data.labels import as_text
 from discreet.data.store import layout, needs, preparing, spill, writing
 from discreet.data.store.identity import Identities, key_words
+from discreet.data.store.spill import Rows, bucket_of
 from discreet.objectives import Coverage
 
 KEY = bytes(range(32))
@@ -130,25 +131,49 @@ def small(tmp_path, **options):
     return made(tmp_path, {"user": who, "page": what}, **options)
 
 
+@pytest.mark.parametrize(("rows", "people"), [(3, 2), (300, 1), (9000, 400), (40_000, 30_000), (9000, 2)])
+@pytest.mark.parametrize("kind", ["<u2", "<u4"])
+def test_rows_become_people_in_order(rows, people, kind):
+    rng = np.random.default_rng(rows)
+    who = rng.integers(0, 1 << 64, people, dtype=np.uint64)[rng.integers(0, people, rows)]
+    what, weights = rng.integers(0, 5000, rows).astype(kind), rng.integers(0, 3, rows) / 2
+    found = bucket_of(Rows(who, what, weights), 4999, 5000, True, None, np.zeros(2, dtype=np.uint64))
+    expected = {person: {} for person in who.tolist()}
+    for person, item, weight in zip(who.tolist(), what.tolist(), weights.tolist(), strict=True):
+        if weight > 0.0 and item != 4999:
+            expected[person][item] = max(weight, expected[person].get(item, 0.0))
+    in_order = [sorted(expected[person].items()) for person in sorted(expected)]
+    assert found.keys.tolist() == sorted(expected)
+    assert found.ends.tolist() == [0, *np.cumsum([len(row) for row in in_order])]
+    assert found.items.tolist() == [item for row in in_order for item, _ in row]
+    assert found.weights.tolist() == [weight for row in in_order for _, weight in row]
+
+
 # --- the hash ------------------------------------------------------------------------------------------
 
 
 def test_the_hash_is_siphash():
     words = np.frombuffer(bytes(range(16)), dtype="<u8").astype(np.uint64)
     assert siphash(words, bytes(range(15))) == 0xA129CA6149BE45E5  # the vector of its authors
-    texts = [bytes(range(65, 65 + size)) for size in range(20)] + [b"\xc3\xa9t\xc3\xa9", b"x" * 300]
-    keys, kinds = np.empty(len(texts), dtype=np.uint64), np.empty(len(texts), dtype=np.uint8)
-    ends = np.cumsum([0, *map(len, texts)])
-    text = np.frombuffer(b"".join(texts), np.uint8)
-    whole = text[: text.size // 8 * 8].view(np.uint64)
-    backends.stores.hash_text(ends, text, whole, words, keys, kinds)
-    assert keys.tolist() == [siphash(words, text) for text in texts]
+    few = [bytes(range(65, 65 + size)) for size in range(20)] + [b"\xc3\xa9t\xc3\xa9", b"x" * 300]
+    # Texts of as many words are hashed side by side, others one by one: a person must not get two keys.
+    many = [b"%0*d" % (size, number) for size in (7, 9, 15, 16, 36) for number in range(64)]
+    mixed = [b"user-%d" % number for number in range(960, 1100)]
+    for texts in (few, many, many[3:] + few, mixed, [b""] * 70, [b"a", *[b""] * 70]):
+        keys, kinds = np.empty(len(texts), dtype=np.uint64), np.empty(len(texts), dtype=np.uint8)
+        ends = np.cumsum([0, *map(len, texts)])
+        text = np.frombuffer(b"".join(texts), np.uint8)
+        whole = text[: text.size // 8 * 8].view(np.uint64)
+        backends.stores.hash_text(ends, text, whole, words, keys, kinds)
+        assert keys.tolist() == [siphash(words, text) for text in texts]
+        assert kinds.tolist() == [backends.stores.FINE if text else backends.stores.MISSING for text in texts]
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int8])
 def test_whole_numbers_are_hashed_as_their_digits(kind):
     limits = np.iinfo(kind)
-    values = np.array([0, 1, 9, 10, 99, 100, limits.max, limits.min], dtype=kind)
+    values = [0, 1, 9, 10, 99, 100, limits.max, limits.min]
+    values = np.array([*values, *[limits.max - 1] * 64, *range(100), *values], dtype=kind)
     found, _ = Identities(KEY, "user").of(pa.array(values))
     expected, _ = Identities(KEY, "user").of(pa.array([str(value) for value in values.tolist()]))
     assert found.tolist() == expected.tolist()

@@ -25,6 +25,7 @@ from .source import Batch, Column, Source
 # A line that goes on for longer is not a line of a table, and is not read to its end.
 _LONGEST_LINE = 1 << 20
 _BLOCK = 1 << 16
+_READ = 1 << 20  # bytes of a column of Parquet
 _FEW = 256
 _LONGER = 16  # times as many rows of Parquet as of text: fewer values are met again in the next batch
 _OTHER_KINDS = (
@@ -207,12 +208,17 @@ def read_parquet(
     made = column or (lambda said, _, array: arrow_column(said, array))
     try:
         known = [one for one in coded if one in parquet.read_schema(source.path).names]
-        with parquet.ParquetFile(source.path, read_dictionary=known) as file:
+        # Unless told otherwise Arrow holds all that it has read of a file until its end.
+        with parquet.ParquetFile(
+            source.path, read_dictionary=known, pre_buffer=False, buffer_size=_READ
+        ) as file:
             names = file.schema_arrow.names
             wanted = {role: names[at] for role, at in source.places(names, asked, only, public=True).items()}
             row, total = 0, file.metadata.num_rows
             for part in file.iter_batches(
-                rows or _LONGER * tables.ROWS, columns=list(dict.fromkeys(wanted.values()))
+                rows or _LONGER * tables.ROWS,
+                columns=list(dict.fromkeys(wanted.values())),
+                use_threads=False,
             ):
                 columns = {
                     role: made(source.wording.asked(role, name), role, part.column(name))

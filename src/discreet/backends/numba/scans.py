@@ -12,7 +12,7 @@ import numpy as np
 
 from .compiled import loop, part
 from .objectives import COVER, _gain, _step
-from .stores import _round
+from .stores.identities import sip_round
 from .windows import _cut
 
 # Words of entries that are searched at a time, without a branch for each.
@@ -29,11 +29,11 @@ def _coin(word, secret):  # type: ignore[no-untyped-def]
     for message in (word, np.uint64(8) << np.uint64(56)):
         d ^= message
         for _ in range(2):
-            a, b, c, d = _round(a, b, c, d)
+            a, b, c, d = sip_round(a, b, c, d)
         a ^= message
     c ^= np.uint64(0xFF)
     for _ in range(4):
-        a, b, c, d = _round(a, b, c, d)
+        a, b, c, d = sip_round(a, b, c, d)
     return a ^ b ^ c ^ d
 
 

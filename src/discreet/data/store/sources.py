@@ -19,7 +19,7 @@ from ..frames import arrow_column, numbered_from, read_table, weights
 from ..source import Batch, Column, Source
 from .plain_csv import plain_csv, read_plain_csv
 
-ROWS = 1 << 19  # of a chunk
+ROWS = 1 << 18  # of a chunk
 _SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz")
 
 

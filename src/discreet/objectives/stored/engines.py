@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ... import __version__
@@ -18,12 +16,17 @@ from ...core.checks import DataError, shown, whole
 from ...data.store import Bucket, Store
 from .scans import Scan
 
-# A thread takes up about so many entries at a time.
-_PIECE = 1 << 22
+# A thread takes up at least about so many entries at a time, so that handing them out costs little, and at
+# most so many of one bucket.
+_LEAST, _PIECE = 1 << 20, 1 << 22
 # Lost workers are replaced by others at most so often for one task; Dask itself gives up sooner.
 _RETRIES = 3
 # Seconds after which tasks that wait are looked at, and after which a cluster without workers is given up.
 _PATIENCE, _ALONE = 2.0, 300.0
+
+
+# A bucket, and which of its people, from the first to the one after the last.
+Piece = tuple[int, int, int]
 
 
 class EngineError(RuntimeError):
@@ -217,31 +220,39 @@ def answer(shard: Shard, scan: Scan) -> Answer:
 
 
 def joined(opened: Open, buckets: Sequence[int], scan: Scan, threads: int) -> NDArray[Any]:
-    """The answers for some buckets, joined in their order."""
-    pieces = list(_pieces(opened.store, buckets))
+    """The answers for some buckets, joined in their order, however many threads there are."""
 
-    def part(piece: tuple[int, int, int]) -> NDArray[Any]:
-        number, first, last = piece
-        return scan.of(opened.bucket(number), first, last)
-
-    total = part(pieces[0])
-    if threads == 1 or len(pieces) == 1:
-        for piece in pieces[1:]:
-            scan.add(total, part(piece))
+    def part(pieces: list[Piece]) -> NDArray[Any]:
+        answers = (scan.of(opened.bucket(number), first, last) for number, first, last in pieces)
+        total = next(answers)
+        for found in answers:
+            scan.add(total, found)
         return total
-    with ThreadPoolExecutor(min(threads, len(pieces))) as pool:
-        for found in pool.map(part, pieces[1:]):
+
+    tasks = list(_tasks(opened.store, buckets))
+    with ThreadPoolExecutor(threads) as pool:
+        parts = map(part, tasks) if threads == 1 or len(tasks) == 1 else pool.map(part, tasks)
+        total = next(parts)
+        for found in parts:
             scan.add(total, found)
     return total
 
 
-def _pieces(store: Store, buckets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Buckets, cut by people where they are large."""
+def _tasks(store: Store, buckets: Sequence[int]) -> Iterator[list[Piece]]:
+    """What is taken up at a time: several small buckets, or a stretch of the people of a large one."""
+    task: list[Piece] = []
+    waiting = 0
     for number in buckets:
         people, entries = store.people_in(number), store.entries_in(number)
         count = max(1, min(people, round(entries / _PIECE)))
-        cuts = np.linspace(0, people, count + 1).astype(int).tolist()
-        yield from ((number, first, last) for first, last in pairwise(cuts))
+        for at in range(count):
+            task.append((number, people * at // count, people * (at + 1) // count))
+            waiting += entries // count
+            if waiting >= _LEAST:
+                yield task
+                task, waiting = [], 0
+    if task:
+        yield task
 
 
 def _balanced(entries: Sequence[int], count: int) -> list[tuple[int, ...]]:
