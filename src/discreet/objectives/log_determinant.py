@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from .base import Floats, Items, Population
 from .rows.matrices import as_sparse, checked
 from .state import State
+
+if TYPE_CHECKING:
+    from .arrays.dense import ArrayLogDeterminant
 
 # So many entries of people's matrices are held at once, or those of one person.
 _ENTRIES = 1 << 20
@@ -52,6 +55,29 @@ class LogDeterminant(Population):
         self._quality = given if isinstance(given, np.ndarray) else given.toarray()
         self._name_items(labels)
         self._declare(bound)
+
+    @classmethod
+    def from_array(
+        cls, kernel: Any, quality: Any, *, backend: Any = None, tile: int | None = None, **options: Any
+    ) -> ArrayLogDeterminant:
+        """From arrays of any library, which stay on their device; ``options`` as in the constructor.
+
+        ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the arrays' own. ``tile``: so many
+        people are worked on at a time.
+        """
+        from .arrays.dense import ArrayLogDeterminant
+
+        return ArrayLogDeterminant(kernel, quality, options, backend, tile)
+
+    def with_quality(self, quality: Any, bound: float | None = None) -> Self:
+        """Other people under the same kernel."""
+        given = checked("quality", quality)
+        if given.shape[1] != self.n_items:
+            raise ValueError(f"quality has {given.shape[1]} columns; kernel has {self.n_items} items")
+        others = self._like(_declared=None)
+        others._quality = given if isinstance(given, np.ndarray) else given.toarray()
+        others._declare(bound)
+        return others
 
     def __len__(self) -> int:
         return int(self._quality.shape[0])

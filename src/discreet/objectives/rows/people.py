@@ -19,6 +19,7 @@ from .table import CAP, Kind, Rows
 if TYPE_CHECKING:
     from ...data import Events, Store
     from ...privacy import Coins, Seed
+    from ..arrays.dense import ArrayPopulation
     from ..stored.people import StoredPopulation
 
 # At most so many entries, and so many rows, are handed to a compiled loop over a stream at a time.
@@ -145,6 +146,20 @@ class RowPopulation(Population):
         matrix = SparseMatrix(found.indptr, found.indices, found.weights, len(found.items))
         made = cls(matrix, labels=found.items, **options).with_identities(found.people)
         return made._like(catalogue=found.catalogue)
+
+    @classmethod
+    def from_array(
+        cls, array: Any, *, backend: Any = None, tile: int | None = None, **options: Any
+    ) -> ArrayPopulation:
+        """From a dense people x items array of any library, which stays on its device.
+
+        ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the array's own. ``tile``: so many
+        people are worked on at a time. ``options`` as in the constructor. Every chooser takes these people;
+        sums over them are in whole numbers.
+        """
+        from ..arrays.dense import ArrayPopulation
+
+        return ArrayPopulation(array, cls, options, backend, tile)
 
     @classmethod
     def from_store(cls, store: Store, engine: Any = "threads", **options: Any) -> StoredPopulation:
