@@ -14,8 +14,9 @@ import pytest
 import discreet as dc
 from discreet.core.checks import DataError
 from discreet.data.store import Store
-from discreet.objectives import Coverage, ProbabilisticCoverage
-from discreet.objectives.stored.engines import Answer, Dask, EngineError, answer, combined
+from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage
+from discreet.objectives.stored import engines
+from discreet.objectives.stored.engines import Answer, Dask, EngineError, Threads, answer, combined
 from discreet.objectives.stored.scans import Extent
 from discreet.offline import ContinuousGreedy, PrivateGreedy
 from discreet.privacy import Release
@@ -49,6 +50,10 @@ def client():
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Store:
     return store_of(tmp_path_factory.mktemp("dask") / "people", matrix(), 7, weighted=True)
+
+
+def in_memory() -> ProbabilisticCoverage:
+    return ProbabilisticCoverage(matrix())
 
 
 class Killing(Dask):
@@ -99,24 +104,89 @@ def test_samples_are_those_of_threads(client, store):
     assert found[0] == found[1]
 
 
-def test_lost_workers_change_nothing_and_nothing_is_drawn_twice(client, store, monkeypatch):
+class Draws:
+    """Counts whatever a release draws, and the entries of the account."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.names: list[str] = []
+        for name in ("steps", "noise", "noisy", "choice", "flipped_choice", "sample", "index", "words"):
+            monkeypatch.setattr(Release, name, self._counted(name, getattr(Release, name)))
+
+    def _counted(self, name, plain):
+        def counted(release, *given, **options):
+            self.names.append(name)
+            return plain(release, *given, **options)
+
+        return counted
+
+    def of(self, chooser, people):
+        """What is chosen, the draws it took, and what the account says."""
+        self.names.clear()
+        selection = chooser.select(people)
+        ledger = chooser.privacy.ledger.counts
+        return selection.items, selection.gains, tuple(self.names), len(ledger), chooser.privacy.to_json()
+
+
+@pytest.mark.parametrize(("method", "rounds"), [("zcdp", (0, 2, 3)), ("subsampled", (1,))])
+def test_lost_workers_change_nothing_and_nothing_is_drawn_twice(client, store, monkeypatch, method, rounds):
     """In the first, a middle and the last round: the same picks, draws and entries of the account."""
-    drawn, plain = [], Release.choice
-    monkeypatch.setattr(Release, "choice", lambda self, *given: drawn.append(1) or plain(self, *given))
-    engine = Killing(store, client, rounds=())
+    draws, engine = Draws(monkeypatch), Killing(store, client, rounds=())
     people = ProbabilisticCoverage.from_store(store, engine)
-    engine.round, engine.rounds = 0, (0, 2, 3)
-    chosen, accounts, draws = [], [], []
-    for one in (ProbabilisticCoverage(matrix()), people):
-        drawn.clear()
-        greedy = PrivateGreedy(4, dc.Budget(5.0, 1e-6), "zcdp", seed=5)
-        chosen.append(greedy.select(one).items)
-        accounts.append((greedy.privacy.to_json(), len(greedy.privacy.ledger.counts)))
-        draws.append(len(drawn))
-    assert (engine.round, engine.killed) == (4, 3)
-    assert chosen[0] == chosen[1]
-    assert accounts[0] == accounts[1]
-    assert draws == [4, 4]
+    engine.round, engine.rounds = 0, rounds
+    found = [
+        draws.of(PrivateGreedy(4, dc.Budget(5.0, 1e-6), method, seed=5), one)
+        for one in (ProbabilisticCoverage.from_store(store), people)
+    ]
+    assert (engine.round, engine.killed) == (4, len(rounds))
+    assert found[0] == found[1]
+    if method == "zcdp":
+        assert found[0][2] == ("choice",) * 4
+        assert draws.of(PrivateGreedy(4, dc.Budget(5.0, 1e-6), method, seed=5), in_memory()) == found[0]
+
+
+class Losing(Dask):
+    """Loses all workers once all of them have finished and nothing of it has been fetched."""
+
+    def __init__(self, store, client, lose) -> None:
+        super().__init__(store, client)
+        self.lose, self.lost = lose, 0
+
+    def _gathered(self, futures):
+        if not self.lost:
+            distributed.wait(futures)
+            self.lost += 1
+            self.lose()
+        return super()._gathered(futures)
+
+
+def test_answers_that_are_lost_with_all_workers_are_worked_out_again(client, store):
+    def killed():
+        for one in client.cluster.workers.values():
+            os.kill(one.pid, signal.SIGKILL)
+
+    expected = Threads(store).total(Extent(True))
+    engine = Losing(store, client, killed)
+    assert (engine.total(Extent(True)) == expected).all()
+    assert engine.lost == 1
+
+
+def test_a_cluster_without_workers_is_given_up(store, monkeypatch):
+    monkeypatch.setattr(engines, "_PATIENCE", 0.1)
+    monkeypatch.setattr(engines, "_ALONE", 0.3)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def gone():
+            cluster.scale(0)
+            while client.scheduler_info(n_workers=-1)["workers"]:
+                time.sleep(0.02)
+
+        with pytest.raises(EngineError, match="no workers for 0 s"):
+            Losing(store, client, gone).total(Extent(True))
 
 
 @dataclass(frozen=True)
@@ -127,25 +197,34 @@ class Failing(Extent):
         raise RuntimeError(f"row {SECRET_ROW} of {bucket} {first} {last}")
 
 
+def everything_said(client, error, capfd) -> str:
+    """Of an error, all logs of the cluster and all that was printed."""
+    said = [str(error), repr(error.__cause__), repr(error.__context__), *capfd.readouterr()]
+    said += [str(line) for lines in client.get_worker_logs().values() for line in lines]
+    return " ".join([*said, str(client.get_scheduler_logs())])
+
+
 def test_errors_of_workers_hold_no_rows(client, store, capfd):
     with pytest.raises(EngineError, match="a worker failed: RuntimeError") as caught:
         Dask(store, client).total(Failing(False))
-    said = [str(caught.value), repr(caught.value.__cause__), repr(caught.value.__context__)]
-    said += [str(line) for lines in client.get_worker_logs().values() for line in lines]
-    said += [str(client.get_scheduler_logs()), *capfd.readouterr()]
-    assert SECRET_ROW not in " ".join(said)
+    assert SECRET_ROW not in everything_said(client, caught.value, capfd)
 
 
-def test_an_altered_store_is_refused_by_name(client, tmp_path):
+def test_an_altered_store_is_refused_by_name(client, tmp_path, capfd):
+    """The keys and the weights of whom the refusal is about are planted, and appear nowhere."""
     altered = store_of(
         tmp_path / "altered",
-        np.eye(4),
+        0.4711 * np.eye(4),
         2,
-        keys=np.array([2, 3, 5, 5], dtype=np.uint64),
+        keys=np.array([2, 3, 47114711, 47114711], dtype=np.uint64),
         home=np.array([0, 1, 0, 1]),
+        weighted=True,
     )
-    with pytest.raises(DataError, match=r"altered: bucket 0: somebody in it belongs to another bucket"):
-        Coverage.from_store(altered, client)
+    with pytest.raises(
+        DataError, match=r"altered: bucket 0: somebody in it belongs to another bucket"
+    ) as caught:
+        FacilityLocation.from_store(altered, client)
+    assert "4711" not in everything_said(client, caught.value, capfd)
 
 
 # --- what a worker says, without a cluster --------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -115,7 +116,8 @@ class Dask:
 
     A task is a pure function of a shard and of what is asked. When a worker is lost, Dask gives its tasks to
     another, which opens the buckets and finds the same numbers. Each answer says which buckets it is of: the
-    total is given out only if every bucket of the store was counted exactly once.
+    total is given out only if every bucket of the store was counted exactly once. A cluster that has had no
+    workers for five minutes is given up, with an error.
 
     Workers must see the folder of the store under the same path and have the same version of the library.
     They see everybody's rows, so they are trusted as this machine is. They draw nothing, and what they say
@@ -136,34 +138,41 @@ class Dask:
 
     def total(self, scan: Scan) -> NDArray[Any]:
         try:
-            answers = self._client.gather(self._finished(scan))
+            answers = self._answers(scan)
         except EngineError:
             raise
         except Exception as problem:  # what a library has put into its message is not known
             raise EngineError(f"the Dask cluster gave no answer: {type(problem).__name__}") from None
         return combined(self.store.n_buckets, answers, scan)
 
-    def _finished(self, scan: Scan) -> list[Any]:
-        """A finished task for each shard; one that waits for a worker that is gone is asked for again."""
-        from distributed import wait
-
+    def _answers(self, scan: Scan) -> list[Answer]:
+        """An answer for each shard; a task that waits for a worker that is gone is asked for again."""
         futures = [self._submitted(scan, place) for place in range(len(self._shards))]
-        alone = 0.0
+        gathered, alone = self._gathered(futures), 0.0
         while True:
             try:
-                wait(futures, timeout=_PATIENCE)
-                return futures
+                return list(gathered.result(timeout=_PATIENCE))
             except TimeoutError:
                 there = self._there()
-            gone = [address not in there for address in self._workers]
             alone = 0.0 if there else alone + _PATIENCE
             if alone > _ALONE:
-                raise EngineError("the Dask cluster has lost all its workers")
-            if there and any(gone):
+                gathered.cancel()
+                raise EngineError(f"the Dask cluster has had no workers for {_ALONE:.0f} s")
+            if there and not set(self._workers) <= set(there):
+                gathered.cancel()
                 self._workers = there
                 for place, future in enumerate(futures):
                     if not future.done():
                         futures[place] = self._submitted(scan, place)
+                gathered = self._gathered(futures)
+
+    def _gathered(self, futures: list[Any]) -> Future[Any]:
+        """The answers, when they are there: who waits for them can look after the workers meanwhile.
+
+        Answers that were finished and lost with their worker are worked out again, where there is another.
+        """
+        waiting = self._client.gather(futures, asynchronous=True)
+        return asyncio.run_coroutine_threadsafe(waiting, self._client.loop.asyncio_loop)
 
     def _submitted(self, scan: Scan, place: int) -> Any:
         """One shard goes to the same worker every time, which has it open, while that worker is there."""
