@@ -25,6 +25,7 @@ from discreet.objectives import (
     Coverage,
     FacilityLocation,
     GraphCut,
+    LogDeterminant,
     MutualInformation,
     ProbabilisticCoverage,
     SaturatedCoverage,
@@ -707,11 +708,14 @@ def _released_gains(people, budget, method, constraint=2, **options):
     return seen[0]
 
 
+def averaged(weights):
+    """The sum of the weights of the chosen items, as a family whose scores are averages."""
+    return LogDeterminant(np.eye(len(weights[0])), np.sqrt(np.expm1(weights)))
+
+
 LOVERS = {
     "rows": lambda first, n=1: FacilityLocation([[1.0, 0.0, 0.0] if first else [0.0, 1.0, 0.0]] * n),
-    "averages": lambda first, n=1: WeightedTopics(
-        [[1.0, 0.0] if first else [0.0, 1.0]] * n, [[1, 0], [0, 1], [0, 0]]
-    ),
+    "averages": lambda first, n=1: averaged([[1.0, 0.0, 0.0] if first else [0.0, 1.0, 0.0]] * n),
     "may fall": lambda first, n=1: GraphCut(
         [
             np.array([[0, 0, 1.0], [0, 0, 0], [0, 0, 0]])
@@ -834,10 +838,9 @@ def test_objectives_of_every_kind():
 
 
 def test_average_scores_move_by_no_more_than_the_account_says():
-    """Scores of topics are averages; a replaced person moves two of them apart by the range at most."""
-    covers = np.eye(3)
+    """A replaced person moves two averages apart by the range at most."""
     crowd = np.tile([[0.5, 0.25, 0.25]], (4, 1))
-    here, there = (WeightedTopics(np.vstack([crowd, row]), covers) for row in ([[1.0, 0, 0]], [[0, 1.0, 0]]))
+    here, there = (averaged(np.vstack([crowd, row])) for row in ([[1.0, 0, 0]], [[0, 1.0, 0]]))
     budget = dc.Budget(1.0)
     p, q = (
         transcripts(lambda _, who=who: PrivateGreedy(1, budget, "basic", seed=0).select(who), budget)
@@ -978,7 +981,7 @@ def test_tables_that_would_grow_too_large_are_refused_before_anything_is_spent()
 def test_nobody_is_asked_after_the_last_pick():
     for people in (
         SetFunction([lambda chosen: len(chosen) / 4] * 2, n_items=4, bound=1.0, monotone=True),
-        WeightedTopics(np.ones((5, 1)), np.ones((4, 1))),
+        LogDeterminant(np.eye(4), np.full((5, 4), 0.5)),
         MutualInformation(np.eye(4, dtype=int), [0, 0, 1, 1]),
     ):
         sizes, original = [], type(people).gains

@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
-from discreet.objectives import Coverage, FacilityLocation, MutualInformation, WeightedTopics
+from discreet.objectives import Coverage, FacilityLocation, LogDeterminant, MutualInformation
 from discreet.offline import (
     ContinuousGreedy,
     CurvatureGreedy,
@@ -34,7 +34,7 @@ RNG = np.random.default_rng(0)
 BASKETS = (RNG.random((400, 6)) < 0.3).astype(float)
 PEOPLE = {
     "rows": Coverage(BASKETS),
-    "averages": WeightedTopics(RNG.random((400, 5)) / 5.0, (RNG.random((6, 5)) < 0.4).astype(float)),
+    "averages": LogDeterminant(np.eye(6), np.sqrt(np.expm1(RNG.random((400, 6)) / 6.0))),
     "one function": MutualInformation(RNG.integers(0, 2, (400, 6)), RNG.integers(0, 2, 400)),
 }
 BAG = Knapsack([0.6, 0.3, 0.3, 0.2, 0.4, 0.5], 1.0)

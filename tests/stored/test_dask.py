@@ -14,15 +14,25 @@ import pytest
 import discreet as dc
 from discreet.core.checks import DataError
 from discreet.data.store import Store
-from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage
+from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, WeightedTopics
 from discreet.objectives.stored import engines
 from discreet.objectives.stored.engines import Answer, Dask, EngineError, Threads, answer, combined
 from discreet.objectives.stored.scans import Extent
-from discreet.offline import ContinuousGreedy, PrivateGreedy
+from discreet.offline import PrivateGreedy
 from discreet.privacy import Release
 
-from .stores import store_of
-from .test_scores import matrix, vectors
+from .stores import keys_of, store_of
+from .test_scores import (
+    CHOOSERS,
+    CONSTRAINTS,
+    N_ITEMS,
+    N_PEOPLE,
+    chosen,
+    chosen_in_memory,
+    matrix,
+    the_same_coins,
+    vectors,
+)
 
 distributed = pytest.importorskip("distributed", reason="NOT TESTED: install discreet[dask]")
 SECRET_ROW = "4711 and 4712"
@@ -86,22 +96,19 @@ def test_every_score_vector_is_that_of_one_process(client, store):
     assert vectors(Coverage.from_store(store, shards)) == vectors(Coverage(matrix()))
 
 
-def test_gradients_are_those_of_one_process(client, store):
-    items = [
-        ContinuousGreedy(3, dc.Budget(5.0, 1e-6), 2, seed=3).select(people).items
-        for people in (Coverage(matrix()), Coverage.from_store(store, client))
-    ]
-    assert items[0] == items[1]
+@pytest.mark.parametrize("name", [*CHOOSERS, *CONSTRAINTS])
+@pytest.mark.filterwarnings("ignore:.*too small")
+def test_choosers_choose_and_charge_the_same(client, store, name):
+    with the_same_coins(keys_of(N_PEOPLE)):
+        assert chosen(name, ProbabilisticCoverage.from_store(store, client)) == chosen_in_memory(name)
 
 
-def test_samples_are_those_of_threads(client, store):
-    found = [
-        PrivateGreedy(3, dc.Budget(5.0), "subsampled", seed=4)
-        .select(Coverage.from_store(store, engine))
-        .items
-        for engine in ("threads", client)
-    ]
-    assert found[0] == found[1]
+def test_topics_are_those_of_one_process(client, store):
+    covers = np.random.default_rng(2).random((5, N_ITEMS))
+    memory = WeightedTopics(matrix(), covers, bound=4.0)
+    assert vectors(WeightedTopics.from_store(store, covers, client, bound=4.0), (3, 0)) == vectors(
+        memory, (3, 0)
+    )
 
 
 class Draws:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
-from typing import Any, Self
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -12,7 +12,12 @@ from .base import Floats, Items, Population
 from .rows.matrices import SparseMatrix, as_sparse, checked
 from .rows.people import RowState, row_totals
 from .rows.table import SURVIVE, Rows
+from .rows.topic_steps import TopicSteps, weight_steps
 from .state import State
+
+if TYPE_CHECKING:
+    from ..data.store import Store
+    from .stored.topics import StoredTopics
 
 
 class WeightedTopics(Population):
@@ -22,7 +27,9 @@ class WeightedTopics(Population):
     probability (or 0 and 1) that an item covers a topic. ``bound``: a public bound of a person's total
     weight, 1 unless declared.
 
-    The people enter only through their average weights, so every question costs as much as for one person.
+    The people enter only through the sums of their weights, so every question costs as much as for one
+    person. Choosers count in whole steps (`TopicSteps`); of an item that covers more than 2,047 topics they
+    take averages in floating point.
 
     >>> covers = [[1, 0], [0, 1], [1, 1]]                # three items, two topics
     >>> people = WeightedTopics([[0.25, 0.75], [0.5, 0.0]], covers)
@@ -48,8 +55,35 @@ class WeightedTopics(Population):
         self._name_items(labels)
         self._declare(bound)
 
+    @classmethod
+    def from_store(
+        cls,
+        store: Store,
+        covers: Any,
+        engine: Any = "threads",
+        *,
+        bound: float | None = None,
+        labels: Iterable[Any] | None = None,
+    ) -> StoredTopics:
+        """The people of a store (`data.prepare`) whose items are the topics; ``covers`` as ever.
+
+        ``engine`` as in ``from_store`` of people as rows. A store without weights weights each topic by 1.
+        One pass over the store sums up the weights; what is chosen needs no further one.
+        """
+        from .stored.topics import StoredTopics
+
+        return StoredTopics(store, covers, engine, bound, labels)
+
     def __len__(self) -> int:
         return int(self._weights.shape[0])
+
+    def row_source(self) -> TopicSteps | None:
+        return self._source
+
+    @cached_property
+    def _source(self) -> TopicSteps | None:
+        totals = partial(weight_steps, as_sparse(self._weights))
+        return TopicSteps(self._topics, totals) if TopicSteps.fits(self._topics) else None
 
     def start(self) -> State:
         return RowState(self, self._rows, 1)
@@ -84,7 +118,8 @@ class WeightedTopics(Population):
 
     def _take(self, rows: Items) -> Self:
         taken = self._like()
-        taken.__dict__.pop("_rows", None)
+        for known in ("_rows", "_source"):
+            taken.__dict__.pop(known, None)
         taken._weights = (
             self._weights.take(rows) if isinstance(self._weights, SparseMatrix) else self._weights[rows]
         )

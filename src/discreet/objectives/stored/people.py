@@ -170,26 +170,7 @@ class StoredPopulation(Population):
     # -- people in memory ------------------------------------------------------------------------------------
 
     def _take(self, rows: Items) -> RowPopulation:  # type: ignore[override]
-        starts = np.cumsum([0, *(self._store.people_in(n) for n in range(self._store.n_buckets))])
-        numbers = np.searchsorted(starts, rows, side="right") - 1
-        parts, places = [], np.empty(rows.size, dtype=np.int64)
-        done = 0
-        for number in np.unique(numbers).tolist():
-            here = np.flatnonzero(numbers == number)
-            bucket = self._store.bucket(number)
-            for place in here.tolist():
-                at = int(rows[place] - starts[number])
-                parts.append(self._shape.matrix(bucket, at, at + 1, self.n_items))
-                places[place] = done
-                done += 1
-        ends = np.concatenate(([0], np.cumsum([part.indices.size for part in parts])))
-        matrix = SparseMatrix(
-            ends,
-            np.concatenate([part.indices for part in parts]),
-            np.concatenate([part.data for part in parts]),
-            self.n_items,
-        )
-        return self._family_of(matrix.take(places))
+        return self._family_of(people_at(self._store, self._shape, rows))
 
     def _in_memory(self, number: int, first: int, last: int) -> RowPopulation:
         return self._family_of(self._shape.matrix(self._store.bucket(number), first, last, self.n_items))
@@ -197,6 +178,23 @@ class StoredPopulation(Population):
     def _family_of(self, matrix: SparseMatrix) -> RowPopulation:
         made = self._family(matrix, labels=self.labels, **self._options)
         return made._like(catalogue=self.catalogue, items_per_person=self.items_per_person)
+
+
+def people_at(store: Store, shape: Shape, rows: Items) -> SparseMatrix:
+    """The people at these places of the store, in memory; places are in the order of buckets and keys."""
+    starts = np.cumsum([0, *(store.people_in(n) for n in range(store.n_buckets))])
+    numbers = np.searchsorted(starts, rows, side="right") - 1
+    parts: list[SparseMatrix] = []
+    places = np.empty(rows.size, dtype=np.int64)
+    for number in np.unique(numbers).tolist():
+        bucket = store.bucket(number)
+        for place in np.flatnonzero(numbers == number).tolist():
+            at = int(rows[place] - starts[number])
+            places[place] = len(parts)
+            parts.append(shape.matrix(bucket, at, at + 1, store.n_items))
+    ends = np.concatenate(([0], np.cumsum([part.indices.size for part in parts])))
+    indices, data = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data"))
+    return SparseMatrix(ends, indices, data, store.n_items).take(places)
 
 
 def _check_family(family: type[RowPopulation], options: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ in another order gives the same numbers: only whoever adds them up draws anythin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from ..rows.matrices import SparseMatrix, filled, stretches
 from ..rows.people import clip, row_totals
 from ..rows.steps import gradient_steps, random_rows
 from ..rows.table import CAP, KINDS, Kind, Rows
+from ..rows.topic_steps import weight_steps
 
 Floats = NDArray[np.float64]
 _NO_WEIGHTS = np.zeros(0)
@@ -213,6 +215,29 @@ class Extension(_Added):
         return out
 
 
+@dataclass(frozen=True, repr=False)
+class WeightTotals(_Added):
+    """The sum of everybody's weights in steps, of which one person has at most ``most`` over all items."""
+
+    shape: Shape
+    n_items: int
+    per_unit: float
+    most: int
+    sample: Sample = EVERYBODY
+
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
+        out = np.zeros(self.n_items, dtype=np.int64)
+        words, keep = self.sample.arguments
+        for start, stop in _stretches(bucket, first, last):
+            part = self.shape.matrix(bucket, start, stop, self.n_items)
+            if words.size:
+                coins = np.empty(stop - start, dtype=np.uint64)
+                backends.scans.coins(np.asarray(bucket.keys[start:stop]), words, coins)
+                part = part.take(np.flatnonzero(coins < keep))
+            out += weight_steps(part, self.per_unit, self.most)
+        return out
+
+
 @dataclass(frozen=True)
 class Extent:
     """The most items of a person, the largest total and the largest weight; 1 for a weight that is none."""
@@ -229,7 +254,12 @@ class Extent:
         np.maximum(total, more, out=total)
 
 
-def _copied(shape: Shape, bucket: Bucket, first: int, last: int, n_items: int) -> Any:
+def _copied(shape: Shape, bucket: Bucket, first: int, last: int, n_items: int) -> Iterator[Rows]:
+    for start, stop in _stretches(bucket, first, last):
+        yield shape.rows(bucket, start, stop, n_items)
+
+
+def _stretches(bucket: Bucket, first: int, last: int) -> Iterator[tuple[int, int]]:
     ends = np.asarray(bucket.ends[first : last + 1])
     for start, stop in stretches(ends, most=_COPIED):
-        yield shape.rows(bucket, first + start, first + stop, n_items)
+        yield first + start, first + stop
