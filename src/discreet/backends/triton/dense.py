@@ -15,8 +15,8 @@ from triton.language.extra import libdevice
 
 from .arrays import handed_back, shared, zeros
 
-TILE = 1 << 30  # entries: nothing of a tile lies in memory
-CONFIG = (8, 512, 4)  # people and items of a block, and warps
+TILE = 1 << 26  # entries, of gradients and factors; nothing of sums lies in memory
+CONFIG = (16, 128, 4)  # people and items of a block, and warps
 _PROGRAMS = 132 * 16
 
 

@@ -19,7 +19,7 @@ from .arrays import handed_back, shared, zeros
 # Nothing of a tile lies in memory here: it is as many people as are gathered at a time.
 TILE = (1 << 22, 1 << 22)
 # People and items of a block, warps, and stages of loading.
-CONFIG = (128, 128, 8, 3)
+CONFIG = (64, 64, 4, 4)
 _CHUNK = 128
 _WHOLE = (1 << 31) - 1
 _PROGRAMS = 132 * 16
@@ -48,16 +48,16 @@ def _kept(product, low, span):  # type: ignore[no-untyped-def]
 def _sums(  # type: ignore[no-untyped-def]
     people, items, low, span, out, n, m, width, stretch, factor, shift,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr,
-    EVEN: tl.constexpr, CUT: tl.constexpr, RELU: tl.constexpr,
+    EVEN: tl.constexpr, CUT: tl.constexpr, RELU: tl.constexpr, TOTAL: tl.constexpr,
 ):  # fmt: skip
     block, part = tl.program_id(0), tl.program_id(1)
     columns = block * COLUMNS + tl.arange(0, COLUMNS)
     within = tl.arange(0, CHUNK)
     there = (columns < m)[:, None]
     if CHUNKS == 1:
-        inside = there if EVEN else there & (within < width)[None, :]
-        one = tl.load(items + columns.to(tl.int64)[:, None] * width + within[None, :], mask=inside, other=0)
-    totals = tl.zeros((ROWS, COLUMNS), dtype=tl.int32)
+        known = there if EVEN else there & (within < width)[None, :]
+        one = tl.load(items + columns.to(tl.int64)[:, None] * width + within[None, :], mask=known, other=0)
+    totals = tl.zeros((ROWS, COLUMNS), dtype=TOTAL)
     first = part * stretch
     last = min(first + stretch, n)
     for start in range(first, last, ROWS):
@@ -75,19 +75,19 @@ def _sums(  # type: ignore[no-untyped-def]
             products = tl.zeros((ROWS, COLUMNS), dtype=tl.int32)
             for chunk in range(CHUNKS):
                 places = chunk * CHUNK + within
-                known = (places < width)[None, :]
+                filled = (places < width)[None, :]
                 some = tl.load(
                     people + rows.to(tl.int64)[:, None] * width + places[None, :],
-                    mask=here[:, None] & known, other=0,
+                    mask=here[:, None] & filled, other=0,
                 )  # fmt: skip
                 these = tl.load(
                     items + columns.to(tl.int64)[:, None] * width + places[None, :],
-                    mask=there & known, other=0,
+                    mask=there & filled, other=0,
                 )  # fmt: skip
                 products = tl.dot(some, tl.trans(these), products, out_dtype=tl.int32)
         if CUT:
             reached = tl.minimum(tl.maximum(products, least[:, None]), (least + most)[:, None])
-            totals += ((reached * factor) >> shift) - ((least * factor) >> shift)[:, None]
+            totals += ((reached.to(TOTAL) * factor) >> shift) - ((least.to(TOTAL) * factor) >> shift)[:, None]
         elif RELU:
             low_of, span_of = (
                 tl.broadcast(least[:, None], products)[0],
@@ -125,19 +125,22 @@ def sums(
     (n, width), m = mine.shape, theirs.shape[0]
     rows, columns, warps, stages = CONFIG
     out = zeros(mine, m, "int64")
+    if not n:
+        return handed_back(device, out)
     chunk = max(32, triton.next_power_of_2(min(width, _CHUNK)))
     chunks = triton.cdiv(width, chunk)
     blocks = triton.cdiv(m, columns)
-    largest = int(most.max()) if n else 0
-    reach = largest if cut is None else (largest * cut[0] >> cut[1]) + 1
-    fit = max(1, _WHOLE // max(1, reach)) * rows
-    stretch = min(fit, max(rows, triton.cdiv(triton.cdiv(n, max(1, _PROGRAMS // blocks)), rows) * rows))
     factor, shift = cut or (1, 0)
+    wide = cut is not None and int((least + most).max()) * factor > _WHOLE
+    largest = (int(most.max()) * factor >> shift) + 1  # of one person's part
+    fit = n if wide else max(1, _WHOLE // largest) * rows
+    stretch = min(fit, max(rows, triton.cdiv(triton.cdiv(n, max(1, _PROGRAMS // blocks)), rows) * rows))
     with torch.cuda.device(mine.device):
         _sums[(blocks, triton.cdiv(n, stretch))](
             mine, theirs, least, most, out, n, m, width, stretch, factor, shift,
             ROWS=rows, COLUMNS=columns, CHUNK=chunk, CHUNKS=chunks, EVEN=width == chunk,
-            CUT=cut is not None, RELU=_has_relu(mine.device), num_warps=warps, num_stages=stages,
+            CUT=cut is not None, RELU=_has_relu(mine.device), TOTAL=tl.int64 if wide else tl.int32,
+            num_warps=warps, num_stages=stages,
         )  # fmt: skip
     return handed_back(device, out)
 

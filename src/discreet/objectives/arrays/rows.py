@@ -91,7 +91,7 @@ class ArrayRows:
         point = self.device.array(x, "float64")
         with self.room():
             for here in slices(self.n_rows, max(1, self.tile // depth)):
-                weights = self.device.xp.matrix_transpose(self.device.cast(self.matrix[here, :], "float64"))
+                weights = self._by_item(here)
                 if self.kind.of_sums:
                     steps = self._of_sums(weights, self.caps[here], inside, per_unit, float(most))
                 elif self.kind is BEST:
@@ -100,6 +100,11 @@ class ArrayRows:
                     steps = self._of_products(weights, point, per_unit, float(most))
                 total = total + steps
         return self.device.numpy(total).astype(np.int64)
+
+    def _by_item(self, here: slice) -> Any:
+        """Some people's weights as items x people, without gaps in memory."""
+        some = self.device.cast(self.matrix[here, :], "float64")
+        return self.device.xp.stack([some[:, t] for t in range(self.n_items)])
 
     def _of_best(self, weights: Any, x: Any, per_unit: float, most: float) -> Any:
         """Of the expected maximum, from the items in order of falling weight: items x people."""

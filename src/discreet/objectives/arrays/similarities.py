@@ -21,7 +21,7 @@ Steps = NDArray[np.int64]
 
 # From so many steps to one unit of a similarity, that it is not a whole number of them is rounded away.
 _FINE = 1 << 16
-_WHOLE = (1 << 31) - 1
+_GATHERED = 1 << 28  # bytes of embeddings that are gathered at a time
 _MOST_SHIFT = 30
 
 
@@ -142,11 +142,11 @@ class Similarities:
             factor = math.floor(rate)
             return min(self.cap, int(most) // factor), factor, None
         shift = _MOST_SHIFT
-        while shift > 0 and self.cap * math.floor(math.ldexp(rate, shift)) > _WHOLE:
-            shift -= 1
-        factor = math.floor(math.ldexp(rate, shift))
+        factor = math.floor(math.ldexp(rate, shift))  # below 2^46, and the cap is at most 2^30
         if not factor:
             return 0, 1, None
+        while shift > 0 and (factor % 2 == 0 or self.cap * factor >= 1 << 62):
+            factor, shift = factor // 2, shift - 1
         return min(self.cap, (((int(most) + 1) << shift) - 1) // factor), 1, (factor, shift)
 
 
@@ -173,7 +173,7 @@ class GrowingSimilarities:
         rows, device = self._rows, self._rows.device
         found = rows.of(np.array([item]))[:, 0]
         (places,) = device.xp.nonzero(found > self._best)
-        stretch = max(rows.tile[0], _WHOLE // 8 // int(rows.people.shape[1]))
+        stretch = max(rows.tile[0], _GATHERED // int(rows.people.shape[1]))
         for some_places in slices(int(places.shape[0]), stretch):
             here = places[some_places]
             some = replace(rows, people=device.taken(rows.people, here))
