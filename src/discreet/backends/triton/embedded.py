@@ -19,10 +19,10 @@ from .arrays import handed_back, shared, zeros
 # Nothing of a tile lies in memory here: it is as many people as are gathered at a time.
 TILE = (1 << 22, 1 << 22)
 # People and items of a block, warps, and stages of loading.
-CONFIG = (64, 64, 4, 4)
+CONFIG = (64, 128, 4, 4)
 _CHUNK = 128
 _WHOLE = (1 << 31) - 1
-_PROGRAMS = 132 * 16
+_PROGRAMS = 132 * 64
 
 
 def tile_bytes(tile: tuple[int, int], width: int, cut: tuple[int, int] | None = None) -> int:
