@@ -96,9 +96,9 @@ class Catalogue:
 
     # --- what was shown --------------------------------------------------------------------------
 
-    def remember(self, shown: NDArray[Any]) -> None:
-        """Keep the set that was drawn for a round; -1 in it is no item."""
-        self._recent.append(shown)
+    def remember(self, shown: NDArray[Any], rounds: int = 1) -> None:
+        """Keep the set that was drawn for a round, or so many of them; -1 in it is no item."""
+        self._recent.extend([shown] * min(rounds, RECENT))
 
     def remembered(self) -> list[NDArray[Any]]:
         """The latest sets, the newest last."""

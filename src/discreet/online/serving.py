@@ -78,15 +78,53 @@ class ServingLearner(CatalogueLearner):
             if round is None or (round == now and (self._rounds.is_open or self.over)):
                 self._learn(given, person_id)
                 return
-            late = checks.whole("round", round, at_least=0)
-            if late not in self._pending:
-                why = "has been counted, or has expired" if late < now else "has not been chosen for"
-                raise ValueError(f"round={late} {why}; feedback is open for {_few(self._pending.rounds)}")
+            late = self._late(round)
             ready, marks = self._prepared_late(given, late), tuple(getattr(given, "marks", ()))
             within_limit = self._contribution.register(person_id)
             self._gate.mark(*marks)
             ticket = self._pending.take(late)  # first, so that an interruption never doubles anybody
             self._take_late(ticket, ready, within_limit)
+
+    def choose_many(self, count: int) -> list[Selection]:
+        """The sets of the next ``count`` rounds: ``choose(wait=False)`` so many times, in less time."""
+        with self._turn("choose_many()"):
+            checks.whole("count", count, at_least=1)
+            request = self._catalogue.request(least=self._least)
+            found: list[Selection] = []
+            while len(found) < count:
+                if self._rounds.is_open and not self.over:
+                    self._pass_on()
+                found.append(self._fitted(self._next(), request))
+                if request is None and not self.over:
+                    found += self._alike(found[-1], count - len(found))
+            return found
+
+    def _late(self, round: int) -> int:
+        """An earlier round whose feedback is waited for."""
+        late = checks.whole("round", round, at_least=0)
+        if late not in self._pending:
+            why = (
+                "has been counted, or has expired"
+                if late < self._rounds.number
+                else "has not been chosen for"
+            )
+            raise ValueError(f"round={late} {why}; feedback is open for {_few(self._pending.rounds)}")
+        return late
+
+    def _alike(self, shown: Selection, most: int) -> list[Selection]:
+        """Pass on to the last of the next rounds that show the same for certain, at most so many."""
+        left = most if self.rounds is None else min(most, self.rounds - self._rounds.number - 1)
+        count = min(self._stands(), left)
+        if count <= 0:
+            return []
+        first, ticket = self._rounds.number, self._ticket()
+        later = partial(self._pending.add_all, range(first, first + count), ticket)
+        self._rounds.close(count, then=later)
+        self._expire(max(0, len(self._pending) - MOST_OPEN))
+        self._rounds.open()
+        if self._remembers:
+            self._catalogue.remember(self._shown, count)
+        return [Selection(shown.items, first + 1 + i, shown.labels) for i in range(count)]
 
     def _pass_on(self) -> None:
         """The round passes without its feedback, which may still come."""
@@ -212,6 +250,10 @@ class ServingLearner(CatalogueLearner):
         return (), 0
 
     _batched = True  # whether what is released together are at most as many people as rounds
+
+    def _stands(self) -> int:
+        """How many rounds after this one show the same, without a draw."""
+        return 0
 
     def _ticket(self) -> Ticket:
         """What late feedback of the open round will be about."""

@@ -32,6 +32,7 @@ _OLD = 60.0  # seconds for which a hand is served, or as long as it waits for ou
 _AGAIN = 1.0  # seconds until the keeper tries again
 _LOOK = 1.0  # seconds between looks at what others have changed
 _FLUSH = 0.1  # seconds after which it is written down how far hands were served, and to whom
+_SEVERAL, _COMPANY = 8, 0.001  # where a group had so many, the next one waits for company, so many seconds
 _EARLY = 5.0  # seconds for which an outcome waits until another process has done so
 
 
@@ -307,18 +308,21 @@ class Engine:
 
     async def _flush(self) -> None:
         try:
-            await self._flush_now()
-            while self._queue:  # what has come in the meantime, and waits for nobody else
-                await self._flush_now()
+            many = await self._flush_now()
+            while self._queue:  # what has come in the meantime
+                if many >= _SEVERAL:
+                    await asyncio.sleep(_COMPANY)
+                many = await self._flush_now()
         finally:
             self._flushing = None
 
-    async def _flush_now(self, *, closing: bool = False) -> None:
+    async def _flush_now(self, *, closing: bool = False) -> int:
+        """Write down what waits; how many outcomes these are."""
         batch, self._queue = self._queue, []
         dirty, self._dirty = self._dirty, {}
         served = self._served(dirty, closing)
         if not batch and not served:
-            return
+            return 0
         try:
             answers = await self._do(self.store.record, [outcome for outcome, *_ in batch], served)
         except Exception as error:
@@ -330,7 +334,7 @@ class Engine:
                     )
             if not isinstance(error, StoreError):
                 logger.error("a group of outcomes was not written: %s", type(error).__name__)
-            return
+            return len(batch)
         for hand, told in zip(dirty.values(), served, strict=False):
             del hand.marks[: (told.served - told.start) * MARK]
         late = []
@@ -345,6 +349,7 @@ class Engine:
         for outcome in late:
             with contextlib.suppress(StoreError):  # the next one will tell
                 await self._do(self._check_late, outcome)
+        return len(batch)
 
     def _check_late(self, outcome: Outcome) -> None:
         """A decision that we signed and never dealt: somebody has put back an older state. Freeze."""

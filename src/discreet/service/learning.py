@@ -23,6 +23,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from ..constraints import Cardinality, PartitionMatroid
 from ..core import checks
 from ..core.state import Saved
 from ..objectives import Coverage
+from ..online.bandit.rewards import RewardSelector
 from ..online.protocol import OnlineLearner
 from ..online.registry import REGISTRY
 from ..online.released import Released
@@ -145,12 +147,10 @@ class Learning:
         runs: list[tuple[int, int]] = []
         round = learner.round
         if self.ahead:
-            for number in range(own):
-                shown = learner.choose(wait=False)
-                if not number:
-                    assert shown.round is not None
-                    round = shown.round
-                _add(lists, runs, list(shown.items), 1)
+            dealt = learner.choose_many(own) if own else []
+            round = round if not dealt or dealt[0].round is None else dealt[0].round
+            for items, alike in groupby(dealt, lambda shown: shown.items):
+                _add(lists, runs, list(items), sum(1 for _ in alike))
         elif own:
             _add(lists, runs, list(learner.choose().items), own)
         baseline = {}
@@ -204,6 +204,7 @@ class Learning:
         """Learn what came of a hand, whose time is over."""
         round, learner, measure = hand.round, self.queues[hand.segment], self.measure
         skipped: list[int] = []
+        heard: dict[int, Any] = {}
         liked: list[list[int]] = []
         for offset in range(hand.count):
             place = hand.first + offset
@@ -225,10 +226,13 @@ class Learning:
             if not learner.waits_for(round):
                 pass  # too many were waited for, and the oldest count as "took nothing"
             elif served and not altered:
-                learner.learn(self._reward(outcome), round=round)
+                heard[round] = self._reward(outcome)
             else:
                 skipped.append(round)
             round += 1
+        if heard:
+            assert isinstance(learner, RewardSelector | Segment)
+            learner.learn_many(heard)
         if skipped:
             learner.skip(skipped)
         if liked:

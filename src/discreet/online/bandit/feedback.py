@@ -58,6 +58,10 @@ class Feedback(ABC):
     def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> Any:
         """The feedback of a simulated person on a set that is worth so much to them."""
 
+    def stands(self, round: int) -> int:  # noqa: ARG002
+        """How many rounds after this one show the same set, and their rewards are about the same."""
+        return 0
+
     @abstractmethod
     def ready(self, value: Any, ticket: Ticket) -> Any:
         """The feedback, checked, in whole steps."""

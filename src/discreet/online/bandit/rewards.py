@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core import checks
 from ...core.state import Saved
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Share
@@ -70,6 +71,31 @@ class RewardSelector(OnlineSelector):
         """
         super().learn(value, items=items, round=round, person_id=person_id)
 
+    def learn_many(self, rewards: Mapping[int, Any]) -> None:
+        """Rewards of several rounds, by round: ``learn(value, round=round)`` for each, in less time.
+
+        Where one of them is refused, nothing is learned of any.
+        """
+        with self._turn("learn_many()"):
+            checks.instance("rewards", rewards, Mapping, "{decision.round: value}")
+            open_round = self._rounds.number
+            given = {round: self._given(value, None) for round, value in rewards.items()}
+            if self.over and open_round in given:
+                self._learn(given.pop(open_round), None)  # tells that no rounds are left, or takes no notice
+            now = open_round if self._rounds.is_open else None
+            ready = {
+                round: self._prepared(value)
+                if round == now
+                else self._prepared_late(value, self._late(round))
+                for round, value in given.items()
+            }
+            within_limit = self._contribution.register(None)
+            for round, one in ready.items():
+                if round == now:
+                    self._take(one, within_limit)
+                else:
+                    self._take_late(self._pending.take(round), one, within_limit)
+
     # --- the protocol ----------------------------------------------------------------------------
 
     def _next(self) -> Any:
@@ -113,6 +139,9 @@ class RewardSelector(OnlineSelector):
             "every round shows a set of its own: deal rounds to other servers with choose(wait=False), and"
             " bring their rewards with learn(..., round=)"
         )
+
+    def _stands(self) -> int:
+        return self._engine.stands(self._rounds.number)
 
     def _ticket(self) -> Ticket:
         return (int(self._rounds.altered), *self._engine.ticket(self._rounds.number))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...results import Selection
@@ -41,6 +41,15 @@ class Segment:
     def choose(self, *, wait: bool = True) -> Selection:
         """See `Segments.choose`."""
         return self._whole.choose(self._whole.values[self._index], wait=wait)
+
+    def choose_many(self, count: int) -> list[Selection]:
+        """`choose` without waiting, so many times."""
+        return [self.choose(wait=False) for _ in range(count)]
+
+    def learn_many(self, rewards: Mapping[int, Any]) -> None:
+        """`learn`, for each of these rounds."""
+        for round, value in rewards.items():
+            self.learn(value, round=round)
 
     def learn(self, person: Any, *, round: int) -> None:
         """See `Segments.learn`."""

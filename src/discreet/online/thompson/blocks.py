@@ -87,6 +87,10 @@ class BlockFeedback(Feedback):
         """The last set, for rounds after the last."""
         return self._current.copy()
 
+    def stands(self, round: int) -> int:
+        """How many rounds of the block come after this one."""
+        return self._settings.block - 1 - round % self._settings.block
+
     def ticket(self, round: int) -> Ticket:
         """What a reward for this round will be about: its block."""
         return (round // self._settings.block,)
