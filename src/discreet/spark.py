@@ -2,10 +2,11 @@
 
 Spark is for reading and shuffling only: what is chosen is chosen from the store. Its executors see
 identities, items and the secret of the hash, and write their buckets into the folder of the store, which they
-must be able to reach; the driver writes the manifest when all buckets are there. A task that is run again
-writes the same bucket again: keys and coins follow from the secret, the person and the item, and from nothing
-else. So the frame must be one that Spark computes the same way each time: no random numbers, no limits
-without an order.
+must be able to reach; the driver gives them their names, of each bucket that of the attempt whose answer it
+has got, and writes the manifest when all are there. A task that is run again writes the same bucket again:
+keys and coins follow from the secret, the person and the item, and from nothing else. So the frame must be
+one that Spark computes the same way each time: no random numbers, no limits without an order. What executors
+say when something fails holds no rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import shutil
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,10 @@ def prepare(
     source.places(dataframe.columns, asked, public=True)
     wanted = dataframe.select(*dict.fromkeys(asked.values()))
     secret = secrets.token_bytes(32) if key is None else checked_key(key)
-    count = buckets or Needs.of(wanted.count(), 1, weight is not None, 1).buckets
+    count = buckets or Needs.of(_answered(wanted.count), 1, weight is not None, 1).buckets
     if isinstance(names, Found):
-        found = Found(row[0] for row in wanted.select(item).distinct().collect() if row[0] is not None)
+        rows = _answered(wanted.select(item).distinct().collect)
+        found = Found(row[0] for row in rows if row[0] is not None)
         first = Work(person, item, weight, found, catalogue, "error", cap, highest, count, secret)
         first.written = False
         labels, _ = first.labels()
@@ -78,7 +79,9 @@ def prepare(
         hashed = wanted.mapInArrow(_hashing(work, asked), _HASHED)
         told = hashed.repartition(count, "bucket").mapInArrow(_writing(work, folder.absolute()), _WRITTEN)
         parts: dict[int, dict[str, Any]] = {}
-        for bucket, said in _collected(told):
+        for bucket, said in _answered(told.collect):
+            if bucket in parts:
+                raise RuntimeError("Spark has answered for a bucket twice; nothing was made of it")
             if bucket < count:
                 parts[bucket] = json.loads(said)
             else:
@@ -87,7 +90,10 @@ def prepare(
         if not parts:
             raise ValueError("there are no people; give at least one event")
         for bucket in set(range(count)) - set(parts):
-            parts[bucket] = _write(work, folder, bucket, [])
+            parts[bucket] = _write(work, folder, [])
+        for bucket, part in parts.items():
+            os.rename(folder / part["folder"], folder / f"bucket-{bucket:05d}")
+            part["folder"] = f"bucket-{bucket:05d}"
         for left in folder.glob(".try-*"):
             shutil.rmtree(left)
         if key is None:
@@ -100,6 +106,7 @@ def prepare(
 def _hashing(work: Work, asked: dict[str, str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Rows of a partition with keys in place of identities, and in the end which kinds of these it met."""
 
+    @_without_rows
     def hashed(found: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as arrow
 
@@ -117,6 +124,7 @@ def _hashing(work: Work, asked: dict[str, str]) -> Callable[[Iterator[Any]], Ite
 def _writing(work: Work, folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The buckets of a partition, written; what the manifest says about them."""
 
+    @_without_rows
     def written(found: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as arrow
 
@@ -127,15 +135,15 @@ def _writing(work: Work, folder: Path) -> Callable[[Iterator[Any]], Iterator[Any
                 here = which == bucket
                 held[bucket].append(Rows(keys[here].view(np.uint64), items[here], weights[here]))
         for bucket, rows in held.items():
-            said = json.dumps(_write(work, folder, bucket, rows)) if bucket < work.buckets else ""
+            said = json.dumps(_write(work, folder, rows)) if bucket < work.buckets else ""
             schema = arrow.schema([("bucket", arrow.int32()), ("said", arrow.string())])
             yield arrow.RecordBatch.from_pylist([{"bucket": bucket, "said": said}], schema)
 
     return written
 
 
-def _write(work: Work, folder: Path, bucket: int, rows: list[Rows]) -> dict[str, Any]:
-    """One bucket, under a name of its own first: of tasks that run twice either one may be the first."""
+def _write(work: Work, folder: Path, rows: list[Rows]) -> dict[str, Any]:
+    """One bucket, in a folder of its own: of a task that runs twice each attempt has one."""
     spill = Spill(folder, 1, _known(work), work.weight is not None, 1 << 62)
     weighted = work.weight is not None
     for some in rows:
@@ -143,11 +151,7 @@ def _write(work: Work, folder: Path, bucket: int, rows: list[Rows]) -> dict[str,
         start = np.array([0, some.keys.size])
         spill.add(start, Rows(some.keys, some.items.astype(spill.kind), weights))
     own = folder / f".try-{uuid.uuid4().hex}"  # a name, no coin: nothing that is written depends on it
-    said = write_bucket(own, work.bucket(spill, None, 0))
-    name = f"bucket-{bucket:05d}"
-    with suppress(OSError):  # another task has written the same
-        os.rename(own, folder / name)
-    return said | {"folder": name}
+    return write_bucket(own, work.bucket(spill, None, 0)) | {"folder": own.name}
 
 
 def _batch(buckets: Any, rows: Rows) -> Any:
@@ -167,13 +171,36 @@ def _nothing(work: Work) -> int:
     return Spill(Path(), 1, _known(work), False, 0).nothing
 
 
-def _collected(frame: Any) -> list[Any]:
-    """What executors answer; a refusal of theirs as it was meant, without the traces of their machines."""
+def _without_rows(
+    task: Callable[[Iterator[Any]], Iterator[Any]],
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The same, whose errors are refusals in words about columns, or name the kind of an error alone."""
+
+    def careful(found: Iterator[Any]) -> Iterator[Any]:
+        try:
+            yield from task(found)
+        except Exception as error:
+            if type(error) in (DataError, TypeError):
+                raise type(error)(str(error)) from None
+            raise RuntimeError(f"a task failed: {type(error).__name__}") from None
+
+    return careful
+
+
+def _answered(ask: Callable[[], Any]) -> Any:
+    """What Spark answers; a refusal of an executor as it was meant, other errors without their words."""
     try:
-        return list(frame.collect())
+        return ask()
     except Exception as error:
-        for line in reversed(str(error).splitlines()):
-            kind, _, words = line.strip().partition(": ")
-            if kind.endswith(("DataError", "TypeError", "ValueError")) and words:
-                raise DataError(words) from None
-        raise
+        problem = _problem(error)
+    raise problem
+
+
+def _problem(error: Exception) -> Exception:
+    for line in reversed(str(error).splitlines()):
+        kind, _, words = line.strip().partition(": ")
+        if kind.endswith(("DataError", "TypeError")) and words:
+            return DataError(words)
+        if kind == "RuntimeError" and words.startswith("a task failed: "):
+            return RuntimeError(f"Spark gave no answer; {words}")
+    return RuntimeError(f"Spark gave no answer: {type(error).__name__}")
