@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " one in the store, for its owner only)",
     )
     store.add_argument(
-        "--memory", type=int, default=256, metavar="MB", help="of rows that are held at a time (default 256)"
+        "--memory", type=int, default=64, metavar="MB", help="of rows that are held at a time (default 64)"
     )
     store.add_argument("--json", action="store_true", help="print JSON instead of text")
 

@@ -40,7 +40,7 @@ from .writing import (
     write_manifest,
 )
 
-MEMORY = 256 << 20  # bytes of rows that wait for their bucket
+MEMORY = 64 << 20  # bytes of rows that wait for their bucket
 
 
 def prepare(
