@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
@@ -22,7 +23,7 @@ from hypothesis import strategies as some
 import discreet as dc
 from discreet.cli import main
 from discreet.data import EventReader, private_catalogue
-from discreet.data.labels import as_text
+from discreet.data.labels import absent, as_text
 from discreet.data.source import Source
 from discreet.evaluation.simulation.config import Config
 from discreet.objectives import Coverage, ProbabilisticCoverage
@@ -230,3 +231,34 @@ def test_columns_through_arrow_are_those_without_it(kind, people, monkeypatch):
     assert (fast.people, fast.items) == (slow.people, slow.items)
     assert [type(one) for one in fast.people] == [type(one) for one in slow.people]
     np.testing.assert_array_equal(fast.matrix.toarray(), slow.matrix.toarray())
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_long_columns_of_people_are_those_of_short_ones(listed, monkeypatch):
+    """Where rows are many, compiled loops find the different people; who is found stays the same."""
+    rng = np.random.default_rng(0)
+    who = rng.integers(-5000, 5000, 200_000)
+    text = pa.array([f"user-{number}" for number in who.tolist()])
+    few = pa.array(["user-1", None, " ", "nan", "", "\u2003", "7", "07", "user-2" * 40, "é"])
+    kinds = [
+        pa.chunked_array([text.slice(7, 70_000), few, text.slice(90_000), few.slice(1, 1), text[:0]]),
+        text.cast(pa.large_string()),
+        pa.array(who, pa.int32()),
+        pa.chunked_array([pa.array([2**64 - 1, None, 3], pa.uint64()), pa.array([3, 0], pa.uint64())]),
+    ]
+    for column in kinds:
+        table = pa.table({"who": column, "what": pa.array(rng.integers(0, 9, len(column)))})
+        people = None
+        if listed:
+            people = [one for one in dict.fromkeys(column.to_pylist()) if not absent(one)]
+        found = []
+        for many in (1, 1 << 60):
+            monkeypatch.setattr("discreet.data.frames._MANY", many)
+            reader = EventReader(people=people)
+            for part in (table.slice(0, 130_000), table.slice(130_000), table.slice(0, 40)):
+                for batch in Source(part, skip_bad=True).batches({"person": "who", "item": "what"}):
+                    reader.take(batch)
+            found.append(reader.events())
+        assert found[0].people == found[1].people
+        assert [type(one) for one in found[0].people] == [type(one) for one in found[1].people]
+        assert (found[0].matrix != found[1].matrix).nnz == 0

@@ -81,16 +81,19 @@ class Events:
         people: Sequence[Any],
         order: Sequence[int],
     ) -> Events:
-        """From different pairs, ``person << 32 | item``, with the items put in this order."""
+        """From different pairs in order, ``person << 32 | item``, with the items put in this order."""
         place = np.empty(len(labels), dtype=np.int64)
         place[order] = np.arange(len(labels))
-        pairs = pairs >> 32 << 32 | place[pairs & _ITEM]
+        if (np.diff(place) < 0).any():
+            pairs = pairs >> 32 << 32 | place[pairs & _ITEM]
+            if weights is None:
+                pairs.sort()
+            else:
+                within = np.argsort(pairs)
+                pairs, weights = pairs[within], weights[within]
         if weights is None:
-            pairs.sort()
             weights = np.ones(pairs.size)
         else:
-            within = np.argsort(pairs)
-            pairs, weights = pairs[within], weights[within]
             pairs, weights = pairs[weights > 0.0], weights[weights > 0.0]
         items = tuple(labels[item] for item in order)
         return cls(
@@ -301,18 +304,22 @@ class Pairs:
 
     def _merge(self) -> None:
         pairs = np.concatenate(self._pairs)
-        self._waiting = 0
+        self._waiting, self._pairs = 0, [pairs]
         if not pairs.size:
             return
         if self._weights is None:
             pairs.sort()
-        else:
-            order = np.argsort(pairs)
-            pairs, weights = pairs[order], np.concatenate(self._weights)[order]
-        first = np.flatnonzero(np.diff(pairs, prepend=pairs[0] - 1))
-        if self._weights is not None:
-            self._weights = [np.maximum.reduceat(weights, first)]
-        self._pairs = [pairs[first]]
+            self._pairs = [pairs[_fresh(pairs)]]
+            return
+        order = np.argsort(pairs)
+        pairs, weights = pairs[order], np.concatenate(self._weights)[order]
+        first = np.flatnonzero(_fresh(pairs))
+        self._pairs, self._weights = [pairs[first]], [np.maximum.reduceat(weights, first)]
+
+
+def _fresh(pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the pairs, which are in order, is another than the one before."""
+    return np.concatenate(([True], pairs[1:] != pairs[:-1]))
 
 
 def _starts(who: NDArray[np.int64], people: int) -> NDArray[np.int64]:

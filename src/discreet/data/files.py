@@ -203,9 +203,9 @@ def read_parquet(
         import pyarrow.parquet as parquet
     except ImportError as error:
         raise ImportError("reading Parquet needs pyarrow: pip install 'discreet[tables]'") from error
-    from .frames import arrow_column, numbered_from
+    from .frames import column_of, numbered_from
 
-    made = column or (lambda said, _, array: arrow_column(said, array))
+    made = column or column_of
     try:
         known = [one for one in coded if one in parquet.read_schema(source.path).names]
         # Unless told otherwise Arrow holds all that it has read of a file until its end.

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import DataError
-from .source import ROWS, Batch, Column, Source
+from .source import ROWS, ArrowColumn, Batch, Column, Source
 
+# Rows from which on compiled loops find different people sooner than Python does, loading them included.
+_MANY = 1 << 19
 # Kinds of columns as pandas, polars and NumPy write them.
 _PLAIN = re.compile(r"u?int(8|16|32|64)|U?Int(8|16|32|64)|str|string|String")
 
@@ -77,10 +79,10 @@ def _rows(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
 
 def _column(source: Source, role: str, name: str, values: Any) -> Column:
     asked = source.wording.asked(role, name)
-    if role != "weight" and (coded := _coded(asked, values)) is not None:
+    if role != "weight" and (coded := _coded(asked, role, values)) is not None:
         return coded
     if role != "weight" and type(values).__module__.partition(".")[0] == "pyarrow":
-        return arrow_column(asked, values)
+        return column_of(asked, role, values)
     try:
         column = np.asarray(values)
     except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
@@ -102,7 +104,7 @@ def _column(source: Source, role: str, name: str, values: Any) -> Column:
     return _by_first_row(found.tolist(), first, codes)
 
 
-def _coded(asked: str, values: Any) -> Column | None:
+def _coded(asked: str, role: str, values: Any) -> Column | None:
     """Text and whole numbers of a frame through Arrow's hash tables instead of NumPy's sorting.
 
     None for all else, and where Arrow is not installed or does not take them; nothing depends on which way
@@ -119,7 +121,16 @@ def _coded(asked: str, values: Any) -> Column | None:
         column = values.to_arrow() if home == "polars" else arrow.array(values, from_pandas=True)
     except (ImportError, ValueError, TypeError):  # Arrow's own errors are such
         return None
-    return arrow_column(asked, column)
+    return column_of(asked, role, column)
+
+
+def column_of(asked: str, role: str, values: Any) -> Column:
+    """A column of Arrow's by its role: people are many, and stay as Arrow holds them where rows are many."""
+    from .repeats import countable
+
+    if role == "person" and len(values) >= _MANY and countable(values.type):
+        return ArrowColumn(values)
+    return arrow_column(asked, values)
 
 
 def arrow_column(asked: str, values: Any) -> Column:

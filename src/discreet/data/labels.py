@@ -7,14 +7,17 @@ from collections.abc import Iterable
 from datetime import date, time
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import DataError
-from .source import Column
+from .source import ArrowColumn, Column
+
+if TYPE_CHECKING:
+    from .repeats import Repeats
 
 # In place of a number: of a cell that names nothing, and of a label that a list does not hold.
 MISSING, UNLISTED = -1, -2
@@ -36,15 +39,46 @@ class Names(dict[Any, int]):
     def __init__(self) -> None:
         super().__init__()
         self.labels: list[Any] = []
+        self._repeats: dict[Any, tuple[Repeats, list[NDArray[np.int64]]]] = {}
 
     def of(self, column: Column) -> NDArray[np.int64]:
         """The number of each row's label, or why it has none."""
+        if isinstance(column, ArrowColumn):
+            return np.concatenate([self._of_array(part) for part in column.parts])
         try:
             found = np.fromiter(map(self.__getitem__, column.values), np.int64, len(column.values))
         except TypeError:
             label(next(value for value in column.values if not _hashable(value)))
             raise
         return found if column.codes is None else found[column.codes]
+
+    def _of_array(self, array: Any) -> NDArray[np.int64]:
+        """The same for an array of Arrow's: each different value becomes a Python value once."""
+        from .repeats import Repeats
+
+        if array.null_count:  # a missing number would be a number
+            found = np.full(len(array), MISSING)
+            found[array.is_valid().to_numpy(zero_copy_only=False)] = self._of_array(array.drop_null())
+            return found
+        repeats, numbers = self._repeats.setdefault(array.type, (Repeats(), []))
+        places, fresh = repeats.of(array)
+        numbers.append(self._of_new(fresh))
+        numbers[:] = [np.concatenate(numbers)]
+        return np.asarray(numbers[0][places])
+
+    def _of_new(self, cells: list[Any]) -> NDArray[np.int64]:
+        """The numbers of different cells, all of one type; at once where they are new and name something."""
+        text = bool(cells) and isinstance(cells[0], str)
+        if (
+            type(self) is not Names
+            or not self.keys().isdisjoint(cells)
+            or (text and (not _NOTHING.isdisjoint(cells) or any(map(str.isspace, cells))))
+        ):
+            return self.of(Column(cells))
+        first = len(self.labels)
+        self.labels += cells
+        self.update(zip(cells, range(first, len(self.labels)), strict=True))
+        return np.arange(first, len(self.labels))
 
     def __missing__(self, cell: Any) -> int:
         """The number of a cell that was not met before: each different one is looked at once."""

@@ -73,6 +73,19 @@ class Column:
 
 
 @dataclass(frozen=True)
+class ArrowColumn(Column):
+    """A column as Arrow holds it, in one array or in several."""
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[row].as_py()
+
+    @property
+    def parts(self) -> list[Any]:
+        """The arrays."""
+        return getattr(self.values, "chunks", [self.values])
+
+
+@dataclass(frozen=True)
 class Source:
     """A table of events, or a file or a stream of them, and what to do about rows that are bad.
 

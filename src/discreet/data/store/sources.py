@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,11 @@ import numpy as np
 from ...core.checks import DataError
 from ..files import read_parquet
 from ..frames import arrow_column, numbered_from, read_table, weights
-from ..source import Batch, Column, Source
+from ..source import ArrowColumn, Batch, Column, Source
 from .plain_csv import plain_csv, read_plain_csv
 
 ROWS = 1 << 18  # of a chunk
 _SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz")
-
-
-@dataclass(frozen=True)
-class ArrowColumn(Column):
-    """A column as Arrow holds it."""
-
-    def __getitem__(self, row: int) -> Any:
-        return self.values[row].as_py()
 
 
 def batches(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:

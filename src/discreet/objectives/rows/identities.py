@@ -30,7 +30,11 @@ def digests(names: Iterable[Any]) -> Words:
     listed = list(names)
     if all(type(name) is int and -_HALF <= name < _HALF for name in listed):
         return mixed(np.array(listed, dtype=np.int64).view(np.uint64))
-    return mixed(np.fromiter(map(_word, listed), dtype=np.uint64, count=len(listed)))
+    if all(type(name) is str and name[:1] not in _SIGNS for name in listed):
+        found = np.frombuffer(b"".join(map(_digest, listed)), dtype=">u8").astype(np.uint64)
+    else:
+        found = np.fromiter(map(_word, listed), dtype=np.uint64, count=len(listed))
+    return mixed(found)
 
 
 def keyed(values: Words, key: Words) -> Words:
@@ -56,8 +60,11 @@ def _word(name: Any) -> int:
         else:
             if str(number) == text and -_HALF <= number < _HALF:
                 return number % (2 * _HALF)
-    found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
-    return int.from_bytes(found.digest())
+    return int.from_bytes(_digest(text))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def _text(name: Any) -> str:
