@@ -1,7 +1,8 @@
 """Sums of cut products of whole numbers, in array operations: a tile of products at a time.
 
-Products of at most 1,024 pairs of bytes are below 2^24, so that they are exact in 32-bit floats; longer ones
-are computed in 64 bits. Sums are whole numbers below 2^53, exact in 64-bit floats in any order.
+Products of at most 1,024 pairs of bytes are below 2^24, so that they are exact in 32-bit floats, also where a
+device keeps ten digits of each factor only; longer ones are computed in 64 bits. Sums are whole numbers below
+2^53, exact in 64-bit floats in any order.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def sums(
 
     def block(first: int) -> None:
         columns = np.ascontiguousarray(items[first : first + tile[1]].T.astype(exact))
-        room = np.empty((tile[0], columns.shape[1]), dtype=exact)
+        room = np.empty((min(tile[0], people.shape[0]), columns.shape[1]), dtype=exact)
         total = out[first : first + tile[1]]
         for start in range(0, people.shape[0], tile[0]):
             here = slice(start, start + tile[0])

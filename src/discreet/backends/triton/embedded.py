@@ -16,8 +16,8 @@ import triton.language as tl
 
 from .arrays import handed_back, shared, zeros
 
-# Nothing of a tile lies in memory here: it is as many people as are gathered at a time.
-TILE = (1 << 22, 1 << 22)
+# Nothing of a tile lies in memory here: so many people are gathered at a time.
+TILE = (1 << 20, 1 << 20)
 # People and items of a block, warps, and stages of loading.
 CONFIG = (64, 128, 4, 4)
 _CHUNK = 128

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DeterminantRows:
     """log det(I + L_S) of each person, L[u, v] = q_u K[u, v] q_v with their own qualities q.
 
@@ -75,7 +75,8 @@ class DeterminantRows:
         # The determinant without j is the determinant times the j-th diagonal entry of the inverse.
         shares = xp.clip(self._inverse_diagonal(items), min=float(np.finfo(np.float64).tiny), max=1.0)
         for place, item in enumerate(items.tolist()):
-            gains[:, item] = -xp.log(shares[:, place])
+            here = self.device.array(np.arange(self.n_items) == item, "bool")
+            gains = xp.where(here, -xp.log(shares[:, place : place + 1]), gains)
         return gains
 
     def _inverse_diagonal(self, items: Steps) -> Any:

@@ -75,7 +75,6 @@ class EmbeddedFacilityLocation(Population):
             raise ValueError(f"bound={bound:g} is less than one step of similarities; lower scale={scale:g}")
         loops = device.loops("embedded")
         shape = loops.TILE if tile is None else _tile(tile)
-        shape = min(shape[0], given.shape[0]), min(shape[1], catalogue.shape[0])
         self._rows = Similarities(device, given, catalogue, cap, unit, shape)
         self.n_items = int(catalogue.shape[0])
         self._name_items(labels)
@@ -108,7 +107,7 @@ class EmbeddedFacilityLocation(Population):
         # For learners, who are given few people at a time.
         if len(self) * self.n_items > _FEW and len(self) > 1:
             return None
-        (rows,) = replace(self._rows, tile=(len(self), self.n_items)).pieces()
+        (rows,) = self._rows.pieces()
         return rows
 
     def _value(self, items: Items) -> float:
@@ -133,8 +132,7 @@ class EmbeddedFacilityLocation(Population):
             return np.zeros(0)
         rows, xp = self._rows, self._rows.device.xp
         total = np.zeros(items.size, dtype=np.int64)
-        size = max(1, rows.tile[0] * rows.tile[1] // items.size)
-        for here in slices(len(self), size):
+        for here in slices(len(self), rows.piece(items.size)):
             some = replace(rows, people=rows.people[here, :]).of(items)
             ordered = xp.sort(some, axis=1)
             most = ordered[:, -1:]

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ArrayRows:
     """Every row of ``matrix``, as a function of one kind; ``caps`` has one number for each.
 
@@ -91,27 +91,26 @@ class ArrayRows:
         point = self.device.array(x, "float64")
         with self.room():
             for here in slices(self.n_rows, max(1, self.tile // depth)):
-                weights = self._by_item(here)
+                some = self.device.cast(self.matrix[here, :], "float64")
                 if self.kind.of_sums:
-                    steps = self._of_sums(weights, self.caps[here], inside, per_unit, float(most))
+                    steps = self._of_sums(some, self.caps[here], inside, per_unit, float(most))
                 elif self.kind is BEST:
-                    steps = self._of_best(weights, point, per_unit, float(most))
+                    steps = self._of_best(some, point, per_unit, float(most))
                 else:
-                    steps = self._of_products(weights, point, per_unit, float(most))
+                    steps = self._of_products(some, point, per_unit, float(most))
                 total = total + steps
         return self.device.numpy(total).astype(np.int64)
 
-    def _by_item(self, here: slice) -> Any:
-        """Some people's weights as items x people, without gaps in memory."""
-        some = self.device.cast(self.matrix[here, :], "float64")
+    def _by_item(self, some: Any) -> Any:
+        """A people x items array as items x people, without gaps in memory."""
         return self.device.xp.stack([some[:, t] for t in range(self.n_items)])
 
-    def _of_best(self, weights: Any, x: Any, per_unit: float, most: float) -> Any:
-        """Of the expected maximum, from the items in order of falling weight: items x people."""
+    def _of_best(self, some: Any, x: Any, per_unit: float, most: float) -> Any:
+        """Of the expected maximum, from each person's items in order of falling weight."""
         xp = self.device.xp
-        order = xp.argsort(-weights, axis=0, stable=True)
-        falling = xp.take_along_axis(weights, order, axis=0)
-        chance = xp.reshape(xp.take(x, xp.reshape(order, (-1,))), order.shape)
+        order = xp.argsort(-some, axis=1, stable=True)
+        falling = self._by_item(xp.take_along_axis(some, order, axis=1))
+        chance = self._by_item(xp.reshape(xp.take(x, xp.reshape(order, (-1,))), order.shape))
         unmet, before = xp.ones_like(falling[0, :]), []
         for t in range(self.n_items):
             before.append(unmet)
@@ -121,12 +120,12 @@ class ArrayRows:
             slope = self.share * before[t] * (falling[t, :] - rest)
             found[t] = self._cut(slope, per_unit, most)
             rest = chance[t, :] * falling[t, :] + (1.0 - chance[t, :]) * rest
-        places = xp.argsort(order, axis=0, stable=True)
-        return xp.sum(xp.take_along_axis(xp.stack(found), places, axis=0), axis=1)
+        places = xp.argsort(order, axis=1)
+        return xp.sum(xp.take_along_axis(xp.stack(found, axis=1), places, axis=1), axis=0)
 
-    def _of_products(self, weights: Any, x: Any, per_unit: float, most: float) -> Any:
-        """Of 1 - prod(1 - x w), from the products before and after each item: items x people."""
-        xp = self.device.xp
+    def _of_products(self, some: Any, x: Any, per_unit: float, most: float) -> Any:
+        """Of 1 - prod(1 - x w), from the products before and after each item."""
+        xp, weights = self.device.xp, self._by_item(some)
         product, before = xp.ones_like(weights[0, :]), []
         for t in range(self.n_items):
             before.append(product)
@@ -137,11 +136,11 @@ class ArrayRows:
             after = after * (1.0 - x[t] * weights[t, :])
         return xp.stack(found)
 
-    def _of_sums(self, weights: Any, cap: Any, inside: Any, per_unit: float, most: float) -> Any:
-        """The mean over random sets of what each item adds, each gain in whole steps: items x people."""
+    def _of_sums(self, some: Any, cap: Any, inside: Any, per_unit: float, most: float) -> Any:
+        """The mean over random sets of what each item adds, each gain in whole steps."""
         xp, device = self.device.xp, self.device
         drawn = device.array(inside, "bool")
-        weights = xp.minimum(weights, xp.expand_dims(cap, axis=0))
+        weights = xp.minimum(self._by_item(some), xp.expand_dims(cap, axis=0))
         totals = xp.zeros((drawn.shape[0], weights.shape[1]), dtype=xp.float64, device=device.place)
         nothing = xp.zeros_like(weights[0, :])
         for t in range(self.n_items):

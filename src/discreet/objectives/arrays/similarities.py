@@ -11,21 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...backends.devices import Device, slices
+from ...backends.devices import NUMPY, Device, slices
 from ..rows.matrices import constant
 from ..rows.steps import gradient_steps
 from ..rows.table import BEST, Rows
+from .rows import ArrayRows
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
 # From so many steps to one unit of a similarity, that it is not a whole number of them is rounded away.
 _FINE = 1 << 16
+_HELD = 1 << 24  # similarities that are held at a time, for gradients
 _GATHERED = 1 << 28  # bytes of embeddings that are gathered at a time
 _MOST_SHIFT = 30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Similarities:
     """max(0, product) of each person's and each item's whole numbers, cut to ``cap``; each counts ``unit``.
 
@@ -70,14 +72,14 @@ class Similarities:
 
     def sums(self, low: Any, span: Any, cut: tuple[int, int] | None = None) -> Steps:
         """For each item, the sum over people of what its similarity exceeds ``low`` by, at most ``span``."""
-        with self._room():
+        with self.room():
             found = self._loops.sums(self.device, self.people, self.items, low, span, cut, self.tile)
             return self.device.numpy(found).astype(np.int64, copy=False)
 
     def of(self, items: NDArray[np.int64]) -> Any:
         """The similarities of everybody with a few items: people x items, on the device."""
         chosen = self.device.taken(self.items, self.device.array(items, "int64"))
-        with self._room():
+        with self.room():
             found = self._loops.products(self.device, self.people, chosen, self.tile)
             return self.cut(found)
 
@@ -101,7 +103,8 @@ class Similarities:
         """The exact sum of whole numbers of everybody."""
         return int(self.device.xp.sum(self.device.cast(amounts, "int64")))
 
-    def _room(self) -> Any:
+    def room(self) -> Any:
+        """Within it, a lack of memory names the tile."""
         people, items = self.tile
         return self.device.room_for(
             f"a tile of {people:,} people x {items:,} items ({self.memory / 1e6:,.0f} MB), on top of the"
@@ -116,15 +119,28 @@ class Similarities:
     def gradient_steps(self, x: Floats, per_unit: float, most: int, seed: int, samples: int) -> Steps:
         del seed, samples  # it has a closed form
         total = np.zeros(self.n_items, dtype=np.int64)
-        for rows in self.pieces():
-            gradient_steps(rows, x, np.zeros((0, x.size), dtype=np.bool_), per_unit, most, total)
+        for here in slices(self.n_rows, self.piece(self.n_items)):
+            some = replace(self, people=self.people[here, :])
+            if self.device is NUMPY:
+                (rows,) = some.pieces()
+                gradient_steps(rows, x, np.zeros((0, x.size), dtype=np.bool_), per_unit, most, total)
+            else:
+                total += some._on_the_device().gradient_steps(x, per_unit, most, 0, 2)
         return total
+
+    def piece(self, n_items: int) -> int:
+        """How many people's similarities with so many items may lie in memory at a time."""
+        return max(1, min(self.tile[0] * self.tile[1], _HELD) // max(1, n_items))
+
+    def _on_the_device(self) -> ArrayRows:
+        matrix = self.device.cast(self.of(np.arange(self.n_items)), "float64") * self.unit
+        caps = self.device.zeros(self.n_rows, "float64")
+        return ArrayRows(self.device, BEST, matrix, caps, self.n_rows, self.share)
 
     def pieces(self) -> Iterator[Rows]:
         """Everybody's similarities with all items as numbers, few people at a time, in NumPy."""
-        size = max(1, self.tile[0] * self.tile[1] // self.n_items)
         everything = np.arange(self.n_items)
-        for here in slices(self.n_rows, size):
+        for here in slices(self.n_rows, self.piece(self.n_items)):
             some = replace(self, people=self.people[here, :])
             matrix = self.device.numpy(some.of(everything)) * self.unit
             count = matrix.shape[0]
@@ -170,6 +186,10 @@ class GrowingSimilarities:
         return self._rows.device.xp.full_like(self._best, self._rows.cap)
 
     def choose(self, item: int, sums: Floats) -> None:
+        with self._rows.room():
+            self._choose(item, sums)
+
+    def _choose(self, item: int, sums: Floats) -> None:
         rows, device = self._rows, self._rows.device
         found = rows.of(np.array([item]))[:, 0]
         (places,) = device.xp.nonzero(found > self._best)
