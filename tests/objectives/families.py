@@ -69,7 +69,7 @@ def facility(rng: np.random.Generator, people: int, items: int) -> Case:
 def embedded(rng: np.random.Generator, people: int, items: int) -> Case:
     p, q = (rng.integers(-128, 128, size=(n, 3)).astype(np.int8) for n in (people, items))
     w = np.clip(p.astype(int) @ q.T.astype(int), 0, 20_000) * 2.0**-14
-    made = EmbeddedFacilityLocation(p, q, bound=20_000 * 2.0**-14, tile=(3, 2))
+    made = EmbeddedFacilityLocation(p, q, bound=20_000 * 2.0**-14, tile=(3, 4))
     return _averaged(made, lambda i, s: max((w[i, j] for j in s), default=0.0))
 
 

@@ -1,7 +1,7 @@
 """Sums of gains in whole steps over a people x items array: one pass over the array, in one kernel.
 
 The arithmetic is that of `backends.portable.dense`, operation by operation and never fused into others, so
-that whole steps agree to the last one wherever the operations are correctly rounded: all but logarithms.
+that whole steps agree to the last one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,33 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from ..portable.dense import LN_2, ROOT_2, SERIES
 from .arrays import handed_back, shared, zeros
 
 TILE = 1 << 26  # entries, of gradients and factors; nothing of sums lies in memory
 CONFIG = (16, 128, 4)  # people and items of a block, and warps
 _PROGRAMS = 132 * 16
+
+
+# In an array, as Triton would take Python's floats for those of 32 bits.
+_CONSTANTS = (LN_2, ROOT_2, *SERIES)
+_TERMS = tl.constexpr(len(SERIES))
+
+
+@triton.jit
+def _logarithm(value, constants):  # type: ignore[no-untyped-def]
+    """`backends.portable.dense.logarithm`, operation by operation."""
+    bits = value.to(tl.int64, bitcast=True)
+    guess = ((bits >> 52) - 1023).to(tl.float64)
+    scaled = ((bits & 0xFFFFFFFFFFFFF) | (1023 << 52)).to(tl.float64, bitcast=True)
+    large = scaled > tl.load(constants + 1)
+    scaled, guess = tl.where(large, scaled * 0.5, scaled), tl.where(large, guess + 1.0, guess)
+    part = (scaled - 1.0) / (scaled + 1.0)
+    square = part * part
+    series = tl.zeros_like(square) + tl.load(constants + 2)
+    for k in tl.static_range(1, _TERMS):
+        series = series * square + tl.load(constants + 2 + k)
+    return guess * tl.load(constants) + (2.0 * part) * series
 
 
 @triton.jit
@@ -46,12 +68,14 @@ def _sums(  # type: ignore[no-untyped-def]
         elif KIND == 3:
             added = weight / tl.maximum(libdevice.sqrt(now + weight) + libdevice.sqrt(now), 1e-200)
         elif KIND == 4:
-            added = libdevice.log1p(weight / (1.0 + now))
+            added = _logarithm(1.0 + weight / (1.0 + now), factors + 2)
+        elif KIND == 6:
+            added = _logarithm(tl.maximum(weight, 1.0), factors + 2)
         else:
             limit = tl.load(cap + who, mask=here, other=0.0)[:, None]
             added = tl.minimum(now + tl.minimum(weight, limit), limit) - tl.minimum(now, limit)
         steps = libdevice.floor((share * added) * per_unit)
-        totals += tl.minimum(tl.maximum(steps, 0.0), most)
+        totals += tl.minimum(tl.where(steps > 0.0, steps, 0.0), most)
     tl.atomic_add(out + columns, tl.sum(totals, axis=0), mask=columns < m)
 
 
@@ -76,8 +100,7 @@ def sums(
     height, columns, warps = CONFIG
     blocks = triton.cdiv(m, columns)
     stretch = max(height, triton.cdiv(triton.cdiv(n, max(1, _PROGRAMS // blocks)), height) * height)
-    # In an array, as Triton would take Python's floats for those of 32 bits.
-    factors = torch.tensor([share, per_unit], dtype=torch.float64, device=table.device)
+    factors = torch.tensor([share, per_unit, *_CONSTANTS], dtype=torch.float64, device=table.device)
     with torch.cuda.device(table.device):
         _sums[(blocks, triton.cdiv(n, stretch))](
             table, named, state, left, cap, out, n, m, stretch, factors,

@@ -92,10 +92,9 @@ class ArrayPopulation(InWholeSteps):
 
     Formal guarantee. As for the family: each person's part of each score is worked out from their own row,
     cut to [0, bound] and to whole steps, and only then added up, in whole numbers. So one person moves a
-    score by at most the bound whatever the device does with a square root or a logarithm. Facility location,
-    probabilistic coverage, capped sums and square roots are computed by operations that every device rounds
-    correctly, and agree with the same people in memory bit for bit; logarithms may differ in their last
-    digit, and so by a step.
+    score by at most the bound, however the device rounds. All parts are made of operations that every device
+    rounds correctly, and agree on all of them bit for bit; with the same people in memory they agree too, but
+    for logarithms, which may differ by a step.
     """
 
     def __init__(
@@ -212,7 +211,7 @@ class ArrayLogDeterminant(InWholeSteps):
     """`LogDeterminant` of people whose qualities are an array; made by ``LogDeterminant.from_array``.
 
     Each item that is chosen takes as much memory as the qualities. The guarantee is that of
-    `ArrayPopulation`; logarithms may differ between devices in their last digit, and so by a step.
+    `ArrayPopulation`.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...backends.devices import Device, slices
-from ...backends.portable.dense import whole_steps
+from ...backends.portable.dense import RATIO, gain, whole_steps
 from ..rows.steps import random_rows
 
 Floats = NDArray[np.float64]
@@ -69,14 +69,15 @@ class DeterminantRows:
         part = _Part(self, self.quality)
         for item in items.tolist():
             part.choose(item)
-        gains = xp.log(xp.clip(part.rest, min=1.0))
+        gains = gain(self.device, RATIO, None, part.rest, None)
         if not items.size:
             return gains
         # The determinant without j is the determinant times the j-th diagonal entry of the inverse.
-        shares = xp.clip(self._inverse_diagonal(items), min=float(np.finfo(np.float64).tiny), max=1.0)
+        shares = 1.0 / xp.clip(self._inverse_diagonal(items), min=float(np.finfo(np.float64).tiny), max=1.0)
+        added = gain(self.device, RATIO, None, shares, None)
         for place, item in enumerate(items.tolist()):
             here = self.device.array(np.arange(self.n_items) == item, "bool")
-            gains = xp.where(here, -xp.log(shares[:, place : place + 1]), gains)
+            gains = xp.where(here, added[:, place : place + 1], gains)
         return gains
 
     def _inverse_diagonal(self, items: Steps) -> Any:
@@ -116,13 +117,13 @@ class _Part:
     """A few people's states: what is left of each diagonal entry, and a column of each factor per item."""
 
     def __init__(self, rows: DeterminantRows, quality: Any) -> None:
-        self._xp, self._kernel, self._quality = rows.device.xp, rows.kernel, quality
-        self.rest = 1.0 + quality * quality * self._xp.linalg.diagonal(rows.kernel)
+        self._device, self._kernel, self._quality = rows.device, rows.kernel, quality
+        self.rest = 1.0 + quality * quality * rows.device.xp.linalg.diagonal(rows.kernel)
         self._columns: list[Any] = []
 
     def choose(self, item: int) -> Any:
         """What the item adds for each of them."""
-        xp, q, this = self._xp, self._quality, slice(item, item + 1)
+        xp, q, this = self._device.xp, self._quality, slice(item, item + 1)
         # The ratio is at least 1; rounding may leave it a hair below.
         ratio = xp.clip(self.rest[:, this], min=1.0)
         row = q[:, this] * self._kernel[item, :] * q
@@ -131,7 +132,7 @@ class _Part:
         column = row / xp.sqrt(ratio)
         self.rest = self.rest - column * column
         self._columns.append(column)
-        return xp.log(ratio[:, 0])
+        return gain(self._device, RATIO, None, ratio[:, 0], None)
 
 
 class GrowingDeterminants:
@@ -168,11 +169,13 @@ class GrowingDeterminants:
         return total
 
     def _pass(self) -> Floats:
-        rows, xp = self._rows, self._rows.device.xp
-        total: Any = rows.device.zeros(rows.n_items, "float64")
+        rows, loops = self._rows, self._rows.device.loops("dense")
+        total = np.zeros(rows.n_items)
         with rows.room():
             for part, left in zip(self._parts, self._left, strict=True):
-                gains = rows.share * xp.log(xp.clip(part.rest, min=1.0))
-                steps = whole_steps(xp, gains, self._per_unit, xp.expand_dims(left, axis=1))
-                total = total + xp.sum(steps, axis=0)
-        return rows.device.numpy(total)
+                numbers = (left, left, left)
+                found = loops.sums(
+                    rows.device, RATIO, part.rest, numbers, rows.share, self._per_unit, rows.tile
+                )
+                total += rows.device.numpy(found)
+        return total

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...backends.devices import Device, slices
 from ...backends.portable.dense import gain, moved, whole_steps
 from ..rows.steps import random_rows
-from ..rows.table import BEST, LOG, Kind
+from ..rows.table import BEST, Kind
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
@@ -148,7 +148,7 @@ class ArrayRows:
         found = []
         for t in range(self.n_items):
             rest = xp.where(drawn[:, t : t + 1], xp.clip(totals - weights[t, :], min=0.0), totals)
-            slope = self.share * gain(xp, self.kind.code, rest, weights[t, :], cap)
+            slope = self.share * gain(device, self.kind.code, rest, weights[t, :], cap)
             steps = xp.sum(self._cut(slope, per_unit, most), axis=0)
             found.append(xp.sum(xp.floor(steps / float(drawn.shape[0]))))
         return xp.stack(found)
@@ -161,8 +161,7 @@ class GrowingArray:
     """A growing set: one number of state for each row, and the steps that it may still add.
 
     Sums are a function of the states alone. Where few rows have changed, what those added before is taken
-    off and what they add now is put in its place, both to the last step; of logarithms, which may differ in
-    their last digit from one kernel to another, all are summed again.
+    off and what they add now is put in its place, both to the last step.
     """
 
     def __init__(self, rows: ArrayRows, most: float, per_unit: float) -> None:
@@ -183,7 +182,7 @@ class GrowingArray:
         self.move(item)
         xp = self._rows.device.xp
         (changed,) = xp.nonzero((state != self._state) | (left != self._left))
-        if 2 * int(changed.shape[0]) > self._rows.n_rows or self._rows.kind is LOG:
+        if 2 * int(changed.shape[0]) > self._rows.n_rows:
             now = self._pass(self._state, self._left)
         elif changed.shape[0]:
             before, after = (self._pass(*n, changed) for n in ((state, left), (self._state, self._left)))
@@ -197,7 +196,7 @@ class GrowingArray:
         """Choose an item; what it adds, in steps."""
         rows, xp = self._rows, self._rows.device.xp
         state, left, weight = self._state, self._left, self._rows.column(item)
-        added = rows.share * gain(xp, rows.kind.code, state, weight, rows.caps)
+        added = rows.share * gain(rows.device, rows.kind.code, state, weight, rows.caps)
         steps = whole_steps(xp, added, self._per_unit, left)
         self._state, self._left = moved(xp, rows.kind.code, state, weight, rows.caps), left - steps
         return int(xp.sum(steps))
