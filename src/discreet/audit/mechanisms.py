@@ -121,7 +121,7 @@ def _choices() -> Iterator[Case]:
                 choosing(budget),
                 (*CHOICE_FAULTS, *CHOICE_SAMPLER_FAULTS, CHOICES_TELL),
                 runs=3,
-                only_deep=bool(delta),
+                only_deep=bool(delta) or neighbours == "add_remove",
             )
 
 

@@ -18,7 +18,7 @@ SIGNED, HALVES = (-1.0, 0.0, 1.0), (0.0, 0.5, 1.0)
 def hedge_audits() -> list[AuditExample]:
     found = []
     for n, k, rounds, every, rate, neighbours, deep in (
-        (3, 1, 3, 1, 0.5, REPLACE, False),
+        (3, 1, 3, 1, 0.5, REPLACE, True),
         (3, 2, 3, 2, 1.0, ADD_REMOVE, False),
         (4, 1, 4, 1, 0.5, REPLACE, True),
         (3, 2, 3, 1, 2.0, REPLACE, True),
@@ -70,7 +70,7 @@ def phased_audits() -> list[AuditExample]:
         )
         for method, n, k, window, budget, deep, faults in (
             ("composed", 3, 1, 2, Budget(2.0), False, None),
-            ("composed", 3, 2, 1, Budget(2.0, 1e-2, ADD_REMOVE), False, None),
+            ("composed", 3, 2, 1, Budget(2.0, 1e-2, ADD_REMOVE), True, None),
             ("composed", 4, 2, 1, Budget(3.0), True, None),
             ("exact", 3, 2, 1, Budget(2.0, 1e-2, ADD_REMOVE), True, ("rate doubled", "charges forgotten")),
             ("subsampled", 5, 1, 1, Budget(2.0, 0.0, ADD_REMOVE), False, sampling),
@@ -126,7 +126,7 @@ def leader_audits() -> list[AuditExample]:
             deep=deep,
         )
         for words, k, options, budget, deep in (
-            ("square root", 1, {"batch": 1}, APPROXIMATE, False),
+            ("square root", 1, {"batch": 1}, APPROXIMATE, True),
             ("square root", 2, {"batch": 1}, ALONE, False),
             ("tree", 2, {"batch": 1, "sums": "tree"}, APPROXIMATE, True),
             ("few buffers", 2, {"batch": 1, "sums": "blt"}, APPROXIMATE, True),
@@ -143,7 +143,7 @@ def running_sums_audits() -> list[AuditExample]:
         )
         for words, options, budget, deep in (
             ("square root", {"sums": "sqrt"}, APPROXIMATE, False),
-            ("Laplace tree", {"sums": "tree", "noise": "laplace"}, PURE, False),
+            ("Laplace tree", {"sums": "tree", "noise": "laplace"}, PURE, True),
             ("tree", {"sums": "tree"}, ALONE, True),
             ("weighted people", {"weights": "norm"}, APPROXIMATE, False),
             ("few buffers, 2 items each", {"sums": "blt", "items_per_person": 2}, APPROXIMATE, True),
@@ -156,7 +156,7 @@ def running_sums_audits() -> list[AuditExample]:
 def bandit_audits() -> list[AuditExample]:
     # Public coins under which somebody explores early and what was drawn shows later.
     draws: list[tuple[str, dict[str, Any], str, int, bool]] = [
-        ("a new set every round", {"exploration": "every_round", "exploration_rate": 0.5}, REPLACE, 5, False),
+        ("a new set every round", {"exploration": "every_round", "exploration_rate": 0.5}, REPLACE, 5, True),
         ("rounds picked in advance", {"exploration": "presampled", "block": 2}, REPLACE, 0, True),
         (
             "coins and a timetable",
