@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.state import Saved
+from ..objectives import Population
 
 Units = NDArray[np.int64]
-Counting = Callable[[Any], Units]  # what makes a person's part in sums of a person
+# What makes a person's part in sums of a person; of many people who are rows, the sum of their parts.
+Counting = Callable[[Any], Units]
 
 
 def named(server: Any) -> str:
@@ -53,6 +55,24 @@ class Partial(ABC):
         self._take(self._given(person, items))
         self.count += 1
 
+    def add_all(self, people: Population) -> None:
+        """Take up everybody of a population, in memory or in a store (by its engine), or nobody.
+
+        Each of them has one round of the learner's, as with ``add``: who comes again, in another batch or to
+        another server, has more than one.
+        """
+        checks.instance("people", people, Population, "Coverage.from_store(store)")
+        if self.room is not None and self.count + len(people) > self.room:
+            raise RuntimeError(
+                f"the batch has room for {self.room} people, and {self.count} were taken up; give fewer"
+            )
+        self._take_all(people)
+        self.count += len(people)
+
+    @abstractmethod
+    def _take_all(self, people: Population) -> None:
+        """Take up everybody, or refuse them and stay as it is."""
+
     @abstractmethod
     def _take(self, person: Any) -> None:
         """Take up a person, or refuse them and stay as it is."""
@@ -76,13 +96,19 @@ class SummedPart(Partial):
         given: Callable[[Any, Any], Any],
         shape: tuple[int, ...],
         units: Counting,
+        everybody: Counting | None = None,
     ) -> None:
         super().__init__(server, batch, room, learner, given)
         self.sums: Units = np.zeros(shape, dtype=np.int64)
-        self._units = units
+        self._units, self._everybody = units, everybody
 
     def _take(self, person: Any) -> None:
         self.sums += self._units(person)
+
+    def _take_all(self, people: Population) -> None:
+        if self._everybody is None:
+            raise TypeError("this learner takes rewards, one after the other: add() them")
+        self.sums += self._everybody(people)
 
     def check(self, least: Any, most: Any) -> None:
         """Refuse sums that so many people cannot have, each of whom adds ``least`` to ``most`` units."""
@@ -93,7 +119,7 @@ class SummedPart(Partial):
 
 
 class KeptPart(Partial):
-    """A part that holds its people, as they are."""
+    """A part that holds its people, as they are; of a store, where they are."""
 
     def __init__(
         self,
@@ -106,10 +132,17 @@ class KeptPart(Partial):
     ) -> None:
         super().__init__(server, batch, room, learner, given)
         self.people: list[Any] = []
+        self.stores: list[Any] = []
         self._checked = checked
 
     def _take(self, person: Any) -> None:
         self.people.append(self._checked(person))
+
+    def _take_all(self, people: Population) -> None:
+        if people.stored:
+            self.stores.append(self._checked(people))
+        else:
+            self.people.extend([self._checked(person) for person in people])
 
 
 class Absorbed:

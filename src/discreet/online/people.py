@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from ..core import checks
 from ..objectives import Population
 from ..objectives.coverage import Coverage, ProbabilisticCoverage
+from ..objectives.stored.people import StoredPopulation
 from .catalogue import Catalogue
+
+Played = tuple[NDArray[np.float64], NDArray[Any]]  # what rounds were worth, and what was shown in them
 
 
 def check_population(people: Any, n_items: int, bound: float) -> None:
@@ -33,6 +36,26 @@ def check_population(people: Any, n_items: int, bound: float) -> None:
             f"the function may reach {people.bound:g}, above the learner's bound={bound:g}; rescale"
             " it or declare a larger bound"
         )
+
+
+def in_memory(
+    people: Any,
+    person_ids: Sequence[Hashable] | None,
+    progress: bool,
+    play: Callable[[Any, Sequence[Hashable] | None, bool], Played],
+) -> Played:
+    """What ``play`` makes of the people; of those who live in a store, some in memory at a time."""
+    if not getattr(people, "stored", False):
+        return play(people, person_ids, progress)
+    if person_ids is not None and len(person_ids) != len(people):
+        raise ValueError("person_ids must have as many entries as there are people")
+    played, start = [], 0
+    for some in people.batches():
+        ids = None if person_ids is None else person_ids[start : start + len(some)]
+        played.append(play(some, ids, progress))
+        start += len(some)
+    rewards, shown = zip(*played, strict=True)
+    return np.concatenate(rewards), np.concatenate(shown)
 
 
 def given_person(catalogue: Catalogue, n_items: int, person: Any, items: Any) -> Any:
@@ -69,17 +92,23 @@ def _of_vector(n_items: int, vector: Any) -> ProbabilisticCoverage:
 
 def one_person(n_items: int, bound: float, person: Any) -> Any:
     """A person of a part, checked."""
-    check_population(person, n_items, bound)
+    _check_part(n_items, bound, person)
     if len(person) != 1:
         raise ValueError("add() takes one person")
-    if not person.monotone:
-        raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
     return person
 
 
+def _check_part(n_items: int, bound: float, people: Any) -> None:
+    check_population(people, n_items, bound)
+    if not people.monotone:
+        raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
+
+
 def row_person(n_items: int, bound: float, person: Any) -> Any:
-    """A person of a part who can be kept, checked."""
-    if one_person(n_items, bound, person).as_rows() is None:
+    """A person of a part who can be kept, or a store of them, checked."""
+    if isinstance(person, StoredPopulation):
+        _check_part(n_items, bound, person)
+    elif one_person(n_items, bound, person).as_rows() is None:
         raise ValueError("a part keeps people who are rows; functions cannot travel")
     return person
 
@@ -89,3 +118,23 @@ def counted_person(
 ) -> NDArray[np.int64]:
     """A person's part in sums, once they have been checked."""
     return units(one_person(n_items, bound, person))
+
+
+def counted_people(
+    n_items: int,
+    bound: float,
+    units: Callable[[Any], NDArray[np.int64]],
+    shape: tuple[int, ...],
+    people: Population,
+) -> NDArray[np.int64]:
+    """The sum of everybody's parts: of rows at once, of a store by its engine, of others one by one."""
+    _check_part(n_items, bound, people)
+    if isinstance(people, StoredPopulation):
+        units(people[[0]])  # what cannot be counted is refused here
+        return people.counted(units, shape)
+    if people.as_rows() is not None:
+        return units(people)
+    total = np.zeros(shape, dtype=np.int64)
+    for person in people:
+        total += units(person)
+    return total

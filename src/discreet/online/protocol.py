@@ -31,6 +31,7 @@ from ..objectives.rows.people import RowPopulation
 from ..privacy import Account, Budget, Entry, Gate, MemoryLedger, Release, Share
 from .contribution import ContributionLimit, ParticipationSettings
 from .parts import Part
+from .people import Played, in_memory
 from .registry import REGISTRY
 from .rounds import Rounds
 
@@ -170,9 +171,9 @@ class OnlineLearner(Fixed, ABC):
         """
         with self._turn("run()"):
             self._check_people(people)
-            return self._run_all(people, person_ids, progress)
+            return self._trace(*in_memory(people, person_ids, progress, self._run_all))
 
-    def _run_all(self, people: Any, person_ids: Sequence[Hashable] | None, progress: bool) -> Any:
+    def _run_all(self, people: Any, person_ids: Sequence[Hashable] | None, progress: bool) -> Played:
         count = len(people)
         if person_ids is not None and len(person_ids) != count:
             raise ValueError("person_ids must have as many entries as there are people")
@@ -196,7 +197,7 @@ class OnlineLearner(Fixed, ABC):
             decision = self._decide()
             selections[left:] = self._row(decision)
             rewards[left:] = [self._worth(people[i], decision) for i in range(left, count)]
-        return self._trace(rewards, selections)
+        return rewards, selections
 
     def go_on(self) -> None:
         """Beyond the declared horizon take feedback, and learn nothing from it: it would cost more."""

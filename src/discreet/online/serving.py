@@ -23,7 +23,7 @@ from .catalogue_learner import CatalogueLearner
 from .partial import Absorbed, Counting, Partial, SummedPart, named
 from .parts import Part
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
-from .people import counted_person, given_person
+from .people import counted_people, counted_person, given_person
 from .protocol import LearnerSettings, Stream
 
 
@@ -231,8 +231,10 @@ class ServingLearner(CatalogueLearner):
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
         """An empty part of the open batch."""
         given = partial(given_person, Catalogue(self.n_items, self.labels), self.n_items)
-        units = partial(counted_person, self.n_items, self.bound, self._counting())
-        return SummedPart(*about, given, self._sums_shape() or (), units)
+        counting, shape = self._counting(), self._sums_shape() or ()
+        units = partial(counted_person, self.n_items, self.bound, counting)
+        everybody = partial(counted_people, self.n_items, self.bound, counting, shape)
+        return SummedPart(*about, given, shape, units, everybody)
 
     def _check_part(self, part: Partial) -> None:
         """Refuse a part that this learner's people cannot have made."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..rows.fixed_point import step
 from ..rows.matrices import SparseMatrix
 from .engines import engine_of
 from .rows import StoredRows
-from .scans import Extent, Sample, Shape
+from .scans import Counted, Extent, Sample, Shape
 
 if TYPE_CHECKING:
     from ...privacy import Release
@@ -107,6 +107,18 @@ class StoredPopulation(Population):
         some = self._like()
         some._rows = replace(self._rows, sample=Sample(tuple(secret.tolist()), keep))
         return some
+
+    def counted(
+        self, count: Callable[[RowPopulation], NDArray[np.int64]], size: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """The sum over everybody of what ``count`` makes of people in memory: whole numbers of this shape.
+
+        It must be the same for people together as one by one, and travel to where the rows are.
+        """
+        if self._rows.sample.secret:
+            raise ValueError("a sample of a store is not counted so; take everybody")
+        made = partial(self._family, **self._options)
+        return self._rows.total(Counted(self._shape, self.n_items, made, count, size))
 
     def batches(self, size: int = 1 << 16) -> Iterator[RowPopulation]:
         """Everybody, at most ``size`` people at a time, in memory: for learners who take one after the other.

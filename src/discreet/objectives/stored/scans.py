@@ -6,7 +6,7 @@ in another order gives the same numbers: only whoever adds them up draws anythin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -212,6 +212,23 @@ class Extension(_Added):
             value, gradient = rows.multilinear(self.x)
             out[0] += value
             out[1:] += gradient
+        return out
+
+
+@dataclass(frozen=True, repr=False)
+class Counted(_Added):
+    """What ``count`` makes of people in memory, which ``made`` makes of their rows; of this ``size``."""
+
+    shape: Shape
+    n_items: int
+    made: Callable[[SparseMatrix], Any]
+    count: Callable[[Any], NDArray[np.int64]]
+    size: tuple[int, ...]
+
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
+        out = np.zeros(self.size, dtype=np.int64)
+        for start, stop in _stretches(bucket, first, last):
+            out += self.count(self.made(self.shape.matrix(bucket, start, stop, self.n_items)))
         return out
 
 

@@ -305,9 +305,9 @@ def _add_gradients(people: Population, first: int, within_limit: NDArray[np.bool
 def _row_units(
     points: NDArray[np.float64], weights: NDArray[np.float64], units: float, most: int, person: Population
 ) -> NDArray[np.int64]:
-    """What one person pays each expert, in whole units."""
+    """What a person, or people who are rows, pay each expert, in whole units."""
     if not _closed_form(person.as_rows()):
         raise ValueError("random sets for gradients go by rounds, which a part does not know; give rows")
     paid = np.zeros(points.shape, dtype=np.int64)
-    _add_gradients(person, 0, np.ones(1, dtype=np.bool_), points, weights, units, most, paid)
+    _add_gradients(person, 0, np.ones(len(person), dtype=np.bool_), points, weights, units, most, paid)
     return paid

@@ -43,14 +43,17 @@ class Comparison:
         return np.asarray(whole[0] - whole[1])
 
     def of(self, first: NDArray[np.int32], second: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
-        """The same for one person."""
+        """The same for one person; for people who are rows their sum."""
         rows, sets = person.as_rows(), (first, second)
         if rows is not None:
-            rewards = np.empty((2, 1))
+            rewards = np.empty((2, rows.n_rows))
             for place, shown in enumerate(sets):
-                loop = for_one(backends.selectors.row_values, rows.sparse.indices.size, shown.size)
+                loop = backends.selectors.row_values
+                if rows.n_rows == 1:
+                    loop = for_one(loop, rows.sparse.indices.size, shown.size)
                 loop(*table(rows), 0, shown, rewards[place])
-            return self.differences(rewards, self.weights(rows))
+            whole = self.differences(rewards, self.weights(rows)).sum(keepdims=True)
+            return np.asarray(whole, dtype=np.int64)
         values = [answers.number("value", person.value(one.tolist()), 0.0, self.bound) for one in sets]
         weights = np.ones(1)
         if self.weighted:

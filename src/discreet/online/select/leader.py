@@ -248,24 +248,9 @@ class LeaderSelector(OnlineSelector):
     def _add_rows(self, people: Population, within_limit: NDArray[np.bool_], first: int) -> None:
         if self._total.exhausted:
             return  # nobody who comes now is in any release
-        rows, settings = people.as_rows(), self.settings
+        rows = people.as_rows()
         assert rows is not None
-        inside = np.zeros(settings.n_items, dtype=np.bool_)
-        inside[self._shown] = True
-        loop = backends.selectors.add_leave_one_out
-        if rows.n_rows == 1:
-            loop = for_one(loop, rows.sparse.indices.size, self.settings.n_items)
-        loop(
-            rows.kind.code,
-            rows.kind.fresh,
-            *rows.arrays,
-            first,
-            within_limit,
-            inside,
-            settings.bound,
-            float(UNITS),
-            self._total.gathered,
-        )
+        _add_units(rows, first, within_limit, self._shown, self.settings.bound, self._total.gathered)
 
     def _loop(self) -> Any:
         return backends.selectors.add_leave_one_out
@@ -306,9 +291,32 @@ class LeaderSelector(OnlineSelector):
 
 
 def _units(bound: float, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
-    """The weighted leave-one-out gains of a person in whole units."""
+    """The weighted leave-one-out gains of a person, or of people who are rows, in whole units."""
+    rows = person.as_rows()
+    if rows is not None:
+        out = np.zeros(rows.n_items, dtype=np.int64)
+        _add_units(rows, 0, np.ones(rows.n_rows, dtype=np.bool_), shown, bound, out)
+        return out
     alone, gains = answers.leave_one_out(person, shown.tolist(), bound)
     return _weighted(alone / bound, gains / bound)
+
+
+def _add_units(
+    rows: Rows,
+    first: int,
+    within_limit: NDArray[np.bool_],
+    shown: NDArray[np.int32],
+    bound: float,
+    out: NDArray[np.int64],
+) -> None:
+    """Add the same of the rows from ``first`` on who are within their limit."""
+    inside = np.zeros(rows.n_items, dtype=np.bool_)
+    inside[shown] = True
+    loop = backends.selectors.add_leave_one_out
+    if rows.n_rows == 1:
+        loop = for_one(loop, rows.sparse.indices.size, rows.n_items)
+    about = (first, within_limit, inside, bound, float(UNITS))
+    loop(rows.kind.code, rows.kind.fresh, *rows.arrays, *about, out)
 
 
 def _weighted(alone: NDArray[np.float64], gains: NDArray[np.float64]) -> NDArray[np.int64]:

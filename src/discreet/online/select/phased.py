@@ -285,14 +285,19 @@ class PhasedSelector(OnlineSelector):
         return KeptPart(*about, given, partial(row_person, size, bound))
 
     def _check_part(self, part: Partial) -> None:
-        if not isinstance(part, KeptPart) or part.count != len(part.people):
+        held = 0 if not isinstance(part, KeptPart) else len(part.people) + sum(map(len, part.stores))
+        if not isinstance(part, KeptPart) or part.count != held:
             raise ValueError("the part holds other people than it counts; it was not made here")
-        for person in part.people:
+        for person in (*part.people, *part.stores):
             row_person(self.settings.n_items, self.settings.bound, person)
 
     def _take_part(self, part: Any) -> None:
         for person in part.people:
             self._absorb(person)
+        keep = self.settings.keep
+        for people in part.stores:  # coins by person: one who is counted again, elsewhere, has the same
+            some = people if keep is None else people.sampled(self._release, keep)
+            self._phases.window.keep_stored(some.row_source())
 
     def _spent(self) -> Account:
         return self._account((_LABEL, self._release, self.settings.releases if self._phases.served else 0))

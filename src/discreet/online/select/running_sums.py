@@ -285,22 +285,8 @@ class RunningSumSelector(OnlineSelector):
             return
         rows = people.as_rows()
         assert rows is not None
-        loop = backends.selectors.add_row_gains
-        if rows.n_rows == 1:
-            loop = for_one(loop, rows.sparse.indices.size, self.settings.k)
-        loop(
-            rows.kind.code,
-            rows.kind.fresh,
-            *rows.arrays,
-            first,
-            within_limit,
-            self._shown,
-            self.settings.bound,
-            self.settings.weights is not None,
-            self._units,
-            self._most,
-            self._total.gathered,
-        )
+        about = (self.settings.bound, self.settings.weights is not None, self._units, self._most)
+        _add_units(rows, first, within_limit, self._shown, about, self._total.gathered)
 
     def _loop(self) -> Any:
         return backends.selectors.ordered_rounds
@@ -424,9 +410,30 @@ def _check_items(people: Population, most: int | None) -> None:
 def _units_of(
     bound: float, weighted: bool, units: float, most: int, shown: NDArray[np.int32], person: Any
 ) -> NDArray[np.int64]:
-    """What each item adds for each expert, in whole units."""
+    """What each item adds for each expert, for a person or for people who are rows, in whole units."""
+    rows = person.as_rows()
+    if rows is not None:
+        out = np.zeros((shown.size, rows.n_items), dtype=np.int64)
+        everybody = np.ones(rows.n_rows, dtype=np.bool_)
+        _add_units(rows, 0, everybody, shown, (bound, weighted, units, most), out)
+        return out
     gains = answers.gains_along(person, shown.tolist(), bound)
     if weighted:
         alone = gains[0] / bound
         gains = np.minimum(gains, gains[0]) * backends.selectors.norm_weight(float(alone @ alone))
     return np.clip(np.floor(gains * units), 0, most).astype(np.int64)
+
+
+def _add_units(
+    rows: Rows,
+    first: int,
+    within_limit: NDArray[np.bool_],
+    shown: NDArray[np.int32],
+    about: tuple[float, bool, float, int],
+    out: NDArray[np.int64],
+) -> None:
+    """Add the same of the rows from ``first`` on who are within their limit."""
+    loop = backends.selectors.add_row_gains
+    if rows.n_rows == 1:
+        loop = for_one(loop, rows.sparse.indices.size, shown.size)
+    loop(rows.kind.code, rows.kind.fresh, *rows.arrays, first, within_limit, shown, *about, out)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...core.state import Saved
 from ...objectives import Population
-from ...objectives.rows.fixed_point import FixedPointGains, step
+from ...objectives.rows.fixed_point import FixedPointGains, StepSource, step
 from ...objectives.rows.matrices import SparseMatrix
 from ...objectives.rows.table import KINDS, Kind, Rows
 from ..rounds import Rounds
@@ -95,7 +95,7 @@ class Phases:
         window = self._window
         if window is not None and window.functions:
             raise TypeError(
-                "the open window holds people who are functions, which cannot be written to a file; save"
+                "the open window holds people who are functions, or in a store, and cannot be written; save"
                 f" before round {self.opens} is learned from, or after round {self.closes} has been chosen"
                 " for"
             )
@@ -133,6 +133,7 @@ class Window:
         self.others: list[Population] = []
         self.functions = False  # whether somebody came who is a function: kept or not, which is secret
         self._stores: dict[int, _Store] = {}
+        self._elsewhere: list[StepSource] = []
 
     def __len__(self) -> int:
         return len(self.others) + sum(len(store) for store in self._stores.values())
@@ -148,12 +149,17 @@ class Window:
         if rows.n_rows:
             self._stores.setdefault(rows.kind.code, _Store(rows.kind)).extend(rows)
 
+    def keep_stored(self, rows: StepSource) -> None:
+        """Take in people who stay in their store, and are gone through there when the window has closed."""
+        self.functions = True
+        self._elsewhere.append(rows)
+
     def grow(self, n_items: int) -> None:
         """There are more items from now on."""
         if self.functions:
             raise ValueError(
-                "the open window holds people who are functions of the items there were; add items when it"
-                " has closed"
+                "the open window holds people who are functions of the items there were, or in a store; add"
+                " items when it has closed"
             )
         for store in self._stores.values():
             store.grow(n_items)
@@ -161,7 +167,8 @@ class Window:
 
     def start(self) -> FixedPointGains:
         """The empty set, which can grow."""
-        parts = [(store.rows(), self.bound) for store in self._stores.values() if len(store)]
+        parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self._elsewhere]
+        parts += [(store.rows(), self.bound) for store in self._stores.values() if len(store)]
         return FixedPointGains(self.n_items, parts, self.others, step(self.bound, self.length), self.bound)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
