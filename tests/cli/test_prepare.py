@@ -40,6 +40,16 @@ def test_a_store_by_commands(capsys, files):
     assert "bucket 1: keys.npy is not as long as it was" in ended.err
 
 
+def test_an_estimate_makes_nothing(capsys, files):
+    asked = (files / "monday.csv", "--items", files / "items.csv", "--estimate")
+    ended = prepared(capsys, files, *asked, "--json")
+    found = json.loads(ended.out)
+    assert 0 < found["prepare_seconds"] < 5
+    assert found["disk_bytes"] < 1000
+    assert "to make it" in prepared(capsys, files, *asked).out
+    assert not (files / "people").exists()
+
+
 def test_several_files_and_a_pattern_are_the_same(capsys, files):
     catalogue = ["--items", files / "items.csv", "--key", files / "key"]
     (files / "key").write_text("ab" * 32)

@@ -13,9 +13,10 @@ PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 def test_the_code_runs(capsys):
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert blocks
+    names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "scale.md", "exec"), {})
-    assert capsys.readouterr().out == "3 ('jam', 'milk', 'tea')\n"
+        exec(compile(block, "scale.md", "exec"), names)
+    assert capsys.readouterr().out == "3 ('jam', 'milk', 'tea')\n2 4\n"
 
 
 def test_the_sizes_are_those_of_the_code():

@@ -8,7 +8,7 @@ this package that makes its text. Everything else on these pages is written by h
 
 from __future__ import annotations
 
-from . import errata_convex, errata_maximization, errata_privacy, measurements, readme, theorems
+from . import errata_convex, errata_maximization, errata_privacy, measurements, readme, scale, theorems
 from .blocks import BLOCKS, PAGES, blocks_of, filled, outdated
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "measurements",
     "outdated",
     "readme",
+    "scale",
     "theorems",
 ]

@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 
 from discreet.privacy.published import PublishedCalibrationWarning
 
-PAGES = ("README.md", "docs/benchmarks.md", "docs/theorems.md", "docs/errata.md", "docs/tutorials/year.md")
+PAGES = (
+    "README.md",
+    "docs/benchmarks.md",
+    "docs/theorems.md",
+    "docs/errata.md",
+    "docs/scale.md",
+    "docs/tutorials/year.md",
+)
 BLOCKS: dict[str, Callable[[], str]] = {}
 _BLOCK = re.compile(r"<!-- (\w+): start -->\n(.*?)\n?<!-- \1: end -->", re.DOTALL)
 

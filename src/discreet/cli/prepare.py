@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .output import as_json, same_file
 from .reading import source_of
+
+if TYPE_CHECKING:
+    from ..data.source import Source
 
 NAME = "prepare"
 HELP = "make a store of people out of files of events, or append to one"
@@ -23,6 +27,8 @@ before; an append takes place as a whole or not at all, and the same rows twice 
 number or text, it is one person; ids that may or may not be the same are refused. The store is as private as
 the files: nothing is released here.
 Exit codes: 0 done, 2 a mistake in the options or a file, 130 interrupted."""
+
+_PICKS = 50  # that are estimated
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +90,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     store.add_argument(
         "--memory", type=int, default=64, metavar="MB", help="of rows that are held at a time (default 64)"
     )
+    store.add_argument(
+        "--estimate",
+        action="store_true",
+        help="say what it would take, by a model of docs/scale.md, and make nothing",
+    )
     store.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -105,6 +116,9 @@ def run(options: argparse.Namespace) -> int:
         "memory": checks.whole("--memory", options.memory, at_least=1) << 20,
     }
     source = source_of(options, table)
+    if options.estimate:
+        print(_estimated(options, source))
+        return 0
     if options.append:
         store = append(source, **asked)
     else:
@@ -124,6 +138,36 @@ def run(options: argparse.Namespace) -> int:
         text += "; CONDITIONAL on the list of items, which was taken from data"
     print(as_json(said) if options.json else text)
     return 0
+
+
+def _estimated(options: argparse.Namespace, source: Source) -> str:
+    """Time and room from the size of the files, as if every row were a person's only one."""
+    from ..data.store.costs import Sizes, costs
+    from ..data.store.layout import NARROW
+    from ..data.store.needs import sized
+    from ..data.store.sources import row_count
+
+    rows = row_count(source)
+    if rows is None:
+        raise ValueError("--estimate goes by the sizes of files, and standard input has none; name files")
+    listed = _items(options)
+    sizes = Sizes(rows, rows, rows, NARROW - 1 if listed is None else len(listed), options.weight is not None)
+    cores = os.cpu_count() or 1
+    found = costs(sizes, _PICKS, cores, memory=options.memory << 20)
+    said = {
+        "disk_bytes": found.disk,
+        "memory_bytes": found.memory,
+        "prepare_seconds": found.prepare,
+        "select_seconds": found.select,
+        "picks": _PICKS,
+        "cores": cores,
+    }
+    text = (
+        f"at most {sized(found.disk)} for the store, about {sized(found.memory)} of memory; about"
+        f" {found.prepare:.2g} s to make it and at most {found.select:.2g} s for {_PICKS} picks from it, on"
+        f" {cores} cores like those of docs/scale.md"
+    )
+    return as_json(said) if options.json else text
 
 
 def _check(options: argparse.Namespace) -> None:

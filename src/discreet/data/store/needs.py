@@ -47,18 +47,19 @@ class Needs:
         if shown:
             known = "an unknown number of rows" if self.rows is None else "all rows at hand"
             print(
-                f"for {known}: about {_size(self.memory)} of memory, at most {_size(self.disk_meanwhile)} of"
-                f" disk meanwhile and {_size(self.disk)} after; {_size(free)} are free",
+                f"for {known}: about {sized(self.memory)} of memory, at most {sized(self.disk_meanwhile)} of"
+                f" disk meanwhile and {sized(self.disk)} after; {sized(free)} are free",
                 file=sys.stderr,
             )
         if self.disk_meanwhile > free:
             raise OSError(
-                f"the disk has {_size(free)} free, and up to {_size(self.disk_meanwhile)} may be needed"
-                f" meanwhile, {_size(self.disk)} of them for the store; free some, or write to another disk"
+                f"the disk has {sized(free)} free, and up to {sized(self.disk_meanwhile)} may be needed"
+                f" meanwhile, {sized(self.disk)} of them for the store; free some, or write to another disk"
             )
 
 
-def _size(count: int) -> str:
+def sized(count: int) -> str:
+    """Bytes, to three digits."""
     size, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if size < 1000:

@@ -1,0 +1,104 @@
+"""What a store costs in time, disk and memory, from sizes alone: a model that is held to measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .layout import NARROW
+from .needs import Needs
+
+_PERSON = 16  # bytes: a key and an end
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Processor seconds on the machine of docs/benchmarks.md, and a disk.
+
+    ``start``: to get going, of each command. ``row``: of events, from Parquet with text ids to the finished
+    store. ``opened``: for each entry, checked when a bucket is opened and summed up once. ``scanned``: for
+    each entry and pick. ``visited``: for each entry of a chosen item, whose row is gone through. ``round``:
+    of a cluster, on the clock. ``disk``: bytes a second.
+    """
+
+    start: float = 0.1
+    row: float = 0.15e-6
+    opened: float = 6e-9
+    scanned: float = 0.5e-9
+    visited: float = 100e-9
+    round: float = 0.03
+    disk: float = 1e9
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows of events, people, entries (different pairs of person and item) and items.
+
+    ``chosen`` is the share of all entries that the chosen items have.
+    """
+
+    rows: int
+    people: int
+    entries: int
+    items: int
+    weighted: bool = False
+    chosen: float = 0.3
+
+    @property
+    def entry_bytes(self) -> int:
+        """Of an entry's item and weight."""
+        return (2 if self.items < NARROW else 4) + 8 * self.weighted
+
+    @property
+    def store_bytes(self) -> int:
+        """Of the finished store."""
+        return self.people * _PERSON + self.entries * self.entry_bytes
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of processors, and on the clock; bytes of disk and of memory."""
+
+    prepare_processor: float
+    select_processor: float
+    prepare: float
+    select: float
+    disk: int
+    memory: int
+
+
+def costs(
+    sizes: Sizes,
+    picks: int,
+    cores: int = 1,
+    *,
+    machines: int = 1,
+    held: int = 8 << 30,
+    memory: int = 64 << 20,
+    speeds: Speeds | None = None,
+) -> Costs:
+    """What preparing a store on one machine and picking from it on ``machines`` of so many ``cores`` cost.
+
+    A machine that can hold its part of the entries in ``held`` bytes reads them once; otherwise every pick
+    reads them from the disk. ``memory``: of rows that wait, as for ``prepare``.
+
+    >>> found = costs(Sizes(10**8, 10**7, 10**8, 2000), picks=50, cores=2)
+    >>> 5 < found.prepare < 60, 1 < found.select < 60, round(found.disk / 1e9, 2)
+    (True, True, 0.36)
+    """
+    now = Speeds() if speeds is None else speeds
+    entries = sizes.entries * sizes.entry_bytes
+    prepare = now.row * sizes.rows
+    select = (now.opened + now.scanned * picks + now.visited * sizes.chosen) * sizes.entries
+    passes = 1 if entries / machines <= held else picks + 1
+    reading = passes * sizes.store_bytes / machines / now.disk
+    rounds = (picks + 1) * now.round if machines > 1 else 0.0
+    spilled = sizes.rows * (sizes.entry_bytes + 8)
+    writing = (spilled * 2 * (spilled > memory) + sizes.store_bytes) / now.disk
+    return Costs(
+        now.start + prepare,
+        now.start + select,
+        now.start + max(prepare / cores, writing),
+        now.start + max(select / cores / machines, reading) + rounds,
+        sizes.store_bytes,
+        Needs.of(sizes.rows, sizes.items, sizes.weighted, memory).memory,
+    )
