@@ -32,6 +32,14 @@ def test_tables_are_generated(page):
     assert pages.outdated(text) == []
 
 
+def test_the_page_on_gpus_is_generated_and_its_code_runs(capsys):
+    text = (ROOT / "docs" / "gpu.md").read_text()
+    assert pages.outdated(text) == []
+    for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(one, "gpu.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("5 numpy")
+
+
 def test_a_stored_result_that_is_not_on_the_page_is_noticed(monkeypatch):
     shares = {"settings": {}, "share_served": {"msweb": {"random set": [0.5]}}}
     monkeypatch.setattr(pages.readme, "stored", lambda _: shares)

@@ -13,6 +13,7 @@ PAGES = (
     "docs/benchmarks.md",
     "docs/theorems.md",
     "docs/errata.md",
+    "docs/gpu.md",
     "docs/scale.md",
     "docs/tutorials/year.md",
 )
