@@ -3,10 +3,13 @@
     python -m benchmarks.store [SOURCE] [--rows 6 7] [--folder FOLDER]
 
 Made-up events in Parquet: 10^6, 10^7, ... rows (``--rows`` has the exponents), ten for each person, of 2,000
-items. Every figure is that of a process of its own: processor seconds of all its threads, without and
-(``whole``) with imports and the loading of compiled loops; seconds on the clock; the largest memory it held,
-in GB. SOURCE is the folder src of an earlier version, whose from_events takes its turn beside this one's.
-10^8 rows take 1 GB of disk for the events, 10^9 ten times that.
+items. Every figure is that of a process of its own: processor seconds of all its threads, and on the clock,
+without and (``whole``, ``clock``) with imports and the loading of compiled loops; the largest memory it held,
+in GB, and what the same process held for a thousand rows (``libraries``). SOURCE is the folder src of an
+earlier version, whose from_events takes its turn beside this one's. 10^8 rows take 1 GB of disk for the
+events, 10^9 ten times that.
+Floors: prepare and select take an eighth of the earlier from_events' time at 10^7 rows, and a quarter of its
+memory; 10^8 rows take less than 90 s and 1.5 GB; the time per person is constant within a factor of 2.
 Prints a table and writes benchmarks/results/store.json.
 """
 
@@ -39,9 +42,9 @@ with tempfile.TemporaryDirectory() as folder:  # what is loaded when it is first
     small = pandas.DataFrame({{"user": ["a", "b"], "page": ["page-1", "page-2"]}})
     small.to_parquet(f"{{folder}}/small.parquet")
     work(f"{{folder}}/small.parquet", f"{{folder}}/people", [f"page-{{i}}" for i in range({items})])
-start = time.process_time()
+start = time.process_time(), time.monotonic()
 work(sys.argv[1], sys.argv[2], [f"page-{{i}}" for i in range({items})])
-print(time.process_time() - start)
+print(time.process_time() - start[0], time.monotonic() - start[1])
 """
 _WORK = {
     "from_events": """
@@ -95,12 +98,13 @@ def measured(work: str, events: Path, source: Path) -> dict[str, float]:
         clock = time.monotonic() - start
     if status:
         raise RuntimeError(f"{work} ended with {status}")
-    whole = used.ru_utime + used.ru_stime
-    return {"cpu": float(said.split()[-1]), "whole": whole, "clock": clock, "memory": used.ru_maxrss / 1e6}
+    cpu, seconds = map(float, said.split()[-2:])
+    whole, memory = used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6
+    return {"cpu": cpu, "seconds": seconds, "whole": whole, "clock": clock, "memory": memory}
 
 
-def compared(events: Path, source: Path | None, largest: bool) -> dict[str, Any]:
-    """The least of all turns of everything."""
+def compared(events: Path, few: Path, source: Path | None, largest: bool) -> dict[str, Any]:
+    """The least of all turns of everything; ``few``: a thousand rows."""
     own = ROOT / "src"
     rivals = {"prepare": ("prepare", own), "prepare and select": ("prepare and select", own)}
     if not largest:
@@ -114,8 +118,16 @@ def compared(events: Path, source: Path | None, largest: bool) -> dict[str, Any]
         for name, (work, where) in rivals.items():
             now = measured(work, events, where)
             found[name] = {key: round(min(value, found.get(name, now)[key]), 3) for key, value in now.items()}
+            found[name]["libraries"] = round(measured(work, few, where)["memory"], 3)
             print(f"  {name:32} {found[name]}", flush=True)
     return found
+
+
+def _times(theirs: dict[str, float], ours: dict[str, float]) -> dict[str, float]:
+    """How many times as much one takes as another; memory also beyond that of a thousand rows."""
+    beyond = [one["memory"] - one["libraries"] for one in (theirs, ours)]
+    found = {key: theirs[key] / ours[key] for key in ("cpu", "seconds", "memory")}
+    return {key: round(value, 2) for key, value in (found | {"beyond": beyond[0] / beyond[1]}).items()}
 
 
 def main() -> None:
@@ -128,19 +140,23 @@ def main() -> None:
     options: argparse.Namespace = parser.parse_args()
     record = stored("store") | {"machine": machine(), "rows_per_person": EACH, "items": ITEMS, "k": K}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        few = Path(folder) / "few.parquet"
+        write_events(few, 1000)
         for power in options.rows:
             events = Path(folder) / "events.parquet"
             write_events(events, 10**power)
             print(f"10^{power} rows")
-            found = compared(events, options.source, power > 7)
+            found = compared(events, few, options.source, power > 7)
             found["cpu_microseconds_per_person"] = round(
                 found["prepare and select"]["cpu"] * 1e6 / (10**power // EACH), 3
             )
-            if "earlier from_events" in found:
-                ours = found["prepare and select"]
-                for name in ("earlier from_events", "earlier from_events of a frame"):
-                    found[f"{name}, times as slow"] = round(found[name]["cpu"] / ours["cpu"], 2)
-                    found[f"{name}, times the memory"] = round(found[name]["memory"] / ours["memory"], 2)
+            ours = found["prepare and select"]
+            for name in ("earlier from_events", "earlier from_events of a frame"):
+                if name in found:
+                    found[f"{name}, times"] = _times(found[name], ours)
+                    found[f"{name}, times this one's"] = _times(
+                        found[name], found[name.removeprefix("earlier ")]
+                    )
             record[f"1e{power}"] = found
             print(json.dumps(found, indent=1))
     store("store", record)
