@@ -137,7 +137,7 @@ def test_rows_become_people_in_order(rows, people, kind):
     rng = np.random.default_rng(rows)
     who = rng.integers(0, 1 << 64, people, dtype=np.uint64)[rng.integers(0, people, rows)]
     what, weights = rng.integers(0, 5000, rows).astype(kind), rng.integers(0, 3, rows) / 2
-    found = bucket_of(Rows(who, what, weights), 4999, 5000, True, None, np.zeros(2, dtype=np.uint64))
+    found = bucket_of(Rows(who, what, weights), 4999, 5000, True, None, *np.zeros((2, 2), dtype=np.uint64))
     expected = {person: {} for person in who.tolist()}
     for person, item, weight in zip(who.tolist(), what.tolist(), weights.tolist(), strict=True):
         if weight > 0.0 and item != 4999:
@@ -727,3 +727,20 @@ def test_another_process_checks_for_itself(tmp_path):
     alter(store, 3, _foreign, honest=False)
     with pytest.raises(ValueError, match="belongs to another bucket"):
         sent.bucket(3)
+
+
+def test_a_cap_does_not_depend_on_which_items_others_brought_first(tmp_path):
+    """Also where the list of items grows: bringing one a day earlier changes nobody else's items."""
+    who = [person for person in range(60) for _ in range(6)]
+    what = [ITEMS[(7 * person + at) % len(ITEMS)] for person in range(60) for at in range(6)]
+    early = {"user": [*who, "somebody"], "page": [*what, "a new item"]}
+    later = {"user": ["other", "somebody"], "page": ["a new item", "a new item"]}
+    grown, again = (
+        made(tmp_path, first, name, items=None, cap=3)
+        for name, first in (("early", early), ("late", {"user": who, "page": what}))
+    )
+    for store in (grown, again):
+        append(later, person="user", item="page", key=KEY, to=store.path)
+    whole = made(tmp_path, {name: [*early[name], *later[name]] for name in early}, "whole", items=None, cap=3)
+    assert held(Store.open(grown.path)) == held(whole)
+    assert held(Store.open(again.path)) == held(whole)

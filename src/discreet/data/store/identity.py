@@ -37,6 +37,12 @@ def key_id(key: bytes) -> str:
     return hashlib.blake2b(key, digest_size=8, person=b"store key id").hexdigest()
 
 
+def item_mark(text: str) -> int:
+    """A number for an item's text, which is no secret."""
+    found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"store item")
+    return int.from_bytes(found.digest(), "little")
+
+
 class Identities:
     """Keys of people under one secret; remembers which kinds of identities it has met."""
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..events import PrivateCatalogue
 from ..labels import MISSING, UNLISTED, Listed, Names, alike, as_text, in_order, typed
 from ..rows import GoodRows, amounts, unlisted
 from ..source import Batch, Column, Source
-from .identity import SHORTEST_KEY, Identities, key_id, key_words
+from .identity import SHORTEST_KEY, Identities, Words, item_mark, key_id, key_words
 from .layout import FORMAT, KEY, MOST_BUCKETS, VERSION, Bucket, Store
 from .needs import Needs
 from .sources import batches, row_count
@@ -229,6 +229,16 @@ class Work:
             return Rows(keys, kept, weights)
         return Rows(keys[somebody], kept[somebody], weights[somebody] if weights.size else weights)
 
+    @cached_property
+    def _marks(self) -> Words:
+        """What stands for each item in the coins of a cap, where its number does not.
+
+        The numbers of a list that is taken from data depend on what others have, and change as it grows.
+        """
+        if self.cap is None or self.catalogue != "from data":
+            return np.zeros(0, dtype=np.uint64)
+        return np.array([item_mark(as_text(one)) for one in self.labels()[0]], dtype=np.uint64)
+
     def labels(self) -> tuple[tuple[Any, ...], NDArray[np.int64] | None]:
         """The catalogue, and the place of each item in it where these were numbered as they came."""
         if not self.names.labels:
@@ -252,7 +262,8 @@ class Work:
             before = rows_of(old.bucket(number), spill.kind, spill.nothing)
             rows = Rows(*map(np.concatenate, zip(before, rows, strict=True)))
         known = len(self.names.labels)
-        return bucket_of(rows, spill.nothing, known, self.weight is not None, self.cap, self._coins, place)
+        weighted = self.weight is not None
+        return bucket_of(rows, spill.nothing, known, weighted, self.cap, self._coins, self._marks, place)
 
     def manifest(self, generation: int, labels: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
         """What a store says about itself."""

@@ -33,9 +33,10 @@ def new_folder(target: Path) -> Iterator[Path]:
     partial = target.with_name(f".{target.name}.partial")
     with _held(partial) as fresh:
         yield fresh
-        (fresh / _LOCK).unlink()
         sync(fresh)
-        os.rename(fresh, target)
+        os.rename(fresh, target)  # with the lock, so that nobody takes what is finished for left behind
+        (target / _LOCK).unlink()
+        sync(target)
         sync(target.absolute().parent)
 
 

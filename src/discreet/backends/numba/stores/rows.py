@@ -160,11 +160,12 @@ def in_order(keys, items, weights, bits, to_keys, to_items, to_weights):  # type
 
 
 @loop()
-def people(keys, items, weights, nothing, cap, coins, ends):  # type: ignore[no-untyped-def]
+def people(keys, items, weights, nothing, cap, coins, marks, ends):  # type: ignore[no-untyped-def]
     """Rows in order become people, in place; how many people and entries there are.
 
     Of equal rows the largest weight stays, 0 leaves no entry, and neither does the item ``nothing``: the
-    person is somebody all the same. Of more than ``cap`` items those with the lowest coins stay.
+    person is somebody all the same. Of more than ``cap`` items those with the lowest coins stay:
+    coins of the person and of the item's number, or of its mark where ``marks`` has one for each number.
     """
     weighted = weights.size > 0
     many, entries, i = 0, 0, 0
@@ -188,7 +189,8 @@ def people(keys, items, weights, nothing, cap, coins, ends):  # type: ignore[no-
         if cap > 0 and entries - begin > cap:
             drawn = np.empty(entries - begin, dtype=np.uint64)
             for j in range(begin, entries):
-                drawn[j - begin] = item_coin(person, items[j], coins)
+                mark = marks[items[j]] if marks.size else np.uint64(items[j])
+                drawn[j - begin] = item_coin(person, mark, coins)
             ordered = drawn.copy()
             _heap(ordered, np.zeros(ordered.size, dtype=np.uint8), weights, 0, ordered.size, False)
             highest = ordered[cap - 1]
