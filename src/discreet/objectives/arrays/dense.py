@@ -170,7 +170,8 @@ def _matrix(name: str, array: Any, device: Any) -> Any:
         raise TypeError(f"{name} must be an array of 32-bit or 64-bit floats: got {kind}")
     if len(given.shape) != 2 or not all(given.shape):
         raise ValueError(f"{name} must have two dimensions, people x items, none of them empty")
-    return device.xp.asarray(given, device=device.place, copy=True)
+    with device.room_for(f"a copy of {name}"):
+        return device.xp.asarray(given, device=device.place, copy=True)
 
 
 def _finite(name: str, matrix: Any, tile: int, xp: Any, largest: float) -> None:

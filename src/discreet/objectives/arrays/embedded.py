@@ -61,8 +61,9 @@ class EmbeddedFacilityLocation(Population):
     ) -> None:
         device = device_of(backend, people, items)
         public = real("scale", scale, above=0)
-        given = _whole_numbers("people", people, public, device)
-        catalogue = _whole_numbers("items", items, public, device)
+        with device.room_for("the embeddings"):
+            given = _whole_numbers("people", people, public, device)
+            catalogue = _whole_numbers("items", items, public, device)
         if given.shape[1] != catalogue.shape[1]:
             raise ValueError(
                 f"people have {given.shape[1]} dimensions and items have {catalogue.shape[1]};"
@@ -107,7 +108,7 @@ class EmbeddedFacilityLocation(Population):
         # For learners, who are given few people at a time.
         if len(self) * self.n_items > _FEW and len(self) > 1:
             return None
-        (rows,) = self._rows.pieces()
+        (rows,) = replace(self._rows, tile=(len(self), self.n_items)).pieces()
         return rows
 
     def _value(self, items: Items) -> float:
