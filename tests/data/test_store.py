@@ -529,23 +529,41 @@ def killed(*args, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*args, **options)
 preparing.{name} = killed
-preparing.prepare({{"user": list(range(50)), "page": ["p0"] * 50}}, person="user", item="page", items=["p0"],
-                  buckets=4, to=sys.argv[1])
+rows = {{"user": list(range(50)), "page": ["p0"] * 50}}
+preparing.{command}(rows, person="user", item="page", to=sys.argv[1], **{options})
 """
+
+
+def killed(target, name, after, command="prepare", **options):
+    """A process that is killed when it calls ``name`` once more than ``after`` times."""
+    script = _KILLED.format(name=name, after=after, command=command, options=options)
+    ended = subprocess.run([sys.executable, "-c", script, str(target)], check=False, env=os.environ)
+    assert ended.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(("name", "after"), [("write_bucket", 2), ("write_manifest", 0)])
 def test_a_killed_run_leaves_no_store_and_the_next_one_cleans_up(tmp_path, name, after):
     target = tmp_path / "people"
-    script = _KILLED.format(name=name, after=after)
-    ended = subprocess.run([sys.executable, "-c", script, str(target)], check=False, env=os.environ)
-    assert ended.returncode == -signal.SIGKILL
+    killed(target, name, after, items=["p0"], buckets=4)
     assert not target.exists()
     assert (tmp_path / ".people.partial").exists()
     with pytest.raises(ValueError, match="no store of people, or one that was not finished"):
         Store.open(target)
     made(tmp_path, {"user": [1], "page": ["p0"]}, "people").verify()
     assert [path.name for path in tmp_path.iterdir()] == ["people"]
+
+
+def test_a_killed_append_leaves_the_store_as_it_was(tmp_path):
+    store = small(tmp_path)
+    kept = files_of(store.path)
+    killed(store.path, "write_bucket", 2, "append", key=KEY)
+    assert kept.items() <= files_of(store.path).items()
+    again = Store.open(store.path)
+    again.verify()
+    assert again.digest == store.digest
+    rows = {"user": list(range(50)), "page": ["p0"] * 50}
+    append(rows, person="user", item="page", to=store.path, key=KEY).verify()
+    assert len(list(store.path.glob("bucket-*"))) == 5
 
 
 def test_two_runs_at_once_and_a_store_that_is_there(tmp_path):
@@ -660,9 +678,13 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
     store = small(tmp_path)
     where = store.path / "bucket-00002" / "items.npy"
     kept = where.read_bytes()
-    where.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
-    with pytest.raises(ValueError, match=r"bucket 2: items\.npy is not what was written"):
-        Store.open(store.path).verify()
+    items, ends = (np.load(where.with_name(name)) for name in ("items.npy", "ends.npy"))
+    last = next(end - 1 for end in ends[1:] if items[end - 1] < 11)  # somebody's, whom another would suit
+    items[last] += 1
+    np.save(where, items)
+    for read in (Store.verify, lambda store: store.bucket(2), Coverage.from_store):
+        with pytest.raises(ValueError, match=r"bucket 2: items\.npy is not what was written"):
+            read(Store.open(store.path))
     where.write_bytes(kept[:-2])
     with pytest.raises(ValueError, match=r"bucket 2: .*"):
         Store.open(store.path).verify(deep=False)

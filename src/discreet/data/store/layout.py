@@ -157,15 +157,20 @@ class Store:
         return int(self._part(number)["entries"])
 
     def bucket(self, number: int) -> Bucket:
-        """The people of one bucket, mapped into memory; every row is checked when it is opened first."""
-        part = self._part(number)
-        folder = self.path / part["folder"]
-        name = self._name(number)
-        bucket = Bucket(**{file.removesuffix(".npy"): _mapped(folder / file, name) for file in self._kinds()})
+        """The people of one bucket, mapped into memory.
+
+        When it is opened first, every row is checked, and every file compared with the manifest's SHA-256.
+        """
+        bucket = self._mapped(number)
         if number not in self._checked:
             self._check(number, bucket)
+            self._check_files(number)
             self._checked.add(number)
         return bucket
+
+    def _mapped(self, number: int) -> Bucket:
+        folder, name = self.path / self._part(number)["folder"], self._name(number)
+        return Bucket(**{file.removesuffix(".npy"): _mapped(folder / file, name) for file in self._kinds()})
 
     def buckets(self) -> Iterator[Bucket]:
         """All buckets, one after the other."""
@@ -178,14 +183,10 @@ class Store:
         ``deep``: read every file and compare its SHA-256 with the manifest's. Without it, check every row.
         """
         for number in range(self.n_buckets):
-            part = self._part(number)
             if deep:
-                for name, said in part["files"].items():
-                    if file_digest(self.path / part["folder"] / name) != said:
-                        raise _altered(f"{self._name(number)}: {name} is not what was written")
+                self._check_files(number)
             self._check_sizes(number)
-            self._checked.discard(number)
-            self.bucket(number)
+            self._check(number, self._mapped(number))
 
     def _part(self, number: int) -> dict[str, Any]:
         at = whole("number", number, at_least=0, at_most=self.n_buckets - 1)
@@ -201,6 +202,12 @@ class Store:
 
     def _weights(self) -> dict[str, str]:
         return {"weights.npy": "<f8"} if self.weighted else {}
+
+    def _check_files(self, number: int) -> None:
+        part = self._part(number)
+        for name, said in part["files"].items():
+            if file_digest(self.path / part["folder"] / name) != said:
+                raise _altered(f"{self._name(number)}: {name} is not what was written")
 
     def _check_sizes(self, number: int) -> None:
         part = self._part(number)
