@@ -106,7 +106,7 @@ def device_of(backend: str | ModuleType | Device | None, *arrays: Any) -> Device
     found = next((one for one in map(_home, arrays) if one is not None), None)
     if backend is None:
         return NUMPY if found is None else found
-    if isinstance(backend, str) and backend not in NAMES:
+    if backend not in NAMES if isinstance(backend, str) else not isinstance(backend, ModuleType):
         raise ValueError(f"backend must be one of {', '.join(NAMES)}, or a module of arrays, got {backend!r}")
     name = backend if isinstance(backend, str) else backend.__name__.split(".")[-1]
     if name == "numpy":

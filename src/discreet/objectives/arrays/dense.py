@@ -13,8 +13,9 @@ from ...backends.devices import device_of, slices
 from ...core.checks import DataError, whole
 from ..base import Floats, Items, Population
 from ..rows.fixed_point import StepSource, step
-from ..rows.table import CAP
+from ..rows.table import BEST, CAP, Kind
 from .determinants import DeterminantRows
+from .embedded import numbers
 from .rows import ArrayRows
 
 if TYPE_CHECKING:
@@ -134,17 +135,14 @@ class ArrayPopulation(InWholeSteps):
 
     def _largest(self) -> Floats:
         rows, device = self._rows, self._rows.device
-        reduce = device.xp.sum if rows.kind.of_sums else device.xp.max
         parts = [
-            device.numpy(reduce(device.cast(rows.matrix[here, :], "float64"), axis=1))
+            device.numpy(_reach(rows.kind, device.cast(rows.matrix[here, :], "float64"), device.xp))
             for here in self._stretches()
         ]
-        found, caps = np.concatenate(parts), device.numpy(rows.caps)
-        return np.asarray(rows.kind.gain(rows.kind.fresh, found, caps), dtype=np.float64)
-
-    def _reached(self, bound: float) -> Floats:
-        # 1 - prod(1 - w) is at most 1.
-        return self._largest() if self._rows.kind.largest is None else np.full(1, min(bound, 1.0))
+        found = np.concatenate(parts)
+        if not rows.kind.of_sums:
+            return found
+        return np.asarray(rows.kind.gain(0.0, found, device.numpy(rows.caps)), dtype=np.float64)
 
     def _stretches(self) -> Any:
         return slices(len(self), self._rows.tile)
@@ -158,18 +156,25 @@ class ArrayPopulation(InWholeSteps):
         return self._family(row, **options)
 
 
+def _reach(kind: Kind, some: Any, xp: Any) -> Any:
+    """All of each row's weights together; of facility location the largest."""
+    if kind is BEST:
+        return xp.max(some, axis=1)
+    return xp.sum(some, axis=1) if kind.of_sums else 1.0 - xp.prod(1.0 - some, axis=1)
+
+
 def whole_tile(tile: Any) -> int:
     return whole("tile", tile, at_least=1)
 
 
 def _matrix(name: str, array: Any, device: Any) -> Any:
     """A copy on the device, in 32 or 64 bits as it was given."""
-    given = array if hasattr(array, "dtype") else np.asarray(array, dtype=np.float64)
+    given = array if hasattr(array, "dtype") else numbers(name, array)
     kind = str(given.dtype).split(".")[-1]
     if kind not in ("float32", "float64"):
         raise TypeError(f"{name} must be an array of 32-bit or 64-bit floats: got {kind}")
     if len(given.shape) != 2 or not all(given.shape):
-        raise ValueError(f"{name} must have two dimensions, people x items, none of them empty")
+        raise ValueError(f"{name} must have two dimensions, none of them empty")
     with device.room_for(f"a copy of {name}"):
         return device.xp.asarray(given, device=device.place, copy=True)
 
@@ -226,11 +231,10 @@ class ArrayLogDeterminant(InWholeSteps):
         device = device_of(backend, quality, kernel)
         given = _matrix("quality", quality, device)
         self.n_items, self._options = int(given.shape[1]), dict(options)
-        if tuple(kernel.shape) != (self.n_items, self.n_items):
-            raise ValueError(
-                f"kernel must be {self.n_items} x {self.n_items}, as quality has as many columns"
-            )
-        public = _semidefinite(device.array(kernel, "float64"), device.xp)
+        public = device.cast(_matrix("kernel", kernel, device), "float64")
+        if tuple(public.shape) != (self.n_items, self.n_items):
+            raise ValueError(f"kernel must be {self.n_items} x {self.n_items}: quality has as many columns")
+        public = _semidefinite(public, device.xp)
         people = max(1, device.loops("dense").TILE // self.n_items) if tile is None else whole_tile(tile)
         quality = device.cast(given, "float64")
         self._rows = DeterminantRows(device, public, quality, min(people, int(given.shape[0])))
@@ -274,6 +278,8 @@ class ArrayLogDeterminant(InWholeSteps):
 
 def _semidefinite(kernel: Any, xp: Any) -> Any:
     largest = max(1.0, float(xp.max(xp.abs(kernel))))
+    if not math.isfinite(largest):
+        raise ValueError("kernel has an entry that is no finite number")
     if not float(xp.max(xp.abs(kernel - xp.matrix_transpose(kernel)))) <= 1e-10 * largest:
         raise ValueError("kernel differs from its mirror image; it must be symmetric")
     lengths, axes = xp.linalg.eigh(kernel)

@@ -201,7 +201,7 @@ def _whole_numbers(name: str, values: Any, scale: float, device: Device) -> Any:
     """Embeddings as bytes on the device; a copy where they are not there already."""
     xp = device.xp
     if not hasattr(values, "dtype"):
-        values = _numbers(name, values)
+        values = numbers(name, values)
     kind = str(values.dtype).split(".")[-1]
     if not kind.startswith(("int", "uint", "float", "bfloat")):
         raise TypeError(f"{name} must be an array of numbers, one row for each: got {kind}")
@@ -221,7 +221,8 @@ def _whole_numbers(name: str, values: Any, scale: float, device: Device) -> Any:
     return xp.concat(parts, axis=0)
 
 
-def _numbers(name: str, values: Any) -> Any:
+def numbers(name: str, values: Any) -> Any:
+    """What is no array yet, as one."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
