@@ -64,7 +64,7 @@ def test_mistakes_on_the_command_line_take_one_line(capsys):
     assert_refused(inside(capsys, "frobnicate"), "there are", "select")
     assert_refused(inside(capsys, "--k", "5"), "--k is not an option here", "command first")
     assert_refused(inside(capsys, "plan"), "required", "see discreet plan --help")
-    asked = ["plan", "--items", "5", "--k", "2", "--rounds", "10", "--epsilon", "1"]
+    asked = ["plan", "--n-items", "5", "--k", "2", "--rounds", "10", "--epsilon", "1"]
     assert_refused(inside(capsys, *asked, "--jso"), "unrecognized arguments: --jso")
 
 

@@ -10,7 +10,7 @@ import discreet as dc
 
 from .running import assert_refused, inside, process
 
-QUESTION = ("--items", "100", "--k", "3", "--rounds", "20000", "--epsilon", "1", "--delta", "1e-6")
+QUESTION = ("--n-items", "100", "--k", "3", "--rounds", "20000", "--epsilon", "1", "--delta", "1e-6")
 
 
 def test_prints_what_the_planner_says():
@@ -55,16 +55,16 @@ def test_fits_a_narrow_terminal(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--items", "3", "--k", "5", "--rounds", "10", "--epsilon", "1"), "k=5 exceeds n_items=3"),
-        (("--items", "3", "--k", "2", "--rounds", "0", "--epsilon", "1"), "rounds=0 is too small"),
-        (("--items", "3", "--k", "2", "--rounds", "9", "--epsilon", "-1"), "epsilon=-1.0 must be greater"),
-        (("--items", "3", "--k", "2", "--rounds", "9", "--epsilon", "nan"), "epsilon is NaN"),
+        (("--n-items", "3", "--k", "5", "--rounds", "10", "--epsilon", "1"), "k=5 exceeds n_items=3"),
+        (("--n-items", "3", "--k", "2", "--rounds", "0", "--epsilon", "1"), "rounds=0 is too small"),
+        (("--n-items", "3", "--k", "2", "--rounds", "9", "--epsilon", "-1"), "epsilon=-1.0 must be greater"),
+        (("--n-items", "3", "--k", "2", "--rounds", "9", "--epsilon", "nan"), "epsilon is NaN"),
         (
-            ("--items", "3", "--k", "2", "--rounds", "9", "--epsilon", "1", "--feedback", "no"),
+            ("--n-items", "3", "--k", "2", "--rounds", "9", "--epsilon", "1", "--feedback", "no"),
             "feedback='no'",
         ),
-        (("--items", "3", "--k", "2", "--rounds", "9", "--epsilon", "1", "--stream", "no"), "stream='no'"),
-        (("--items", "x", "--k", "2", "--rounds", "9", "--epsilon", "1"), "--items: invalid int"),
+        (("--n-items", "3", "--k", "2", "--rounds", "9", "--epsilon", "1", "--stream", "no"), "stream='no'"),
+        (("--n-items", "x", "--k", "2", "--rounds", "9", "--epsilon", "1"), "--n-items: invalid int"),
     ],
 )
 def test_mistakes(capsys, options, words):

@@ -6,6 +6,7 @@ import gzip
 import io
 import itertools
 import json
+import lzma
 import math
 import os
 import signal
@@ -14,6 +15,7 @@ import sys
 import textwrap
 
 import numpy as np
+import pyarrow
 import pytest
 
 import discreet as dc
@@ -661,6 +663,7 @@ def test_bad_files_in_a_process_of_their_own(file, tmp_path):
 
 
 PACKED = gzip.compress(b"user,page\n" + b"a,x\n" * 1000, mtime=0)
+ZSTD = pyarrow.compress(b"user,page\n" + b"a,x\n" * 1000, "zstd", asbytes=True)
 GARBAGE = bytes(range(256)) * 50
 BAD_FILES = {
     "only a header": ("a.csv", "user,page\n", "there are no items: the ground set is empty"),
@@ -682,7 +685,6 @@ BAD_FILES = {
     ),
     "not a number": ("a.csv", "user,page\na,NaN\n", "an entry of column 'page' is missing"),
     "column twice": ("a.csv", "user,page,page\na,x,y\n", "2 columns named 'page'"),
-    "semicolons": ("a.csv", "user;page\na;x\n", "separated by ';', say --separator ';'"),
     "open quote": ("a.csv", 'user,page\na,"x\n' + "y" * 200_000, "not a table in CSV"),
     "quote left open at the end": (
         "a.csv",
@@ -694,7 +696,13 @@ BAD_FILES = {
     "Latin-1": ("a.csv", b"user,page\na,\xe9\n", "is not UTF-8 text; it must be CSV"),
     "garbage": ("a.csv", GARBAGE, "is not"),
     "UTF-16": ("a.csv", "user,page\na,x\n".encode("utf-16"), "is UTF-16 text"),
-    "Excel": ("a.xlsx", b"PK\x03\x04" + bytes(50), "an Excel workbook; save it as CSV"),
+    "Excel": ("a.xlsx", b"PK\x03\x04" + bytes(50), 'save the sheet with the rows as "CSV UTF-8"'),
+    "old Excel": ("a.xls", b"\xd0\xcf\x11\xe0" + bytes(50), 'save the sheet with the rows as "CSV UTF-8"'),
+    "zip": ("a.csv", b"PK\x03\x04" + bytes(50), "a zip archive, or a workbook; unpack it"),
+    "cut xz": ("a.csv.xz", lzma.compress(b"user,page\n" + b"a,x\n" * 1000)[:-20], "was it copied whole?"),
+    "cut zst": ("a.csv.zst", ZSTD[:-5], "was it copied whole?"),
+    "Feather": ("a.feather", GARBAGE, "not a whole Feather file"),
+    "old Feather": ("a.feather", b"FEA1" + GARBAGE, "Feather of the first version"),
     "cut gzip": ("a.csv.gz", PACKED[:-20], "broken gzip"),
     "changed gzip": ("a.csv.gz", PACKED[:-8] + bytes(8), "broken gzip"),
     "garbage behind a gzip header": ("a.csv.gz", PACKED[:10] + GARBAGE, "broken gzip"),

@@ -18,7 +18,7 @@ from discreet.evaluation.simulation.simulate import simulate
 
 from .running import assert_refused, inside, process
 
-QUICK = ("--rounds", 200, "--items", 10, "--k", 2, "--repeats", 2, "--workers", 1)
+QUICK = ("--rounds", 200, "--n-items", 10, "--k", 2, "--repeats", 2, "--workers", 1)
 
 
 def test_flags_make_results_a_report_and_a_table(tmp_path):

@@ -16,8 +16,8 @@ NAME = "plan"
 HELP = "compare the learners for choosing k items a round, before there is any data"
 
 _EXAMPLES = """examples:
-  discreet plan --items 285 --k 5 --rounds 32710 --epsilon 1 --delta 1e-6
-  discreet plan --items 285 --k 5 --rounds 32710 --epsilon 1 --stream stationary --json
+  discreet plan --n-items 285 --k 5 --rounds 32710 --epsilon 1 --delta 1e-6
+  discreet plan --n-items 285 --k 5 --rounds 32710 --epsilon 1 --stream stationary --json
 
 Nothing here looks at anybody's data: the answer is public. "regret at most" bounds the expected loss over all
 rounds beside (1 - 1/e) times the best fixed set."""
@@ -27,7 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The question, the budget, and how to print."""
     parser.epilog = _EXAMPLES
     question = parser.add_argument_group("the question")
-    question.add_argument("--items", type=int, required=True, metavar="N", help="how many items there are")
+    question.add_argument("--n-items", type=int, metavar="N", help="how many items there are")
+    question.add_argument(
+        "--items", metavar="FILE", help="or the public list of them, which is counted: one item per row"
+    )
+    question.add_argument("--item", metavar="COL", help="the column of --items, where it has several")
     question.add_argument("--k", type=int, required=True, help="how many are chosen in each round")
     question.add_argument("--rounds", type=int, required=True, metavar="T", help="how many people will come")
     question.add_argument(
@@ -81,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     from ..privacy import Budget
 
     found = plan(
-        n_items=options.items,
+        n_items=_n_items(options),
         k=options.k,
         rounds=options.rounds,
         budget=Budget(options.epsilon, options.delta, options.neighbours, options.rounds_per_person),
@@ -97,6 +101,19 @@ def run(options: argparse.Namespace) -> int:
         lines = [wrapped(found.headline), fitted(*found.rows()), wrapped(f"chosen: {found.best}")]
         print("\n".join([*lines, wrapped(found.reason)]))
     return 0
+
+
+def _n_items(options: argparse.Namespace) -> int:
+    from ..data.facts import read_items
+    from ..data.source import Source, Wording
+
+    if (options.items is None) == (options.n_items is None):
+        raise ValueError("how many items are there? Give --n-items N, or --items FILE, which lists them")
+    if options.items is None:
+        return int(options.n_items)
+    wording = Wording(argument="--{role} {column}")
+    source = Source(options.items, public=True, stdin=options.items == "-", wording=wording)
+    return len(read_items(source, options.item or "item")[0])
 
 
 def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:

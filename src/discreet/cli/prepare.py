@@ -8,8 +8,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .output import as_json, same_file
-from .reading import source_of
+from . import reading
+from .output import as_json
+from .reading import KINDS, source_of
 
 if TYPE_CHECKING:
     from ..data.source import Source
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="CSV, gzipped CSV, Parquet, a pattern or a folder; - for CSV on standard input",
+        help=f"{KINDS}; - for text on standard input",
     )
     parser.add_argument("--to", required=True, metavar="STORE", help="the folder of the store")
     parser.add_argument("--append", action="store_true", help="add the rows to a store that is there")
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     data.add_argument("--highest", type=float, metavar="W", help="a public bound of the weights, e.g. 1")
     data.add_argument(
-        "--items", metavar="FILE", help="the public list of items (CSV or Parquet, with the --item column)"
+        "--items", metavar="FILE", help="the public list of items: a file with the --item column"
     )
     data.add_argument(
         "--items-from-data",
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out rows with an empty cell, a bad weight or an item that --items does not list, instead"
         " of refusing the file",
     )
-    data.add_argument("--separator", default=",", metavar="CHAR", help="between CSV columns; tab for a tab")
+    reading.add_arguments(data)
     data.add_argument(
         "--insecure-diagnostics",
         action="store_true",
@@ -187,8 +188,7 @@ def _check(options: argparse.Namespace) -> None:
             "which items are there to choose from? Which ones occur in the files is private. Give --items"
             " FILE, a public list; or --items-from-data, whose results are conditional on the list of items"
         )
-    if options.items is not None and any(same_file(options.items, one) for one in options.files):
-        raise ValueError(f"--items {options.items}: is one of the files of events; give one that is public")
+    reading.check_public(options.items, options.files, "one of the files of events")
 
 
 def _items(options: argparse.Namespace) -> list[Any] | None:

@@ -3,26 +3,99 @@
 from __future__ import annotations
 
 import argparse
+import csv
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from .output import same_file
 
 if TYPE_CHECKING:
     from ..data.source import Source
+
+KINDS = (
+    "CSV or other text in columns, plain or packed (.gz, .zst, .bz2, .xz), Parquet or Feather; a pattern in"
+    " quotes and a folder stand for the files in them"
+)
+
+
+def add_arguments(group: argparse._ArgumentGroup, *, listed: bool = True) -> None:
+    """How text is divided into columns; ``listed``: there may be a list of items as well."""
+    group.add_argument(
+        "--separator",
+        metavar="CHAR",
+        help="between columns of text; tab for a tab (default: whichever of comma, tab, semicolon and bar"
+        " makes the header name the columns that are asked for)",
+    )
+    group.add_argument(
+        "--columns",
+        metavar="NAMES",
+        help="for text without a header: names of its columns, separated by commas",
+    )
+    if listed:
+        group.add_argument(
+            "--items-columns", metavar="NAMES", help="the same for --items, if it has no header"
+        )
 
 
 def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) -> Source:
     """A file, several of them, or standard input (-); ``public``: a list of items, not people's data."""
     from ..data.source import Source, Wording
 
-    separator = "\t" if options.separator in ("tab", "\\t") else options.separator
-    if len(separator) != 1:
-        raise ValueError(f"--separator {options.separator}: must be one character, or the word tab")
+    names = "--items-columns" if public else "--columns"
     wording = Wording(
         argument="--{role} {column}",
         items="--items",
+        columns=names,
         drop_items="",
         separator="; if its columns are separated by {mark}, say --separator {mark}",
+        headless=f"; if its first line is a row and no header, name its columns with {names}",
         leave_out="; mend the row, or leave such rows out with --skip-bad",
         details=" (--insecure-diagnostics names {what})",
     )
     skip_bad = options.skip_bad and not public
-    return Source(table, separator, skip_bad, public, stdin=table == "-", wording=wording)
+    columns = _names(names, options.items_columns if public else options.columns)
+    separator = _separator(options.separator)
+    return Source(table, separator, skip_bad, public, stdin=table == "-", wording=wording, columns=columns)
+
+
+def as_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """--separator and --columns, where they are given, as a simulation writes them down."""
+    found: dict[str, Any] = {}
+    if options.separator is not None:
+        found["separator"] = _separator(options.separator)
+    if options.columns is not None:
+        found["columns"] = _names("--columns", options.columns)
+    return found
+
+
+def check_public(items: str | None, files: Sequence[str], whose: str) -> None:
+    """Refuse a list of items that is one of the files of events."""
+    from ..data.formats import files_of
+    from ..data.source import Source
+
+    if items is None:
+        return
+    named = [one for file in files if file != "-" for one in files_of(Source(file))]
+    if any(same_file(items, one) for one in named):
+        raise ValueError(
+            f"--items {items}: is {whose}, so that which items are listed is private; give a list"
+            " that is public, or --items-from-data"
+        )
+
+
+def _separator(text: str | None) -> str | None:
+    separator = "\t" if text in ("tab", "\\t") else text
+    if separator is not None and len(separator) != 1:
+        raise ValueError(f"--separator {text}: must be one character, or the word tab")
+    return separator
+
+
+def _names(option: str, text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in next(csv.reader([text]), []))
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if not any(names) or twice is not None:
+        why = "is empty" if twice is None else f"names {twice!r} twice"
+        raise ValueError(f"{option} {text}: {why}; give a name for each column, separated by commas")
+    return names

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import selection_report, stored
+from . import reading, selection_report, stored
 from .given import Given
 from .limits import Limits
-from .output import as_json, check_writable, printable, same_file, write_whole
-from .reading import source_of
+from .output import as_json, check_writable, printable, write_whole
+from .reading import KINDS, source_of
 
 if TYPE_CHECKING:
     from ..data import Events
@@ -52,9 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The file, its columns, what may be chosen, the budget, and what to print."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "file",
+        "files",
+        nargs="+",
         metavar="FILE",
-        help="CSV, gzipped CSV or Parquet; - for CSV on standard input; or the folder of a store",
+        help=f"{KINDS}; - for text on standard input; or the folder of a store",
     )
     data = parser.add_argument_group("the file")
     data.add_argument("--person", metavar="COL", help="column that says whose row it is")
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--items",
         metavar="FILE",
-        help="the public list of items to choose from (CSV or Parquet, with the --item column)",
+        help="the public list of items to choose from: a file with the --item column",
     )
     data.add_argument(
         "--items-private",
@@ -98,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out rows with an empty cell, a bad weight or an item that --items does not list, instead"
         " of refusing the file",
     )
-    data.add_argument("--separator", default=",", metavar="CHAR", help="between CSV columns; tab for a tab")
+    reading.add_arguments(data)
     stored.add_arguments(parser)
     what = parser.add_argument_group("what may be chosen")
     what.add_argument("--k", type=int, help="at most this many items (may be left out with --constraint)")
@@ -182,13 +183,16 @@ def run(options: argparse.Namespace) -> int:
     gate = Gate(Budget(options.epsilon, options.delta, options.neighbours), options.seed)
     limits = Limits.read(options.constraint, options.k)
     given = Given.read(options.include, options.exclude)
-    from_store = stored.is_store(options.file)
+    options.file, several = options.files[0], len(options.files) > 1
+    if several and "-" in options.files:
+        raise ValueError("standard input (-) stands alone; name files, or pipe them in")
+    from_store = not several and stored.is_store(options.file)
     stored.check(options, stored=from_store)
     if not from_store:
         _check_items(options, limits)
     target = None
     if options.out is not None:
-        target = check_writable(options.out, options.file, *([options.items] if options.items else []))
+        target = check_writable(options.out, *options.files, *([options.items] if options.items else []))
     max_people = _max_people(options)
     with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as stack:
         warnings.simplefilter("always")
@@ -237,11 +241,7 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
             " of epsilon; or --items-from-data, whose result is conditional on the items that occur, and"
             " gives away whoever alone has one"
         )
-    if options.items is not None and same_file(options.items, options.file):
-        raise ValueError(
-            f"--items {options.items}: is FILE itself, so that which items are listed is private; give a list"
-            " that is public, or --items-private, or --items-from-data"
-        )
+    reading.check_public(options.items, options.files, "FILE itself")
     if options.items_private is None:
         return
     if options.include:
@@ -292,7 +292,8 @@ def _events(options: argparse.Namespace, limits: Limits) -> Events:
         asked |= {constraint_role(column): column for column in limits.columns}
         facts = Facts(limits.columns)
     reader = EventReader(items=items, highest=1.0, facts=facts)
-    for batch in _watched(source_of(options, options.file).batches(asked)):
+    table = options.file if len(options.files) == 1 else list(options.files)
+    for batch in _watched(source_of(options, table).batches(asked)):
         reader.take(batch)
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
     nobody = options.neighbours == "add_remove" and not options.items_from_data

@@ -108,10 +108,14 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     settings = {name: value for name, value in vars(options).items() if name not in left_out}
     for name in ("include", "exclude"):
         settings[name] = [f"@{Path(text[1:]).name}" if text[:1] == "@" else text for text in settings[name]]
-    for name in ("file", "items"):
-        if settings[name] is not None:
-            settings[name] = "standard input" if settings[name] == "-" else Path(settings[name]).name
+    settings["file"] = ", ".join(_file_name(path) for path in settings.pop("files"))
+    if settings["items"] is not None:
+        settings["items"] = _file_name(settings["items"])
     return settings
+
+
+def _file_name(path: str) -> str:
+    return "standard input" if path == "-" else Path(path).name
 
 
 def _texts(labels: Iterable[Any] | None) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from . import reading
 from .output import as_json, fitted, wrapped
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ shop.toml:
   events = "visits.csv"            # a file of events, beside this one
   person = "user"
   item = "page"
+  items = "pages.csv"              # a public list of its items (default: those that occur)
 
   [[learners]]
   learner = "planner"              # or hedge, running sums, phased, bandit, random, popularity, greedy
@@ -55,7 +57,8 @@ Every finished run is kept in the folder: interrupt it, start it again with the 
 Rewards and regret are facts about the people of the streams, not private releases."""
 
 _STREAM = "product display"
-_WITHOUT_FILE = ("stream", "learner", "epsilon", "events", "person", "item")
+_OF_EVENTS = ("person", "item", "items", "separator", "columns")
+_WITHOUT_FILE = ("stream", "learner", "epsilon", "events", *_OF_EVENTS)
 _LEARNERS = ("planner", "phased", "random", "popularity", "greedy")
 
 
@@ -73,14 +76,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     plain.add_argument("--delta", type=float, help="(default 1e-6)")
     plain.add_argument("--rounds", type=int, metavar="T", help="people of each stream (default 10000)")
-    plain.add_argument("--items", type=int, metavar="N", help="(default 50)")
+    plain.add_argument("--n-items", type=int, metavar="N", help="of made-up streams (default 50)")
     plain.add_argument("--k", type=int, help="items shown each round (default 5)")
     plain.add_argument("--repeats", type=int, help="(default 5)")
     plain.add_argument("--seed", type=int, help="(default 0)")
     events = parser.add_argument_group("a recorded stream, without a file")
-    events.add_argument("--events", metavar="FILE", help="CSV or Parquet, a row per event")
-    events.add_argument("--person", metavar="COLUMN", help="who")
-    events.add_argument("--item", metavar="COLUMN", help="what")
+    events.add_argument("--events", metavar="FILE", help="a row per event, in any file that select reads")
+    events.add_argument("--person", metavar="COL", help="who")
+    events.add_argument("--item", metavar="COL", help="what")
+    events.add_argument(
+        "--items", metavar="FILE", help="the public list of items: a file with the --item column"
+    )
+    reading.add_arguments(events, listed=False)
     parser.add_argument(
         "--out", metavar="FOLDER", default="simulation", help="results, report, plots (default: simulation)"
     )
@@ -128,19 +135,23 @@ def _config(options: argparse.Namespace) -> Config:
 
     plain = {
         name: getattr(options, name)
-        for name in ("delta", "rounds", "items", "k", "repeats", "seed")
+        for name in ("delta", "rounds", "n_items", "k", "repeats", "seed")
         if getattr(options, name) is not None
     }
     if options.config is not None:
         given = [*plain, *(n for n in _WITHOUT_FILE if getattr(options, n))]
         if given:
-            raise ValueError(f"--{given[0]} is for runs without a file; write it into {options.config}")
+            option = given[0].replace("_", "-")
+            raise ValueError(f"--{option} is for runs without a file; write it into {options.config}")
         return read_config(options.config)
-    if options.events is None and (options.person or options.item):
-        raise ValueError("--person and --item name columns of --events FILE, which is missing")
+    if "n_items" in plain:
+        plain["items"] = plain.pop("n_items")
+    columns = {name: getattr(options, name) for name in _OF_EVENTS if getattr(options, name)}
+    if options.events is None and columns:
+        raise ValueError(f"--{next(iter(columns))} is about --events FILE, which is missing")
+    columns |= reading.as_settings(options)
     streams: list[dict[str, Any]] = [{"family": name} for name in options.stream or []]
     if options.events is not None:
-        columns = {name: getattr(options, name) for name in ("person", "item") if getattr(options, name)}
         streams.append({"events": options.events} | columns)
     learners = [{"learner": name} for name in options.learner or _LEARNERS]
     return Config.of(

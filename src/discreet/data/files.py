@@ -1,6 +1,6 @@
 """Files a batch of rows at a time, so that memory does not grow with their length.
 
-CSV (plain, gzipped, or on standard input) and Parquet, told apart by their first bytes.
+CSV (plain, packed, or on standard input), Parquet and Feather, told apart by their first bytes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import lzma
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ from typing import Any, cast
 
 from ..core.checks import DataError
 from . import source as tables
+from .formats import START, is_feather, is_parquet, separator_of, unpacked
 from .source import Batch, Column, Source
 
 # A line that goes on for longer is not a line of a table, and is not read to its end.
@@ -28,12 +30,6 @@ _BLOCK = 1 << 16
 _READ = 1 << 20  # bytes of a column of Parquet
 _FEW = 256
 _LONGER = 16  # times as many rows of Parquet as of text: fewer values are met again in the next batch
-_OTHER_KINDS = (
-    (b"PK\x03\x04", "a zip archive or an Excel workbook; save it as CSV"),
-    (b"\xff\xfe", "UTF-16 text; save it as UTF-8"),
-    (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
-    (b"SQLi", "a database; export the table as CSV"),
-)
 _BREAK = re.compile("\r\n|\r|\n")
 
 
@@ -41,25 +37,22 @@ def read_file(source: Source, asked: Mapping[str, str], only: str | None) -> Ite
     """The columns that were asked for; ``only`` as in `Source.places`."""
     try:
         with _opened(source) as file:
-            start = file.peek(4)[:4]
-            if start == b"PAR1" or str(source.path).lower().endswith((".parquet", ".pq")):
+            start = file.peek(START)[:START]
+            if is_parquet(source, start):
                 yield from read_parquet(source, asked, only)
-                return
-            text = file
-            if start[:2] == b"\x1f\x8b":
-                text = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=file)))
-                start = text.peek(4)[:4]
-            for magic, kind in _OTHER_KINDS:
-                if start.startswith(magic):
-                    raise ValueError(f"{source.name} is {kind}")
-            yield from _csv(source, text, file, asked, only)
+            elif is_feather(source, start):
+                yield from read_feather(source, asked, only)
+            else:
+                with unpacked(source, file) as text:
+                    yield from _csv(source, text, file, asked, only)
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{source.name} is not UTF-8 text; it must be CSV, gzipped CSV or Parquet",
+            f"{source.name} is not UTF-8 text; it must be CSV, plain or packed, Parquet or Feather",
             f"byte 0x{error.object[error.start]:02x}",
         ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{source.name} is broken gzip ({error}); was it copied whole?") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        kind = "" if isinstance(error, lzma.LZMAError) else "gzip "
+        raise ValueError(f"{source.name} is broken {kind}({error}); was it copied whole?") from error
     except csv.Error as error:
         raise ValueError(f"{source.name} is not a table in CSV: {error}") from error
 
@@ -72,10 +65,8 @@ def _opened(source: Source) -> Iterator[io.BufferedReader]:
         yield cast(io.BufferedReader, sys.stdin.buffer)
         return
     path = str(source.path)
-    if os.path.isdir(path):
-        raise ValueError(f"{path} is a directory; name a CSV or Parquet file")
-    with open(path, "rb") as file:
-        yield file
+    with open(path, "rb", _BLOCK) as file:
+        yield cast(io.BufferedReader, file)
 
 
 # --- CSV -----------------------------------------------------------------------------------------
@@ -91,13 +82,15 @@ def _csv(
     size = 0 if source.stdin else os.fstat(raw.fileno()).st_size
     blocks = io.BufferedReader(_Lines(file, source), _BLOCK)
     # Strict: a quote that one row leaves open must not swallow the rows of other people.
+    separator = separator_of(source, file.peek(_BLOCK), asked, only)
     rows = csv.reader(
-        io.TextIOWrapper(blocks, encoding="utf-8-sig", newline=""), delimiter=source.separator, strict=True
+        io.TextIOWrapper(blocks, encoding="utf-8-sig", newline=""), delimiter=separator, strict=True
     )
-    header = next(rows, None)
+    header = next(rows, None) if source.columns is None else list(source.columns)
     if not header:
         raise ValueError(f"{source.name} is empty; the first line must name the columns")
-    wanted = [(role, itemgetter(at)) for role, at in source.places(header, asked, only).items()]
+    places = source.places(header, asked, only, separator=separator)
+    wanted = [(role, itemgetter(at)) for role, at in places.items()]
     width = len(header)
     while True:
         lines = _Places()
@@ -129,7 +122,7 @@ def _whole(source: Source, rows: list[list[str]], width: int, line: int) -> tupl
             ends.append(line)
         elif row and not source.skip_bad:
             raise source.refused(
-                f"a row has another number of cells than the header, which has {width}",
+                f"a row has another number of cells than {source.header_word}, which has {width}",
                 f"line {line}",
                 f"{len(row)} cells",
             )
@@ -180,7 +173,7 @@ class _Lines(io.RawIOBase):
         return count
 
 
-# --- Parquet -------------------------------------------------------------------------------------
+# --- Parquet and Feather --------------------------------------------------------------------------
 
 
 def read_parquet(
@@ -196,8 +189,7 @@ def read_parquet(
 
     ``coded``: columns whose different values are few.
     """
-    if source.stdin:
-        raise ValueError("standard input must be CSV; give a Parquet file by its name")
+    _check_named(source, "Parquet")
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
@@ -231,3 +223,54 @@ def read_parquet(
             raise
         reason = str(error).split(". ")[0]
         raise ValueError(f"{source.name} is not a whole Parquet file: {reason}") from error
+
+
+def read_feather(
+    source: Source,
+    asked: Mapping[str, str],
+    only: str | None,
+    *,
+    column: Callable[[str, str, Any], Column] | None = None,
+) -> Iterator[Batch]:
+    """A Feather file (Arrow's own), so many rows at a time; ``column`` as for `read_parquet`."""
+    _check_named(source, "Feather")
+    try:
+        import pyarrow as arrow
+    except ImportError as error:
+        raise ImportError("reading Feather needs pyarrow: pip install 'discreet[tables]'") from error
+    from .frames import arrow_column, numbered_from
+
+    made = column or (lambda said, _, array: arrow_column(said, array))
+    rows = _LONGER * tables.ROWS
+    try:
+        with arrow.OSFile(str(source.path)) as file:
+            reader = arrow.ipc.open_file(file)
+            places = source.places(reader.schema.names, asked, only, public=True)
+            row = 0
+            for number in range(reader.num_record_batches):
+                whole = reader.get_batch(number)
+                for start in range(0, whole.num_rows, rows):
+                    part = whole.slice(start, rows)
+                    columns = {
+                        role: made(source.wording.asked(role, asked[role]), role, part.column(at))
+                        for role, at in places.items()
+                    }
+                    done = number / reader.num_record_batches
+                    yield Batch(source, asked, columns, numbered_from(row), done=done)
+                    row += part.num_rows
+    except (arrow.ArrowException, OSError) as error:
+        if isinstance(error, MemoryError):
+            raise
+        reason = str(error).split(". ")[0]
+        raise ValueError(f"{source.name} is not a whole Feather file: {reason}") from error
+
+
+def _check_named(source: Source, kind: str) -> None:
+    """Refuse what only text may be."""
+    if source.stdin:
+        raise ValueError(f"standard input must be CSV; give a {kind} file by its name")
+    if source.columns is not None:
+        raise ValueError(
+            f"{source.name} is {kind}, which names its columns; {source.wording.columns} is for text without"
+            " a header"
+        )

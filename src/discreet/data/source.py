@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import compress
+from dataclasses import dataclass, replace
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..core.checks import DataError, shown
 
 # Rows that are held at a time where a file or a stream is longer.
 ROWS = 1 << 16
+_NUMBERED = re.compile(r"#([1-9]\d{0,6})")
 
 
 def constraint_role(column: str) -> str:
@@ -34,8 +36,10 @@ class Wording:
 
     argument: str = "{role}={shown}"
     items: str = "items="
+    columns: str = "columns="
     drop_items: str = '; add it, or unknown_items="drop"'
     separator: str = "; if its columns are separated by {mark}, read it into a frame first"
+    headless: str = "; if its first line is a row and no header, read it into a frame first"
     leave_out: str = ""
     details: str = ""
 
@@ -90,16 +94,24 @@ class Source:
     """A table of events, or a file or a stream of them, and what to do about rows that are bad.
 
     ``table``: a data frame, an Arrow table, a dict of columns, rows that are mappings, or the path of a file;
-    with ``stdin`` it is standard input. ``skip_bad``: rows that cannot be read are left out instead of
-    refused. ``public``: it says nothing about people, and refusals may name its rows.
+    with ``stdin`` it is standard input. A path may be a pattern or a folder, and there may be a list of
+    paths. ``separator``: between the columns of text; None: found out from the names of columns.
+    ``columns``: names of the columns of text without a header. ``skip_bad``: rows that cannot be read are
+    left out instead of refused. ``public``: it says nothing about people, and refusals may name its rows.
     """
 
     table: Any
-    separator: str = ","
+    separator: str | None = None
     skip_bad: bool = False
     public: bool = False
     stdin: bool = False
     wording: Wording = Wording()
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def header_word(self) -> str:
+        """Where the names of columns come from."""
+        return "the header" if self.columns is None else self.wording.columns
 
     @property
     def path(self) -> str | None:
@@ -131,44 +143,82 @@ class Source:
         only: str | None = None,
         *,
         public: bool = False,
+        separator: str = "",
     ) -> dict[str, int]:
         """Which column of the header each role asks for.
 
         ``only``: the role that a single column answers, whatever it is called. ``public``: the header is no
-        row that somebody may have written.
+        row that somebody may have written. ``separator``: what the cells of a header in text were separated
+        by. There, #2 is the second column, and blanks around a name do not count.
+
+        Of a header that may be a row, no cell is named, unless another column that was asked for is in it:
+        then names close to the one that is missing are.
         """
         if only in asked and len(header) == 1 and len(asked) == 1:
             return {str(only): 0}
-        found = {}
+        found: dict[str, int] = {}
+        missing = []
         for role, column in asked.items():
-            count = sum(name == column for name in header)
-            if count > 1:
-                raise ValueError(f"{self.name} has {count} columns named {shown(column)}; rename them")
-            if not count:
-                asks = self.wording.asked(role, column)
-                raise self._no_column(asks, column, header, public or self.public)
-            found[role] = next(place for place, name in enumerate(header) if name == column)
+            places = [at for at, name in enumerate(header) if name == column]
+            if not places and separator:
+                places = _nearly(column, header)
+            if len(places) > 1:
+                raise self._several(role, column, places, bool(separator))
+            if places:
+                found[role] = places[0]
+            else:
+                missing.append(role)
+        if missing:
+            role = missing[0]
+            known = public or self.public or self.columns is not None
+            raise self._no_column(
+                role, asked[role], header, separator, public=known, header_found=bool(found)
+            )
         return found
 
-    def _no_column(self, asked: str, column: str, header: Sequence[Any], public: bool) -> ValueError:
+    def _several(self, role: str, column: str, places: Sequence[int], numbers: bool) -> ValueError:
+        which = " and ".join(f"#{at + 1}" for at in places)
+        by_number = self.wording.asked(role, f"#{places[-1] + 1}")
+        other = f", or ask for one by its number, such as {by_number}" if numbers else ""
+        return ValueError(
+            f"{self.name} has {len(places)} columns named {shown(column)} ({which}); rename them{other}"
+        )
+
+    def _no_column(
+        self,
+        role: str,
+        column: str,
+        header: Sequence[Any],
+        separator: str,
+        *,
+        public: bool,
+        header_found: bool,
+    ) -> ValueError:
         table = "the table" if self.path is None else f"the table in {self.name}"
-        message, hint = f"{asked} is not a column of {table}", ""
+        message, hint = f"{self.wording.asked(role, column)} is not a column of {table}", ""
         if self.path is not None and len(header) == 1:
-            marks = [mark for mark in (";", "\t", "|", ",") if mark in header[0] and mark != self.separator]
+            marks = [mark for mark in (";", "\t", "|", ",") if mark in header[0] and mark != separator]
             if marks:
                 mark = "tab" if marks[0] == "\t" else f"'{marks[0]}'"
                 hint = self.wording.separator.format(mark=mark)
         listed = ", ".join(map(repr, header[:20])) + (", ..." if len(header) > 20 else "")
-        near = difflib.get_close_matches(str(column), [name for name in header if isinstance(name, str)], n=3)
-        listed += f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        names = [name.strip() for name in header if isinstance(name, str)]
+        near = difflib.get_close_matches(str(column), names, n=3)
+        meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         if public:
-            return ValueError(f"{message}, which has {listed}{hint}")
+            return ValueError(f"{message}, which has {listed}{meant}{hint}")
         # In a file without a header these are somebody's cells.
         more = self.wording.details.format(what="its columns")
-        return DataError(f"{message}{hint}{more}", f"it has {listed}")
+        if header_found:
+            return DataError(f"{message}{hint}{meant}{more}", f"it has {listed}")
+        if separator and not hint:
+            hint = self.wording.headless
+        return DataError(f"{message}{hint}{more}", f"it has {listed}{meant}")
 
     def batches(self, asked: Mapping[str, str], *, only: str | None = None) -> Iterator[Batch]:
         """The columns that were asked for, ``{role: column}``, from the first row to the last."""
+        if (several := self.parts()) is not None:
+            return chain.from_iterable(part.batches(asked, only=only) for part in several)
         if self.path is None:
             from .frames import read_table
 
@@ -176,6 +226,19 @@ class Source:
         from .files import read_file
 
         return read_file(self, asked, only)
+
+    def parts(self) -> list[Source] | None:
+        """The files of a list of paths, a pattern or a folder; None for what is one source."""
+        from .formats import files_of
+
+        if self.path is not None:
+            paths = files_of(self)
+            return None if paths == [self.path] else [replace(self, table=one) for one in paths]
+        if not isinstance(self.table, list | tuple) or not self.table:
+            return None
+        if not all(isinstance(one, str | os.PathLike) for one in self.table):
+            return None
+        return [replace(self, table=one) for one in self.table]
 
 
 @dataclass(frozen=True)
@@ -204,3 +267,11 @@ class Batch:
         """A refusal of a row without this cell."""
         column, what = self.asked[role], role.partition(":")[0]
         return self.refused(row, f"an entry of column {column!r} is missing; every event needs its {what}")
+
+
+def _nearly(column: str, header: Sequence[str]) -> list[int]:
+    """The places of a name in a header of text but for blanks around it, or of a number in place of one."""
+    number = _NUMBERED.fullmatch(column)
+    if number is not None:
+        return [at for at in [int(number[1]) - 1] if at < len(header)]
+    return [at for at, name in enumerate(header) if name.strip() == column.strip()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from .. import objectives
 from ..core import checks
+from ..data.facts import read_items
+from ..data.source import Source
 from ..objectives import Arcs, Coverage, GraphCut, Population, ProbabilisticCoverage
 
 
@@ -138,14 +140,19 @@ def event_file(
     person: str,
     item: str,
     weight: str | None = None,
+    items: str | os.PathLike[str] | None = None,
+    separator: str | None = None,
+    columns: Sequence[str] | None = None,
     objective: str = "Coverage",
     order: str = "shuffled",
     people: int | None = None,
 ) -> Population:
-    """The people of a file of events (CSV or Parquet), as a stream.
+    """The people of a file of events (CSV, Parquet or Feather), as a stream.
 
-    ``order="shuffled"`` puts them in a random order, ``"given"`` in that of their first event. ``people``
-    takes only so many of them, from the front of that order.
+    ``items``: a file with the public list of items, in the column ``item``; without it they are those that
+    occur. ``separator`` and ``columns``: what stands between the columns of text, unless that is to be found
+    out, and their names where it has no header. ``order="shuffled"`` puts people in a random order,
+    ``"given"`` in that of their first event; ``people`` takes only so many of them, from its front.
     """
     checks.one_of("objective", objective, EVENT_OBJECTIVES)
     checks.one_of("order", order, ORDERS)
@@ -153,8 +160,12 @@ def event_file(
         checks.whole("people", people, at_least=1)
     if not Path(path).is_file():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    named = None if columns is None else tuple(columns)
+    listed = None
+    if items is not None:
+        listed, _ = read_items(Source(items, separator, public=True), item)
     everybody: Population = getattr(objectives, objective).from_events(
-        path, person=person, item=item, **({} if weight is None else {"weight": weight})
+        Source(path, separator, columns=named), person=person, item=item, weight=weight, items=listed
     )
     places = rng.permutation(len(everybody)) if order == "shuffled" else np.arange(len(everybody))
     return everybody[places[:people]]

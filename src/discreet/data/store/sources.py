@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...core.checks import DataError
-from ..files import read_parquet
+from ..files import read_feather, read_parquet
+from ..formats import START, files_of, is_feather, is_parquet, is_plain, separator_of
 from ..frames import arrow_column, numbered_from, read_table, weights
 from ..source import ArrowColumn, Batch, Column, Source
 from .plain_csv import plain_csv, read_plain_csv
 
 ROWS = 1 << 18  # of a chunk
-_SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz")
 
 
 def batches(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
@@ -29,8 +27,8 @@ def batches(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
     if source.stdin:
         yield from source.batches(asked)
     elif source.path is not None:
-        for path in files(source):
-            yield from _file(replace(source, table=path), asked)
+        for part in source.parts() or [source]:
+            yield from _file(part, asked)
     elif (reader := _reader(table)) is not None:
         yield from _ahead(_arrow(source, asked, reader))
     elif hasattr(table, "collect") and not hasattr(table, "__len__"):
@@ -45,34 +43,18 @@ def batches(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
         yield from read_table(source, asked)
 
 
-def files(source: Source) -> list[str]:
-    """The files that a path names: itself, those of a pattern, or those in a folder and in folders in it."""
-    path = str(source.path)
-    if os.path.isdir(path):
-        found = [
-            str(one)
-            for one in sorted(Path(path).rglob("*"))
-            if one.name.lower().endswith(_SUFFIXES)
-            and not any(part.startswith((".", "_")) for part in one.relative_to(path).parts)
-        ]
-        if not found:
-            raise ValueError(f"{path} holds no files that end in {', '.join(_SUFFIXES)}")
-        return found
-    if glob.has_magic(path) and not os.path.exists(path):
-        found = sorted(one for one in glob.glob(path, recursive=True) if os.path.isfile(one))
-        if not found:
-            raise ValueError(f"no file is named like {path}")
-        return found
-    return [path]
-
-
 def _file(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
     with open(str(source.path), "rb") as file:
-        start = file.read(4)
-    if start == b"PAR1" or str(source.path).lower().endswith((".parquet", ".pq")):
+        start = file.read(START)
+        first = start + file.readline(1 << 16)
+    if is_parquet(source, start):
         return _ahead(read_parquet(source, asked, None, rows=ROWS, column=_column, coded=[asked["item"]]))
-    if plain_csv(source):
-        return _ahead(read_plain_csv(source, asked, _column))
+    if is_feather(source, start):
+        return _ahead(read_feather(source, asked, None, column=_column))
+    if is_plain(start):
+        found = replace(source, separator=separator_of(source, first, asked))
+        if plain_csv(found):
+            return _ahead(read_plain_csv(found, asked, _column))
     return source.batches(asked)
 
 
@@ -152,7 +134,7 @@ def row_count(source: Source) -> int | None:
     if source.stdin:
         return None
     if source.path is not None:
-        return sum(map(_rows_in, files(source)))
+        return sum(map(_rows_in, files_of(source)))
     if isinstance(table, list | tuple) and all(isinstance(one, str | os.PathLike) for one in table):
         return sum(row_count(replace(source, table=one)) or 0 for one in table)
     if isinstance(table, Mapping):
@@ -170,7 +152,7 @@ def _rows_in(path: str) -> int:
             return 0  # which is refused when it is read
     with open(path, "rb") as file:
         some = file.read(1 << 16)
-    packed = 8 if some[:2] == b"\x1f\x8b" else 1
+    packed = 1 if is_plain(some) else 8
     return os.path.getsize(path) * packed * (some.count(b"\n") + 1) // max(1, len(some))
 
 

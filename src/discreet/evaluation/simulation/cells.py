@@ -49,7 +49,7 @@ class StreamSpec:
     @property
     def items_from_data(self) -> bool:
         """Whether its items are those that its people have, so that accounts are conditional on the list."""
-        return self.family == EVENTS
+        return self.family == EVENTS and "items" not in self.settings
 
     def people(self, seed: int) -> Population:
         """The stream of this seed."""
@@ -59,7 +59,7 @@ class StreamSpec:
         options = dict(self.settings)
         if self.family != EVENTS:
             return streams.STREAMS[self.family](options.pop("people"), options.pop("items"), coins, **options)
-        options.pop("sha256")
+        del options["sha256"]
         return streams.event_file(options.pop("path"), coins, **options)
 
 

@@ -81,7 +81,7 @@ class Config:
         if not isinstance(self.title, str):
             raise TypeError(f"title must be text, got {self.title!r}")
         for stream in self.streams:
-            count = stream.settings.get("items")
+            count = None if stream.family == EVENTS else stream.settings.get("items")
             if count is None:  # a file: reading it now says what is wrong with it before anything runs
                 count = stream.people(0).n_items
             if checks.whole("k", self.k, at_least=1) > count:
@@ -137,9 +137,11 @@ def _stream(given: Mapping[str, Any], rounds: Any, items: Any, folder: Path) -> 
         missing = [column for column in ("person", "item") if column not in options]
         if missing:
             raise ValueError(f"stream {name!r} needs {' and '.join(missing)}: the columns of its file")
-        with open(path, "rb") as file:
-            print_of = hashlib.file_digest(file, "sha256").hexdigest()
-        return StreamSpec(name, EVENTS, options | {"path": str(path), "sha256": print_of})
+        prints = [_print_of(path)]
+        if "items" in options:
+            options["items"] = str(folder / str(options["items"]))
+            prints.append(_print_of(options["items"]))
+        return StreamSpec(name, EVENTS, options | {"path": str(path), "sha256": " ".join(prints)})
     if "family" not in options:
         raise ValueError(f"a stream needs family= (one of {', '.join(streams.STREAMS)}) or events= (a file)")
     family = checks.one_of("family", options.pop("family"), list(streams.STREAMS))
@@ -150,6 +152,11 @@ def _stream(given: Mapping[str, Any], rounds: Any, items: Any, folder: Path) -> 
     for size in ("people", "items"):
         checks.whole(size, options[size], at_least=1)
     return StreamSpec(name, family, options)
+
+
+def _print_of(path: str | os.PathLike[str]) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _learner(given: Mapping[str, Any]) -> LearnerSpec:

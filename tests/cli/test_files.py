@@ -1,0 +1,227 @@
+"""Files as people have them: separators, no header, packed, patterns, odd headers; one meaning of --items."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+
+import pandas as pd
+import pyarrow
+import pytest
+
+from discreet.data import Store
+from discreet.objectives import Coverage
+
+from .running import assert_refused, inside
+
+ROWS = [("ann", "tea"), ("bob", "milk"), ("ann", "jam"), ("cy", "tea"), ("dora", "bread")]
+HEADER = ("user id", "page")
+ASK = ("--person", "user id", "--item", "page", "--k", "2", "--epsilon", "1", "--seed", "1")
+OPTIONS = (*ASK, "--items-from-data")
+
+
+def text(mark: str = ",", header: tuple[str, ...] | None = HEADER, rows=ROWS) -> str:
+    return "".join(mark.join(row) + "\n" for row in ([header] if header else []) + rows)
+
+
+@pytest.fixture
+def chosen(capsys):
+    """What is chosen from a file, and how many people were counted."""
+
+    def select(*arguments: object) -> tuple[list[str], str]:
+        ended = inside(capsys, "select", *arguments, "--json")
+        assert ended.code == 0, ended.err
+        found = json.loads(ended.out)
+        count = next(said for said in found["treated_as_public"] if said.startswith("the number of people"))
+        return found["items"], count
+
+    return select
+
+
+def kinds(folder) -> dict[str, tuple[object, ...]]:
+    """The same rows in every kind of file, with what has to be said about it."""
+    frame = pd.DataFrame(ROWS, columns=list(HEADER))
+    plain = text().encode()
+    for name, content in {
+        "a.csv": plain,
+        "a.tsv": text("\t").encode(),
+        "semicolons.csv": text(";").encode(),
+        "bars.txt": text("|").encode(),
+        "tabs.csv": text("\t").encode(),
+        "colons.txt": text(":").encode(),
+        "a.csv.gz": gzip.compress(plain),
+        "a.tsv.gz": gzip.compress(text("\t").encode()),
+        "a.csv.bz2": bz2.compress(plain),
+        "a.csv.xz": lzma.compress(plain),
+        "a.csv.zst": pyarrow.compress(plain, "zstd", asbytes=True),
+        "blanks.csv": text(header=(" user id ", " page")).encode(),
+        "mark.csv": b"\xef\xbb\xbf" + plain,
+        "quoted.csv": text(header=('"user id"', '"page"')).encode(),
+        "bare.csv": text(header=None).encode(),
+        "bare.tsv": text("\t", header=None).encode(),
+        "twice.csv": text(header=("user id", "page", "page"), rows=[(*row, "x") for row in ROWS]).encode(),
+        "others.csv": text(header=(*HEADER, "n", "n"), rows=[(*row, "1", "2") for row in ROWS]).encode(),
+    }.items():
+        (folder / name).write_bytes(content)
+    frame.to_parquet(folder / "a.parquet")
+    frame.to_feather(folder / "a.feather")
+    frame.iloc[:2].to_csv(folder / "part1.csv", index=False)
+    frame.iloc[2:].to_csv(folder / "part2.tsv", index=False, sep="\t")
+    (folder / "day").mkdir()
+    frame.to_csv(folder / "day" / "a.csv", index=False)
+    paths = {path.name: (path,) for path in folder.iterdir() if not path.name.startswith("part")}
+    paths["colons.txt"] += ("--separator", ":")
+    paths["bare.csv"] += ("--columns", "user id,page")
+    paths["bare.tsv"] += ("--columns", "user id,page")
+    paths["twice.csv"] = (folder / "twice.csv", "--item", "#2")
+    paths["a pattern"] = (f"{folder}/part*",)
+    paths["two files"] = (folder / "part1.csv", folder / "part2.tsv")
+    return paths
+
+
+def test_every_kind_of_file_is_the_same_people(chosen, tmp_path):
+    found = kinds(tmp_path)
+    want = chosen(tmp_path / "a.csv", *OPTIONS)
+    assert want[1] == "the number of people, 4"
+    for name, options in found.items():
+        asked = OPTIONS[:2] + OPTIONS[4:] if "--item" in options else OPTIONS
+        assert chosen(*options, *asked) == want, name
+
+
+def test_a_store_reads_the_same_files(capsys, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "items.csv").write_text("page\ntea\nmilk\njam\nbread\n")
+    (tmp_path / "key").write_text("00" * 32)
+    digests = set()
+    for name, options in kinds(tmp_path / "in").items():
+        column = [] if "--item" in options else ["--item", "page"]
+        asked = [*options, *column, "--person", "user id", "--items", tmp_path / "items.csv"]
+        ended = inside(capsys, "prepare", *asked, "--key", tmp_path / "key", "--to", tmp_path / name)
+        assert ended.code == 0, (name, ended.err)
+        digests.add(json.dumps(Store.open(tmp_path / name).manifest["parts"]))
+    assert len(digests) == 1
+
+
+def test_python_takes_patterns_folders_and_lists(tmp_path):
+    kinds(tmp_path)
+    for table in (f"{tmp_path}/part*", tmp_path / "day", [tmp_path / "part1.csv", tmp_path / "part2.tsv"]):
+        people = Coverage.from_events(table, person="user id", item="page")
+        assert (len(people), people.labels) == (4, ("bread", "jam", "milk", "tea"))
+
+
+def test_a_file_without_a_header_is_suspected(capsys, tmp_path):
+    """In the same words whatever stands in its first line, of which nothing is repeated."""
+    said = set()
+    for rows in (ROWS, ROWS[1:]):
+        (tmp_path / "a.csv").write_text(text(header=None, rows=rows))
+        said.add(inside(capsys, "select", tmp_path / "a.csv", *OPTIONS))
+    (ended,) = said
+    assert_refused(ended, "if its first line is a row and no header, name its columns with --columns")
+    assert "ann" not in ended.err
+    assert "bob" not in ended.err
+
+
+@pytest.mark.parametrize("bad", [(), ("--skip-bad",)])
+def test_no_row_decides_how_others_are_read(capsys, tmp_path, bad):
+    """Without a header the name of the file decides what separates columns, and never somebody's row."""
+    (tmp_path / "items.csv").write_text("page\ntea\nmilk\njam\nbread\n")
+    (tmp_path / "a.csv").write_text("zoe;tea\n" + text(header=None))
+    asked = ("select", tmp_path / "a.csv", *ASK, "--items", tmp_path / "items.csv")
+    ended = inside(capsys, *asked, "--columns", "user id,page", "--json", *bad)
+    if not bad:
+        assert_refused(ended, "a row has another number of cells than --columns, which has 2")
+    else:
+        assert "the number of people, 4, those" in ended.out
+
+
+def test_a_wrong_column_names_the_near_ones(capsys, tmp_path):
+    (tmp_path / "a.csv").write_text(text())
+    asked = ["select", tmp_path / "a.csv", *OPTIONS]
+    near = ["userid" if one == "user id" else one for one in asked]
+    refused = inside(capsys, *near)
+    assert_refused(refused, "--person userid is not a column", "did you mean 'user id'?")
+    # Where the other column is missing too the first line may be somebody's.
+    refused = inside(capsys, *["pagina" if one == "page" else one for one in near])
+    assert "did you mean" not in refused.err
+    (tmp_path / "items.csv").write_text("pages,price\ntea,1\n")
+    listed = ("select", tmp_path / "a.csv", *ASK, "--items", tmp_path / "items.csv")
+    assert_refused(inside(capsys, *listed), "which has 'pages', 'price'; did you mean 'pages'?")
+
+
+def test_two_columns_of_one_name(capsys, tmp_path):
+    kinds(tmp_path)
+    refused = inside(capsys, "select", tmp_path / "twice.csv", *OPTIONS)
+    assert_refused(refused, "2 columns named 'page' (#2 and #3)", "such as --item #3")
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("a,a", "names 'a' twice"),
+        (",", "is empty"),
+        ("user id", "another number of cells than --columns, which has 1"),
+    ],
+)
+def test_mistakes_in_columns(capsys, tmp_path, names, words):
+    (tmp_path / "a.csv").write_text(text(header=None))
+    asked = ["user id" if one == "page" else one for one in OPTIONS]
+    assert_refused(inside(capsys, "select", tmp_path / "a.csv", *asked, "--columns", names), words)
+
+
+def test_columns_are_for_text(capsys, tmp_path):
+    kinds(tmp_path)
+    for name, kind in (("a.parquet", "Parquet"), ("a.feather", "Feather")):
+        ended = inside(capsys, "select", tmp_path / name, *OPTIONS, "--columns", "user id,page")
+        assert_refused(ended, f"is {kind}, which names its columns")
+
+
+def test_a_list_of_items_without_a_header(chosen, tmp_path):
+    (tmp_path / "a.csv").write_text(text())
+    (tmp_path / "items.txt").write_text("tea\nmilk\njam\nbread\n")
+    listed = ("--items", tmp_path / "items.txt", "--items-columns", "page")
+    assert len(chosen(tmp_path / "a.csv", *ASK, *listed)[0]) == 2
+
+
+def test_a_list_of_items_among_the_files_is_not_public(capsys, tmp_path):
+    kinds(tmp_path)
+    asked = ("select", f"{tmp_path}/part*", *ASK, "--items", tmp_path / "part1.csv")
+    assert_refused(inside(capsys, *asked), "is FILE itself, so that which items are listed is private")
+
+
+# --- simulate and plan ---------------------------------------------------------------------------------
+
+
+def test_simulate_takes_a_catalogue_and_a_separator(capsys, tmp_path):
+    (tmp_path / "a.csv").write_text(text(":", rows=ROWS * 2))
+    (tmp_path / "items.csv").write_text(
+        "page\n" + "".join(f"{item}\n" for item in ("jam", "tea", "milk", "bread", "x"))
+    )
+    asked = ("simulate", "--events", tmp_path / "a.csv", *ASK[:4], "--separator", ":", "--k", 2)
+    quick = ("--learner", "popularity", "--repeats", 1, "--workers", 1, "--json")
+    ended = inside(capsys, *asked, *quick, "--items", tmp_path / "items.csv", "--out", tmp_path / "one")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["conditional_on_the_list_of_items"] == []
+    ended = inside(capsys, *asked, *quick, "--out", tmp_path / "two")
+    assert json.loads(ended.out)["conditional_on_the_list_of_items"] == ["a.csv"]
+    (tmp_path / "items.csv").write_text("page\njam\n")
+    ended = inside(capsys, *asked, *quick, "--items", tmp_path / "items.csv", "--out", tmp_path / "one")
+    assert_refused(ended, "does not list the item of every event")
+
+
+def test_plan_counts_a_list_of_items(capsys, tmp_path):
+    (tmp_path / "items.csv").write_text("page,price\n" + "".join(f"p{n},1\n" for n in range(30)))
+    rest = ("--k", 2, "--rounds", 500, "--epsilon", 1, "--goal", "certified", "--json")
+    counted = inside(capsys, "plan", "--items", tmp_path / "items.csv", "--item", "page", *rest)
+    said = inside(capsys, "plan", "--n-items", 30, *rest)
+    assert json.loads(counted.out)["candidates"] == json.loads(said.out)["candidates"]
+    assert_refused(inside(capsys, "plan", *rest), "Give --n-items N, or --items FILE")
+
+
+def test_items_is_a_file_in_every_command():
+    from discreet.cli.dispatch import parser_of
+
+    for name in ("select", "prepare", "simulate", "plan"):
+        (option,) = (one for one in parser_of(name)._actions if "--items" in one.option_strings)
+        assert (option.metavar, option.type) == ("FILE", None), name
