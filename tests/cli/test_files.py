@@ -109,6 +109,10 @@ def test_python_takes_patterns_folders_and_lists(tmp_path):
     for table in (f"{tmp_path}/part*", tmp_path / "day", [tmp_path / "part1.csv", tmp_path / "part2.tsv"]):
         people = Coverage.from_events(table, person="user id", item="page")
         assert (len(people), people.labels) == (4, ("bread", "jam", "milk", "tea"))
+    (tmp_path / "items.csv").write_text("page\ntea\nmilk\njam\nbread\n")
+    options = {"columns": ["user id", "page"], "items": tmp_path / "items.csv"}
+    people = Coverage.from_events(tmp_path / "bare.csv", person="user id", item="page", **options)
+    assert (len(people), people.labels, people.catalogue) == (4, ("tea", "milk", "jam", "bread"), "public")
 
 
 def test_a_file_without_a_header_is_suspected(capsys, tmp_path):

@@ -641,6 +641,7 @@ def test_bad_files_in_a_process_of_their_own(file, tmp_path):
     whole = tmp_path / "whole.parquet"
     pandas.DataFrame({"user": ["a", "b"] * 500, "page": ["x", "y"] * 500}).to_parquet(whole)
     content = whole.read_bytes()
+    (tmp_path / "nothing").mkdir()
     mixed = file("user,page,price\na,x,3\nb,y,cheap\n", "mixed.csv")
     cases = [
         ((file("", "empty.csv"), *ASK), "empty.csv is empty; the first line must name the columns"),
@@ -656,7 +657,7 @@ def test_bad_files_in_a_process_of_their_own(file, tmp_path):
             (file(content[: len(content) // 2], "cut.parquet"), *ASK),
             "cut.parquet is not a whole Parquet file",
         ),
-        ((tmp_path, *ASK), "is a directory"),
+        ((tmp_path / "nothing", *ASK), "is a directory that holds no files ending in"),
     ]
     for arguments, words in cases:
         assert_refused(process("select", *arguments), words)

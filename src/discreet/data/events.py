@@ -11,6 +11,7 @@ of rows: a file in which one person stands a billion times is one person.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from ..core.checks import instance, one_of, real
 from .labels import MISSING, UNLISTED, Listed, Names, absent, in_order, label, typed
 from .rows import GoodRows, amounts, unlisted
-from .source import Batch, Source
+from .source import Batch, Source, Wording
 
 if TYPE_CHECKING:
     from ..privacy import Account
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 _WAITING = 1 << 20
 _MOST_ITEMS = 10_000_000
 _ITEM = 0xFFFFFFFF  # the part of a pair that is the item
+_WORDING = Wording(
+    separator="; if its columns are separated by {mark}, say separator=",
+    headless="; if its first line is a row and no header, name its columns with columns=",
+)
 
 
 class PrivateCatalogue(tuple[Any, ...]):
@@ -133,15 +138,24 @@ def read_events(
     person: str,
     item: str,
     weight: str | None = None,
-    items: Iterable[Any] | None = None,
+    items: Iterable[Any] | str | os.PathLike[str] | None = None,
     people: Iterable[Any] | None = None,
     unknown_items: str = "error",
     highest: float = math.inf,
+    separator: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Events:
     """Events as a matrix; the arguments are those of ``from_events``, and ``highest`` bounds the weights."""
+    from .facts import read_items
+
+    if isinstance(items, str | os.PathLike):
+        items, _ = read_items(Source(items, separator, public=True, wording=_WORDING), item)
     reader = EventReader(items=items, people=people, unknown_items=unknown_items, highest=highest)
     asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
-    source = events if isinstance(events, Source) else Source(events)
+    source = events
+    if not isinstance(events, Source):
+        named = None if columns is None else tuple(columns)
+        source = Source(events, separator, columns=named, wording=_WORDING)
     for batch in source.batches(asked):
         reader.take(batch)
     return reader.events()

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from ..core.checks import DataError
 from . import source as tables
-from .formats import START, is_feather, is_parquet, separator_of, unpacked
+from .formats import START, BrokenStream, is_feather, is_parquet, separator_of, unpacked
 from .source import Batch, Column, Source
 
 # A line that goes on for longer is not a line of a table, and is not read to its end.
@@ -50,9 +50,10 @@ def read_file(source: Source, asked: Mapping[str, str], only: str | None) -> Ite
             f"{source.name} is not UTF-8 text; it must be CSV, plain or packed, Parquet or Feather",
             f"byte 0x{error.object[error.start]:02x}",
         ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-        kind = "" if isinstance(error, lzma.LZMAError) else "gzip "
-        raise ValueError(f"{source.name} is broken {kind}({error}); was it copied whole?") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{source.name} is broken gzip ({error}); was it copied whole?") from error
+    except (BrokenStream, lzma.LZMAError) as error:
+        raise ValueError(f"{source.name} is not packed whole ({error}); was it copied whole?") from error
     except csv.Error as error:
         raise ValueError(f"{source.name} is not a table in CSV: {error}") from error
 

@@ -87,6 +87,10 @@ def _zstd(file: io.BufferedReader) -> io.RawIOBase:
     return _Stream(arrow.CompressedInputStream(file, "zstd"))
 
 
+class BrokenStream(Exception):
+    """What is packed ends early, or is none."""
+
+
 class _Stream(io.RawIOBase):
     """A stream of Arrow's, as Python's own readers want it."""
 
@@ -98,7 +102,10 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        block = self._stream.read(len(buffer))
+        try:
+            block = self._stream.read(len(buffer))
+        except OSError as error:
+            raise BrokenStream(error) from error
         buffer[: len(block)] = block
         return len(block)
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from .. import objectives
 from ..core import checks
-from ..data.facts import read_items
-from ..data.source import Source
 from ..objectives import Arcs, Coverage, GraphCut, Population, ProbabilisticCoverage
 
 
@@ -160,12 +158,8 @@ def event_file(
         checks.whole("people", people, at_least=1)
     if not Path(path).is_file():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    named = None if columns is None else tuple(columns)
-    listed = None
-    if items is not None:
-        listed, _ = read_items(Source(items, separator, public=True), item)
     everybody: Population = getattr(objectives, objective).from_events(
-        Source(path, separator, columns=named), person=person, item=item, weight=weight, items=listed
+        path, person=person, item=item, weight=weight, items=items, separator=separator, columns=columns
     )
     places = rng.permutation(len(everybody)) if order == "shuffled" else np.arange(len(everybody))
     return everybody[places[:people]]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -106,17 +107,22 @@ class RowPopulation(Population):
         person: str,
         item: str,
         weight: str | None = None,
-        items: Iterable[Any] | None = None,
+        items: Iterable[Any] | str | os.PathLike[str] | None = None,
         people: Iterable[Any] | None = None,
         unknown_items: str = "error",
+        separator: str | None = None,
+        columns: Sequence[str] | None = None,
         **options: Any,
     ) -> Self:
         """From a table of events, one row per (person, item), with an optional weight.
 
         ``events``: a pandas or polars frame, an Arrow table, a dict of columns, the path of a CSV (also
-        gzipped) or Parquet file, or rows that are mappings, one after the other. People stand in the order of
-        their first event; of a person's events with one item the largest weight counts. ``labels`` holds the
-        items: the catalogue ``items`` in its own order, or else the items that occur, sorted.
+        packed: .gz, .zst), Parquet or Feather file, a pattern, a folder or a list of such paths, or rows that
+        are mappings, one after the other. ``separator`` is what stands between columns of text, unless it is
+        to be found out from the header, and ``columns`` their names where there is none. People stand in the
+        order of their first event; of a person's events with one item the largest weight counts. ``labels``
+        holds the items: the catalogue ``items`` in its own order (a list, or the path of a file with the
+        column ``item``), or else the items that occur, sorted.
 
         Give a catalogue where the result is to be private: a public list, or one that
         `discreet.data.private_catalogue` has chosen. Which items occur at all is a fact about the people:
@@ -137,6 +143,8 @@ class RowPopulation(Population):
             people=people,
             unknown_items=unknown_items,
             highest=cls._highest,
+            separator=separator,
+            columns=columns,
         )
         return cls.of_events(found, **options)
 
