@@ -277,9 +277,9 @@ class ArrayLogDeterminant(InWholeSteps):
 
 
 def _semidefinite(kernel: Any, xp: Any) -> Any:
-    largest = max(1.0, float(xp.max(xp.abs(kernel))))
-    if not math.isfinite(largest):
+    if not bool(xp.all(xp.isfinite(kernel))):
         raise ValueError("kernel has an entry that is no finite number")
+    largest = max(1.0, float(xp.max(xp.abs(kernel))))
     if not float(xp.max(xp.abs(kernel - xp.matrix_transpose(kernel)))) <= 1e-10 * largest:
         raise ValueError("kernel differs from its mirror image; it must be symmetric")
     lengths, axes = xp.linalg.eigh(kernel)
