@@ -666,6 +666,15 @@ def test_what_a_wrong_writer_would_leave_is_refused_by_name(change, tmp_path):
         Store.open(store.path).verify(deep=False)
 
 
+def test_a_bucket_that_stands_there_twice_is_refused(tmp_path):
+    store = small(tmp_path)
+    manifest = json.loads((store.path / "manifest.json").read_text())
+    manifest["parts"][1] = manifest["parts"][0]
+    (store.path / "manifest.json").write_text(json.dumps(layout.sealed(manifest)))
+    with pytest.raises(ValueError, match="bucket 1: somebody in it belongs to another bucket"):
+        Coverage.from_store(Store.open(store.path))
+
+
 def test_more_items_than_the_cap_are_refused(tmp_path):
     store = small(tmp_path, cap=20)
     manifest = json.loads((store.path / "manifest.json").read_text()) | {"cap": 2}

@@ -22,6 +22,7 @@ from discreet.offline import PrivateGreedy
 from discreet.privacy import Release
 
 from .stores import keys_of, store_of
+from .test_online import LEARNERS, after
 from .test_scores import (
     CHOOSERS,
     CONSTRAINTS,
@@ -109,6 +110,20 @@ def test_topics_are_those_of_one_process(client, store):
     assert vectors(WeightedTopics.from_store(store, covers, client, bound=4.0), (3, 0)) == vectors(
         memory, (3, 0)
     )
+
+
+@pytest.mark.parametrize("name", ["running sums", "leader", "best of both", "frank wolfe", "windows"])
+def test_parts_and_windows_are_those_of_one_process(client, tmp_path, name):
+    room = min(N_PEOPLE, LEARNERS[name]().partial(server="x").room)
+    some = store_of(tmp_path / "some", matrix()[:room], 3, keys=keys_of(N_PEOPLE)[:room], weighted=True)
+    found = [
+        after(LEARNERS[name](), lambda part, _, people=people: part.add_all(people))
+        for people in (
+            ProbabilisticCoverage(matrix()[:room]),
+            ProbabilisticCoverage.from_store(some, client),
+        )
+    ]
+    assert found[0] == found[1]
 
 
 class Draws:

@@ -135,24 +135,3 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(store):
     rewarded = ThompsonSelector(N_ITEMS, 2, 500, BUDGET, seed=0).partial(server="one")
     with pytest.raises(TypeError, match="rewards"):
         rewarded.add_all(Coverage(np.ones((1, N_ITEMS))))
-
-
-def test_a_cluster_counts_the_same(store):
-    distributed = pytest.importorskip("distributed", reason="NOT TESTED: install discreet[dask]")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        for name in ("running sums", "frank wolfe", "windows"):
-            found = [
-                after(
-                    LEARNERS[name](),
-                    lambda part, _, engine=engine: part.add_all(
-                        ProbabilisticCoverage.from_store(store, engine)
-                    ),
-                )
-                for engine in ("threads", client)
-            ]
-            assert found[0] == found[1]
