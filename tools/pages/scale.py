@@ -35,8 +35,7 @@ def checked() -> Iterator[tuple[str, float, float]]:
             told.prepare_processor + told.select_processor,
         )
     for name, one in stored("scans").items():
-        if name.isdigit():
-            people = int(name)
+        if name.isdigit() and (people := int(name)) >= 10**6:
             sizes = Sizes(20 * people, people, round(19.4 * people), _ITEMS, chosen=0.2)
             yield (
                 f"{people:,} people, {_PICKS} picks",

@@ -23,8 +23,8 @@ class Speeds:
     start: float = 0.1
     row: float = 0.15e-6
     opened: float = 8e-9
-    scanned: float = 0.5e-9
-    visited: float = 100e-9
+    scanned: float = 0.4e-9
+    visited: float = 60e-9
     round: float = 0.03
     disk: float = 1e9
 
