@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 # One worker per core; the tests are written to be independent of each other.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test lint install bench audit mutants chaos docs format clean
+.PHONY: help demo test lint install bench audit mutants chaos docs outputs format clean
 help:
 	@echo "make demo     see it work"
 	@echo "make test     run the tests"
@@ -15,6 +15,7 @@ help:
 	@echo "make mutants  break the privacy code line by line and see whether the tests notice; docs/mutation_testing.md"
 	@echo "make chaos    kill writers of a durable ledger 2,000 times, and a service 1,000 times; tables go to docs"
 	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
+	@echo "make outputs  run the tutorials; what they print and draw goes onto their pages and into docs/notebooks"
 	@echo "make docs     the documentation as a site, in build/site"
 	@echo "make install  everything above, installed into $(VENV)"
 
@@ -56,6 +57,9 @@ chaos: $(VENV)/.test
 
 docs: $(VENV)/.test
 	$(BIN)/python -m mkdocs build --strict
+
+outputs: $(VENV)/.test
+	$(BIN)/python -m tools.outputs
 
 install: $(VENV)/.core $(VENV)/.test $(VENV)/.lint
 

@@ -1,7 +1,8 @@
-"""Every code block of the tutorials runs, in order, and the site builds without a warning."""
+"""Every code block of the tutorials runs, in order, and shows what is stored; the site builds without a warning."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import discreet as dc
+from tools import outputs
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -19,14 +21,43 @@ def test_there_are_tutorials():
     assert len(TUTORIALS) >= 7
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
-def test_tutorial_runs(page, capsys):
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    assert blocks
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), names)
-    assert capsys.readouterr().out
+@pytest.mark.parametrize("page", outputs.pages(), ids=lambda page: page.stem)
+def test_tutorial_runs(page):
+    """`python -m tools.outputs PAGE` writes what a page shows."""
+    text = page.read_text()
+    assert "```text" in "".join(block["stored"] or "" for block in outputs.BLOCK.finditer(text))
+    assert outputs.stale(page) == []
+    for image in re.findall(r"\]\(([^)]*\.(?:png|svg))\)", text):
+        assert (page.parent / image).is_file(), image
+
+
+def test_stale_outputs_and_pictures_are_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(outputs, "PICTURES", tmp_path / "pictures")
+    page = tmp_path / "page.md"
+    code = "import matplotlib.pyplot as plt\nprint(1.5)\nplt.plot([1, 2, 4])\nplt.title('Growth')\n"
+    page.write_text(f"# A page\n\n```python\n{code}```\n\nThe end.\n")
+    assert len(outputs.stale(page)) == 2
+    outputs.write(page)
+    text = page.read_text()
+    assert "```text\n1.5\n```\n\n![Growth](pictures/page-1.png)\n" in text
+    assert text.endswith("\nThe end.\n")
+    assert outputs.stale(page) == []
+    page.write_text(text.replace("1.5\n", "1.6\n", 1))
+    assert "page.md:3" in outputs.stale(page)[0]
+    page.write_text(text.replace("print(1.5)", "print(1.7)").replace("-- output -->", "-- output: one run -->"))
+    assert outputs.stale(page) == []
+    page.write_text(text.replace("[1, 2, 4]", "[1, 2, 5]"))
+    assert outputs.stale(page) == ["page.md: page-1.png is another picture"]
+
+
+def test_notebooks_are_what_their_pages_make():
+    for path, text in outputs.notebooks().items():
+        assert path.read_text() == text, f"{path.name}: python -m tools.outputs makes it anew"
+        cells = json.loads(text)["cells"]
+        assert len({cell["id"] for cell in cells}) == len(cells)
+        code = ["".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "code"]
+        page = (ROOT / "docs" / "tutorials" / f"{path.stem}.md").read_text()
+        assert code == [block["code"] for block in outputs.BLOCK.finditer(page)]
 
 
 def test_every_algorithm_of_the_papers_has_a_class_and_a_test():
