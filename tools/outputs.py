@@ -223,7 +223,7 @@ def notebooks() -> dict[Path, str]:
 def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.outputs", description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE", help="default: all of them")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if anything is stale")
     options = parser.parse_args(given)
     found = []
     for page in [path.resolve() for path in options.pages] or pages():
