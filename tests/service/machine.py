@@ -238,7 +238,7 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule()
     def look(self):
         """What the engine does every second."""
-        self._run(self.engine._flush_now())
+        self._run(self.engine._flushing or self.engine._flush_now())
         self._run(self.engine.refresh("shop"))
 
     @rule(status=st.sampled_from([PAUSED, RUNNING]))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
+from discreet.service import engine as engine_module
 from discreet.service.engine import Engine
 from discreet.service.keys import Decision, Secrets
 from discreet.service.store import StoreError, open_store
@@ -137,6 +140,115 @@ def test_a_look_at_a_late_outcome_that_fails_holds_up_no_answer(url):
         late, there = (engine.record(Decision(1, 0, number), b'["item 1"]') for number in (10_000, place))
         assert await asyncio.wait_for(late, 10) == "late"
         assert await asyncio.wait_for(there, 10) == "recorded"
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_whom_places_were_for_is_written_down_whoever_reports(url, monkeypatch, reported):
+    """What a crash leaves written down, whenever it comes, follows from decisions and from no report."""
+    monkeypatch.setattr(engine_module, "_FLUSH", 3600.0)
+    world, secrets = World(url, likes(seed=None, hand=4)), Secrets.fresh()
+
+    async def story():
+        engine = Engine(world.store, secrets)
+        await engine.start(keep=False)
+        shop = await engine.live("shop")
+
+        async def decide(name):
+            mark = secrets.mark(1, shop.period, name)
+            hand, offset = await engine.next_place(shop, mark)
+            return Decision(1, 0, hand.first + offset, mark)
+
+        one = await decide("ann")
+        await until(lambda: world.rows("SELECT sum(named) FROM hand") == [(1,)])
+        plain, tries = world.store.record, []
+
+        def cut(outcomes, served):
+            tries.append((len(outcomes), len(served)))
+            raise StoreError("the connection was cut")
+
+        world.store.record = cut
+        await decide("ben")
+        await until(lambda: tries == [(0, 1)] and engine._flushing is None)
+        answer = engine.record(one, b'["item 1"]') if reported else None
+        await asyncio.sleep(0.02)
+        assert tries == [(0, 1)]  # it is tried again when it would be anyway
+        world.store.record = plain
+        await decide("cyd")
+        await until(lambda: world.rows("SELECT sum(named) FROM hand") == [(3,)])
+        assert answer is None or await answer == "recorded"
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+async def until(true):
+    async with asyncio.timeout(5):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+def test_a_hand_that_cannot_be_served_from_is_closed(url):
+    """Its catalogue cannot be read. Nobody else would close it, and later ones would wait for it."""
+    world = World(url, likes(seed=None))
+
+    async def story():
+        engine = Engine(world.store, Secrets.fresh())
+        await engine.start(keep=False)
+        engine._tasks[0].cancel()
+        shop = await engine.live("shop")
+        world.keeper.change_items(world.shop, ["new 1"], [])
+        plain = engine.refresh
+
+        async def cut(_):
+            raise StoreError("the connection was cut")
+
+        engine.refresh = cut
+        with pytest.raises(StoreError):
+            await engine.next_place(shop)
+        engine.refresh = plain
+        left = "SELECT first FROM hand WHERE state = 1 AND closed_at IS NULL"
+        await until(lambda: not world.rows(left))
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+def test_whoever_gives_up_waiting_takes_no_hand_along(url):
+    """Others wait for the same claim, and a hand that was claimed is served from."""
+    world = World(url, likes(seed=None))
+
+    async def story():
+        engine = Engine(world.store, Secrets.fresh())
+        await engine.start(keep=False)
+        shop = await engine.live("shop")
+        waiting = asyncio.ensure_future(engine.next_place(shop))
+        while shop.claiming is None:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await until(lambda: shop.claiming is None)
+        assert len(shop.hands) == 1
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+def test_looks_at_what_others_did_go_on_after_one_that_fails(tmp_path, monkeypatch):
+    """Keys that were revoked, say: whatever a look fails of, there is a next one."""
+    monkeypatch.setattr(engine_module, "_LOOK", 0.005)
+    world, looks = World(f"sqlite:///{tmp_path}/service.db", likes(seed=None)), []
+
+    def look():
+        looks.append(len(looks))
+        if len(looks) == 2:
+            raise ValueError("a table is not there, as it is being put back")
+
+    async def story():
+        engine = Engine(world.store, Secrets.fresh())
+        await engine.start(keep=False, every=look)
+        await until(lambda: len(looks) > 3)
         await engine.stop()
 
     asyncio.run(story())

@@ -313,6 +313,21 @@ def test_an_outcome_waits_for_the_process_that_served_its_decision(world):
     assert other.store.record([outcome(world, lost)], []) == ["late"]
 
 
+def test_an_outcome_is_not_late_where_its_hand_ends_meanwhile(world, monkeypatch):
+    """It was early, and before that was known its place was written down, with the last one of its hand."""
+    places = [world.serve(mark=MARK)[1] for _ in range(8)]
+    other = Replica(world)
+    plain = other.store._why_not
+
+    def why_not(tx, one):
+        world.store.record([], world.cursors())
+        return plain(tx, one)
+
+    monkeypatch.setattr(other.store, "_why_not", why_not)
+    assert other.store.record([outcome(world, places[0])], []) == ["early"]
+    assert other.store.record([outcome(world, places[0])], []) == ["recorded"]
+
+
 def test_a_group_counts_the_first_of_two_reports(world):
     one, two = full_hand(world, reported=0, mark=MARK)[:2]
     rows = [outcome(world, place) for place in (one, one, two, 10_000, 10_000)]

@@ -1,7 +1,8 @@
 """The service in one process: decisions out of claimed hands, outcomes committed in groups, and its keeper.
 
-A decision touches no disk. An outcome is acknowledged after the commit of its group: whatever comes while one
-group is being written is the next one.
+A decision waits for no disk. An outcome is acknowledged after the commit of its group: whatever comes while
+one group is being written is the next one. Decisions begin a group, too, in which it is written down whom
+they were for: no report decides of which decisions a crash leaves that unknown.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import contextlib
 import logging
 import math
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from . import lookups
-from .config import PopulationConfig
 from .hands import Hand
 from .keeper import FROZEN, RUNNING, Keeper
 from .keys import MARK, NOBODY, Decision, Secrets
@@ -31,8 +32,8 @@ _IDLE = 0.05  # seconds between looks at what is due
 _OLD = 60.0  # seconds for which a hand is served, or as long as it waits for outcomes if that is longer
 _AGAIN = 1.0  # seconds until the keeper tries again
 _LOOK = 1.0  # seconds between looks at what others have changed
-_FLUSH = 0.1  # seconds after which it is written down how far hands were served, and to whom
-_SEVERAL, _COMPANY = 8, 0.001  # where a group had so many, the next one waits for company, so many seconds
+_FLUSH = 0.1  # seconds after which what could not be written down, or was early, is tried again
+_SEVERAL, _COMPANY = 8, 0.001  # where a group had so many decisions, the next one waits for company
 _EARLY = 5.0  # seconds for which an outcome waits until another process has done so
 
 
@@ -56,6 +57,7 @@ class Engine:
         self._queue: list[tuple[Outcome, asyncio.Future[str], float]] = []  # the last: when it is too late
         self._early: list[tuple[Outcome, asyncio.Future[str], float]] = []  # they are asked about again
         self._flushing: asyncio.Task[None] | None = None
+        self._decided = 0  # how many decisions were in the last group that had any
         self._dirty: dict[tuple[int, int, int], Hand] = {}
         self._writer = ThreadPoolExecutor(1, "discreet-writer")
         self._keeping = threading.Thread(target=self._keep, name="discreet-keeper", daemon=True)
@@ -172,6 +174,7 @@ class Engine:
                 hand.served += 1
                 hand.marks += mark
                 self._dirty[hand.experiment, hand.epoch, hand.first] = hand
+                self._begin_group()
                 if hand.served == hand.count:
                     hand.over_at = clock()
                     hands.popleft()
@@ -186,7 +189,7 @@ class Engine:
         for _ in range(200):
             if (found := self.take(live, mark)) is not None:
                 return found
-            await (live.claiming or self._start_claim(live))
+            await asyncio.shield(live.claiming or self._start_claim(live))  # others wait for it, too
             if not live.hands:
                 self._wake.set()
                 await asyncio.sleep(_IDLE)
@@ -208,12 +211,13 @@ class Engine:
             hand = Hand.read(row)
             hand.since = clock()
             newest = max(map(max, [[0, *hand.spare], *hand.lists]))
-            if newest >= len(live.labels):  # of a catalogue that is newer
-                await self.refresh(live.name)
-            if owner == self.life.owner:
-                live.hands.append(hand)
-            else:
-                self._close(hand)
+            known = False
+            try:
+                if newest >= len(live.labels):  # of a catalogue that is newer
+                    await self.refresh(live.name)
+                known = owner == self.life.owner
+            finally:  # nobody else closes a hand of a process that lives
+                live.hands.append(hand) if known else self._close(hand)
             self._wake.set()
         finally:
             live.claiming = None
@@ -253,9 +257,8 @@ class Engine:
 
     def record(self, decision: Decision, body: bytes) -> asyncio.Future[str]:
         """Write an outcome down with the next group; its answer comes after the commit."""
-        loop = self._loop
-        assert loop is not None
-        future = loop.create_future()
+        assert self._loop is not None
+        future = self._loop.create_future()
         outcome = Outcome(
             decision.experiment,
             decision.epoch,
@@ -265,9 +268,13 @@ class Engine:
             decision.mark,
         )
         self._queue.append((outcome, future, clock() + _EARLY))
-        if self._flushing is None:
-            self._flushing = loop.create_task(self._flush())
+        if not self._dirty:  # else that is on its way, or is tried again, whoever reports what
+            self._begin_group()
         return future
+
+    def _begin_group(self) -> None:
+        if self._flushing is None and self._loop is not None:
+            self._flushing = self._loop.create_task(self._flush())
 
     def by_number(self, decision: Decision) -> Live | None:
         """The experiment of a decision, if this process serves it."""
@@ -289,40 +296,25 @@ class Engine:
         What was released about them stays: it has been paid for. A mark is kept, which is theirs alone as
         long as the key of marks is.
         """
-        marks = []
-        with (
-            self.store.transaction() as tx
-        ):  # first: hands that are closed from then on count nothing of them
-            found = tx.one("SELECT id, config FROM population WHERE name = ?", population)
-            if found is None:
-                raise LookupError("population")
-            people = msgspec.json.decode(found[1], type=PopulationConfig)
-            past = tx.all("SELECT period FROM experiment WHERE population = ?", int(found[0]))
-            for period in {self.keeper.period(people), *[one for (one,) in past]}:  # not all have gone on yet
-                marks.append(self.secrets.mark(int(found[0]), period, person))
-                visits.exhaust(tx, int(found[0]), period, people.max_rounds_per_person, marks[-1])
-        with self.store.transaction() as tx:
-            for mark in marks:
-                tx.do("UPDATE outcome SET body = NULL WHERE mark = ?", mark)
-        self.store.scrub()
+        visits.erase(self.store, population, self.keeper.period, partial(self.secrets.mark, person=person))
 
     async def _flush(self) -> None:
         try:
-            many = await self._flush_now()
-            while self._queue:  # what has come in the meantime
-                if many >= _SEVERAL:
+            written = True
+            while written and (self._queue or self._dirty):  # also what has come in the meantime
+                if self._decided >= _SEVERAL:
                     await asyncio.sleep(_COMPANY)
-                many = await self._flush_now()
+                written = await self._flush_now()
         finally:
             self._flushing = None
 
-    async def _flush_now(self, *, closing: bool = False) -> int:
-        """Write down what waits; how many outcomes these are."""
+    async def _flush_now(self, *, closing: bool = False) -> bool:
+        """Write down what waits; whether that was possible."""
         batch, self._queue = self._queue, []
         dirty, self._dirty = self._dirty, {}
         served = self._served(dirty, closing)
         if not batch and not served:
-            return 0
+            return True
         try:
             answers = await self._do(self.store.record, [outcome for outcome, *_ in batch], served)
         except Exception as error:
@@ -334,9 +326,11 @@ class Engine:
                     )
             if not isinstance(error, StoreError):
                 logger.error("a group of outcomes was not written: %s", type(error).__name__)
-            return len(batch)
+            return False
         for hand, told in zip(dirty.values(), served, strict=False):
             del hand.marks[: (told.served - told.start) * MARK]
+        if served:
+            self._decided = sum(told.served - told.start for told in served)
         late = []
         for waiting, answer in zip(batch, answers, strict=True):
             outcome, future, until = waiting
@@ -349,7 +343,7 @@ class Engine:
         for outcome in late:
             with contextlib.suppress(StoreError):  # the next one will tell
                 await self._do(self._check_late, outcome)
-        return len(batch)
+        return True
 
     def _check_late(self, outcome: Outcome) -> None:
         """A decision that we signed and never dealt: somebody has put back an older state. Freeze."""
@@ -380,25 +374,31 @@ class Engine:
         ]
 
     async def _write_down(self) -> None:
-        """What was served, also where nobody reports anything."""
+        """What is to be tried again, and hands that nobody is served from again."""
         while True:
             await asyncio.sleep(_FLUSH)
             early, self._early = self._early, []
             self._queue += early
-            if (self._dirty or self._queue) and self._flushing is None:
-                self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            if self._dirty or self._queue:
+                self._begin_group()
 
     async def _tick(self, every: Callable[[], object] | None) -> None:
         while True:
             await asyncio.sleep(_LOOK)
             if every is not None:
-                with contextlib.suppress(StoreError):
-                    await self._do(every)
+                await self._tried(self._do(every))
             for live in list(self._live.values()):
                 for queue in live.queues:
                     self._close_old(queue)
-                with contextlib.suppress(LookupError, StoreError):
-                    await self.refresh(live.name)
+                await self._tried(self.refresh(live.name))
+
+    async def _tried(self, work: Awaitable[object]) -> None:
+        """Do something that is done again soon, whatever comes of it."""
+        try:
+            await work
+        except Exception as error:
+            if not isinstance(error, LookupError | StoreError):
+                logger.error("a look at what others did failed: %s", type(error).__name__)
 
     def _close_old(self, live: Live) -> None:
         """Hands are folded in order: nobody keeps one while others go on, nor what was said about it."""

@@ -162,10 +162,10 @@ class PostgresStore(Store):
         """Why an outcome was not taken."""
         if tx.one("SELECT 1 FROM outcome WHERE experiment = ? AND epoch = ? AND place = ?", *one[:3]):
             return DUPLICATE
-        early = tx.one(
+        early = tx.one(  # also where it has just been written down, with the end of its hand
             "SELECT 1 FROM hand WHERE experiment = ? AND epoch = ? AND first <= ? AND ? < first + count"
-            f" AND state = {OPEN} AND closed_at IS NULL",
-            *(*one[:3], one.place),
+            f" AND state = {OPEN} AND (closed_at IS NULL OR ? < first + named)",
+            *(*one[:3], one.place, one.place),
         )
         return EARLY if early else LATE
 

@@ -8,9 +8,14 @@ no outcome. So whoever reports something else, or nothing, changes the same roun
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+
+from ..config import PopulationConfig
 from ..hands import Hand
 from ..keys import MARK, NOBODY
-from .base import Transaction
+from .base import Store, Transaction
 from .batches import found, write
 
 _TIMES = "SELECT mark, times FROM visit WHERE population = ? AND period = ? AND mark IN ({})"
@@ -64,3 +69,28 @@ def exhaust(tx: Transaction, population: int, period: str, limit: int, mark: byt
     """Count nothing more of somebody in a period."""
     tx.locked("SELECT id FROM population WHERE id = ?", population)
     write(tx, _VISIT, [(population, period, mark, limit)])
+
+
+def erase(
+    store: Store, name: str, now: Callable[[PopulationConfig], str], mark: Callable[[int, str], bytes]
+) -> None:
+    """Drop what waits to be learned about whoever has these marks, and count nothing more of them."""
+    marks = []
+    with store.transaction() as tx:  # first: hands that are closed from then on count nothing of them
+        found = tx.one("SELECT id, config FROM population WHERE name = ?", name)
+        if found is None:
+            raise LookupError("population")
+        population, people = int(found[0]), msgspec.json.decode(found[1], type=PopulationConfig)
+        past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
+        for period in {now(people), *[one for (one,) in past]}:  # not all have gone on yet
+            marks.append(mark(population, period))
+            exhaust(tx, population, period, people.max_rounds_per_person, marks[-1])
+    with store.transaction() as tx:
+        tx.locked(  # before outcomes, as keepers do, which delete them
+            "SELECT experiment FROM lease WHERE experiment IN"
+            " (SELECT id FROM experiment WHERE population = ?) ORDER BY experiment",
+            population,
+        )
+        for one in marks:
+            tx.do("UPDATE outcome SET body = NULL WHERE mark = ?", one)
+    store.scrub()
