@@ -164,7 +164,8 @@ def test_the_hash_is_siphash():
         ends = np.cumsum([0, *map(len, texts)])
         text = np.frombuffer(b"".join(texts), np.uint8)
         whole = text[: text.size // 8 * 8].view(np.uint64)
-        backends.stores.hash_text(ends, text, whole, words, keys, kinds)
+        backends.stores.hash_text(ends, text, whole, words, keys)
+        backends.stores.kinds_of(ends, text, kinds)
         assert keys.tolist() == [siphash(words, text) for text in texts]
         assert kinds.tolist() == [backends.stores.FINE if text else backends.stores.MISSING for text in texts]
 

@@ -40,9 +40,9 @@ class Repeats:
         for start in range(0, len(array), _ROWS):
             here = ends[start : start + _ROWS + 1]
             self._make_room(here.size - 1, int(here[-1] - here[0]))
-            hashes, kinds = np.empty(here.size - 1, dtype=np.uint64), np.empty(here.size - 1, dtype=np.uint8)
+            hashes = np.empty(here.size - 1, dtype=np.uint64)
             words = letters[: letters.size // 8 * 8].view(np.uint64)
-            backends.stores.hash_text(here, letters, words, _KEY, hashes, kinds)
+            backends.stores.hash_text(here, letters, words, _KEY, hashes)
             self._count, _ = backends.stores.number_texts(
                 *(here, letters, hashes, self._table, self._ends, self._known, self._count),
                 numbers[start : start + _ROWS],

@@ -22,6 +22,7 @@ from ..labels import absent, as_text
 from ..source import Column
 
 SHORTEST_KEY = 16
+_DIGITS = 1 << 16  # numbers that are written out at a time
 _EXACT = 1 << 53  # beyond it floats skip whole numbers
 Words = NDArray[np.uint64]
 
@@ -117,7 +118,12 @@ class Identities:
         values = values.astype(np.uint64 if values.dtype == np.uint64 else np.int64, copy=False)
         self.numbers |= not missing.all()
         keys = np.empty(values.size, dtype=np.uint64)
-        backends.stores.hash_whole(values, self._words, keys)
+        for start in range(0, values.size, _DIGITS):
+            some = values[start : start + _DIGITS]
+            ends, text = np.zeros(some.size + 1, dtype=np.int32), np.zeros(24 * some.size + 32, np.uint8)
+            backends.stores.digits(some, ends, text)
+            here = keys[start : start + _DIGITS]
+            backends.stores.hash_text(ends, text, text.view(np.uint64), self._words, here)
         return keys, missing
 
     def _floats(self, column: Any) -> tuple[Words, NDArray[np.bool_]]:
@@ -155,7 +161,8 @@ class Identities:
         ends = np.frombuffer(places, np.int64 if wide else np.int32)[column.offset :][: size + 1]
         letters = np.zeros(0, dtype=np.uint8) if text is None else np.frombuffer(text, np.uint8)
         words = letters[: letters.size // 8 * 8].view(np.uint64)
-        self.odd |= bool(backends.stores.hash_text(ends, letters, words, self._words, keys, kinds))
+        backends.stores.hash_text(ends, letters, words, self._words, keys)
+        self.odd |= bool(backends.stores.kinds_of(ends, letters, kinds))
         for row in np.flatnonzero(kinds == backends.stores.LOOK).tolist():
             kinds[row] = absent(as_text(column[row].as_py()))
         missing = kinds == backends.stores.MISSING

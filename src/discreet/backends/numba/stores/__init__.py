@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .identities import FINE, LOOK, MISSING, hash_text, hash_whole
+from .identities import FINE, LOOK, MISSING, digits, hash_text, kinds_of
 from .numbers import moved, number_texts
 from .rows import in_order, people, scatter, wrong
 
@@ -10,9 +10,10 @@ __all__ = [
     "FINE",
     "LOOK",
     "MISSING",
+    "digits",
     "hash_text",
-    "hash_whole",
     "in_order",
+    "kinds_of",
     "moved",
     "number_texts",
     "people",

@@ -190,15 +190,6 @@ def _side_by_side(ends, first, words, key, state, keys):  # type: ignore[no-unty
 
 
 @part
-def _hashes(ends, text, words, key, state, first, last, keys):  # type: ignore[no-untyped-def]
-    """The hashes of the texts numbered first..last-1, of which there are at most ``_SIDE``."""
-    if last - first == _SIDE and _side_by_side(ends, first, words, key, state, keys):
-        return
-    for i in range(first, last):
-        keys[i] = _hash(text, words, np.uint64(ends[i]), np.uint64(ends[i + 1]), key)
-
-
-@part
 def _kind(text, start, stop):  # type: ignore[no-untyped-def]
     """What a text is."""
     size = stop - start
@@ -238,49 +229,56 @@ def _plain(ends, text, first, last):  # type: ignore[no-untyped-def]
 
 
 @loop()
-def hash_text(ends, text, words, key, keys, kinds):  # type: ignore[no-untyped-def]
-    """The hash of each text and what it is; whether any reads as a number that is written oddly."""
-    odd, state = False, np.empty((5, _SIDE), dtype=np.uint64)
-    for first in range(0, keys.size, _SIDE):
-        last = min(first + _SIDE, keys.size)
+def kinds_of(ends, text, kinds):  # type: ignore[no-untyped-def]
+    """What each text is; whether any reads as a number that is written oddly."""
+    odd = False
+    for first in range(0, kinds.size, _SIDE):
+        last = min(first + _SIDE, kinds.size)
         plain = text.size > 0 and _plain(ends, text, first, last)
-        if plain:
-            kinds[first:last] = FINE
-        for i in range(last if plain else first, last):
+        for i in range(first, last):
+            kinds[i] = FINE
+            if plain:
+                continue
             start, stop = np.int64(ends[i]), np.int64(ends[i + 1])
-            kind = _kind(text, start, stop)
-            kinds[i] = kind
-            if not odd and kind != MISSING and text[start] <= 57:  # blanks, signs and digits
+            kinds[i] = _kind(text, start, stop)
+            if not odd and kinds[i] != MISSING and text[start] <= 57:  # blanks, signs and digits
                 odd = _odd(text, start, stop)
-        _hashes(ends, text, words, key, state, first, last, keys)
     return odd
 
 
 @loop()
-def hash_whole(values, key, keys):  # type: ignore[no-untyped-def]
-    """The hash of the digits of each whole number."""
+def hash_text(ends, text, words, key, keys):  # type: ignore[no-untyped-def]
+    """The hash of each text; ``words`` is ``text`` in words."""
     state = np.empty((5, _SIDE), dtype=np.uint64)
-    text = np.zeros(24 * _SIDE + 32, dtype=np.uint8)
-    words, digits = text.view(np.uint64), np.empty(24, dtype=np.uint8)
-    ends = np.zeros(_SIDE + 1, dtype=np.int64)
-    for first in range(0, values.size, _SIDE):
-        count = min(_SIDE, values.size - first)
-        for r in range(count):
-            value = values[first + r]
-            left = np.uint64(value)
-            if value < 0:
-                left = ~left + _1
-            at = 24
-            while True:
-                rest = left // np.uint64(10)
-                at -= 1
-                digits[at] = np.uint8(48) + np.uint8(left - rest * np.uint64(10))
-                left = rest
-                if left == 0:
-                    break
-            if value < 0:
-                at -= 1
-                digits[at] = 45
-            ends[r + 1] = ends[r] + 24 - at
-            text[ends[r] : ends[r + 1]] = digits[at:]
-        _hashes(ends, text, words, key, state, 0, count, keys[first : first + count])
+    for first in range(0, keys.size, _SIDE):
+        last = min(first + _SIDE, keys.size)
+        if last - first == _SIDE and _side_by_side(ends, first, words, key, state, keys):
+            continue
+        for i in range(first, last):
+            keys[i] = _hash(text, words, np.uint64(ends[i]), np.uint64(ends[i + 1]), key)
+
+
+@loop()
+def digits(values, ends, text):  # type: ignore[no-untyped-def]
+    """Whole numbers as files have them, one after the other."""
+    room = np.empty(20, dtype=np.uint8)
+    end = 0
+    for i in range(values.size):
+        value = values[i]
+        left = np.uint64(value)
+        if value < 0:
+            left = ~left + _1
+            text[end] = 45
+            end += 1
+        at = 20
+        while True:
+            rest = left // np.uint64(10)
+            at -= 1
+            room[at] = np.uint8(48) + np.uint8(left - rest * np.uint64(10))
+            left = rest
+            if left == 0:
+                break
+        for j in range(at, 20):
+            text[end] = room[j]
+            end += 1
+        ends[i + 1] = end
