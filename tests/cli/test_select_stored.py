@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.data import Store
+from discreet.objectives.stored import engines
 from tests.cli.running import assert_refused, inside
 
 BUDGET = ("--k", "2", "--epsilon", "3", "--delta", "1e-6", "--method", "zcdp", "--seed", "4", "--json")
@@ -89,6 +90,15 @@ def test_a_cluster_gives_the_same(capsys, folder):
         ended = inside(capsys, "select", folder / "people", *dask, *BUDGET)
     alone = inside(capsys, "select", folder / "people", *BUDGET)
     assert (ended.code, ended.out) == (0, alone.out)
+
+
+def test_a_cluster_that_fails_is_one_line(capsys, folder, monkeypatch):
+    def lost(*_):
+        raise engines.EngineError("the Dask cluster has had no workers for 300 s")
+
+    monkeypatch.setattr(engines.Threads, "total", lost)
+    ended = inside(capsys, "select", folder / "people", *BUDGET)
+    assert_refused(ended, "no workers for 300 s")
 
 
 def test_options_that_do_not_go_together(capsys, folder):

@@ -30,7 +30,7 @@ _PATIENCE, _ALONE = 2.0, 300.0
 Piece = tuple[int, int, int]
 
 
-class EngineError(RuntimeError):
+class EngineError(OSError):
     """Something failed where the rows are; in words that hold none of them."""
 
 
