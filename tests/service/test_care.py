@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from discreet.cli import main
-from discreet.service import care, server
+from discreet.service import care, server, views
 from discreet.service.config import PopulationConfig
+from discreet.service.engine import Engine
 from discreet.service.keeper import FROZEN
+from discreet.service.keys import Secrets
 from discreet.service.settings import Settings
 from discreet.service.store import Frozen, StoreError, open_store
 
@@ -48,7 +50,7 @@ def test_a_restored_service_is_frozen_until_its_budget_renews(tmp_path):
     world.now = world.now.replace(year=2104)
     world.settle()
     assert world.one.status == "running"
-    assert world.one.epoch == 1
+    assert [one["epoch"] for one in views.epochs(world.store, "shop")] == [world.one.epoch, 0]
     assert world.serve()[2]
     world.store.close()
 
@@ -71,16 +73,27 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
         world.keeper.change_items(world.shop, ["new"], [])
     world.now = world.now.replace(year=2104)
     world.settle()
-    assert (world.one.status, world.one.epoch) == ("running", 1)
+    assert world.one.status == "running"
+    world.hands = []
+    place = world.serve()[1]  # what was lost may have had the next epoch, and such a place
+    assert world.report(place, ["item 1"], epoch=1) == "late"
+    assert world.report(place, ["item 1"]) == "recorded"
     world.keeper.create("another", "people", likes(seed=None, share=0.5))
 
 
 def test_what_was_open_is_burnt_where_a_state_has_gone_back(url):
     """Nobody hears "recorded" of what will not be learned, and no raw outcome waits for the next period."""
-    world = World(url, likes(seed=None, outcome_wait=3600.0))
+    world = World(url, likes(seed=None, share=0.5, outcome_wait=3600.0))
     places = [world.serve()[1] for _ in range(2)]
     assert world.report(places[0], ["item 1"]) == "recorded"
-    assert world.keeper.set_status(world.shop, FROZEN)
+    other = world.keeper.create("other", "people", likes(seed=None, share=0.5)).id
+    engine = Engine(world.store, Secrets.fresh(), calendar=lambda: world.now)
+    engine._check_late(world._outcome(places[1], ["item 1"]))
+    assert world.one.status == "running"
+    engine._check_late(world._outcome(10_000, ["item 1"]))  # as if this store had made it, and lost it
+    world.keeper.forget_all()
+    assert [world.keeper.experiment(one).status for one in (world.shop, other)] == [FROZEN] * 2
+    assert care.RESTORED in str(world.keeper.account(1, "2026-11"))
     assert not world.rows("SELECT * FROM outcome")
     assert world.report(places[1], ["item 1"]) == "late"
 

@@ -13,13 +13,14 @@ from contextlib import contextmanager, suppress
 import psycopg
 import pytest
 
-from discreet.service import failpoints
+from discreet.service import care, failpoints
 from discreet.service.config import PopulationConfig
 from discreet.service.engine import Engine
 from discreet.service.hands import OPEN, Hand
 from discreet.service.keys import Secrets, owner_name
 from discreet.service.learning import Learning
 from discreet.service.store import Fenced, Outcome, Served, StoreError, connections, open_store, postgres
+from discreet.service.store.connections import PostgresTransaction
 from discreet.service.store.postgres import PostgresStore
 
 from .world import World, likes
@@ -403,12 +404,36 @@ def test_an_operator_may_ask_any_replica(world):
     assert not world.keeper.tick(1)
     assert other.keeper.tick(1)
     assert "new" in other.one.learning.labels
+    for number, replica in enumerate((world, other, world)):  # whoever kept it has not noticed yet
+        replica.keeper.change_items(1, [f"newer {number}"], [])
+
+
+def test_whoever_freezes_waits_for_a_keeper_and_not_in_a_circle(world, monkeypatch):
+    """Both lock hands and delete outcomes."""
+    full_hand(world)
+    other, plain, begun = Replica(world), PostgresTransaction.do, threading.Event()
+
+    def do(tx, sql, *values):
+        done = plain(tx, sql, *values)
+        if sql.startswith("DELETE FROM outcome WHERE"):
+            begun.set()
+            time.sleep(0.3)  # the other one has its locks by now, or waits for a lock
+        return done
+
+    monkeypatch.setattr(PostgresTransaction, "do", do)
+    with ThreadPoolExecutor(1) as threads:
+        keeping = threads.submit(world.keeper.tick, 1)
+        assert begun.wait(10)
+        assert care.gone_back(other.store, other.keeper) == ["shop"]
+        assert keeping.result()
+    assert len(world.rows("SELECT * FROM release")) == 1
+    assert not world.rows("SELECT * FROM hand")
 
 
 def test_what_was_frozen_elsewhere_is_not_released(world):
     full_hand(world)
     other = Replica(world)
-    with at("noise drawn", lambda: other.keeper.set_status(1, "frozen")), pytest.raises(Fenced):
+    with at("noise drawn", lambda: care.gone_back(other.store, other.keeper)), pytest.raises(Fenced):
         world.keeper.tick(1)
     assert not world.rows("SELECT * FROM release")
     assert not world.keeper.due()

@@ -12,6 +12,9 @@ import os
 import sqlite3
 from pathlib import Path
 
+import msgspec
+
+from .config import PopulationConfig
 from .hands import linked
 from .keeper import FROZEN, Keeper
 from .store import Store, open_store
@@ -47,21 +50,29 @@ def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
         store.close()
 
 
-def gone_back(store: Store) -> list[str]:
-    """Freeze every experiment of a store that was put back; call it after restoring PostgreSQL, too."""
+def gone_back(store: Store, keeper: Keeper | None = None) -> list[str]:
+    """Freeze every experiment of a store that was put back; call it after restoring PostgreSQL, too.
+
+    Nothing begins in the period that it is now: what was spent in it is not known. It may be a later one than
+    that of the state which was put back. What is open is burnt: it would not be learned, and the period may
+    last.
+    """
+    keeper = keeper or Keeper(store)
     with store.transaction() as tx:
+        tx.locked("SELECT experiment FROM lease ORDER BY experiment")  # in the order of keepers
+        tx.locked("SELECT first FROM hand ORDER BY experiment, epoch, first")
         names = [name for (name,) in tx.all("SELECT name FROM experiment ORDER BY id")]
         tx.do("UPDATE experiment SET status = ?", FROZEN)
+        for number, config, marks in tx.all("SELECT id, config, marks FROM population ORDER BY id"):
+            now = keeper.period(msgspec.json.decode(config, type=PopulationConfig))
+            said = json.loads(marks)
+            said += [] if RESTORED in said else [RESTORED]
+            tx.do("UPDATE population SET frozen = ?, marks = ? WHERE id = ?", now, json.dumps(said), number)
         for table in ("outcome", "hand", "served_to", "event"):
             tx.do(f"DELETE FROM {table}")
-        keeper = Keeper(store)
-        for number, marks in tx.all("SELECT id, marks FROM population"):
-            keeper.went_back(tx, number)
-            said = json.loads(marks)
-            if RESTORED not in said:
-                tx.do("UPDATE population SET marks = ? WHERE id = ?", json.dumps([*said, RESTORED]), number)
         tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), "", "restored a backup")
     store.scrub()
+    keeper.forget_all()
     return names
 
 

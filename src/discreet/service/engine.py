@@ -20,8 +20,9 @@ from typing import Any
 import msgspec
 
 from . import lookups
+from .care import gone_back
 from .hands import Hand
-from .keeper import FROZEN, RUNNING, Keeper
+from .keeper import RUNNING, Keeper
 from .keys import MARK, NOBODY, Decision, Secrets
 from .life import Life, clock
 from .lookups import Live
@@ -347,10 +348,9 @@ class Engine:
 
     def _check_late(self, outcome: Outcome) -> None:
         """A decision that we signed and never dealt: somebody has put back an older state. Freeze."""
-        if self.keeper.beyond(outcome.experiment, outcome.epoch, outcome.place) and self.keeper.set_status(
-            outcome.experiment, FROZEN
-        ):
-            logger.error("experiment %d is frozen: its store has gone back in time", outcome.experiment)
+        if self.keeper.beyond(outcome.experiment, outcome.epoch, outcome.place):
+            gone_back(self.store, self.keeper)
+            logger.error("all experiments are frozen: their store has gone back in time")
 
     def _served(self, dirty: dict[tuple[int, int, int], Hand], closing: bool) -> list[Served]:
         """How far hands were served, in the order of ``dirty``; all that are claimed, when ``closing``."""

@@ -271,6 +271,8 @@ class Keeper:
         with self.store.transaction() as tx:
             one.ledger = PopulationLedger(tx, one.population, one.id)
         one.epoch, one.period, one.next_place = last + 1, self.period(one.people), 0
+        if one.status == FROZEN:  # a number that no epoch had of which this store does not know
+            one.epoch = max(one.epoch, int(self._clock().timestamp()))
         one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.active])
         one.learning = Learning.begin(one.config, gate_of(one), known)
         with self.store.transaction() as tx:
@@ -299,40 +301,26 @@ class Keeper:
         self.store.scrub()
 
     def set_status(self, number: int, status: str) -> bool:
-        """Pause, go on or freeze; whether that was possible. What is frozen goes on in the next period.
-
-        What is open then is burnt: it would not be learned, and the period may last.
-        """
+        """Pause or go on; whether that was possible. What is frozen goes on in the next period."""
         with self.store.transaction() as tx:
-            if status == FROZEN:
-                tx.locked("SELECT first FROM hand WHERE experiment = ? ORDER BY epoch, first", number)
             done = tx.do(
                 "UPDATE experiment SET status = ? WHERE id = ? AND status <> ?", status, number, FROZEN
             )
-            if done and status == FROZEN:
-                (population,) = tx.one("SELECT population FROM experiment WHERE id = ?", number)
-                self.went_back(tx, population)
-                for table in ("outcome", "hand", "served_to", "event"):
-                    tx.do(f"DELETE FROM {table} WHERE experiment = ?", number)
-        if status == FROZEN:
-            self.store.scrub()
         with self._turn:
             self.forget(number)
         return bool(done)
 
-    def went_back(self, tx: Transaction, population: int) -> None:
-        """Nothing begins in this period: what was spent in it is not known.
-
-        It may be a later one than that of the state which was put back.
-        """
-        (config,) = tx.one("SELECT config FROM population WHERE id = ?", population)
-        now = self.period(msgspec.json.decode(config, type=PopulationConfig))
-        tx.do("UPDATE population SET frozen = ? WHERE id = ?", now, population)
+    def forget_all(self) -> None:
+        """Drop everything that is in memory, as soon as nobody works with it."""
+        with self._turn:
+            self._kept.clear()
 
     def beyond(self, number: int, epoch: int, place: int) -> bool:
-        """Whether a decision is one that this store has not dealt yet: then its state has gone back."""
+        """Whether a decision is one that this store has not dealt yet: its state has gone back, unnoticed."""
         with self.store.transaction() as tx:
-            row = tx.one("SELECT epoch, next_place FROM experiment WHERE id = ?", number)
+            row = tx.one(
+                "SELECT epoch, next_place FROM experiment WHERE id = ? AND status <> ?", number, FROZEN
+            )
         return row is not None and (epoch, place) >= (row[0], row[1])
 
     def change_items(self, number: int, add: list[str], retire: list[str]) -> None:

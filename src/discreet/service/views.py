@@ -120,7 +120,7 @@ def epochs(store: Store, name: str) -> list[dict[str, Any]]:
         )
     known = {epoch: (count, first, latest) for epoch, count, first, latest in rows}
     found = []
-    for epoch in range(last, -1, -1):
+    for epoch in sorted({0, *known, last}, reverse=True):  # numbers leap where a backup was restored
         count, first, latest = known.get(epoch, (0, None, None))
         found.append({"epoch": epoch, "releases": count, "first_release": first, "last_release": latest})
     found[0]["period"] = period

@@ -8,8 +8,8 @@ taken for dead goes on under another name.
 Locks are taken in one order, so that nobody waits in a circle. Groups of outcomes lock their hands (KEY
 SHARE: any number of groups at once), then insert outcomes in the order of their key. A keeper locks its
 lease, then the hands that it closes (UPDATE, in the same order: it waits for groups in flight, and later
-groups wait for it and find the hands closed), then the population whose people it counts. How far hands were
-served, and to whom, is written by their owner alone.
+groups wait for it and find the hands closed), then the population whose people it counts. Whoever erases or
+freezes locks leases first, too. How far hands were served, and to whom, is written by their owner alone.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class PostgresStore(Store):
         known = self._leases.get(experiment)
         now = time.monotonic()
         if known is not None and known[0] == holder:
-            if known[1] is not None:
+            if known[1] is not None and not force:
                 return known[1]  # every transaction checks it
             if now - known[2] < _ASK_AGAIN and not force:
                 return None
