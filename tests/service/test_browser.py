@@ -217,6 +217,22 @@ def test_roles_see_their_controls(window):
         expect(page.get_by_role("link", name="New", exact=True)).to_have_count(controls)
 
 
+def test_a_segment_is_chosen_and_left_again(window, world):
+    make(world[0].client(), "divided", ["a", "b", "c"], segments=["de", "fr & be"])
+    page = window("analyst").go("/experiments/divided")
+    expect(page.get_by_text("numbers are of all of them")).to_be_visible()
+    page.get_by_label("Segment", exact=True).select_option("fr & be")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**/experiments/divided?segment=fr+%26+be")
+    expect(page.get_by_text("numbers are of segment fr & be")).to_be_visible()
+    expect(page.get_by_role("heading", name="On display in fr & be")).to_be_visible()
+    expect(page.get_by_label("Segment", exact=True)).to_have_value("fr & be")
+    page.get_by_label("Segment", exact=True).select_option("All segments")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_role("link", name="de", exact=True).click()
+    expect(page.get_by_text("numbers are of segment de")).to_be_visible()
+
+
 def test_pausing_and_going_on(window):
     page = window("operator").go("/experiments/fresh")
     page.get_by_role("button", name="Pause").click()

@@ -121,6 +121,8 @@ def test_a_state_that_went_back_unseen_is_noticed_by_a_decision(service):
     assert client.report(last, likes=["item 1"]) == "late"
     assert client.request("GET", "/v1/experiments/shop")["status"] == "frozen"
     assert refused(lambda: client.request("POST", "/v1/experiments/shop/resume")).name == "frozen"
+    change = {"add_items": ["new"]}
+    assert refused(lambda: client.request("PATCH", "/v1/experiments/shop", change)).name == "frozen"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from discreet.service.store import events, open_store
 from discreet.service.store.events import Event
 from discreet.service.web.personalizer import ranked
 
+from .conftest import Running
 from .test_api import ITEMS, experiment
 from .world import World, likes
 
@@ -61,8 +62,19 @@ def personalizer(service, name, **more):
     return PlainClient(service, admin.request("POST", "/v1/keys", asked)["key"])
 
 
-def test_a_transcript_of_a_client_of_the_retired_service(shared_service):
-    client = personalizer(shared_service, "transcript")
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_service(request, tmp_path):
+    """A service on each kind of store."""
+    if request.param == "sqlite":
+        yield request.getfixturevalue("shared_service")
+        return
+    running = Running(tmp_path, store=request.getfixturevalue("postgres_url"))
+    yield running
+    running.stop()
+
+
+def test_a_transcript_of_a_client_of_the_retired_service(either_service):
+    client = personalizer(either_service, "transcript")
     status, found = client.rank(eventId="visit 17", excludedActions=[], deferActivation=False)
     assert status == 201
     assert list(found) == ["ranking", "eventId", "rewardActionId"]
@@ -235,6 +247,20 @@ def test_what_was_not_seen_took_nothing(url, tmp_path):
     everything = shown(f"{tmp_path}/b.db", lambda offset: (rewards(offset), None))
     assert unseen[:4] == silent[:4]
     assert unseen[3] != everything[3]
+
+
+def test_an_event_that_was_written_down_while_its_epoch_ended_goes_with_the_next_hand(url):
+    world = World(url, values())
+    world.now = world.now.replace(month=12)
+    world.settle()
+    with world.store.transaction() as tx:
+        for epoch in (0, 1):
+            events.add(tx, Event(world.shop, b"%d" % epoch, epoch, 100, False, bytes(12), True, "{}"))
+    hand, *_ = world.serve()
+    while not hand.over:
+        world.serve()
+    world.settle()
+    assert world.rows("SELECT epoch FROM event") == [(1,)]
 
 
 def rounds_depend_on_who_saw(folder):
