@@ -104,6 +104,15 @@ def test_choosers_choose_and_charge_the_same(client, store, name):
         assert chosen(name, ProbabilisticCoverage.from_store(store, client)) == chosen_in_memory(name)
 
 
+def test_extensions_are_those_of_threads(client, store):
+    """They are floats within a piece of a bucket, and whole steps when pieces are added up."""
+    x = np.random.default_rng(4).random(N_ITEMS)
+    here, there = (FacilityLocation.from_store(store, engine) for engine in ("threads", client))
+    assert here.multilinear(x) == there.multilinear(x)
+    assert (here.multilinear_gradient(x) == there.multilinear_gradient(x)).all()
+    assert here.total_curvature() == there.total_curvature()
+
+
 def test_topics_are_those_of_one_process(client, store):
     covers = np.random.default_rng(2).random((5, N_ITEMS))
     memory = WeightedTopics(matrix(), covers, bound=4.0)

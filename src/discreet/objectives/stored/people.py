@@ -167,7 +167,7 @@ class StoredPopulation(Population):
     def _extension(self, x: Floats) -> tuple[float, Floats] | None:
         if self._shape.kind.of_sums and self._longest > _ENUMERABLE:
             return super()._extension(x)
-        value, gradient = self._rows.extension(x)
+        value, gradient = self._rows.extension(x, 2.0 * self.bound * len(self))
         return value / len(self), gradient / len(self)
 
     def _most_items(self) -> int:

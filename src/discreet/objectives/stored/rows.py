@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -37,9 +38,10 @@ class StoredRows:
         point = np.array(x, dtype=np.float64)
         return self.total(GradientSteps(self.shape, point, per_unit, most, seed, samples))
 
-    def extension(self, x: Floats) -> tuple[float, Floats]:
-        """The multilinear extension at ``x`` and its gradient, in floating point, summed over everybody."""
-        found = self.total(Extension(self.shape, np.array(x, dtype=np.float64)))
+    def extension(self, x: Floats, most: float) -> tuple[float, Floats]:
+        """The multilinear extension at ``x`` and its gradient, summed over everybody: at most ``most``."""
+        per_unit = 2.0 ** (60 - math.frexp(most)[1])
+        found = self.total(Extension(self.shape, np.array(x, dtype=np.float64), per_unit)) / per_unit
         return float(found[0]), found[1:]
 
     def sums(self, chosen: tuple[int, ...], most: float, per_unit: float) -> Steps:

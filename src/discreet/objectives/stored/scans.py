@@ -201,18 +201,23 @@ class GradientSteps(_Added):
 
 @dataclass(frozen=True, repr=False)
 class Extension(_Added):
-    """The multilinear extension at ``x`` and, behind it, its gradient; in floating point."""
+    """The multilinear extension at ``x`` and, behind it, its gradient.
+
+    In floating point, and then in steps of ``1 / per_unit``: whoever adds up pieces of buckets, and in which
+    order, finds the same.
+    """
 
     shape: Shape
     x: Floats
+    per_unit: float
 
-    def of(self, bucket: Bucket, first: int, last: int) -> Floats:
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
         out = np.zeros(self.x.size + 1)
         for rows in _copied(self.shape, bucket, first, last, self.x.size):
             value, gradient = rows.multilinear(self.x)
             out[0] += value
             out[1:] += gradient
-        return out
+        return np.asarray(np.rint(out * self.per_unit), dtype=np.int64)
 
 
 @dataclass(frozen=True, repr=False)
