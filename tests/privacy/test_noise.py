@@ -46,7 +46,7 @@ class Scripted:
 def _same_in_numpy(words, gaussian, out, places, why):
     plain, where = np.zeros((2, out.size), dtype=np.int64)
     reasons = np.zeros(out.size, dtype=np.uint8)
-    failed = arrays.attempt_noise(words, *noise.noise_table(gaussian), gaussian, plain, where, reasons)
+    failed = arrays.attempt_noise(words, *noise.noise_table(gaussian), gaussian, 0, plain, where, reasons)
     assert where[:failed].tolist() == places.tolist()
     assert reasons[:failed].tolist() == why.tolist()
     assert np.array_equal(np.delete(plain, places), np.delete(out, places))
@@ -56,7 +56,7 @@ def _attempt(words, gaussian):
     words = np.asarray(words, dtype=np.uint64)
     out, places = np.zeros((2, words.size // 2), dtype=np.int64)
     why = np.zeros(out.size, dtype=np.uint8)
-    failed = attempt_noise(words, *noise.noise_table(gaussian), gaussian, out, places, why)
+    failed = attempt_noise(words, *noise.noise_table(gaussian), gaussian, 0, out, places, why)
     _same_in_numpy(words, gaussian, out, places[:failed], why[:failed])
     status = np.full(out.size, DONE, dtype=np.uint8)
     status[places[:failed]] = why[:failed]
@@ -197,6 +197,15 @@ def test_rounded_gaussian_on_a_coarse_grid_is_gaussian_private(shift, epsilon):
     assert delta > gdp_delta(shift / 5.0, epsilon)  # a scale that is 25 % off would be caught
 
 
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_draws_are_half_steps_rounded(gaussian):
+    """Also those that are drawn again, or decided with more bits."""
+    for words in ([], [0, 0], [int(noise.noise_table(gaussian)[0][7]), 5]):
+        halves, _ = noise.half_steps(Scripted(words, 8), 100_000, gaussian=gaussian)
+        draws = samplers.noise_steps(Scripted(words, 8), 100_000, gaussian=gaussian)
+        assert np.array_equal(draws, (halves + 1) >> 1)
+
+
 # --- the grid -----------------------------------------------------------------------------------
 
 
@@ -220,6 +229,7 @@ def test_truncation_is_exact_and_towards_zero(size):
     rng = np.random.default_rng(3)
     grid = Grid.at_least(Fraction(1, 3) / 2**20)
     values = rng.standard_normal(size) * 10.0 ** rng.integers(-12, 12, size)
+    values[size // 2 :] = rng.standard_normal(size - size // 2)  # eight at a time, and then some
     values[:3] = [0.0, float(grid.step), -float(grid.step)]
     steps = grid.truncate(values)
     for value, step in zip(values, steps, strict=True):

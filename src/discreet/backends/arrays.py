@@ -40,6 +40,7 @@ def attempt_noise(
     cells: NDArray[np.uint64],
     _guide: NDArray[np.uint16],
     gaussian: bool,
+    coarser: int,
     out: Steps,
     places: Steps,
     status: NDArray[np.uint8],
@@ -49,7 +50,7 @@ def attempt_noise(
     cell = np.searchsorted(cells, first, side="left")
     low, half = (second & LOW).astype(np.int64), ((second >> U22) & ONE).astype(np.int64)
     size = (((cell << 22) + low) << 1) + half
-    out[:] = np.where((second >> U23) & ONE, ~size, size)
+    out[:] = (np.where((second >> U23) & ONE, ~size, size) + coarser) >> coarser
     why = np.where(cells[cell] == first, UNDECIDED, 0).astype(np.uint8)
     tested = np.flatnonzero((why == 0) & (second >= SURE))
     test = (second[tested] >> U24).astype(np.float64)
@@ -129,26 +130,38 @@ _FACTORIALS = (
 
 
 def exponentials(arguments: Floats) -> Floats:
-    """``exp`` of arguments from -708 to 700, as `backends.numba.vectors` has it."""
-    shifted = arguments * 1.4426950408889634 + _WHOLE
+    """``exp`` of arguments up to 700, as `backends.numba.vectors` has it."""
+    given = np.maximum(arguments, -708.0)
+    shifted = given * 1.4426950408889634 + _WHOLE
     whole = shifted - _WHOLE
-    rest = (arguments - whole * 0.6931471803691238) - whole * 1.9082149292705877e-10
-    series = np.full(rest.shape, 1.0 / _FACTORIALS[0])
-    for factorial in _FACTORIALS[1:]:
-        series = series * rest + 1.0 / factorial
+    rest = (given - whole * 0.6931471803691238) - whole * 1.9082149292705877e-10
+    square = rest * rest
+    odd, even = (np.full(rest.shape, 1.0 / last) for last in _FACTORIALS[:2])
+    for after, before in zip(_FACTORIALS[2::2], _FACTORIALS[3::2], strict=True):
+        odd, even = odd * square + 1.0 / after, even * square + 1.0 / before
+    series = even + rest * odd
+    series[arguments < -708.0] = 0.0
     return np.asarray(series * ((shifted.view(np.int64) + 1023) << 52).view(np.float64))
 
 
 def draw_ordered(scores: Floats, rate: float, coins: Floats, out: NDArray[np.int32]) -> None:
     """`backends.selectors.draw_ordered`: one item per row, with weights exp(rate * score), none twice."""
+    items = scores.shape[1]
+    left = np.full(8 * ((items + 7) // 8), -np.inf)
     for i, row in enumerate(scores):
-        left = row.copy()
+        left[:items] = row
         left[out[:i]] = -np.inf
-        arguments = rate * (left - left.max())
-        candidates = np.flatnonzero(arguments >= _NEGLIGIBLE)
+        arguments = (rate * (left - left.max())).reshape(-1, 8)
+        arguments[arguments < _NEGLIGIBLE] = -np.inf
+        candidates = np.flatnonzero(arguments.max(axis=1) >= _NEGLIGIBLE)
         weights = exponentials(arguments[candidates])
-        # One after the other, as sums in another order would be rounded otherwise.
-        target = coins[i] * np.add.accumulate(weights)[-1]
-        rests = np.subtract.accumulate(np.concatenate(([target], weights)))[1:]
-        passed = np.flatnonzero(rests < 0.0)
-        out[i] = candidates[passed[0] if passed.size else -1]
+        # In the same order, as other sums would be rounded otherwise.
+        halves = weights[:, :4] + weights[:, 4:]
+        quarters = halves[:, :2] + halves[:, 2:]
+        sums = quarters[:, 0] + quarters[:, 1]
+        target = coins[i] * np.add.accumulate(sums)[-1]
+        rests = np.subtract.accumulate(np.concatenate(([target], sums)))
+        place = int(np.append(np.flatnonzero(rests[1:-1] < 0.0), sums.size - 1)[0])
+        within = np.flatnonzero(weights[place])
+        passed = np.subtract.accumulate(np.concatenate(([rests[place]], weights[place, within])))[1:] < 0.0
+        out[i] = 8 * candidates[place] + within[int(np.argmax(passed)) if passed.any() else -1]

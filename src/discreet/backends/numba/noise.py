@@ -24,7 +24,7 @@ from ..arrays import (
     survival,
 )
 from .compiled import loop, part
-from .vectors import product
+from .vectors import product, truncate8
 
 _U48 = np.uint64(48)
 # Philox (Salmon, Moraes, Dror and Shaw 2011): the factors of a round, and what it adds to the key.
@@ -69,13 +69,15 @@ def attempt_noise(
     cells: NDArray[np.uint64],
     guide: NDArray[np.uint16],
     gaussian: bool,
+    coarser: int,
     out: NDArray[np.int64],
     places: NDArray[np.int64],
     status: NDArray[np.uint8],
 ) -> int:
     """One attempt per output from two words each; returns how many failed: their ``places``, and why.
 
-    ``out`` is the ideal variable rounded down to half steps: it lies in [out/2, (out + 1)/2).
+    ``out`` is the ideal variable rounded down to half steps: it lies in [out/2, (out + 1)/2). With
+    ``coarser=1``, not 0, it is rounded to whole steps.
     """
     failed = 0
     for i in range(out.size):
@@ -92,7 +94,7 @@ def attempt_noise(
         half = np.int64((second >> U22) & ONE)
         if second < SURE:  # as nearly all are
             size = (((cell << 22) + low) << 1) + half
-            out[i] = ~size if (second >> U23) & ONE else size
+            out[i] = ((~size if (second >> U23) & ONE else size) + coarser) >> coarser
             continue
         test = np.float64(second >> U24)
         start = (np.float64(low) + 0.5 * np.float64(half)) * 2.0**-32
@@ -106,7 +108,7 @@ def attempt_noise(
             hope = _survival(start)
         if test + 1.0 <= sure - MARGIN:
             size = (((cell << 22) + low) << 1) + half
-            out[i] = ~size if (second >> U23) & ONE else size
+            out[i] = ((~size if (second >> U23) & ONE else size) + coarser) >> coarser
         else:
             places[failed] = i
             status[failed] = REJECTED if test >= hope + MARGIN else UNDECIDED
@@ -149,10 +151,14 @@ def to_grid(values: NDArray[np.float64], mantissa: int, exponent: int, out: NDAr
     divisor = np.int64(mantissa)
     # Infinite, so that everything is divided in integers, where it might not have all its digits.
     inverse = math.ldexp(1.0 / mantissa, -exponent) if abs(exponent) < 900 else math.inf
-    for i in range(values.size):
-        quotient = values[i] * inverse
-        beyond = abs(quotient - ((quotient + ROUND) - ROUND))
-        if abs(quotient) < 0.5 or (abs(quotient) < SMALL and beyond > NEAR):
-            out[i] = np.int64(quotient)
-        else:
-            out[i] = _long_division(values[i], divisor, exponent)
+    for start in range(0, values.size, 8):
+        stop = min(start + 8, values.size)
+        if stop == start + 8 and truncate8(values, start, inverse, out):
+            continue
+        for i in range(start, stop):
+            quotient = values[i] * inverse
+            beyond = abs(quotient - ((quotient + ROUND) - ROUND))
+            if abs(quotient) < 0.5 or (abs(quotient) < SMALL and beyond > NEAR):
+                out[i] = np.int64(quotient)
+            else:
+                out[i] = _long_division(values[i], divisor, exponent)

@@ -9,7 +9,7 @@ import numpy as np
 from .compiled import loop, part
 from .objectives import BEST, COVER, SURVIVE, _gain, _step
 from .sums import noisy_step
-from .vectors import exponentials
+from .vectors import block_sums, exponentials
 
 # A person's weight is a multiple of 2^-28, and lower by more than the rounding of 2^31 squares can add.
 _WEIGHTS = 2.0**28
@@ -191,18 +191,12 @@ def add_leave_one_out(  # type: ignore[no-untyped-def]
 def _largest_of_blocks(numbers, out):  # type: ignore[no-untyped-def]
     """The largest number of each block of eight into ``out``, and the largest of all."""
     top = -np.inf
-    whole = numbers.size // 8
-    for b in range(whole):
+    for b in range(out.size):
         block = numbers[8 * b : 8 * b + 8]
         first, second = max(block[0], block[1]), max(block[2], block[3])
         third, fourth = max(block[4], block[5]), max(block[6], block[7])
         out[b] = max(max(first, second), max(third, fourth))
         top = max(top, out[b])
-    if 8 * whole < numbers.size:
-        out[whole] = -np.inf
-        for j in range(8 * whole, numbers.size):
-            out[whole] = max(out[whole], numbers[j])
-        top = max(top, out[whole])
     return top
 
 
@@ -211,11 +205,15 @@ def draw_ordered(scores, rate, coins, out):  # type: ignore[no-untyped-def]
     """One item per row of ``scores``, with weights exp(rate * score), never one that is already in the set.
 
     Ordinary floating point: for scores that have already left through the gate. Weights below exp(-50) of the
-    largest are left out: a million of them together are less than a coin can tell.
+    largest are left out: a million of them together are less than a coin can tell. Weights are summed, and
+    looked through, in blocks of eight items.
     """
     count, items = scores.shape
-    left, arguments, weights = np.empty(items), np.empty(items), np.empty(items)
-    candidates, tops = np.empty(items, dtype=np.int64), np.empty((items + 7) // 8)
+    blocks = (items + 7) // 8
+    left, arguments, weights = np.empty(8 * blocks), np.empty(8 * blocks), np.empty(8 * blocks)
+    candidates, tops = np.empty(blocks, dtype=np.int64), np.empty(blocks)
+    for a in range(items, 8 * blocks):
+        left[a] = -np.inf
     for i in range(count):
         row = scores[i]
         for a in range(items):
@@ -224,26 +222,27 @@ def draw_ordered(scores, rate, coins, out):  # type: ignore[no-untyped-def]
             left[out[e]] = -np.inf
         top = _largest_of_blocks(left, tops)
         found = 0
-        for b in range(tops.size):
-            if not rate * (tops[b] - top) >= _NEGLIGIBLE:  # nor is anything else in the block
-                continue
-            for a in range(8 * b, min(8 * b + 8, items)):
-                argument = rate * (left[a] - top)
-                candidates[found] = a
-                arguments[found] = argument
-                found += argument >= _NEGLIGIBLE
-        exponentials(np.uint64(found), arguments, weights)
-        total = 0.0
-        for c in range(found):
-            total += weights[c]
-        rest = coins[i] * total
-        pick = candidates[found - 1]
-        for c in range(found):
-            rest -= weights[c]
-            if rest < 0.0:
-                pick = candidates[c]
-                break
-        out[i] = pick
+        for b in range(blocks):
+            if rate * (tops[b] - top) >= _NEGLIGIBLE:  # or nothing else in the block is
+                block, wanted = left[8 * b : 8 * b + 8], arguments[8 * found : 8 * found + 8]
+                for a in range(8):
+                    argument = rate * (block[a] - top)
+                    wanted[a] = argument if argument >= _NEGLIGIBLE else -np.inf
+                candidates[found] = b
+                found += 1
+        exponentials(np.uint64(8 * found), arguments, weights)
+        rest = coins[i] * block_sums(weights, tops[:found])
+        place = 0
+        while place < found - 1 and rest >= tops[place]:
+            rest -= tops[place]
+            place += 1
+        for a in range(8):
+            weight = weights[8 * place + a]
+            if weight > 0.0:
+                out[i] = 8 * candidates[place] + a
+                rest -= weight
+                if rest < 0.0:
+                    break
 
 
 @loop()

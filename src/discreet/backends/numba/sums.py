@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 from ..arguments import FactorizedState
 from .compiled import loop, part
 from .noise import to_grid
+from .vectors import decode8, encode8, scaled8
 
 Floats = NDArray[np.float64]
 
 
 # So many coordinates at a time, all of whose numbers stay in the cache.
-_TILE = 512
+_TILE = 128
 
 
 @loop()
@@ -27,17 +28,15 @@ def _encode(
     buffers: Floats, decays: Floats, weights: Floats, start: int, vector: Floats, out: Floats
 ) -> None:
     """`encode` for the coordinates from ``start`` on that ``vector`` holds."""
-    size = vector.size
-    for i in range(size):
+    whole = vector.size - vector.size % 8
+    for place in range(0, whole, 8):
+        encode8(buffers, start + place, decays, weights, vector, out, place)
+    for i in range(whole, vector.size):
         out[i] = vector[i]
-    for k in range(decays.size):
-        decay = decays[k]
-        weight = weights[k]
-        buffer = buffers[k, start : start + size]
-        for i in range(size):
-            held = buffer[i]
-            out[i] += weight * held
-            buffer[i] = decay * held + vector[i]
+        for k in range(decays.size):
+            held = buffers[k, start + i]
+            out[i] += weights[k] * held
+            buffers[k, start + i] = decays[k] * held + vector[i]
 
 
 @loop()
@@ -45,35 +44,25 @@ def decode(
     buffers: Floats, decays: Floats, weights: Floats, released: Floats, prefix: Floats, fresh: Floats
 ) -> None:
     """Invert `encode` on a released value and add what it says about this step to ``prefix``."""
-    _decode(buffers, decays, weights, 0, released, prefix, fresh)
+    for i in range(fresh.size):
+        fresh[i] = released[i]
+    _decode(buffers, decays, weights, 0, prefix, fresh)
 
 
 @part
 def _decode(
-    buffers: Floats,
-    decays: Floats,
-    weights: Floats,
-    start: int,
-    released: Floats,
-    prefix: Floats,
-    fresh: Floats,
+    buffers: Floats, decays: Floats, weights: Floats, start: int, prefix: Floats, fresh: Floats
 ) -> None:
-    """`decode` for the coordinates from ``start`` on that ``released`` and ``prefix`` hold."""
-    size = released.size
-    for i in range(size):
-        fresh[i] = released[i]
-    for k in range(decays.size):
-        weight = weights[k]
-        buffer = buffers[k, start : start + size]
-        for i in range(size):
-            fresh[i] -= weight * buffer[i]
-    for i in range(size):
+    """`decode` for the coordinates from ``start`` on that ``fresh`` has, as they were released."""
+    whole = fresh.size - fresh.size % 8
+    for place in range(0, whole, 8):
+        decode8(buffers, start + place, decays, weights, fresh, prefix, place)
+    for i in range(whole, fresh.size):
+        for k in range(decays.size):
+            fresh[i] -= weights[k] * buffers[k, start + i]
         prefix[i] += fresh[i]
-    for k in range(decays.size):
-        decay = decays[k]
-        buffer = buffers[k, start : start + size]
-        for i in range(size):
-            buffer[i] = decay * buffer[i] + fresh[i]
+        for k in range(decays.size):
+            buffers[k, start + i] = decays[k] * buffers[k, start + i] + fresh[i]
 
 
 @loop()
@@ -93,6 +82,8 @@ def noisy_step(state: FactorizedState, row: int, vector: Floats, prefix: Floats)
         filtered, steps, drawn = floats[:size], whole[:size], noise[row, start:stop]
         _encode(encoder, decays, weights, start, vector[start:stop], filtered)
         to_grid(filtered, mantissa, exponent, steps)
-        for i in range(size):
+        for place in range(0, size - 7, 8):
+            scaled8(steps, drawn, place, step, filtered)
+        for i in range(size - size % 8, size):
             filtered[i] = np.float64(steps[i] + drawn[i]) * step
-        _decode(decoder, decays, weights, start, filtered, prefix[start:stop], filtered)
+        _decode(decoder, decays, weights, start, prefix[start:stop], filtered)

@@ -78,7 +78,7 @@ class Grid:
         """Whole steps in each value, towards zero, exactly; saturated at 2^62 steps."""
         out = np.empty(values.shape, dtype=np.int64)
         how: Any = arrays if PATIENCE.lasts(values.size) else backends.noise
-        how.to_grid(values, self.mantissa, self.exponent, out)
+        how.to_grid(np.ascontiguousarray(values), self.mantissa, self.exponent, out)
         return out
 
     def values(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:

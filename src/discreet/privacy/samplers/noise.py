@@ -77,10 +77,7 @@ def _tails(gaussian: bool, precision: int) -> Iterator[int]:
 
 def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np.int64]:
     """``count`` independent draws of ``round(Y)``, Y of scale 2^32."""
-    steps, _ = half_steps(source, count, gaussian=gaussian)
-    steps += 1
-    steps >>= 1
-    return steps
+    return _drawn(source, count, gaussian, 1)[0]
 
 
 def half_steps(
@@ -91,11 +88,18 @@ def half_steps(
     What is kept of a cell is kept for every place of the half step alike, so Y is uniform there: its further
     bits are fresh ones. The exceptions, where more bits had to be looked at, are in the dictionary.
     """
+    return _drawn(source, count, gaussian, 0)
+
+
+def _drawn(
+    source: Randomness, count: int, gaussian: bool, coarser: int
+) -> tuple[NDArray[np.int64], dict[int, LazyBits]]:
+    """`half_steps`; with ``coarser=1``, not 0, each draw is rounded to whole steps."""
     out = np.empty(count, dtype=np.int64)
     failed: list[tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint64]]] = []
     for start in range(0, count, _AT_ONCE):
         words = source.words(2 * min(_AT_ONCE, count - start))
-        where, why = _attempted(words, gaussian, out[start : start + _AT_ONCE])
+        where, why = _attempted(words, gaussian, coarser, out[start : start + _AT_ONCE])
         failed.append((start + where, why, words.reshape(-1, 2)[where]))
     further: dict[int, LazyBits] = {}
     if not failed:
@@ -104,26 +108,27 @@ def half_steps(
     while places.size:
         for index in np.flatnonzero(status == arrays.UNDECIDED):
             first, second = (int(word) for word in attempts[index])
-            out[places[index]], further[int(places[index])] = settle(first, second, source, gaussian)
+            floor, further[int(places[index])] = settle(first, second, source, gaussian)
+            out[places[index]] = (floor + coarser) >> coarser
         # The cell was right; only the place in it is drawn again. Drawing the cell again as well would favour
         # cells in which places are rarely rejected.
         again = np.flatnonzero(status == arrays.REJECTED)
         places, attempts = places[again], attempts[again]
         attempts[:, 1] = source.words(again.size)
         drawn = np.empty(again.size, dtype=np.int64)
-        where, status = _attempted(attempts.ravel(), gaussian, drawn)
+        where, status = _attempted(attempts.ravel(), gaussian, coarser, drawn)
         out[places] = drawn
         places, attempts = places[where], attempts[where]
     return out, further
 
 
 def _attempted(
-    words: NDArray[np.uint64], gaussian: bool, out: NDArray[np.int64]
+    words: NDArray[np.uint64], gaussian: bool, coarser: int, out: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """One attempt per output; the places of those that failed, and why."""
     places, status = np.empty(out.size, dtype=np.int64), np.empty(out.size, dtype=np.uint8)
     how: Any = arrays if PATIENCE.lasts(out.size) else backends.noise
-    failed = how.attempt_noise(words, *noise_table(gaussian), gaussian, out, places, status)
+    failed = how.attempt_noise(words, *noise_table(gaussian), gaussian, coarser, out, places, status)
     return places[:failed], status[:failed]
 
 

@@ -137,7 +137,7 @@ class FactorizedSum(RunningSum):
         noise = self._noise_steps()
         filtered = np.empty(self.dimension)
         how: Any = arrays if PATIENCE.lasts(self._encoder.size) else backends.sums
-        how.encode(self._encoder, decays, weights, vector, filtered)
+        how.encode(self._encoder, decays, weights, np.ascontiguousarray(vector), filtered)
         released = self._grid.values(self._grid.truncate(filtered) + noise)
         how.decode(self._decoder, decays, weights, released, self._prefix, filtered)
         return self._prefix.copy()
