@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import discreet as dc
-from benchmarks.shared import arguments, machine
+from benchmarks.shared import arguments, in_version, machine
 from discreet.online import MetaFrankWolfe
 from tools.results import ROOT, store
 
@@ -63,14 +60,6 @@ def rounds(kind: str, regularizer: str, n: int, count: int) -> list[float]:
     return seconds
 
 
-def turn(kind: str, regularizer: str, source: Path) -> list[float]:
-    """The same in another process, which imports the library from ``source``."""
-    command = [sys.executable, "-m", "benchmarks.matroid_rounds", "--one", kind, regularizer]
-    environment = os.environ | {"PYTHONPATH": str(source.resolve())}
-    found = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
-    return [float(seconds) for seconds in json.loads(found.stdout)]
-
-
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("source", type=Path, nargs="?", help="src of an earlier version")
@@ -91,7 +80,9 @@ def main() -> None:
             turns: dict[str, list[list[float]]] = {name: [] for name in versions}
             for _ in range(TURNS):
                 for name, source in versions.items():
-                    turns[name].append(turn(kind, regularizer, source))
+                    turns[name].append(
+                        in_version(source, "benchmarks.matroid_rounds", "--one", kind, regularizer)
+                    )
             milliseconds = {name: 1e3 * float(np.min(t, axis=0).mean()) for name, t in turns.items()}
             row: dict[str, object] = {"matroid": kind, "regularizer": regularizer}
             row |= {f"{name}_ms": round(value, 2) for name, value in milliseconds.items()}

@@ -212,6 +212,15 @@ def matroid_rounds() -> str:
 
 
 @block
+def running_sum_rounds() -> str:
+    rows = [
+        [f"{one['items']:,}", f"{one['before_us']:,.0f}", f"{one['now_us']:,.0f}", f"{one['times']:.1f}"]
+        for one in stored("running_sum_rounds")["rounds"]
+    ]
+    return markdown(["items", "before", "now", "times faster"], rows)
+
+
+@block
 def returning_people() -> str:
     found = stored("returning")
     rows = []

@@ -19,7 +19,7 @@ from .grid import STEPS_BITS
 PATIENCE = Patience(1 << 20)  # draws in NumPy
 CELL_BITS = 22
 _TEST_BITS = 40
-_AT_ONCE = 1 << 15  # draws whose words stay in the cache
+_AT_ONCE = 1 << 14  # draws whose words and outcomes stay in the cache
 
 
 def _tail(gaussian: bool, x: Any) -> Any:
