@@ -45,7 +45,10 @@ class Limits:
         k = self.k
         if k is not None and k > n_items:
             if not at_most_all:
-                raise ValueError(f"--k {k} exceeds the number of items, {n_items}; choose a smaller one")
+                raise ValueError(
+                    f"--k {k} exceeds the number of items, {n_items}; choose --k {n_items} or less, or list"
+                    " more items"
+                )
             k = n_items
         if not self.rules:
             assert k is not None

@@ -51,11 +51,19 @@ def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) 
         headless=f"; if its first line is a row and no header, name its columns with {names}",
         leave_out="; mend the row, or leave such rows out with --skip-bad",
         details=" (--insecure-diagnostics names {what})",
+        others=_asking(options) if public else {},
     )
     skip_bad = options.skip_bad and not public
     columns = _names(names, options.items_columns if public else options.columns)
     separator = _separator(options.separator)
     return Source(table, separator, skip_bad, public, stdin=table == "-", wording=wording, columns=columns)
+
+
+def _asking(options: argparse.Namespace) -> dict[str, str]:
+    """Which option asks for a column about items, where that is no constraint."""
+    vectors = (getattr(options, "vectors", None) or "").split(",")
+    asked = {name.strip(): "vectors" for name in vectors if name.strip()}
+    return asked | dict.fromkeys(getattr(options, "show", ()), "show")
 
 
 def as_settings(options: argparse.Namespace) -> dict[str, Any]:

@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import reading, selection_report, stored
+from . import objective, reading, selection_report, stored
 from .given import Given
 from .limits import Limits
+from .objective import Objective
 from .output import as_json, check_writable, printable, write_whole
 from .reading import KINDS, source_of
 
 if TYPE_CHECKING:
     from ..data import Events
     from ..data.source import Batch
-    from ..objectives import Coverage, ProbabilisticCoverage
-    from ..objectives.stored.people import StoredPopulation
+    from ..objectives import Population
     from ..offline import PrivateGreedy
     from ..privacy import Gate
     from ..results import Selection
@@ -37,14 +37,18 @@ _EXAMPLES = """examples:
       --constraint knapsack:price:100 --epsilon 1 --delta 1e-6 --out chosen.json
   discreet select sales.csv --person customer --item product --items catalogue.csv --k 5 --epsilon 1 \\
       --include "house blend" --exclude @sold_out.txt
+  discreet select 'visits/*.tsv' --person user --item page --items pages.csv --show title --k 5 --epsilon 1
+  discreet select books.csv --person reader --item isbn --items titles.parquet --objective several --k 9 \\
+      --epsilon 1 --explain
   discreet select people/ --k 5 --epsilon 1      # a store made by discreet prepare
   discreet select people/ --item page --items pages.csv --constraint partition:kind --epsilon 1
   discreet select people/ --engine dask --scheduler tcp://10.0.0.1:8786 --k 5 --epsilon 1
   zcat visits.csv.gz | discreet select - --person user --item page --items pages.csv --k 5 --epsilon 1 --json
 
-The chosen list serves a person if it holds any of that person's items. All rows of a person together are one
-person; nothing printed depends on the people except through the account that is printed with it, and, with
---items-from-data, through the list of items that they have, which no account covers.
+The chosen list serves a person if it holds any of that person's items (--objective has other measures). All
+rows of a person together are one person; nothing printed depends on the people except through the account
+that is printed with it, and, with --items-from-data, through the list of items that they have, which no
+account covers.
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
 
 
@@ -127,6 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ITEMS",
         help="items that cannot be chosen, such as what is sold out; written as for --include, and as public",
     )
+    objective.add_arguments(parser)
     budget = parser.add_argument_group("privacy")
     budget.add_argument(
         "--epsilon",
@@ -168,6 +173,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     out = parser.add_argument_group("output")
     out.add_argument("--out", metavar="FILE", help="also write the result here, as JSON")
+    out.add_argument(
+        "--show",
+        action="append",
+        default=[],
+        metavar="COL",
+        help="also print this column of --items beside each item, such as a title; repeatable",
+    )
+    out.add_argument(
+        "--explain", action="store_true", help="also print the arithmetic of the guarantee, step by step"
+    )
     out.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -188,6 +203,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError("standard input (-) stands alone; name files, or pipe them in")
     from_store = not several and stored.is_store(options.file)
     stored.check(options, stored=from_store)
+    goal = Objective.read(options, stored=from_store)
     if not from_store:
         _check_items(options, limits)
     target = None
@@ -196,24 +212,32 @@ def run(options: argparse.Namespace) -> int:
     max_people = _max_people(options)
     with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as stack:
         warnings.simplefilter("always")
-        people: Coverage | ProbabilisticCoverage | StoredPopulation
+        people: Population
         greedy: PrivateGreedy | None
+        facts: dict[str, list[str]]
         if from_store:
-            people = stack.enter_context(stored.people_of(options, stored.opened(options)))
+            store = stored.opened(options)
+            listed = stored.listed(options, store, [*limits.columns, *options.show])
+            rank = limits.constraint(listed).over(len(listed.items)).rank
+            people = stack.enter_context(stored.people_of(options, store, goal, rank))
             _check_count(len(people), max_people)
-            greedy, selection = stored.selected(options, people, limits, given, gate)
+            objective.warn_of_delta(gate.budget, len(people), options.max_people)
+            greedy = stored.chooser(options, listed, limits, given, gate, goal.bound(rank))
+            selection, facts = greedy.select(people), listed.facts
         else:
-            events = _events(options, limits)
+            events = _events(options, limits, goal)
             _check_count(len(events.people), max_people)
-            people, greedy, selection = _selected(options, events, limits, given, gate)
+            objective.warn_of_delta(gate.budget, len(events.people), options.max_people)
+            people, greedy, selection, facts = _selected(options, events, limits, given, gate, goal)
         # Only what the library says by itself, from public facts: arithmetic may complain about the data.
         notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
-        result = selection_report.result(options, people, greedy, selection, max_people, notes)
+        asked = selection_report.Asked(options, limits, goal, facts, max_people, notes)
+        result = selection_report.result(asked, people, greedy, selection)
     if target is not None:
         write_whole(target, as_json(result) + "\n")
     for note in notes:
         print(f"discreet select: note: {printable(note)}", file=sys.stderr)
-    print(as_json(result) if options.json else selection_report.text(options, result, selection))
+    print(as_json(result) if options.json else selection_report.text(asked, result, selection))
     return 0
 
 
@@ -242,6 +266,8 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
             " gives away whoever alone has one"
         )
     reading.check_public(options.items, options.files, "FILE itself")
+    if options.show and options.items is None and options.items_private is None:
+        raise ValueError("--show is about columns of a public list; give --items FILE, which has them")
     if options.items_private is None:
         return
     if options.include:
@@ -255,6 +281,8 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
             f"--items-private {options.items_private:g} needs --delta above 0, e.g. 1e-6: the chance that an"
             " item of one person alone is listed"
         )
+    if options.show:
+        raise ValueError("--show is about columns of a public list; give --items FILE, which has them")
     if limits.rules:
         raise ValueError(
             "--constraint is about public facts of each item, and a list that is chosen privately has none;"
@@ -272,7 +300,7 @@ def _max_people(options: argparse.Namespace) -> int | None:
     return None if options.neighbours == "replace" else int(options.max_people or MOST_PEOPLE)
 
 
-def _events(options: argparse.Namespace, limits: Limits) -> Events:
+def _events(options: argparse.Namespace, limits: Limits, goal: Objective) -> Events:
     """Everybody in the file, over the items that are listed, or that occur."""
     from ..data import EventReader
     from ..data.facts import Facts, read_items
@@ -287,7 +315,8 @@ def _events(options: argparse.Namespace, limits: Limits) -> Events:
         if options.items == "-" == options.file:
             raise ValueError("FILE and --items cannot both be standard input; give one of them as a file")
         listed = source_of(options, options.items, public=True)
-        items, about = read_items(listed, options.item, limits.columns)
+        columns = dict.fromkeys((*limits.columns, *options.show, *goal.vectors))
+        items, about = read_items(listed, options.item, list(columns))
     elif limits.columns:
         asked |= {constraint_role(column): column for column in limits.columns}
         facts = Facts(limits.columns)
@@ -317,17 +346,22 @@ def _watched(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def _selected(
-    options: argparse.Namespace, events: Events, limits: Limits, given: Given, gate: Gate
-) -> tuple[Coverage | ProbabilisticCoverage, PrivateGreedy | None, Selection]:
+    options: argparse.Namespace,
+    events: Events,
+    limits: Limits,
+    given: Given,
+    gate: Gate,
+    goal: Objective,
+) -> tuple[Population, PrivateGreedy | None, Selection, dict[str, list[str]]]:
     """The people with the items to choose from, who chose, and what; nobody where no item may be named."""
     from ..core import checks
     from ..data.catalogue import choose_items
-    from ..objectives import Coverage, ProbabilisticCoverage
+    from ..objectives.rows.people import RowPopulation
     from ..offline import PrivateGreedy
     from ..privacy import Budget
     from ..results import Selection
 
-    family = Coverage if options.weight is None else ProbabilisticCoverage
+    weighted = options.weight is not None
     private = options.items_private is not None
     cap = None if options.cap is None else checks.whole("--cap", options.cap, at_least=1)
     if private:
@@ -337,18 +371,22 @@ def _selected(
         rehearsal.plan(n_items=(limits.k or 1) + 1)
         listed = choose_items(given.without_excluded(events), gate, share=options.items_private)
         if not listed.items:
-            return family.of_events(events), None, Selection((), labels=(), privacy=gate.spent)
+            people = goal.people(events, limits.k or 1, weighted=weighted)
+            return people, None, Selection((), labels=(), privacy=gate.spent), {}
         events = listed
     constraint = limits.constraint(events, at_most_all=private)
+    rank = constraint.over(len(events.items)).rank
     greedy = PrivateGreedy(
         constraint,
         gate,
         options.method,
+        bound=goal.bound(rank),
         release_gains=options.release_gains,
         max_people=options.max_people,
         include=given.included(events),
         exclude=[] if private else given.excluded(events),
     )
-    people = family.of_events(events)
-    counted = people if cap is None else people.cap_items(cap, gate.coins(2))
-    return people, greedy, greedy.select(counted)
+    people = counted = goal.people(events, rank, weighted=weighted)
+    if cap is not None and isinstance(people, RowPopulation):
+        counted = people.cap_items(cap, gate.coins(2))
+    return people, greedy, greedy.select(counted), events.facts

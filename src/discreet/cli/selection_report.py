@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.table import table
+from .objective import last_picks
 from .output import fitted, printable, wrapped
 
 if TYPE_CHECKING:
-    from ..objectives import Coverage, ProbabilisticCoverage
-    from ..objectives.stored.people import StoredPopulation
+    from ..objectives import Population
     from ..offline import PrivateGreedy
     from ..privacy import Budget
     from ..results import Selection
-
-    People = Coverage | ProbabilisticCoverage | StoredPopulation
+    from .limits import Limits
+    from .objective import Objective
 
 _CONDITIONAL = (
     "CONDITIONAL on the list of items, which was taken from the file: which items occur there is not"
@@ -36,20 +37,29 @@ _CONDITIONAL = (
 _MOST_SHOWN = 10
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for, what is known of each item, the public bound on people's number, and warnings."""
+
+    options: argparse.Namespace
+    limits: Limits
+    goal: Objective
+    facts: Mapping[str, Sequence[str]]
+    max_people: int | None
+    notes: list[str]
+
+
 def result(
-    options: argparse.Namespace,
-    people: People,
+    asked: Asked,
+    people: Population,
     greedy: PrivateGreedy | None,
     selection: Selection,
-    max_people: int | None,
-    notes: list[str],
 ) -> dict[str, Any]:
     """The whole result, as plain values: what --json prints and --out holds.
 
-    ``greedy`` is None where no item was listed, so that there was nothing to pick from. ``max_people`` is the
-    public bound on their number; None where the number itself is public.
+    ``greedy`` is None where no item was listed, so that there was nothing to pick from.
     """
-    account = selection.privacy
+    options, account = asked.options, selection.privacy
     assert account is not None
     budget = account.budget
     against = _not_private(options)
@@ -58,6 +68,7 @@ def result(
         "command": "select",
         "items": _texts(selection.labels),
     }
+    result |= _about_items(asked, selection)
     if options.include:
         result["included"] = result["items"][: len(selection.included)]
     if options.exclude and greedy is not None and options.items_private is None:
@@ -79,15 +90,37 @@ def result(
         "method": None if greedy is None else greedy.method_used,
         "why_this_method": None if greedy is None else greedy.reason,
         "settings": _settings(options),
-        "treated_as_public": _public(options, people, max_people),
-        "reading": _reading(options, people, budget, greedy),
-        "notes": notes,
+        "treated_as_public": _public(options, people, asked.max_people),
+        "reading": _reading(asked, people, budget, greedy, selection),
+        "notes": asked.notes,
     }
+    if options.explain and greedy is not None:
+        result["arithmetic"] = [step._asdict() for step in greedy.arithmetic]
     if options.items_private is not None:
         result["catalogue"] = [] if greedy is None else _texts(people.labels)
     if options.insecure_diagnostics:
         result["diagnostics"] = _diagnostics(people, greedy, selection)
     return result
+
+
+def _about_items(asked: Asked, selection: Selection) -> dict[str, Any]:
+    """What --show asks for, and what a knapsack's items cost in all: public facts of what was chosen."""
+    found: dict[str, Any] = {}
+    chosen = list(selection.items)
+    if asked.options.show:
+        found["shown"] = {
+            column: [asked.facts[column][item] for item in chosen] for column in asked.options.show
+        }
+    bags = [rule for rule in asked.limits.rules if rule.kind == "knapsack"]
+    if bags:
+        found["totals"] = {
+            rule.column: {
+                "total": math.fsum(float(asked.facts[rule.column][item]) for item in chosen),
+                "limit": rule.amount,
+            }
+            for rule in bags
+        }
+    return found
 
 
 def _not_private(options: argparse.Namespace) -> list[str]:
@@ -104,7 +137,14 @@ def _not_private(options: argparse.Namespace) -> list[str]:
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """The options that decide the result; files by name, since a path can say more than it should."""
-    left_out = ("out", "json", "insecure_diagnostics", "engine", "scheduler")  # none of them decides it
+    left_out = (
+        "out",
+        "json",
+        "insecure_diagnostics",
+        "engine",
+        "scheduler",
+        "explain",
+    )  # none of them decides it
     settings = {name: value for name, value in vars(options).items() if name not in left_out}
     for name in ("include", "exclude"):
         settings[name] = [f"@{Path(text[1:]).name}" if text[:1] == "@" else text for text in settings[name]]
@@ -125,7 +165,7 @@ def _texts(labels: Iterable[Any] | None) -> list[str]:
     return [as_text(label) for label in labels or ()]
 
 
-def _public(options: argparse.Namespace, people: People, max_people: int | None) -> list[str]:
+def _public(options: argparse.Namespace, people: Population, max_people: int | None) -> list[str]:
     """What the guarantee takes for granted, in words."""
     n_items = people.n_items
     said = []
@@ -142,6 +182,8 @@ def _public(options: argparse.Namespace, people: People, max_people: int | None)
         agree = ", and that all rows agree about it" if options.items is None else ""
         whose = "constraint's column says" if len(options.constraint) == 1 else "constraints' columns say"
         said.append(f"what the {whose} about each item{agree}")
+    if options.vectors:
+        said.append("the vectors of the items")
     for given, what in ((options.include, "included"), (options.exclude, "excluded")):
         if given:
             said.append(f"which items were {what}")
@@ -167,9 +209,14 @@ def _public(options: argparse.Namespace, people: People, max_people: int | None)
 
 
 def _reading(
-    options: argparse.Namespace, people: People, budget: Budget, greedy: PrivateGreedy | None
+    asked: Asked,
+    people: Population,
+    budget: Budget,
+    greedy: PrivateGreedy | None,
+    selection: Selection,
 ) -> list[str]:
     """What a reader may and may not conclude."""
+    options = asked.options
     if budget.neighbours == "replace":
         change = "If any one person's rows were exchanged for anybody else's"
     else:
@@ -201,9 +248,14 @@ def _reading(
             "The items marked as given were not chosen, and say nothing about anybody; the others were chosen"
             " for what they add to them."
         )
+    if asked.goal.words is not None:
+        said.append(asked.goal.words)
     served = None if greedy is None else _certificate(options, people, greedy)
     if served is not None:
         said.append(served)
+    noise = None if greedy is None else last_picks(asked.options.max_people, people, greedy, selection)
+    if noise is not None:
+        said.append(noise)
     said += [
         "The list does not show how many people want an item, nor that these items are the best: every pick"
         " is partly chance, and another run would spend another budget and may choose otherwise.",
@@ -217,7 +269,9 @@ def _reading(
     if options.cap is not None:
         said.append(
             f"The choice is by at most {options.cap} items of each person, drawn by a hash of who they are,"
-            " and so is what is said of the best list."
+            " and so is what is said of the best list. That makes the guarantee no better and the noise no"
+            " smaller: without --cap each person counts once as well. It pays against lists made by bots;"
+            " where long lists are people's own tastes, a cap leaves out most of what would serve them."
         )
     return said
 
@@ -231,7 +285,7 @@ def _factor(epsilon: float) -> str:
 
 
 def _listed(
-    options: argparse.Namespace, people: People, budget: Budget, greedy: PrivateGreedy | None
+    options: argparse.Namespace, people: Population, budget: Budget, greedy: PrivateGreedy | None
 ) -> list[str]:
     """How the list of items came about, where it was chosen privately."""
     from ..privacy import Gate
@@ -247,7 +301,7 @@ def _listed(
     return [f"The {n_items:,} items to choose from were listed by a private choice: {votes}"]
 
 
-def _certificate(options: argparse.Namespace, people: People, greedy: PrivateGreedy) -> str | None:
+def _certificate(options: argparse.Namespace, people: Population, greedy: PrivateGreedy) -> str | None:
     """How far from the best the list can be on average, from public facts; None where none is known."""
     count = len(people)
     if greedy.budget.neighbours != "replace" or greedy.ratio is None or greedy.method_used is None:
@@ -257,10 +311,17 @@ def _certificate(options: argparse.Namespace, people: People, greedy: PrivateGre
     beside = ["with the given items"] if options.include else []
     beside += ["without the excluded ones"] if options.exclude and options.items_private is None else []
     among += f" {' and '.join(beside)}" if beside else ""
-    if loss >= greedy.ratio * count:
+    most = count * greedy.bound
+    if loss >= greedy.ratio * most:
         return (
             f"For so few people ({count:,}) this budget certifies nothing about how good the list is: it may"
             " be no better than chance."
+        )
+    if options.objective != "any":
+        return (
+            f"Averaged over the randomness, the list is worth at least {greedy.ratio:.0%} of the best list"
+            f"{among}, less {loss:,.0f} of the {most:,.0f} that could be at most; usually it does better than"
+            " is certified."
         )
     return (
         f"Averaged over the randomness, the list serves at least {greedy.ratio:.0%} of as many people as the"
@@ -268,7 +329,7 @@ def _certificate(options: argparse.Namespace, people: People, greedy: PrivateGre
     )
 
 
-def _diagnostics(people: People, greedy: PrivateGreedy | None, selection: Selection) -> dict[str, Any]:
+def _diagnostics(people: Population, greedy: PrivateGreedy | None, selection: Selection) -> dict[str, Any]:
     """True numbers. No account covers them."""
     from ..offline import PrivateGreedy
     from ..privacy import Budget
@@ -277,11 +338,11 @@ def _diagnostics(people: People, greedy: PrivateGreedy | None, selection: Select
     single = people.gains([])
     best: tuple[int, ...] = ()
     if greedy is not None:
-        free = PrivateGreedy(greedy.constraint, Budget(math.inf))
+        free = PrivateGreedy(greedy.constraint, Budget(math.inf), bound=greedy.bound)
         best = free.select(people, include=greedy.include, exclude=greedy.exclude).items
     return {
         "people": count,
-        "pairs": people.n_entries,
+        "pairs": getattr(people, "n_entries", None),
         "share_served": people.value(list(selection.items)),
         "served_alone_by": {labels[item]: float(single[item]) * count for item in selection.items},
         "without_privacy": {
@@ -291,32 +352,42 @@ def _diagnostics(people: People, greedy: PrivateGreedy | None, selection: Select
     }
 
 
-def text(options: argparse.Namespace, result: dict[str, Any], selection: Selection) -> str:
+def text(asked: Asked, result: dict[str, Any], selection: Selection) -> str:
     """The same for a reader."""
-    account = selection.privacy
+    options, account = asked.options, selection.privacy
     assert account is not None
     lines = []
     for sentence in result["not_private_because"]:
         lines += [wrapped(sentence), ""]
     gains = result.get("noisy_gains")
-    header = ["", options.item] + (["people it adds (noisy)"] if gains else [])
+    shown = result.get("shown", {})
+    header = ["", options.item, *shown] + ([asked.goal.adds] if gains else [])
     rows = []
     for place, label in enumerate(result["items"]):
         given = place < len(selection.included)
         rows.append([str(place + 1), printable(label) + (" (given)" if given else "")])
+        rows[-1] += [printable(values[place]) for values in shown.values()]
         if gains:
             rows[-1].append("" if given else f"{gains[place]:,.0f}")
     lines += [fitted(header, rows) if rows else "no items", ""]
+    for column, found in result.get("totals", {}).items():
+        lines += [f"{printable(column)}: {found['total']:g} in all, of at most {found['limit']:g}", ""]
     if result.get("excluded"):
-        shown = ", ".join(map(printable, result["excluded"][:_MOST_SHOWN]))
+        names = ", ".join(map(printable, result["excluded"][:_MOST_SHOWN]))
         more = len(result["excluded"]) - _MOST_SHOWN
-        lines += [wrapped(f"excluded: {shown}" + (f" and {more:,} more" if more > 0 else "")), ""]
+        lines += [wrapped(f"excluded: {names}" + (f" and {more:,} more" if more > 0 else "")), ""]
     above, below = account.summary()
     header, rows = account.releases()
     released = fitted(header, rows) if rows else "nothing has been released: there was nothing to choose"
     lines += [wrapped(above), released, *map(wrapped, below)]
     if result["method"] is not None:
         lines.append(wrapped(f"method {result['method']}: {result['why_this_method']}"))
+    if result.get("arithmetic"):
+        lines += ["", "The arithmetic of the guarantee"]
+        lines += [
+            wrapped(f"{step['what']}: {step['how']} = {step['value']:.6g}", bullet="- ")
+            for step in result["arithmetic"]
+        ]
     lines += ["", "What a reader may and may not conclude"]
     lines += [wrapped(sentence, bullet="- ") for sentence in result["reading"]]
     lines += ["", "Treated as public, so not protected"]
@@ -330,7 +401,7 @@ def _insecure_text(found: dict[str, Any]) -> str:
     free = found["without_privacy"]
     rows = [
         ["people in the file", f"{found['people']:,}"],
-        ["different (person, item) pairs", f"{found['pairs']:,}"],
+        *([["different (person, item) pairs", f"{found['pairs']:,}"]] if found["pairs"] is not None else []),
         ["served by the list", f"{found['share_served']:.4f} of them"],
         ["served by the best list greedy finds without privacy", f"{free['share_served']:.4f} of them"],
         *(

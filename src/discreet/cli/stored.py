@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .given import Given
 from .limits import Limits
+from .objective import Objective
 from .reading import source_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from ..objectives.stored.people import StoredPopulation
     from ..offline import PrivateGreedy
     from ..privacy import Gate
-    from ..results import Selection
 
 MANIFEST = "manifest.json"
 # What was decided when the store was made, or is about files.
@@ -66,13 +66,14 @@ def check(options: argparse.Namespace, *, stored: bool) -> None:
             option = "--" + name.replace("_", "-")
             raise ValueError(f"{option} is for files; in a store that was settled when it was prepared")
     about = (options.items is not None) + (options.item is not None)
-    if options.constraint and about < 2:
+    if (options.constraint or options.show) and about < 2:
+        option = "--constraint" if options.constraint else "--show"
         raise ValueError(
-            "--constraint is about columns of a list of items, and a store keeps their names alone; give"
-            " --items FILE with the constraint's column, and --item COL, the column of the names"
+            f"{option} is about columns of a list of items, and a store keeps their names alone; give"
+            " --items FILE with that column, and --item COL, the column of the names"
         )
-    if about and not options.constraint:
-        raise ValueError("--items and --item are for --constraint; a store has its list of items")
+    if about and not options.constraint and not options.show:
+        raise ValueError("--items and --item are for --constraint and --show; a store has its list of items")
     if (options.engine == "dask") != (options.scheduler is not None):
         raise ValueError("--engine dask and --scheduler ADDRESS go together")
 
@@ -88,13 +89,13 @@ def opened(options: argparse.Namespace) -> Store:
 
 
 @contextmanager
-def people_of(options: argparse.Namespace, store: Store) -> Iterator[StoredPopulation]:
+def people_of(
+    options: argparse.Namespace, store: Store, goal: Objective, rank: int
+) -> Iterator[StoredPopulation]:
     """The people, while whoever goes through the store is at hand."""
-    from ..objectives import Coverage, ProbabilisticCoverage
-
-    family = ProbabilisticCoverage if store.weighted else Coverage
+    family, more = goal.family(rank, weighted=store.weighted)
     if options.engine != "dask":
-        yield family.from_store(store)
+        yield family.from_store(store, **more)
         return
     try:
         from distributed import Client
@@ -105,47 +106,47 @@ def people_of(options: argparse.Namespace, store: Store) -> Iterator[StoredPopul
     except (OSError, TimeoutError, ValueError):
         raise ValueError(f"--scheduler {options.scheduler}: there is no Dask scheduler") from None
     try:
-        yield family.from_store(store, client)
+        yield family.from_store(store, client, **more)
     finally:
         client.close()
 
 
-def selected(
-    options: argparse.Namespace, people: StoredPopulation, limits: Limits, given: Given, gate: Gate
-) -> tuple[PrivateGreedy, Selection]:
-    """Who chose, and what."""
+def chooser(
+    options: argparse.Namespace, listed: Listed, limits: Limits, given: Given, gate: Gate, bound: float
+) -> PrivateGreedy:
+    """Who chooses."""
     from ..offline import PrivateGreedy
 
-    listed = _listed(options, people, limits.columns)
-    greedy = PrivateGreedy(
+    return PrivateGreedy(
         limits.constraint(listed),
         gate,
         options.method,
+        bound=bound,
         release_gains=options.release_gains,
         max_people=options.max_people,
         include=given.included(listed),
         exclude=given.excluded(listed),
     )
-    return greedy, greedy.select(people)
 
 
-def _listed(options: argparse.Namespace, people: StoredPopulation, columns: Sequence[str]) -> Listed:
+def listed(options: argparse.Namespace, store: Store, columns: Sequence[str]) -> Listed:
     """The items of the store, with what a public list says about each of them."""
     from ..core.checks import DataError
     from ..data.facts import read_items
     from ..data.labels import as_text
 
-    assert people.labels is not None
     if not columns:
-        return Listed(people.labels, people.catalogue)
-    names, facts = read_items(source_of(options, options.items, public=True), options.item, columns)
+        return Listed(store.labels, store.catalogue)
+    names, facts = read_items(
+        source_of(options, options.items, public=True), options.item, list(dict.fromkeys(columns))
+    )
     place = {as_text(name): at for at, name in enumerate(names)}
-    missing = next((name for name in map(as_text, people.labels) if name not in place), None)
+    missing = next((name for name in map(as_text, store.labels) if name not in place), None)
     if missing is not None:
         words = "--items does not list every item of the store; add what is missing"
-        if people.catalogue == "from data":
+        if store.catalogue == "from data":
             raise DataError(words, f"it lacks {missing!r}")
         raise ValueError(f"{words}: {missing!r}")
-    order = [place[as_text(label)] for label in people.labels]
+    order = [place[as_text(label)] for label in store.labels]
     said = {column: [values[at] for at in order] for column, values in facts.items()}
-    return Listed(people.labels, people.catalogue, said)
+    return Listed(store.labels, store.catalogue, said)

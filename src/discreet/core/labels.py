@@ -14,6 +14,16 @@ from .checks import DataError, shown
 _MOST_COMPARED = 20_000
 
 
+def check_distinct(labels: Sequence[Hashable]) -> None:
+    """Refuse labels of which two are the same, and say which."""
+    first: dict[Hashable, int] = {}
+    for place, label in enumerate(labels):
+        before = first.setdefault(label, place)
+        if before != place:
+            both = f"items {before} and {place} are both {shown(label)}"
+            raise ValueError(f"labels must be distinct; {both}: give each its own")
+
+
 def item_numbers(
     argument: str,
     given: Any,

@@ -10,7 +10,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
@@ -42,10 +42,12 @@ class Wording:
     headless: str = "; if its first line is a row and no header, read it into a frame first"
     leave_out: str = ""
     details: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)  # the argument behind a column about items
 
     def asked(self, role: str, column: str) -> str:
         """The argument that asked for a column."""
-        return self.argument.format(role=role.partition(":")[0], column=column, shown=shown(column))
+        kind, _, about = role.partition(":")
+        return self.argument.format(role=self.others.get(about, kind), column=column, shown=shown(column))
 
 
 @dataclass(frozen=True)

@@ -116,3 +116,12 @@ def _refused(wanted: str, low: float, high: float, details: str) -> checks.DataE
 
 def _details(error: Exception) -> str:
     return getattr(error, "details", "") or str(error)
+
+
+def probabilities(name: str, point: Floats) -> Floats:
+    """A vector that was given, if its entries lie in [0, 1]."""
+    outside = (point < 0) | (point > 1)
+    if outside.any():
+        j = int(np.argmax(outside))
+        raise ValueError(f"{name}[{j}]={point[j]:g} is not a probability; entries must lie in [0, 1]")
+    return point

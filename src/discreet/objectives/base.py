@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
 from ..core.fixed import Fixed
-from ..core.labels import all_numbers, item_numbers
+from ..core.labels import all_numbers, check_distinct, item_numbers
 from . import answers
 from .answers import ROUNDING
 from .extensions import expected, random_sets
@@ -69,14 +69,14 @@ class Population(Fixed, ABC):
     monotone: bool = True
     labels: tuple[Any, ...] | None = None
     items_per_person: int | None = None
+    at_most: int | None = None  # the bound is that of sets of at most so many items; None: of all sets
     # Whether everybody has a function of their own, ``people[i]``: not in a mixture of unlike populations.
     one_by_one: bool = True
     built_in: bool = False  # whether only the library's own arithmetic is asked: no unknown function
     stored: bool = False  # whether the people live in a store, and not in memory
     catalogue: str = "public"
     _declared: float | None = None
-    # NumPy numbers leave ``2 * people`` to the population instead of making an array of it.
-    __array_ufunc__ = None
+    __array_ufunc__ = None  # NumPy numbers leave ``2 * people`` to the population
 
     # -- what a family supplies ------------------------------------------------------------------------------
 
@@ -267,7 +267,13 @@ class Population(Fixed, ABC):
 
     @property
     def bound(self) -> float:
-        """The public bound of one person's function."""
+        """The public bound of one person's function, on all sets."""
+        return self.bound_of(self.n_items)
+
+    def bound_of(self, size: int) -> float:
+        """The public bound of one person's function, on sets of at most ``size`` items."""
+        if self.at_most is not None and size > self.at_most:
+            raise ValueError(f"at_most={self.at_most}: nothing is declared of sets of up to {size} items")
         if self._declared is None:
             self._hold_to(FAMILY_BOUND, "the family's bound of 1; declare a public bound= or rescale")
             self._declared = FAMILY_BOUND
@@ -425,12 +431,7 @@ class Population(Fixed, ABC):
         return chosen
 
     def _point(self, x: ArrayLike) -> Floats:
-        point = vector("x", x, length=self.n_items)
-        outside = (point < 0) | (point > 1)
-        if outside.any():
-            j = int(np.argmax(outside))
-            raise ValueError(f"x[{j}]={point[j]:g} is not a probability; entries must lie in [0, 1]")
-        return point
+        return answers.probabilities("x", vector("x", x, length=self.n_items))
 
     def _name_items(self, labels: Iterable[Any] | None) -> None:
         if labels is None:
@@ -438,8 +439,7 @@ class Population(Fixed, ABC):
         names = tuple(labels)
         if len(names) != self.n_items:
             raise ValueError(f"labels has {len(names)} entries; there are {self.n_items} items")
-        if len(set(names)) != len(names):
-            raise ValueError("labels must be distinct; two items share one")
+        check_distinct(names)
         self.labels = names
 
     def _like(self, **settings: Any) -> Self:

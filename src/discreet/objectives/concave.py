@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core.checks import DataError, one_of, per_person, real
+from ..core.checks import DataError, one_of, per_person, real, whole
 from .base import Floats
 from .rows.matrices import STRETCH, SparseMatrix, constant
-from .rows.people import RowPopulation, row_totals
+from .rows.people import RowPopulation, largest_totals, row_totals
 from .rows.table import CAP, LOG, SQRT, Kind, custom, heights
 
 _NAMED = {"sqrt": SQRT, "log": LOG, "capped": CAP}
@@ -24,6 +24,11 @@ class ConcaveOverModular(RowPopulation):
     (min(t, cap), with ``cap`` one number or one per person), or a function of an array that is concave and
     does not fall on t >= 0; it is looked at when the population is built, and held to its word with every
     gain that is asked for. ``bound``: a public bound of f, 1 unless declared.
+
+    ``at_most``: the bound is one of sets of at most so many items, and people are held to it there: with
+    weights of at most 1 and the square root, sqrt(k) for k items instead of sqrt(n_items). `PrivateGreedy`
+    takes such people where no more items are chosen, and its noise goes by the smaller bound; whoever asks
+    for larger sets refuses them. The guarantee does not rest on it: exact sums hold everybody to the bound.
 
     With the named functions the multilinear extension is exact while nobody touches more than 12 items, by a
     sum over all their subsets. The rank of a partition matroid is such an objective: blocks as people,
@@ -43,8 +48,11 @@ class ConcaveOverModular(RowPopulation):
         concave: str | Callable[[Any], Any] = "sqrt",
         cap: ArrayLike | None = None,
         bound: float | None = None,
+        at_most: int | None = None,
         labels: Iterable[Any] | None = None,
     ) -> None:
+        if at_most is not None:
+            self.at_most = whole("at_most", at_most, at_least=1)
         if callable(concave):
             self._concave = custom(concave)
         else:
@@ -78,7 +86,8 @@ class ConcaveOverModular(RowPopulation):
         return float(self._rows.cap[0]), 0.0
 
     def _largest(self) -> Floats:
-        totals, cap = row_totals(self._rows.matrix), self._rows.cap
+        matrix, cap = self._rows.matrix, self._rows.cap
+        totals = row_totals(matrix) if self.at_most is None else largest_totals(matrix, self.at_most)
         for start in range(0, totals.size, STRETCH):
             here = slice(start, start + STRETCH)
             totals[here] = self._concave.gain(0.0, totals[here], cap[here])

@@ -21,6 +21,7 @@ from ..privacy.picks import Picks
 from ..privacy.spending import Spending
 from ..results import Selection
 from . import methods, scores
+from .arithmetic import Step, steps
 from .chooser import Allowance, Chooser
 from .methods import Plan
 from .scores import Candidates, Nobody, Question, Scores, Terms
@@ -183,6 +184,33 @@ class PrivateGreedy(Chooser):
             return plan.loss
         return methods.loss(replace(question, n_people=size), plan.picks, plan.ends)
 
+    def picks_above_chance(self, n_people: int, n_items: int | None = None) -> int:
+        """About how many picks can be better than chance, from public sizes alone.
+
+        Greedy's picks add less and less, and all together no more than everybody's bound: the t-th adds at
+        most n_people x bound / t. It counts while an item that adds so much, beside others that add nothing,
+        is drawn as often as not. Under a knapsack costs are left out.
+
+        >>> import discreet as dc
+        >>> PrivateGreedy(50, dc.Budget(1.0)).picks_above_chance(600, n_items=200)
+        18
+        """
+        size, left = checks.whole("n_people", n_people, at_least=1), self._over(n_items)
+        if left.constraint is None:
+            return 0
+        question = self._terms.question(left, size)
+        needed = math.log(max(1, question.n_items - 1))
+        temperature = self._chosen_plan(question).picks.temperature
+        if not self.budget.private or not needed:
+            return question.picks
+        reach = temperature * size * self.bound / needed
+        return question.picks if reach >= question.picks else int(reach)
+
+    @property
+    def arithmetic(self) -> list[Step]:
+        """How the guarantee of the picks follows from their rate, one step after the other."""
+        return [] if self._plan is None else steps(self._plan, self.budget, self.bound)
+
     def _chosen_plan(self, question: Question) -> Plan:
         return methods.choose(question, self.share, self.method, self._for_gains)
 
@@ -264,13 +292,13 @@ class PrivateGreedy(Chooser):
                         " which is private when people are added or removed; use neighbours='replace', or"
                         " state sensitivity="
                     )
-            elif not people.bound <= self.bound:
+            elif not (reached := people.bound_of(_most_items(left))) <= self.bound:
                 raise ValueError(
-                    f"people reach values of up to {people.bound:g}, above bound={self.bound:g}; pass"
-                    f" bound={people.bound:g} or rescale"
+                    f"people reach values of up to {reached:g}, above bound={self.bound:g}; pass"
+                    f" bound={reached:g} or rescale"
                 )
         if left.constraint is not None:
-            people.check_picks(min(left.constraint.rank, left.free.size) + left.included.size)
+            people.check_picks(_most_items(left))
         if people.row_source() is None:
             answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
         return left
@@ -363,6 +391,12 @@ class PrivateGreedy(Chooser):
         if not question.unit and self.sensitivity is None and people.sums_over_people:
             noisy = noisy * len(people)  # averages are for replaced people, whose number is public
         return (*(math.nan for _ in question.left.included), *noisy.tolist())
+
+
+def _most_items(left: Residual) -> int:
+    """The most items that there can be in the end."""
+    picked = 0 if left.constraint is None else min(left.constraint.rank, int(left.free.size))
+    return picked + int(left.included.size)
 
 
 def _drawn(release: Release, found: NDArray[np.float64], picks: Picks) -> int:

@@ -190,7 +190,7 @@ def row_parts(people: Population) -> list[tuple[Rows | StepSource, float]] | Non
     """
     rows = people.row_source()
     if rows is not None:
-        return [(rows, people.bound)]
+        return [(rows, people.bound_of(people.at_most or people.n_items))]
     if not isinstance(people, Mixture) or not people.one_by_one:
         return None
     found: list[tuple[Rows | StepSource, float]] = []

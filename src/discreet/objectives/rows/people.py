@@ -401,6 +401,20 @@ def row_totals(matrix: SparseMatrix | Floats) -> Floats:
     return totals
 
 
+def largest_totals(matrix: SparseMatrix | Floats, most: int) -> Floats:
+    """The sum of the ``most`` largest entries of each row."""
+    if not isinstance(matrix, SparseMatrix):
+        top = np.partition(matrix, -most, axis=1)[:, -most:] if most < matrix.shape[1] else matrix
+        return np.asarray(top.sum(axis=1), dtype=np.float64)
+    totals = np.empty(matrix.n_rows)
+    for start, stop in stretches(matrix.indptr):
+        part = matrix.stretch(start, stop)
+        order = np.lexsort((-part.data, part.row_of))
+        kept = order[np.arange(order.size) - part.indptr[part.row_of] < most]
+        totals[start:stop] = column_sums(part.row_of[kept], part.data[kept], stop - start)
+    return totals
+
+
 def row_maxima(matrix: SparseMatrix | Floats) -> Floats:
     """The largest entry of each row; 0 for a row without entries."""
     if not isinstance(matrix, SparseMatrix):

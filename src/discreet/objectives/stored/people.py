@@ -67,7 +67,8 @@ class StoredPopulation(Population):
         self._shape = Shape(kind.code, family._weighted and store.weighted, cap, saturation)
         self._rows = StoredRows(engine_of(store, engine), self._shape, self.n_items)
         self._longest, self._reach = self._held()
-        self._declared = like.bound
+        self.at_most = like.at_most
+        self._declared = like.bound_of(like.at_most or self.n_items)
         if store.cap is not None:
             self.items_per_person = min(store.cap, self.n_items)
 
@@ -78,12 +79,14 @@ class StoredPopulation(Population):
         the largest weight where that alone counts.
         """
         longest, total, largest, wrong = self._rows.total(Extent(self._shape.weighted)).tolist()
+        most = self._options.get("at_most")
+        total = total if most is None else min(total, most * largest)
         if wrong:
             raise DataError("the store has a weight that is no positive finite number")
         reach = 0.0
         for weight in (largest, total) if self._shape.kind.of_sums else (largest,):
             one = self._family(_row_of(1, weight), **self._options)
-            reach = max(reach, float(one._largest()[0]) if one.bound else 0.0)
+            reach = max(reach, float(one._largest()[0]) if one.bound_of(1) else 0.0)
         return int(longest), reach
 
     @property
@@ -141,8 +144,9 @@ class StoredPopulation(Population):
     @cached_property
     def _steps(self) -> tuple[float, float]:
         """How many steps one person has, and how many there are to 1."""
-        per_unit = 1.0 / step(self.bound, len(self))
-        return float(math.floor(self.bound * per_unit)), per_unit
+        bound = self.bound_of(self.at_most or self.n_items)
+        per_unit = 1.0 / step(bound, len(self))
+        return float(math.floor(bound * per_unit)), per_unit
 
     def _averages(self, steps: NDArray[np.int64]) -> Floats:
         return np.asarray(steps / self._steps[1] / len(self), dtype=np.float64)

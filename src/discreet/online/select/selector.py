@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core import checks
-from ...core.labels import plain_label
+from ...core.labels import check_distinct, plain_label
 from ...core.settings import Setting, of, whole
 from ...objectives import Population, answers
 from ...objectives.rows.table import Rows
@@ -170,6 +170,5 @@ def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] |
     if len(labels) != n_items:
         raise ValueError(f"labels has {len(labels)} entries; there are {n_items} items")
     found = tuple(plain_label(label) for label in labels)
-    if len(set(found)) < n_items:
-        raise ValueError("labels must be distinct; two items share one")
+    check_distinct(found)
     return found
