@@ -82,7 +82,7 @@ def test_no_option_is_dropped_for_a_second_one(name, capsys):
             continue
         assert_refused(inside(capsys, name, flag, *value, flag, *value), f"{flag} is given twice")
         assert action.default is default
-    given = {"--constraint", "--include", "--exclude"}
+    given = {"--constraint", "--include", "--exclude", "--show"}
     expected = {"select": given, "simulate": {"--stream", "--learner", "--epsilon"}}
     assert repeatable == expected.get(name, set())
     parser = parser_of(name)
