@@ -8,7 +8,7 @@ The ``python`` blocks of a page run in order in one namespace. What a block prin
 ``<!-- output -->`` and ``<!-- /output -->``; figures of matplotlib that it leaves open become
 docs/images/tutorials/PAGE-N.png, with the title of the figure as their text. All tutorials are run, and
 every other page of docs that has such a mark. Where answers cannot be the same twice, as those of a live
-service, the page says ``<!-- output: one run -->``: numbers may then differ from what is stored.
+service, the page says ``<!-- output: one run -->``: numbers and pictures may then differ from what is stored.
 
 A picture carries a fingerprint of what is drawn, so that a check need not draw it. `NOTEBOOKS` are made
 from their pages, without running anything.
@@ -25,6 +25,7 @@ import json
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,7 +79,8 @@ def run(page: Path, *, draw: bool = False) -> Iterator[tuple[re.Match[str], Show
     list(_figures(draw=False))  # what others have left open
     for block in BLOCK.finditer(page.read_text()):
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+        with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*FigureCanvasAgg is non-interactive")  # plt.show()
             exec(compile(block["code"], page.name, "exec"), names)
         lines = [line.rstrip() for line in printed.getvalue().strip("\n").splitlines()]
         yield block, Shown("\n".join(lines), list(_figures(draw=draw)))
@@ -160,7 +162,8 @@ def stale(page: Path) -> list[str]:
     before, after = page.read_text(), written(page, shown)
     for old, new, (_, one) in zip(BLOCK.finditer(before), BLOCK.finditer(after), shown, strict=True):
         kept, made = old["stored"] or "", new["stored"] or ""
-        if old["mark"] and "one run" in old["mark"]:
+        one_run = "one run" in (old["mark"] or "")
+        if one_run:
             kept, made = (" ".join(NUMBERS.sub("#", text).split()) for text in (kept, made))
         if kept != made:
             line = before[: old.start()].count("\n") + 1
@@ -168,7 +171,7 @@ def stale(page: Path) -> list[str]:
         for picture in one.pictures:
             number += 1
             path = picture_path(page, number)
-            if not path.exists() or picture.fingerprint.encode() not in path.read_bytes():
+            if not path.exists() or not (one_run or picture.fingerprint.encode() in path.read_bytes()):
                 found.append(f"{page.name}: {path.name} is another picture")
     return found
 
