@@ -61,6 +61,22 @@ def test_notebooks_are_what_their_pages_make():
         assert code == [block["code"] for block in outputs.BLOCK.finditer(page)]
 
 
+def test_every_tutorial_ends_with_what_a_reviewer_asks():
+    for page in TUTORIALS:
+        assert page.read_text().split("\n## ")[-1].startswith("What to say to a privacy reviewer\n"), page.name
+
+
+def test_every_image_is_on_a_page():
+    """And every picture of a tutorial in the gallery."""
+    used = set()
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for image in re.findall(r"\]\(([^)\s]*\.(?:png|svg))\)", page.read_text()):
+            used.add((page.parent / image).resolve())
+    assert used >= {path for path in (ROOT / "docs" / "images").rglob("*") if path.is_file()}
+    gallery = (ROOT / "docs" / "gallery.md").read_text()
+    assert all(f"images/tutorials/{path.name}" in gallery for path in outputs.PICTURES.glob("*.png"))
+
+
 def test_every_algorithm_of_the_papers_has_a_class_and_a_test():
     """The table names classes that exist and tests that exist and use them."""
     page = (ROOT / "docs" / "papers.md").read_text()
