@@ -92,12 +92,13 @@ def _figures(*, draw: bool) -> Iterator[Picture]:
     for number in plt.get_fignums() if plt else ():
         figure, file = plt.figure(number), io.BytesIO()
         titles = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
+        title = "; ".join(filter(None, titles)).replace("\n", " ")
         mark = fingerprint(figure)
         if draw:
             stamp = {"Software": None, "Comment": mark}
             figure.savefig(file, format="png", dpi=DOTS_PER_INCH, metadata=stamp)
         plt.close(figure)
-        yield Picture("; ".join(filter(None, titles)).replace("\n", " "), mark, file.getvalue())
+        yield Picture(title, mark, file.getvalue())
 
 
 def fingerprint(figure: Any) -> str:
@@ -133,6 +134,10 @@ def written(page: Path, shown: list[tuple[re.Match[str], Shown]]) -> str:
         inside = [f"```text\n{printed}\n```"] if printed else []
         for picture in pictures:
             number += 1
+            if not picture.title:
+                raise ValueError(
+                    f"{page.name}: figure {number} needs a title, its text for who cannot see it"
+                )
             file = os.path.relpath(picture_path(page, number), page.parent)
             inside.append(f"![{picture.title}]({Path(file).as_posix()})")
         if inside:
@@ -167,7 +172,9 @@ def stale(page: Path) -> list[str]:
             kept, made = (" ".join(NUMBERS.sub("#", text).split()) for text in (kept, made))
         if kept != made:
             line = before[: old.start()].count("\n") + 1
-            found.append(f"{page.name}:{line}: stored\n{kept}\nbut shown is\n{made}")
+            found.append(
+                f"{page.name}:{line}: stored\n{kept}\nbut shown is (python -m tools.outputs)\n{made}"
+            )
         for picture in one.pictures:
             number += 1
             path = picture_path(page, number)
@@ -186,6 +193,7 @@ def notebook(page: Path) -> str:
     def cell(kind: str, source: str, **more: Any) -> None:
         source = source.strip("\n")
         if kind == "markdown":  # pages are in a folder beside the notebooks
+            source = re.sub(r"\nThis page is also \[a notebook\].*", "", source)
             source = re.sub(r"\]\((?=[\w-]+\.md)", "](../tutorials/", source)
         if source:
             head = {"cell_type": kind, "id": f"{page.stem}-{len(cells)}", "metadata": {}}

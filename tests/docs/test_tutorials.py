@@ -63,7 +63,9 @@ def test_notebooks_are_what_their_pages_make():
 
 def test_every_tutorial_ends_with_what_a_reviewer_asks():
     for page in TUTORIALS:
-        assert page.read_text().split("\n## ")[-1].startswith("What to say to a privacy reviewer\n"), page.name
+        assert page.read_text().split("\n## ")[-1].startswith("What to say to a privacy reviewer\n"), (
+            page.name
+        )
 
 
 def test_every_image_is_on_a_page():
