@@ -75,6 +75,16 @@ def pages() -> list[Path]:
 def run(page: Path, *, draw: bool = False) -> Iterator[tuple[re.Match[str], Shown]]:
     """Every block of a page, and what it shows."""
     os.environ.setdefault("MPLBACKEND", "Agg")
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100"  # what commands are wrapped at
+    try:
+        yield from _run(page, draw=draw)
+    finally:
+        os.environ.pop("COLUMNS")
+        os.environ |= {} if before is None else {"COLUMNS": before}
+
+
+def _run(page: Path, *, draw: bool) -> Iterator[tuple[re.Match[str], Shown]]:
     names: dict[str, Any] = {}
     list(_figures(draw=False))  # what others have left open
     for block in BLOCK.finditer(page.read_text()):
