@@ -301,7 +301,7 @@ def test_decisions_name_their_segment(shared_service):
     client.request(
         "POST", "/v1/populations", {"name": "segments", "epsilon": 30.0, "delta": 1e-6, "notion": "gdp"}
     )
-    asked = {"population": "segments", "items": ITEMS, "k": 3, "hand": 4, "outcome_wait": 0.0, "holdout": 0.0}
+    asked = {"population": "segments", "items": ITEMS, "k": 3, "hand": 5, "outcome_wait": 0.0, "holdout": 0.0}
     divided = asked | {"segments": ["de", "fr"], "share": 0.4, "options": {"first_batch": 4}}
     client.request("POST", "/v1/experiments", divided | {"name": "divided"})
     client.request("POST", "/v1/experiments", asked | {"name": "whole", "share": 0.1})
@@ -345,6 +345,7 @@ def test_decisions_name_their_segment(shared_service):
             found = client.request("POST", "/v1/experiments/divided/decisions", body)["decisions"]
             outcomes = [{"decision_id": one["decision_id"], "likes": [item]} for one in found]
             assert client.report_many(outcomes) == ["recorded"] * 4
+            client.decide("divided", segment=segment)  # the last of a hand, which is over with it
     status = client.request("GET", "/v1/experiments/divided")
     assert [one["segment"] for one in status["segments"]] == ["de", "fr"]
     assert all(len(one["display"]) == 3 for one in status["segments"])
