@@ -165,6 +165,9 @@ def test_a_delta_that_is_too_large_is_noted(capsys, shop):
     assert chosen(capsys, *hidden)["notes"] == []
     (note,) = chosen(capsys, *hidden, "--max-people", 1000)["notes"]
     assert "up to 1,000 people" in note
+    plan = ("plan", "--n-items", 9, "--k", 2, "--rounds", 200, "--epsilon", 1, "--goal", "certified")
+    assert "delta 0.01 is large for 200 people" in inside(capsys, *plan, "--delta", "0.01").err
+    assert inside(capsys, *plan, "--delta", "1e-6").err == ""
 
 
 def test_a_cap_says_that_it_does_not_pay(capsys, shop):

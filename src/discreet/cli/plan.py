@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from .objective import warn_of_delta
 from .output import as_json, fitted, wrapped
 
 if TYPE_CHECKING:
@@ -84,17 +87,23 @@ def run(options: argparse.Namespace) -> int:
     from ..planning import plan
     from ..privacy import Budget
 
+    budget = Budget(options.epsilon, options.delta, options.neighbours, options.rounds_per_person)
     found = plan(
         n_items=_n_items(options),
         k=options.k,
         rounds=options.rounds,
-        budget=Budget(options.epsilon, options.delta, options.neighbours, options.rounds_per_person),
+        budget=budget,
         feedback=options.feedback,
         stream=options.stream,
         items_per_person=options.cap,
         goal=options.goal,
         min_separation=options.min_separation,
     )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_delta(budget, options.rounds, options.rounds)
+    for note in caught:
+        print(f"discreet plan: note: {note.message}", file=sys.stderr)
     if options.json:
         print(as_json(_result(options, found)))
     else:

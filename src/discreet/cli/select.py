@@ -67,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--items",
         metavar="FILE",
-        help="the public list of items to choose from: a file with the --item column",
+        help="the public list of items to choose from: a file with the --item column (a single column may be"
+        " called anything, and its first line is its name)",
     )
     data.add_argument(
         "--items-private",

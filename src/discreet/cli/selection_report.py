@@ -271,7 +271,8 @@ def _reading(
             f"The choice is by at most {options.cap} items of each person, drawn by a hash of who they are,"
             " and so is what is said of the best list. That makes the guarantee no better and the noise no"
             " smaller: without --cap each person counts once as well. It pays against lists made by bots;"
-            " where long lists are people's own tastes, a cap leaves out most of what would serve them."
+            " where long lists are people's own tastes, what is cut off counts for nobody, and fewer may be"
+            " served."
         )
     return said
 

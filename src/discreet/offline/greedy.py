@@ -193,7 +193,7 @@ class PrivateGreedy(Chooser):
 
         >>> import discreet as dc
         >>> PrivateGreedy(50, dc.Budget(1.0)).picks_above_chance(600, n_items=200)
-        18
+        43
         """
         size, left = checks.whole("n_people", n_people, at_least=1), self._over(n_items)
         if left.constraint is None:
