@@ -280,3 +280,33 @@ def service_more() -> str:
         f"\ntake {rate['p50_ms']:.1f} ms and 99 % at most {rate['p99_ms']:.0f} ms. Memory: {memory[0]:.0f} MB"
         f" after 100,000 decisions, {memory[-1]:.0f} MB after a million."
     )
+
+
+@block
+def stores() -> str:
+    rows = []
+    for power in range(6, 11):
+        found = stored("store").get(f"1e{power}", {})
+        for name, one in found.items():
+            if isinstance(one, dict) and "libraries" in one:
+                seconds = [f"{one[key]:,.2f}" for key in ("cpu", "seconds")]
+                memory = [f"{one[key]:.2f}" for key in ("memory", "libraries")]
+                rows.append([f"10^{power}", name, *seconds, *memory])
+    return markdown(["rows", "", "processor, s", "clock, s", "memory, GB", "of libraries, GB"], rows)
+
+
+@block
+def stores_more() -> str:
+    found = stored("store")
+    each = [one["cpu_microseconds_per_person"] for name, one in found.items() if name.startswith("1e")]
+    times = found["1e7"].get("earlier from_events, times")
+    load = f"With a load of {found['machine']['load']:.1f} on {found['machine']['cores']} cores."
+    text = f"{load} Per person {min(each):.1f} to {max(each):.1f} microseconds of processor time."
+    if times is not None:
+        text += (
+            f" At 10^7 rows the earlier `from_events`\ntakes {times['cpu']:.1f} times the processor time of"
+            f" preparing and choosing, {times['seconds']:.1f} times as long on the clock,"
+            f" {times['memory']:.1f} times the memory\nand {times['beyond']:.1f} times what goes beyond the"
+            " libraries."
+        )
+    return text

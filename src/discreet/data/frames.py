@@ -14,7 +14,7 @@ from ..core.checks import DataError
 from .source import ROWS, ArrowColumn, Batch, Column, Source
 
 # Rows from which on compiled loops find different people sooner than Python does, loading them included.
-_MANY = 1 << 19
+_MANY = 1 << 20
 # Kinds of columns as pandas, polars and NumPy write them.
 _PLAIN = re.compile(r"u?int(8|16|32|64)|U?Int(8|16|32|64)|str|string|String")
 
