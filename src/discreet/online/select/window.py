@@ -95,8 +95,8 @@ class Phases:
         window = self._window
         if window is not None and window.functions:
             raise TypeError(
-                "the open window holds people who are functions, or in a store, and cannot be written; save"
-                f" before round {self.opens} is learned from, or after round {self.closes} has been chosen"
+                "the open window holds people who are functions, or in a store, and cannot be written to a file;"
+                f" save before round {self.opens} is learned from, or after round {self.closes} has been chosen"
                 " for"
             )
         plain = {
