@@ -6,16 +6,18 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 # One worker per core; the tests are written to be independent of each other.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test lint install bench audit mutants chaos docs outputs format clean
+.PHONY: help demo test lint install bench audit mutants chaos versions release-check docs outputs format clean
 help:
 	@echo "make demo     see it work"
 	@echo "make test     run the tests"
-	@echo "make lint     ruff and mypy --strict"
+	@echo "make lint     ruff, mypy --strict, and a user's program under mypy and pyright"
 	@echo "make audit    check every privacy claim, at length, and every index of compiled loops; docs/audit.md"
 	@echo "make mutants  break the privacy code line by line and see whether the tests notice; docs/mutation_testing.md"
 	@echo "make chaos    kill writers of a durable ledger 2,000 times, and a service 1,000 times; tables go to docs"
 	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
 	@echo "make outputs  run the tutorials; what they print and draw goes onto their pages and into docs/notebooks"
+	@echo "make versions the wheel on other Pythons, with the oldest and the newest packages; docs/releases.md"
+	@echo "make release-check   build dist/, and try the wheel in new environments, with and without each extra"
 	@echo "make docs     the documentation as a site, in build/site"
 	@echo "make install  everything above, installed into $(VENV)"
 
@@ -29,6 +31,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.typed
 
 format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .
@@ -37,23 +40,36 @@ format: $(VENV)/.lint
 # make bench FOLDER=where/data/sets/are runs those too that measure real people.
 BENCHMARKS := privacy_core objectives constraints hedge_speed regret_growth bandit_speed set_sizes decisions \
   offline_speed minimization_speed minimization
-REAL := full_information offline continuous_greedy convex frank_wolfe theorems
+REAL := full_information epsilons offline continuous_greedy convex frank_wolfe theorems
 bench: $(VENV)/.bench
 	for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one || exit 1; done
 	for one in bandit feature_selection $(if $(FOLDER),$(REAL)); do \
 	  $(BIN)/python -m benchmarks.$$one $(FOLDER) || exit 1; done
 	$(BIN)/python -m tools.pages
+	$(BIN)/python -m tools.images
 
 audit: $(VENV)/.test
 	$(BIN)/discreet audit --all --deep --out docs/audit.md
 	$(BIN)/python tools/fuzz_states.py --cases 2000
+	$(BIN)/python -m tools.images
 
 mutants: $(VENV)/.test
 	$(BIN)/python tools/mutants.py --resume
+	$(BIN)/python -m tools.images
 
 chaos: $(VENV)/.test
 	$(BIN)/python -m tools.chaos --kills 2000 --out docs/chaos.md
 	$(BIN)/python -m tools.service_chaos --kills 1000 --postgres-kills 1000 --segment-kills 300 --out docs/service/chaos.md
+	$(BIN)/python -m tools.images
+
+versions: $(VENV)/.test
+	$(BIN)/python -m tools.versions
+	$(BIN)/python -m tools.pages docs/releases.md
+	$(BIN)/python -m tools.images
+
+release-check: $(VENV)/.test
+	$(BIN)/python -m tools.release check
+	$(BIN)/python -m tools.pages docs/releases.md
 
 docs: $(VENV)/.test
 	$(BIN)/python -m mkdocs build --strict
@@ -75,7 +91,7 @@ $(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.core
-	$(PIP) -e '.[plots,sklearn]'
+	$(PIP) -e '.[plots,sklearn,service]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core

@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": {"core", "constraints", "privacy", "objectives", "bounds", "online"},
     "evaluation": {
         "core",
+        "client",
         "constraints",
         "privacy",
         "objectives",

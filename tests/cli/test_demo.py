@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from discreet.evaluation.simulation import demo
+from discreet.client import Client
+from discreet.evaluation.simulation import demo, demo_features, demo_service
 from discreet.privacy import Budget
 from discreet.results import Trace
 
@@ -50,7 +54,7 @@ def test_features_get_better_with_epsilon(shown):
     shares = shown["features"]["covariance"]
     small, middle, large = (shares[f"by covariance, epsilon {e}"] for e in (1, 3, 10))
     assert shares["at random"] < small < middle < large <= 1.0
-    assert all(len(set(names)) == demo.FEATURES for names in shown["features"]["chosen"].values())
+    assert all(len(set(names)) == demo_features.FEATURES for names in shown["features"]["chosen"].values())
 
 
 def test_the_report_and_the_plots_are_where_it_says(shown):
@@ -59,6 +63,35 @@ def test_the_report_and_the_plots_are_where_it_says(shown):
     assert demo.ANY.replace("'", "&#x27;") in page
     assert {Path(path).suffix for path in shown["plots"]} == {".png", ".svg"}
     assert all(Path(path).stat().st_size for path in shown["plots"])
+
+
+def test_forecasts_stand_beside_what_came_of_them(shown):
+    for name in (demo.ANY, demo.STEADY):
+        found = shown["forecasts"][name]
+        assert abs(found["share"] - found["expected_share"]) < 0.2
+        assert found["certified_regret"] is None or found["regret"] < found["certified_regret"]
+    assert shown["forecasts"][demo.STEADY]["share"] > 0.9
+
+
+def test_the_service_started_and_can_be_started_again(shown):
+    """The page that is named can be opened, with the key that is told."""
+    served = shown["service"]
+    assert len(served["display"]) == demo_service.WINDOW
+    assert served["releases"] >= 1
+    assert "epsilon 1" in served["promise"]
+    assert served["command"].startswith("discreet serve --store sqlite:///")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = [*shlex.split(served["command"])[1:], "--port", str(port)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "discreet", *arguments], stdout=subprocess.PIPE, text=True
+    ) as again:
+        assert again.stdout.readline().startswith("discreet serves at")
+        client = Client(f"http://127.0.0.1:{port}", served["key"], timeout=60.0, retries=8)
+        assert client.request("GET", "/v1/experiments/window")["releases"] >= served["releases"]
+        client.close()
+        again.terminate()
 
 
 def made_up_shop():
@@ -74,6 +107,7 @@ def made_up_shop():
 def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(demo_service, "find_spec", lambda _: None)
     monkeypatch.setattr(demo, "run_shop", lambda *_: made_up_shop())
     monkeypatch.setattr(demo, "_running_sum", lambda *_: "sums")
     found = demo.show(1.0, 0.0, 0, tmp_path)
@@ -81,12 +115,14 @@ def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkey
     assert "this part needs scikit-learn: pip install 'discreet[sklearn]'" in said
     assert "needs matplotlib: pip install 'discreet[plots]'" in said
     assert "of what learning without privacy gains" in said.lower()
+    assert "this part needs more: pip install 'discreet[service]'" in said
     assert found["plots"] == []
     page = (tmp_path / "report.html").read_text()
     assert "discreet[sklearn]" in page
+    assert "discreet[service]" in page
     assert "discreet[plots]" in page
 
 
 def test_ranges_are_rounded_outwards():
     given = np.array([0.0971, 1.0, 39.28, 4254.0, 5.0])
-    assert demo._rounded_outwards(given).tolist() == pytest.approx([0.1, 1.0, 50.0, 5000.0, 5.0])
+    assert demo_features._rounded_outwards(given).tolist() == pytest.approx([0.1, 1.0, 50.0, 5000.0, 5.0])

@@ -8,7 +8,17 @@ this package that makes its text. Everything else on these pages is written by h
 
 from __future__ import annotations
 
-from . import errata_convex, errata_maximization, errata_privacy, gpu, measurements, readme, scale, theorems
+from . import (
+    errata_convex,
+    errata_maximization,
+    errata_privacy,
+    gpu,
+    measurements,
+    readme,
+    releases,
+    scale,
+    theorems,
+)
 from .blocks import BLOCKS, PAGES, blocks_of, filled, outdated
 
 __all__ = [
@@ -23,6 +33,7 @@ __all__ = [
     "measurements",
     "outdated",
     "readme",
+    "releases",
     "scale",
     "theorems",
 ]

@@ -15,6 +15,7 @@ PAGES = (
     "docs/errata.md",
     "docs/gpu.md",
     "docs/scale.md",
+    "docs/releases.md",
     "docs/tutorials/year.md",
 )
 BLOCKS: dict[str, Callable[[], str]] = {}

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from .output import as_json
 
 NAME = "demo"
-HELP = "a made-up shop, a private choice and a private running sum, with their accounts"
+HELP = "a made-up shop, a private choice, a private running sum and a service, with their accounts"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A budget, a seed for looking twice, and where the report goes."""
-    parser.epilog = "examples:\n  discreet demo --epsilon 0.5\n  discreet demo --seed 1 --out demo --json"
+    parser.epilog = (
+        "examples:\n  discreet demo --epsilon 0.5\n  discreet demo --serve\n"
+        "  discreet demo --seed 1 --out demo --json"
+    )
     parser.add_argument("--epsilon", type=float, default=1.0, help="privacy budget (default 1)")
     parser.add_argument("--delta", type=float, default=1e-6, help="chance of failure (default 1e-6)")
     parser.add_argument("--seed", type=int, help="reproducible noise: for looking twice, not for real people")
     parser.add_argument(
         "--out", metavar="FOLDER", help="where the report and the plots go (default: a new temporary folder)"
+    )
+    parser.add_argument(
+        "--serve", action="store_true", help="then serve the shop, with its page, until interrupted"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
@@ -31,4 +38,14 @@ def run(options: argparse.Namespace) -> int:
     found = show(options.epsilon, options.delta, options.seed, out, quiet=options.json)
     if options.json:
         print(as_json({"command": "demo"} | found))
+    if options.serve and "command" in found["service"]:
+        return _serve(found["service"]["command"])
     return 0
+
+
+def _serve(command: str) -> int:
+    """The service of the demonstration once more, as its own command would start it."""
+    from . import serve
+    from .dispatch import parser_of
+
+    return serve.run(parser_of("serve").parse_args(shlex.split(command)[2:]))

@@ -33,7 +33,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        try:
+            return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] != "sklearn":
+                raise
+            raise ImportError(
+                f"{name} needs scikit-learn: pip install 'discreet[sklearn]'", name="sklearn"
+            ) from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

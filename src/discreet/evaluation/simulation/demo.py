@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 import textwrap
 import time
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core import checks
 from ...core.table import table
 from ...objectives import Population, greedy
 from ...objectives.each import value_to_each
 from ...online import HedgeSelector, OnlineSelector, PhasedSelector
-from ...planning import plan
+from ...planning import Plan, plan
 from ...privacy import Account, Budget, Coins, FactorizedSum, RunningSum, TreeSum
 from ...results import Trace
 from .. import plots
+from ..regret import ALPHA
 from ..report import Report, account, plots_available
 from ..streams import product_display
+from .demo_features import FEATURES, SPLITS, Features, features_or_reason, features_table
+from .demo_service import Served, run_service
+from .progress import working_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,9 +38,13 @@ PUBLISHED = "published constants (paper 000)"
 ANY, STEADY = "planner's choice for any stream", "planner's choice for steady streams"
 FREE_PHASES, FREE_HEDGE = "not private: phases", "not private: Hedge"
 POPULAR, GREEDY = "in hindsight: the most popular", "in hindsight: greedy"
-FEATURES, SPLITS = 5, 20
 PAGES = ("start", "offers", "shoes", "coats", "tents", "maps", "books", "help")
 VISITORS = 5_000
+_FORECAST = (
+    "Expected against certified. Expected: of what the best fixed set takes, on streams that the planner"
+    " makes up.\n  Certified: holds on every stream that the learner is for; regret against 63 % of the best"
+    " set, below 0 if better."
+)
 _BAR = 12  # characters for the largest share
 _RANDOM_SETS = 300
 
@@ -52,6 +57,7 @@ class Shop:
     learners: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -65,21 +71,13 @@ class Shop:
         return (shares[name] - shares[RANDOM]) / (most - shares[RANDOM])
 
 
-@dataclass(frozen=True)
-class Features:
-    """The chosen features, their covariance with the class, and the accuracy of a model with them.
-
-    ``covariance`` is that of the chosen features with the class, as a part of that of the best five.
-    """
-
-    covariance: dict[str, float]
-    accuracy: dict[str, float]
-    chosen: dict[str, tuple[str, ...]]
-    privacy: Account
-
-
 def show(
-    epsilon: float, delta: float, seed: int | None, out: Path | None = None, *, quiet: bool = False
+    epsilon: float,
+    delta: float,
+    seed: int | None,
+    out: Path | None = None,
+    *,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """Print the demonstration, write its report, and return its numbers; ``quiet`` prints nothing."""
     budget = Budget(checks.real("epsilon", epsilon, above=0.0), delta)
@@ -98,21 +96,26 @@ def show(
     shop = run_shop(budget, seed)
     say(table(*_shop_table(shop, bars=True), indent="  "))
     say(f"\n{shop.accounts[STEADY]}")
+    say(f"\n  {_FORECAST}\n")
+    say(table(*_forecast_table(shop), indent="  "))
     say(
         f"\n2. A private choice: {FEATURES} of 30 features that tell a benign from a malignant tumour, from"
         " 398 people\n   (larger epsilons for comparison)\n"
     )
-    features = _features_or_reason(budget, seed)
+    features = features_or_reason(budget, seed)
     if isinstance(features, str):
         say(f"  {features}")
     else:
-        header, rows = _features_table(features)
+        header, rows = features_table(features)
         say(table(header[:-1], [row[:-1] for row in rows], indent="  "))
         say(f"\n  chosen {rows[1][0]}: {rows[1][-1]}")
         say(f"\n{features.privacy}")
     say("\n3. A private running sum: visits per page, after every single visitor\n")
     say(_running_sum(budget, seed))
-    report, drawn = _report(budget, shop, features, folder)
+    say("\n4. A service: the same over HTTP, learning from what visitors take\n")
+    served = run_service(budget, folder)
+    say(f"  {served}" if isinstance(served, str) else str(served))
+    report, drawn = _report(budget, shop, features, served, folder)
     say("\n" + textwrap.fill(_in_short(shop), 100))
     say(f"\nplot:   {drawn[0]}" if drawn else "\nplot:   needs matplotlib: pip install 'discreet[plots]'")
     say(f"report: {report}")
@@ -136,6 +139,8 @@ def show(
             "accuracy": features.accuracy,
             "chosen": {n: list(c) for n, c in features.chosen.items()},
         },
+        "forecasts": _forecasts(shop),
+        "service": {"missing": served} if isinstance(served, str) else asdict(served),
         "report": str(report),
         "plots": [str(path) for path in drawn],
         "seconds": time.perf_counter() - start,
@@ -153,13 +158,15 @@ def run_shop(budget: Budget, seed: int | None) -> Shop:
     shop = Shop()
     _add(shop, RANDOM, "", _at_random(people))
     if budget.delta:
-        _say(PUBLISHED)
+        working_on(PUBLISHED)
         published = HedgeSelector(PRODUCTS, SLOTS, SHOPPERS, budget, calibration="published", seed=seed)
         _learn(shop, PUBLISHED, published, people)
-    _say(f"{ANY}: planning")
-    _learn(shop, ANY, plan(**question, items_per_person=3).learner(seed=seed), people)
-    _say(f"{STEADY}: planning")
-    steady = plan(**question, stream="stationary").learner(seed=seed)
+    working_on(f"{ANY}: planning")
+    shop.plans[ANY] = plan(**question, items_per_person=3)
+    _learn(shop, ANY, shop.plans[ANY].learner(seed=seed), people)
+    working_on(f"{STEADY}: planning")
+    shop.plans[STEADY] = plan(**question, stream="stationary")
+    steady = shop.plans[STEADY].learner(seed=seed)
     _learn(shop, STEADY, steady, people)
     if not isinstance(steady, PhasedSelector):
         _learn(shop, "phases", PhasedSelector(PRODUCTS, SLOTS, budget, seed=seed), people)
@@ -169,12 +176,12 @@ def run_shop(budget: Budget, seed: int | None) -> Shop:
     for name, items in ((POPULAR, popular), (GREEDY, greedy(people, SLOTS)[0])):
         served = np.tile(np.array(items, dtype=np.int32), (SHOPPERS, 1))
         _add(shop, name, "", Trace(value_to_each(people, items), served))
-    _say("")
+    working_on("")
     return shop
 
 
 def _learn(shop: Shop, name: str, learner: OnlineSelector, people: Population) -> None:
-    _say(name)
+    working_on(name)
     start = time.perf_counter()
     trace = learner.run(people)
     _add(shop, name, type(learner).__name__, trace, time.perf_counter() - start)
@@ -207,6 +214,38 @@ def _shop_table(shop: Shop, *, bars: bool) -> tuple[list[str], list[list[str]]]:
     return ["policy", "learner", "take something", "gain kept", "" if bars else "seconds"], rows
 
 
+def _forecasts(shop: Shop) -> dict[str, dict[str, float | None]]:
+    """What was said of each plan before anybody came, beside what came of it.
+
+    Shares are of what the best fixed set takes in hindsight (greedy). Regret is per round, against 1 - 1/e
+    times that set.
+    """
+    found: dict[str, dict[str, float | None]] = {}
+    for name, one in shop.plans.items():
+        expected = one.best.expected
+        found[name] = {
+            "expected_share": None if expected is None else expected.share,
+            "share": shop.shares[name] / shop.shares[GREEDY],
+            "certified_regret": None if one.best.certified >= one.at_random else one.best.average,
+            "regret": ALPHA * shop.shares[GREEDY] - shop.shares[name],
+        }
+    return found
+
+
+def _forecast_table(shop: Shop) -> tuple[list[str], list[list[str]]]:
+    rows = []
+    for name, one in _forecasts(shop).items():
+        certified = one["certified_regret"]
+        cells = [
+            "" if one["expected_share"] is None else str(shop.plans[name].best.expected),
+            f"{one['share']:.2f}",
+            "no guarantee at this size" if certified is None else f"at most {certified:.3f}",
+            f"{one['regret']:.3f}",
+        ]
+        rows.append([name, shop.learners[name], *cells])
+    return ["policy", "learner", "expected share", "came out", "certified regret a round", "came out"], rows
+
+
 def _in_short(shop: Shop) -> str:
     """The table in a sentence."""
     parts = [
@@ -232,97 +271,6 @@ def _epsilon(shop: Shop, name: str, budget: Budget) -> float | None:
     return float(privacy.epsilon(delta=budget.delta))
 
 
-# --- features ------------------------------------------------------------------------------------
-
-
-def _features_or_reason(budget: Budget, seed: int | None) -> Features | str:
-    try:
-        import sklearn  # noqa: F401
-    except ImportError:
-        return "this part needs scikit-learn: pip install 'discreet[sklearn]'"
-    return run_features(budget, seed)
-
-
-def run_features(budget: Budget, seed: int | None) -> Features:
-    """Choose features on 70 % of the people, fit a plain model to those, ask it about the others.
-
-    The ranges of the features are those of the documentation, rounded outwards; the model is not private, the
-    choice is. Choosing anew for each split is a study of public data: in earnest it is done once.
-    """
-    from sklearn.datasets import load_breast_cancer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import train_test_split
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    from ...offline import PrivateFeatureSelector
-    from ...offline.covariance import covariances
-
-    data = load_breast_cancer()
-    bounds = (np.zeros(data.data.shape[1]), _rounded_outwards(data.data.max(axis=0)))
-    methods: dict[str, tuple[str, float] | None] = {"at random": None}
-    for times in (1, 3, 10):
-        methods[f"by covariance, epsilon {times * budget.epsilon:g}"] = ("covariance", times * budget.epsilon)
-    methods[f"by information, epsilon {10 * budget.epsilon:g}"] = ("mutual_information", 10 * budget.epsilon)
-    methods["by covariance, not private"] = ("covariance", math.inf)
-    scores: dict[str, list[float]] = {name: [] for name in methods}
-    covariance: dict[str, list[float]] = {name: [] for name in methods}
-    chosen: dict[str, tuple[str, ...]] = {}
-    privacy: Account | None = None
-    for split in range(SPLITS):
-        _say(f"features: {split} of {SPLITS} splits")
-        train, test, known, asked = train_test_split(
-            data.data, data.target, test_size=0.3, random_state=split, stratify=data.target
-        )
-        worth = covariances(np.clip(train / bounds[1], 0.0, 1.0), known, 2)
-        best = np.sort(worth)[-FEATURES:].sum()
-        for name, method in methods.items():
-            if method is None:
-                support = Coins.seeded(split).generator.permutation(train.shape[1])[:FEATURES]
-            else:
-                objective, epsilon = method
-                coins = None if seed is None else seed + split
-                selector = PrivateFeatureSelector(
-                    FEATURES, epsilon, 0.0, objective, bounds=bounds, classes=[0, 1], random_state=coins
-                )
-                with warnings.catch_warnings():  # that a budget is too small is what the table shows
-                    warnings.simplefilter("ignore")
-                    support = np.array(selector.fit(train, known).selection_.items)
-                if privacy is None:
-                    privacy = selector.privacy_
-            covariance[name].append(float(worth[support].sum() / best))
-            model = make_pipeline(StandardScaler(), LogisticRegression())
-            scores[name].append(float(model.fit(train[:, support], known).score(test[:, support], asked)))
-            chosen.setdefault(name, tuple(str(data.feature_names[i]) for i in support))
-    _say("")
-    assert privacy is not None
-    return Features(_averages(covariance), _averages(scores), chosen, privacy)
-
-
-def _averages(found: Mapping[str, list[float]]) -> dict[str, float]:
-    return {name: float(np.mean(values)) for name, values in found.items()}
-
-
-def _rounded_outwards(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The documented maxima, up to the next 1, 2 or 5 times a power of ten."""
-    tens = 10.0 ** np.floor(np.log10(values))
-    steps = np.array([1.0, 2.0, 5.0, 10.0])
-    return np.array([float(ten * steps[steps * ten >= v][0]) for v, ten in zip(values, tens, strict=True)])
-
-
-def _features_table(features: Features) -> tuple[list[str], list[list[str]]]:
-    rows = [
-        [
-            name,
-            f"{100.0 * features.covariance[name]:.0f} %",
-            f"{accuracy:.3f}",
-            ", ".join(features.chosen[name]),
-        ]
-        for name, accuracy in features.accuracy.items()
-    ]
-    return ["features", "of the best five", "test accuracy", "chosen in the first split"], rows
-
-
 # --- running sums --------------------------------------------------------------------------------
 
 
@@ -344,10 +292,10 @@ def _running_sum(budget: Budget, seed: int | None) -> str:
     truth = visits.cumsum(axis=0)
     rows = []
     for name, total in sums.items():
-        _say(f"running sum: {name}")
+        working_on(f"running sum: {name}")
         answers = np.array([total.add(visit) for visit in visits])
         rows.append([name, f"{np.abs(answers - truth).mean():,.0f}", f"{total.noise_std(VISITORS):,.0f}"])
-    _say("")
+    working_on("")
     last = answers[-1].round().astype(int).tolist()
     return "\n".join(
         [
@@ -362,7 +310,9 @@ def _running_sum(budget: Budget, seed: int | None) -> str:
 # --- the report ----------------------------------------------------------------------------------
 
 
-def _report(budget: Budget, shop: Shop, features: Features | str, folder: Path) -> tuple[Path, list[Path]]:
+def _report(
+    budget: Budget, shop: Shop, features: Features | str, served: Served | str, folder: Path
+) -> tuple[Path, list[Path]]:
     page = Report(
         "A shop with 30,000 visitors, and the cost of privacy",
         f"{SLOTS} of {PRODUCTS} products are on display for each shopper, chosen before the shopper is seen."
@@ -392,6 +342,8 @@ def _report(budget: Budget, shop: Shop, features: Features | str, folder: Path) 
     )
     page.heading("The account of the planner's choice for steady streams", 3)
     page.preformatted(str(shop.accounts[STEADY]))
+    page.heading("Expected against certified", 3)
+    page.table(*_forecast_table(shop), _FORECAST.partition(". ")[2])
     page.heading("Five features, chosen privately")
     if isinstance(features, str):
         page.text(features)
@@ -403,7 +355,7 @@ def _report(budget: Budget, shop: Shop, features: Features | str, folder: Path) 
             " the largest there is. Many choices from the same people are a study of public data; in earnest"
             " there is one."
         )
-        page.table(*_features_table(features))
+        page.table(*features_table(features))
         if plots_available():
             drawn += page.chart(
                 lambda ax: _covariances(features, ax),
@@ -411,6 +363,14 @@ def _report(budget: Budget, shop: Shop, features: Features | str, folder: Path) 
                 folder / "features",
             )
         page.preformatted(str(features.privacy))
+    page.heading("A service that learns from what visitors take")
+    if isinstance(served, str):
+        page.text(served)
+    else:
+        page.text(f"On display: {', '.join(served.display)}. {served.promise}")
+        page.preformatted(served.account)
+        page.text("Its page, with a chart that follows what happens:")
+        page.preformatted(f"{served.command}\n{served.page}\nkey {served.key}")
     return page.save(folder / "report.html"), drawn
 
 
@@ -422,13 +382,6 @@ def _covariances(features: Features, ax: Axes) -> None:
     private = [name for name in features.covariance if "epsilon" in name]
     title = "Covariance of five chosen features with the class"
     plots.bars(features.covariance, ax, title=title, unit="part of the best five's covariance", dark=private)
-
-
-def _say(what: str) -> None:
-    """What is being worked on, on a terminal only; each line takes the place of the one before."""
-    if sys.stderr.isatty():
-        line = f"  {what} ..." if what else ""
-        print(line.ljust(70), end="\r", file=sys.stderr, flush=True)
 
 
 def _nothing(*_: object) -> None:

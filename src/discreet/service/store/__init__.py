@@ -37,7 +37,12 @@ __all__ = [
 def open_store(url: str) -> Store:
     """The store of a URL: ``sqlite:///path``, a path, or ``postgresql://...``."""
     if url.startswith(("postgresql://", "postgres://")):
-        from .postgres import PostgresStore
+        try:
+            from .postgres import PostgresStore
+        except ImportError as error:
+            raise ValueError(
+                f"PostgreSQL needs more: pip install 'discreet[postgres]' ({error.name})"
+            ) from None
 
         return PostgresStore(url)
     from .sqlite import SQLiteStore

@@ -1,0 +1,11 @@
+"""Mistakes that type checkers find in a user's program: one in each line that says so."""
+
+from __future__ import annotations
+
+import discreet as dc
+from discreet.online import HedgeSelector
+
+budget = dc.Budget(epsilon="one", delta=1e-6)  # mistake: not a number
+learner = HedgeSelector(10, 3, 100, 1.0)  # mistake: not a budget
+share: str = learner.privacy  # mistake: an account
+learner.chose()  # mistake: no such method
