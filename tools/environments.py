@@ -38,9 +38,10 @@ class Environment:
         (self.packages / "borrowed.pth").write_text(f"{folder}\n")
 
     def versions(self) -> dict[str, str]:
-        """What is installed."""
+        """What is installed, by names as pyproject.toml writes them."""
         text = run([sys.executable, "-m", "pip", "--python", self.python, "list", "--format", "freeze"])
-        return dict(line.split("==") for line in text.split() if "==" in line)
+        lines = [line.split("==") for line in text.split() if "==" in line]
+        return {name.lower().replace("_", "-"): version for name, version in lines}
 
     def script(self, text: str, folder: Path) -> str:
         """What a script says that is run in ``folder``, where nothing else is."""

@@ -73,7 +73,8 @@ def attempt(wheel: Path, version: str, packages: str, tests: list[str], folder: 
     except Failed as failure:
         return {"result": "cannot be installed", "said": _reason(str(failure))}
     names = [re.split(r"[<>=\[]", one)[0] for one in oldest()]
-    found: dict[str, object] = {name: there.versions().get(name, "") for name in names}
+    installed = there.versions()
+    found: dict[str, object] = {name: installed[name] for name in names if name in installed}
     there.script(readme_example(), folder / "readme")
     kept = folder / "tests"  # beside what is installed: src is not there
     for part in ("tests", "tools", "benchmarks", "pyproject.toml", "README.md"):

@@ -78,7 +78,7 @@ def test_the_service_started_and_can_be_started_again(shown):
     served = shown["service"]
     assert len(served["display"]) == demo_service.WINDOW
     assert served["releases"] >= 1
-    assert "epsilon 1" in served["promise"]
+    assert "exp(1) times" in served["promise"]
     assert served["command"].startswith("discreet serve --store sqlite:///")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
