@@ -49,6 +49,11 @@ def test_recorded_streams(tmp_path, capsys):
     assert ended.code == 0
     assert "visits.csv" in ended.out
     assert "0.5000" in ended.out
+    assert "visits.csv: real data, the people of a file of events" in ended.out
+    assert "greedy, in the end: 0, 1" in ended.out
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "real data" in report
+    assert "items in the last round" in report
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 import warnings
 
@@ -19,6 +20,7 @@ from discreet.evaluation.simulation.simulate import simulate
 from discreet.evaluation.streams import STREAMS, baskets, event_file
 from discreet.objectives import greedy
 from discreet.objectives.each import value_to_each
+from discreet.planning import plan
 from discreet.results import Trace
 
 SMALL = {
@@ -123,6 +125,30 @@ def test_config_files(tmp_path):
     config.write_text("k = = 2")
     with pytest.raises(ValueError, match=r"config\.toml is not TOML"):
         read_config(config)
+
+
+def test_the_planner_plans_once_for_all_repeats_and_all_processes(monkeypatch):
+    """Plans depend on public sizes only; what another process planned is taken as it is."""
+    monkeypatch.setattr(cells, "_PLANS", {})
+    made = []
+
+    def counted(**asked):
+        made.append(asked["budget"].epsilon)
+        return plan(**asked, goal="certified")
+
+    monkeypatch.setattr("discreet.planning.plan", counted)
+    given = SMALL | {"repeats": 3, "epsilons": [1.0, 2.0], "learners": [{"learner": "planner"}]}
+    config = Config.of(given)
+    results = simulate(config, None, workers=1)
+    assert made == [1.0, 2.0]
+    taken = [str(found.best) for found in cells._PLANS.values()]
+    assert [one.planned for one in results.outcomes] == taken * 3
+    assert all(len(one.shown) == 2 for one in results.outcomes)
+    sent = pickle.loads(pickle.dumps(cells.plans_for(config.cells())))
+    cells._PLANS.clear()
+    cells.take_plans(sent)
+    assert averages(simulate(config, None, workers=1)) == averages(results)
+    assert made == [1.0, 2.0]
 
 
 # --- resuming ------------------------------------------------------------------------------------
@@ -326,7 +352,7 @@ def test_numbers_that_cannot_be_computed_with_cost_one_cell_and_not_all(error, m
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(cells, "_learned", fails)
+    monkeypatch.setattr(cells, "_made", fails)
     results = simulate(Config.of(SMALL | {"repeats": 1}), None, workers=1)
     assert [why for _, why in results.refused] == [str(error)]
     assert {one.cell.learner.kind for one in results.outcomes} == {"popularity", "greedy"}

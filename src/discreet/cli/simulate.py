@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from . import reading
-from .output import as_json, fitted, wrapped
+from .output import as_json, fitted, printable, wrapped
 
 if TYPE_CHECKING:
     from ..evaluation.simulation.config import Config
@@ -115,6 +115,7 @@ def run(options: argparse.Namespace) -> int:
         print(as_json(_result(results, folder / RESULTS, report, plots)))
         return 0
     _print_table(results)
+    _print_choices(results)
     for name in _conditional(results):
         print(
             wrapped(
@@ -188,6 +189,23 @@ def _print_table(results: Results) -> None:
         for row in results.table()
     ]
     print(fitted(header, rows))
+
+
+def _print_choices(results: Results) -> None:
+    """Which data is real, what the planner took, and what was chosen."""
+    from ..evaluation.report import level, planned, source
+
+    rows = results.table()
+    for stream in results.config.streams:
+        mine = [row for row in rows if row["stream"] == stream.name]
+        print(f"\n{stream.name}: {source(stream)}")
+        for name, taken in planned(mine):
+            print(wrapped(f"{name} took {taken}", bullet="  "))
+        for row in mine:
+            if row["shown"]:
+                at = "" if row["epsilon"] is None else f" at epsilon {level(row['epsilon'])}"
+                items = printable(", ".join(row["shown"]))
+                print(wrapped(f"{row['learner']}{at}, in the end: {items}", bullet="  "))
 
 
 def _result(results: Results, kept: Path, report: Path, plots: list[Path]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from . import plots
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from .simulation.cells import StreamSpec
     from .simulation.results import Results
 
 _WIDE, _NARROW = (8.4, 4.2), (4.3, 3.7)
@@ -224,8 +225,7 @@ def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple
         if first is None:
             page.text("Nothing could be run here; the reasons stand below.")
             continue
-        source = "a file of events" if stream.family == "events" else f"made up, family {stream.family}"
-        page.text(f"{first.rounds:,} people, {first.n_items:,} items, {source}.", small=True)
+        page.text(f"{first.rounds:,} people, {first.n_items:,} items: {source(stream)}.", small=True)
         stem = f"{number + 1}-{_slug(stream.name)}"
         mine = [row for row in rows if row["stream"] == stream.name]
         page.table(
@@ -244,6 +244,13 @@ def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple
             ],
             _caption(results),
         )
+        for name, taken in planned(mine):
+            page.text(f"{name} took {taken}, by what it serves made-up people of that number.")
+        shown = [
+            [row["learner"], level(row["epsilon"]), ", ".join(row["shown"])] for row in mine if row["shown"]
+        ]
+        if shown:
+            page.table(["learner", "epsilon", "items in the last round"], shown, "In the first repeat.")
         levels = {row["epsilon"] for row in mine} - {None}
         if len(config.epsilons) > 1 and any(map(math.isfinite, levels)):
             written += page.chart(
@@ -314,7 +321,7 @@ def _caption(results: Results) -> str:
     means = f"Means over {repeats} repeats, with standard errors. " if repeats > 1 else ""
     return (
         f"{means}Regret: total reward lost against {_rival(results)}. Account: epsilon for one person."
-        " Seconds: planning and, the first time, compiling included."
+        " Seconds: without planning, which is done once; the first time, compiling included."
     )
 
 
@@ -332,6 +339,22 @@ def level(epsilon: float | None) -> str:
 def account(epsilon: float) -> str:
     """The epsilon of an account; 0 where no data was looked at."""
     return "not private" if math.isinf(epsilon) else f"{epsilon:.3g}"
+
+
+def source(stream: StreamSpec) -> str:
+    """Which of the data is real, in words."""
+    if stream.family == "events":
+        return "real data, the people of a file of events"
+    return f"made-up people of the family {stream.family!r}"
+
+
+def planned(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """The rows of the planner, and which learner it took for each."""
+    return [
+        (f"{row['learner']} at epsilon {level(row['epsilon'])}", row["planned"])
+        for row in rows
+        if row["planned"]
+    ]
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ ends with the same numbers.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import json
@@ -26,11 +27,12 @@ from ..regret import best_fixed_set
 
 if TYPE_CHECKING:
     from ...objectives import Population
+    from ...planning import Plan
 
 BASELINES = ("random", "popularity", "greedy")
 PLANNER = "planner"
 EVENTS = "events"
-# A new version of what is kept, or of how a cell is run, makes new cells.
+# A new version of how a cell is run makes new cells; one that is kept without a column is run again.
 _FORMAT = 1
 _POINTS = 200  # of each curve that is kept
 _RANDOM_SETS = 100  # random play shows this many sets, one after the other
@@ -136,8 +138,10 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     from ...objectives.each import value_to_each
     from ...privacy import BudgetExceeded
 
-    stage = _staged(canonical(cell.stage), cell.stream.settings.get("path"), cell.k, cell.comparator)
+    stage = _stage_of(cell)
     people = stage.people
+    shown: Sequence[int] = ()
+    taken = ""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         start = time.perf_counter()
@@ -145,10 +149,12 @@ def run_cell(cell: Cell) -> dict[str, Any]:
             if cell.learner.kind == "random":
                 rewards, account = _at_random(people, cell), 0.0
             elif cell.learner.kind in BASELINES:
-                items = stage.greedy if cell.learner.kind == "greedy" else _popular(people, cell.k)
-                rewards, account = value_to_each(people, items), math.inf
+                shown = stage.greedy if cell.learner.kind == "greedy" else _popular(people, cell.k)
+                rewards, account = value_to_each(people, shown), math.inf
             else:
-                rewards, account = _learned(people, cell)
+                learner, taken = _made(people, cell)
+                trace = learner.run(people)
+                rewards, shown, account = trace.rewards, trace.selections[-1], _account(learner)
         except (ValueError, TypeError, NotImplementedError, ArithmeticError, BudgetExceeded) as error:
             return {"refused": str(error)}
         seconds = time.perf_counter() - start
@@ -163,6 +169,8 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         "exact": stage.exact,
         "comparator": [int(item) for item in stage.items],
         "account": account,
+        "planned": taken,
+        "shown": _named(people, shown),
         "note": "; ".join(dict.fromkeys(str(one.message) for one in said)),
         "seconds": seconds,
         "at": at.tolist(),
@@ -171,27 +179,69 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _learned(people: Population, cell: Cell) -> tuple[NDArray[np.float64], float]:
-    """Rewards of a learner, and the epsilon of its account."""
+def _made(people: Population, cell: Cell) -> tuple[Any, str]:
+    """The learner of a cell, ready for its first round; and what the planner took, where it was asked."""
     from ... import online
-    from ...planning import plan
+
+    seed = int(digest(cell.settings)[:15], 16)
+    if cell.learner.kind == PLANNER:
+        found = _planned(people, cell)
+        return found.learner(seed=seed), str(found.best)
+    make: Callable[..., Any] = getattr(online, cell.learner.kind)
+    if "rounds" in inspect.signature(make).parameters:
+        make = partial(make, rounds=len(people))
+    return make(**_sizes(people, cell), **cell.learner.settings, seed=seed), ""
+
+
+def _sizes(people: Population, cell: Cell) -> dict[str, Any]:
     from ...privacy import Budget
 
     assert cell.epsilon is not None
     budget = Budget(cell.epsilon, cell.delta, cell.neighbours)
-    options = dict(cell.learner.settings)
-    sizes: dict[str, Any] = {"n_items": people.n_items, "k": cell.k, "budget": budget, "bound": people.bound}
-    seed = int(digest(cell.settings)[:15], 16)
-    if cell.learner.kind == PLANNER:
-        learner = plan(rounds=len(people), **sizes, **options).learner(seed=seed)
-    else:
-        make: Callable[..., Any] = getattr(online, cell.learner.kind)
-        if "rounds" in inspect.signature(make).parameters:
-            make = partial(make, rounds=len(people))
-        learner = make(**sizes, **options, seed=seed)
-    rewards: NDArray[np.float64] = learner.run(people).rewards
-    private = learner.budget.private
-    return rewards, float(learner.privacy.epsilon(delta=learner.budget.delta)) if private else math.inf
+    return {"n_items": people.n_items, "k": cell.k, "budget": budget, "bound": people.bound}
+
+
+def _account(learner: Any) -> float:
+    """The epsilon of what a learner released."""
+    budget = learner.budget
+    return float(learner.privacy.epsilon(delta=budget.delta)) if budget.private else math.inf
+
+
+# Plans depend on sizes and budgets only: the repeats of a stream share one.
+_PLANS: dict[str, Plan] = {}
+
+
+def plans_for(cells: Sequence[Cell]) -> dict[str, Plan]:
+    """The plans that cells of the planner need, each made once; for `take_plans` in other processes."""
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.learner.kind == PLANNER:
+            first.setdefault(canonical(cell.settings | {"repeat": 0}), cell)
+    for cell in first.values():
+        with contextlib.suppress(Exception):  # whatever is wrong is said when the cell is run
+            _planned(_stage_of(cell).people, cell)
+    return dict(_PLANS)
+
+
+def take_plans(known: Mapping[str, Plan]) -> None:
+    """Plans that another process has made."""
+    _PLANS.update(known)
+
+
+def _planned(people: Population, cell: Cell) -> Plan:
+    from ...planning import plan
+
+    asked = {"rounds": len(people)} | _sizes(people, cell) | dict(cell.learner.settings)
+    key = digest(asked | {"budget": [cell.epsilon, cell.delta, cell.neighbours]})
+    if key not in _PLANS:
+        _PLANS[key] = plan(**asked)
+    return _PLANS[key]
+
+
+def _named(people: Population, items: Sequence[int]) -> list[str]:
+    """Items by their labels, or their numbers."""
+    numbers = [int(item) for item in items if item >= 0]
+    return [str(item if people.labels is None else people.labels[item]) for item in numbers]
 
 
 def _at_random(people: Population, cell: Cell) -> NDArray[np.float64]:
@@ -224,6 +274,10 @@ class _Stage:
     exact: bool
     upper: float
     rival: NDArray[np.float64]
+
+
+def _stage_of(cell: Cell) -> _Stage:
+    return _staged(canonical(cell.stage), cell.stream.settings.get("path"), cell.k, cell.comparator)
 
 
 @lru_cache(maxsize=2)

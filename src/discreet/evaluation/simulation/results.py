@@ -29,11 +29,12 @@ _SCALARS = (
     "best_upper",
     "exact",
     "account",
+    "planned",
     "note",
     "seconds",
 )
-_LISTS = {"comparator": "int64", "at": "int64", "rewards": "float64", "rival": "float64"}
-_TYPES = {"n_items": "int64", "rounds": "int64", "exact": "bool", "note": "string"}
+_LISTS = {"comparator": "int64", "at": "int64", "rewards": "float64", "rival": "float64", "shown": "string"}
+_TYPES = {"n_items": "int64", "rounds": "int64", "exact": "bool", "note": "string", "planned": "string"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Outcome:
 
     ``rival`` is what the comparator, one set fixed in hindsight, brought the same people. ``account`` is the
     epsilon of what the learner released, at the cell's delta: infinite without privacy, 0 without data.
+    ``planned`` is the learner that the planner took, ``shown`` the items of the last round, by their labels.
     """
 
     cell: Cell
@@ -54,11 +56,13 @@ class Outcome:
     exact: bool
     comparator: tuple[int, ...]
     account: float
+    planned: str
     note: str
     seconds: float
     at: NDArray[np.int64]
     rewards: NDArray[np.float64]
     rival: NDArray[np.float64]
+    shown: tuple[str, ...]
 
     @classmethod
     def of(cls, cell: Cell, row: Mapping[str, Any]) -> Outcome:
@@ -70,6 +74,7 @@ class Outcome:
             at=np.array(row["at"], dtype=np.int64),
             rewards=np.array(row["rewards"]),
             rival=np.array(row["rival"]),
+            shown=tuple(row["shown"]),
         )
 
     def regret(self, alpha: float = 1.0) -> Regret:
@@ -143,6 +148,8 @@ class Results:
             "seconds": float(np.mean([one.seconds for one in repeats])),
             "repeats": len(repeats),
             "note": repeats[0].note,
+            "planned": repeats[0].planned,
+            "shown": list(repeats[0].shown),
         }
 
 

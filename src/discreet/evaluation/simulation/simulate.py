@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core import checks
 from ...core.progress import track
-from .cells import Cell, run_cell
+from .cells import Cell, plans_for, run_cell, take_plans
 from .config import Config
 from .results import Outcome, Results, Store
+
+if TYPE_CHECKING:
+    from ...planning import Plan
+
+_ALONE = 5.0  # seconds of work: what starting other processes takes where everything is already compiled
 
 
 def simulate(
@@ -31,8 +37,9 @@ def simulate(
     """Run every cell that ``folder`` does not hold yet, and return them all.
 
     Each finished cell is a Parquet file of one row in ``folder/cells``, there whole or not at all;
-    ``folder/results.parquet`` holds all of them in the end. ``workers`` processes share the work (as many as
-    there are cores, unless given; 1 works in this process). Without a folder nothing is kept.
+    ``folder/results.parquet`` holds all of them in the end. ``workers`` processes share the work; 1 works in
+    this process. Unless given, there are as many as cores, and only once this process has been at it for
+    longer than they take to start. Without a folder nothing is kept.
 
     >>> config = Config.of({"rounds": 200, "items": 8, "k": 2, "repeats": 2,
     ...     "streams": [{"family": "product display"}],
@@ -46,7 +53,8 @@ def simulate(
     kept = {} if store is None else store.read(cells)
     refused: dict[str, str] = {}
     todo = [cell for key, cell in cells.items() if key not in kept]
-    for cell, row in _rows(todo, min(count, len(todo)), progress):
+    alone = _ALONE if workers is None else 0.0
+    for cell, row in _rows(todo, min(count, len(todo)), alone, progress):
         if "refused" in row:
             refused[cell.key] = row["refused"]
             continue
@@ -70,19 +78,37 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _rows(cells: list[Cell], workers: int, progress: bool) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """Cells with their outcomes, in the order in which they are done."""
-    ticks = track(range(len(cells)), "cells", progress)
-    if workers <= 1:
-        yield from ((cell, run_cell(cell)) for _, cell in zip(ticks, cells, strict=True))
-        return
+def _rows(
+    cells: list[Cell], workers: int, alone: float, progress: bool
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Cells with their outcomes, in the order in which they are done; the first ones by this process.
+
+    It goes on by itself for so many seconds of its work, for ever where there are no other workers.
+    """
+    ticks = iter(track(range(len(cells)), "cells", progress))
+    plans = plans_for(cells)
+    left = list(reversed(cells))
+    start = time.process_time()
+    while left and (workers <= 1 or time.process_time() - start < alone):
+        next(ticks)
+        cell = left.pop()
+        yield cell, run_cell(cell)
+    if left:
+        yield from _shared(left[::-1], workers, plans, ticks)
+    next(ticks, None)
+
+
+def _shared(
+    cells: list[Cell], workers: int, plans: dict[str, Plan], ticks: Iterator[int]
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Cells that several processes share, with the plans that are made."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
     others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")  # threads of ours would not survive a fork
-    with ProcessPoolExecutor(workers, context, initializer=_as_a_worker) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_as_a_worker, initargs=(plans,)) as pool:
         try:
             with _children_undisturbed():
                 waiting = {pool.submit(run_cell, cell): cell for cell in cells}
@@ -100,8 +126,8 @@ def _rows(cells: list[Cell], workers: int, progress: bool) -> Iterator[tuple[Cel
             raise
 
 
-def _as_a_worker() -> None:
-    """Leave an interruption to the process that started us: it ends us, and says one line.
+def _as_a_worker(plans: dict[str, Plan]) -> None:
+    """Take the plans; leave an interruption to the process that started us: it ends us, and says one line.
 
     If that process is killed it can end nobody, and its pipes stay open in our siblings: so we watch it.
     """
@@ -109,6 +135,7 @@ def _as_a_worker() -> None:
     import threading
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    take_plans(plans)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
