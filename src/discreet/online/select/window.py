@@ -95,9 +95,9 @@ class Phases:
         window = self._window
         if window is not None and window.functions:
             raise TypeError(
-                "the open window holds people who are functions, or in a store, and cannot be written to a file;"
-                f" save before round {self.opens} is learned from, or after round {self.closes} has been chosen"
-                " for"
+                "the open window holds people who are functions, or in a store, and cannot be written to a"
+                f" file; save before round {self.opens} is learned from, or after round {self.closes} has been"
+                " chosen for"
             )
         plain = {
             "opens": self._opens,
