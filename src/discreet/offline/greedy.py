@@ -209,7 +209,15 @@ class PrivateGreedy(Chooser):
     @property
     def arithmetic(self) -> list[Step]:
         """How the guarantee of the picks follows from their rate, one step after the other."""
-        return [] if self._plan is None else steps(self._plan, self.budget, self.bound)
+        if self._plan is None or not self.budget.private:
+            return []
+        spent = self.privacy.epsilon()
+        last = Step(
+            "epsilon in the account, of all that was released, converted as well as can be",
+            f"{spent!r}",
+            spent,
+        )
+        return [*steps(self._plan, self.budget, self.bound), last]
 
     def _chosen_plan(self, question: Question) -> Plan:
         return methods.choose(question, self.share, self.method, self._for_gains)
