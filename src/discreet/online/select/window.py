@@ -96,8 +96,8 @@ class Phases:
         if window is not None and window.functions:
             raise TypeError(
                 "the open window holds people who are functions, or in a store, and cannot be written to a"
-                f" file; save before round {self.opens} is learned from, or after round {self.closes} has been"
-                " chosen for"
+                f" file; save before round {self.opens} is learned from, or after round {self.closes} has"
+                " been chosen for"
             )
         plain = {
             "opens": self._opens,
