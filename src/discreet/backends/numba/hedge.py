@@ -47,8 +47,9 @@ import math
 
 import numpy as np
 
+from ..kinds import COVER
 from .compiled import loop, part
-from .objectives import COVER, _gain, _step
+from .objectives import _gain, _step
 from .vectors import exponentials, sum8
 
 DONE, ASK = 0, 1

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ..kinds import BEST, COVER, LOG, SQRT, SURVIVE
 from .compiled import loop, part
-
-COVER, SURVIVE, BEST, SQRT, LOG, CAP = range(6)
 
 
 @part(error_model="numpy")

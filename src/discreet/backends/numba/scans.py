@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..kinds import COVER
 from .compiled import loop, part
-from .objectives import COVER, _gain, _step
+from .objectives import _gain, _step
 from .stores.identities import sip_round
 from .windows import _cut
 

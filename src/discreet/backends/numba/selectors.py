@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from ..kinds import BEST, COVER, SURVIVE
 from .compiled import loop, part
-from .objectives import BEST, COVER, SURVIVE, _gain, _step
+from .objectives import _gain, _step
 from .sums import noisy_step
 from .vectors import block_sums, exponentials
 

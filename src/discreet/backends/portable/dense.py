@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..devices import slices
-from ..numba.objectives import BEST, LOG, SQRT, SURVIVE
+from ..kinds import BEST, LOG, SQRT, SURVIVE
 
 TILE = 1 << 24  # entries
 # An entry is a ratio of determinants, which adds its logarithm.

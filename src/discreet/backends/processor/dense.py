@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..kinds import CAP, LOG
 from ..numba.compiled import loop, part
-from ..numba.objectives import CAP, LOG
 from ..numba.windows import dense_sums
 from ..portable.dense import LN_2, RATIO, ROOT_2, SERIES
 
