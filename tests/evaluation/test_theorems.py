@@ -18,6 +18,7 @@ from discreet.online import HedgeSelector
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.online.toy import LIBRARY, WITH_TOY
 from tools import theorems
+from tools.pages.theorems import BOUNDS
 from tools.theorems.regret import set_regret
 
 CHECKS = theorems.checks(epsilon=8.0)
@@ -355,3 +356,13 @@ def test_printed_bounds_grow_as_the_theorem_says(check):
     far, farther = 10**40, 10**44
     slope = math.log(check.printed(farther) / check.printed(far)) / math.log(1e4)
     assert abs(slope - power) < 0.03
+
+
+@pytest.mark.parametrize("stated", BOUNDS, ids=lambda stated: stated.where)
+def test_bounds_on_the_page_are_those_that_are_measured(stated):
+    """The page's powers of T and papers are those of the checks, and the formula's value is at hand."""
+    check = next(one for one in CHECKS if one.name == stated.published)
+    assert check.power in ("", stated.power)
+    assert check.theorem[:3] == stated.where[:3]
+    assert check.printed is not None
+    assert stated.own in {one.name for one in CHECKS}

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from tools.results import stored
 
@@ -62,3 +69,195 @@ def growth_horizons() -> str:
 def growth_exponents() -> str:
     heads = ["learner", "stream", "measured", "certified", "printed", "theorem"]
     return markdown(heads, [growth_row(one) for one in stored("theorems")["growth"]])
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A bound as a paper prints it: its power of T, and which measurements are about it.
+
+    ``published`` names the learner in the paper's form, ``own`` the library's for the same question.
+    """
+
+    where: str
+    formula: str
+    power: str
+    published: str
+    own: str
+
+    def scale(self, rounds: int) -> float:
+        """The power of T that the bound shows, at so many rounds."""
+        log = re.fullmatch(r"ln\(T\)\^([\d.]+)", self.power)
+        if log:
+            return math.log(rounds) ** float(log[1])
+        return rounds ** float(Fraction(self.power.removeprefix("T^")))
+
+
+BOUNDS = (
+    Stated(
+        "000, Theorems 1 and 6",
+        "k (g T + ln n / g), g = ε / (k √(32 T ln(k/δ)))",
+        "T^1/2",
+        "HedgeSelector, published",
+        "HedgeSelector",
+    ),
+    Stated(
+        "000, Section 3",
+        "k² √(n T ln^2.5 T) / ε",
+        "T^1/2",
+        "RunningSumSelector, Laplace tree",
+        "RunningSumSelector",
+    ),
+    Stated(
+        "000, Theorem 8",
+        "32 k² (n ln n)^(2/3) T^(2/3) √ln(k/δ) / ε",
+        "T^2/3",
+        "BanditSelector, online, published, 2 items",
+        "BanditSelector, blocks, certified rate",
+    ),
+    Stated(
+        "000, Appendix B.1",
+        "k (k n ln n / (γ g) + g T) + γ T",
+        "T^3/4",
+        "BanditSelector, every round, published, 2 items",
+        "BanditSelector, every round",
+    ),
+    Stated(
+        "000, Appendix B.2",
+        "8 k³ n ln n ln(k/δ) √(T/γ) / ε + γ T",
+        "T^2/3",
+        "BanditSelector, presampled, published, 2 items",
+        "BanditSelector, presampled",
+    ),
+    Stated(
+        "000, Theorem 9",
+        "T^(3/4) (ln^2.5 T)^(1/4) / ε",
+        "T^3/4",
+        "MetaFrankWolfePoints, published",
+        "MetaFrankWolfePoints",
+    ),
+    Stated(
+        "001, Theorem 7",
+        "2 L² T / H + H n / 2 + 4 n L² T ln^1.5 T / (ε H), H = M √T, L = 4 M",
+        "T^1/2",
+        "SubmodularMinimizer, published",
+        "SubmodularMinimizer",
+    ),
+    Stated(
+        "001, Theorem 9",
+        "32 M² n² T / (H γ) + n H + 2 γ M T + 8 M n √(T/γ) + 64 n³ M² T ln^1.5 T / (ε γ H), H = M T^(2/3),"
+        " γ = n^(3/2) / T^(1/3)",
+        "T^2/3",
+        "BanditSubmodularMinimizer, published",
+        "BanditSubmodularMinimizer",
+    ),
+    Stated(
+        "003, Theorem 4",
+        "R √(T ln n) + R^(3/2) n T^(1/4) √ln(1/δ) / ε",
+        "T^1/2",
+        "MetaFrankWolfe, published",
+        "MetaFrankWolfe",
+    ),
+    Stated(
+        "004, Theorem 4",
+        "p (L + H C)² ln^2.5 T / (ε H)",
+        "ln(T)^2.5",
+        "ApproximateLeader, strongly convex, published",
+        "ApproximateLeader, strongly convex",
+    ),
+    Stated(
+        "004, Section 2.1; 000, Theorem 10",
+        "√(p T ln^2.5 T) (L + √(p ln^2.5 T / (ε T)) C)² / ε",
+        "T^1/2",
+        "ApproximateLeader, Lipschitz, published",
+        "ApproximateLeader, Lipschitz",
+    ),
+    Stated(
+        "004, Table 1: experts",
+        "√(p T ln^2.5 T) / ε",
+        "T^1/2",
+        "LinearLeader, published",
+        "LinearLeader",
+    ),
+    Stated(
+        "004, Theorem 6, oblivious",
+        "p T^(2/3) (B R + (1 + R/r) L + (H C + B)² / H (1 + B/ε))",
+        "T^2/3",
+        "BanditApproximateLeader, strongly convex, published",
+        "BanditApproximateLeader, strongly convex",
+    ),
+    Stated(
+        "004, Table 2: Lipschitz",
+        "p T^(3/4) / ε",
+        "T^3/4",
+        "BanditApproximateLeader, Lipschitz, published",
+        "BanditApproximateLeader, Lipschitz",
+    ),
+)
+
+
+def hardest(learner: str) -> dict[str, Any]:
+    """Its run over growing numbers of rounds; or else the made-up stream on which it lost most, once."""
+    found = stored("theorems")
+    for one in found["growth"]:
+        if one["learner"] == learner:
+            return dict(one)
+    rows = [
+        row for row in found["rows"] if row["learner"] == learner and not row["stream"].startswith("real")
+    ]
+    row = max(rows, key=lambda one: one["measured"])
+    once = {name: [row[name]] for name in ("rounds", "measured", "certified", "trivial")}
+    return once | {"printed": [row["printed"]], "exponent_measured": None, "exponent_certified": None}
+
+
+def _constant(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.2g}"
+
+
+@block
+def bounds_side_by_side() -> str:
+    """Every bound once: a learner in the paper's form, and the library's below it."""
+    rows = []
+    for stated in BOUNDS:
+        for learner in (stated.published, stated.own):
+            one = hardest(learner)
+            last = one["rounds"][-1]
+            scale = stated.scale(last)
+            slopes = [
+                "" if one[kind] is None else f"{one[kind]:.2f}"
+                for kind in ("exponent_measured", "exponent_certified")
+            ]
+            first = learner == stated.published
+            printed = _constant(one["printed"][-1] / scale) if first else ""
+            certified = "trivial" if one["trivial"][-1] else _constant(one["certified"][-1] / scale)
+            constants = (_constant(one["measured"][-1] / scale), certified, printed)
+            head = (stated.where, stated.formula, stated.power) if first else ("", "", "")
+            rows.append([*head, learner, *slopes, f"{last:,}", *constants])
+    slopes = ["measured", "certified"]
+    constants = ["rounds", "constant measured", "certified", "printed"]
+    return markdown(["statement", "printed bound", "power", "learner", *slopes, *constants], rows)
+
+
+def slope(rounds: Sequence[float], regret: Sequence[float]) -> float:
+    """The slope on log-log axes, by least squares."""
+    return float(np.polyfit(np.log(rounds), np.log(regret), 1)[0])
+
+
+@block
+def longer_runs() -> str:
+    """Exponents that other benchmarks measured, over more rounds."""
+    rows = []
+
+    def add(script: str, name: str, rounds: Sequence[int], measured: float, certified: float | None) -> None:
+        bound = "" if certified is None else f"{certified:.2f}"
+        rows.append([f"`{script}`", name, f"{rounds[0]:,} to {rounds[-1]:,}", f"{measured:.2f}", bound])
+
+    for script in ("regret_growth", "minimization"):
+        found = stored(script)
+        for name, one in found["growth"].items():
+            add(script, name, one["rounds"], found["exponents"][name], None)
+    for name, one in stored("bandit")["growth"].items():
+        certified = slope(one["rounds"], one["certified"])
+        add("bandit", name, one["rounds"], slope(one["rounds"], one["regret"]), certified)
+    for name, one in stored("convex")["growth"].items():
+        add("convex", name, one["rounds"], one["exponent"], one["certified exponent"])
+    return markdown(["benchmark", "learner", "rounds", "measured", "certified"], rows)
