@@ -1,0 +1,60 @@
+"""Concave functions in Python: rows give the scores of people who are asked one by one, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from discreet.objectives import ConcaveOverModular
+from discreet.objectives.rows.fixed_point import FixedPointGains, step
+
+LESS = 1.2  # a bound below what people reach: it takes something from them
+
+
+def falling(total):
+    """It falls in a place that is not looked at in advance."""
+    return np.log1p(total) - 0.5 * ((total > 1.2) & (total < 1.2002))
+
+
+def failing(total):
+    """It raises for some people, once somebody else's item or their own is chosen."""
+    if total.size < 20 and ((total > 1.2) & (total < 1.25)).any():
+        raise KeyError("somebody")
+    return np.sqrt(total)
+
+
+@pytest.fixture
+def weights():
+    rng = np.random.default_rng(0)
+    return rng.random((200, 16)) * (rng.random((200, 16)) < 0.3)
+
+
+@pytest.mark.parametrize("concave", [np.sqrt, np.log1p, lambda t: t / (1.0 + t), falling, failing])
+def test_scores_are_those_of_people_asked_one_by_one(concave, weights):
+    people = ConcaveOverModular(weights, concave=concave, bound=4.0)
+    unit = step(LESS, len(people))
+    rows = FixedPointGains.over(people, LESS, unit)
+    asked = FixedPointGains(people.n_items, [], list(people), unit, LESS)
+    for _ in range(8):
+        scores = rows.scores()
+        np.testing.assert_array_equal(scores, asked.scores())
+        item = int(np.argmax(scores))
+        assert rows.add(item) == asked.add(item)
+
+
+@pytest.mark.parametrize("concave", [np.sqrt, falling, failing])
+def test_one_person_moves_scores_by_their_own_part(concave, weights):
+    """Taking a person out changes every score by at most the bound, and all chosen ones together too."""
+    weights[0] = 1.0  # who would add more than the bound
+    unit = step(LESS, len(weights))
+    everybody, without = (
+        FixedPointGains.over(ConcaveOverModular(some, concave=concave, bound=4.0), LESS, unit)
+        for some in (weights, weights[1:])
+    )
+    moved = 0.0
+    for item in range(8):
+        parts = everybody.scores() - without.scores()
+        assert parts.min() >= 0.0
+        assert parts.max() <= LESS
+        moved += everybody.add(item) - without.add(item)
+    assert moved <= LESS
