@@ -190,10 +190,17 @@ def set_sizes() -> str:
 @block
 def greedy_speed() -> str:
     rows = [
-        [name, str(one["k"]), f"{one['private_s']:.3f}", f"{one['ratio']:.2f}" if "ratio" in one else ""]
+        [
+            name,
+            str(one["k"]),
+            f"{one['private_s']:.3f}",
+            f"{one['ratio']:.2f}" if "ratio" in one else "",
+            f"{one['one_by_one_ratio']:.0f}" if "one_by_one_ratio" in one else "",
+        ]
         for name, one in stored("offline_speed").items()
     ]
-    return markdown(["people x items", "k", "seconds", "times plain greedy"], rows)
+    heads = ["people x items", "k", "seconds", "times plain greedy", "times as fast as people one by one"]
+    return markdown(heads, rows)
 
 
 @block
