@@ -140,6 +140,22 @@ def test_no_row_decides_how_others_are_read(capsys, tmp_path, bad):
         assert "the number of people, 4, those" in ended.out
 
 
+def test_a_separator_that_the_name_does_not_tell_is_suspected(capsys, tmp_path):
+    (tmp_path / "a.txt").write_text(text("\t", header=None))
+    (tmp_path / "items.txt").write_text("tea\thot\nmilk\tcold\n")
+    asked = ("select", tmp_path / "a.txt", *ASK, "--items", tmp_path / "items.txt")
+    refused = inside(capsys, *asked, "--items-columns", "page,kind")
+    assert_refused(
+        refused, "items.txt, line 1: 1 cells, and --items-columns has 2; if its columns", "separator tab"
+    )
+    refused = inside(capsys, *asked, "--separator", "tab")
+    assert_refused(refused, "which has 'tea', 'hot'; if its first line is a row", "with --items-columns")
+    asked = ("select", tmp_path / "a.txt", *ASK, "--items-from-data", "--columns", "user id,page")
+    assert_refused(
+        inside(capsys, *asked), "which has 2; if its columns are separated by tab, say --separator tab;"
+    )
+
+
 def test_a_wrong_column_names_the_near_ones(capsys, tmp_path):
     (tmp_path / "a.csv").write_text(text())
     asked = ["select", tmp_path / "a.csv", *OPTIONS]

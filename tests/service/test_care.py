@@ -160,6 +160,24 @@ def test_backup_takes_no_file_that_is_there(tmp_path):
     assert (tmp_path / "there").read_text() == "something"
 
 
+def test_a_store_that_is_in_use_or_not_there_is_a_line_and_makes_no_file(tmp_path, capsys):
+    url, saved = f"sqlite:///{tmp_path}/service.db", str(tmp_path / "saved")
+    world = World(url, likes(seed=None))
+    assert main(["service", "verify", "--store", url]) == 2
+    secrets = str(tmp_path / "secrets")
+    assert main(["serve", "--store", url, "--secrets", secrets]) == 2
+    assert capsys.readouterr().err.count("is in use by another process") == 2
+    assert main(["service", "backup", saved, "--store", url]) == 0
+    assert main(["service", "verify", "--store", f"sqlite:///{saved}"]) == 0
+    world.store.close()
+    missing = f"sqlite:///{tmp_path}/missing.db"
+    for doing in (["verify"], ["backup", str(tmp_path / "new")]):
+        assert main(["service", *doing, "--store", missing]) == 2
+    assert main(["service", "restore", str(tmp_path / "gone"), "--store", missing]) == 2
+    assert capsys.readouterr().err.count("there is no ") == 3
+    assert not [*tmp_path.glob("missing.db*"), *tmp_path.glob("new*"), *tmp_path.glob("gone*")]
+
+
 def test_a_full_disk_acknowledges_nothing_and_loses_nothing(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes(seed=None, outcome_wait=3600.0))
     places = [world.serve()[1] for _ in range(8)]

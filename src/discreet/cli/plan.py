@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="full",
         metavar="KIND",
         help="what is learned after a round: full (the person's whole taste, default), bandit (what the shown"
-        " set was worth) or slots (what each place added)",
+        " set was worth, such as 1 for a click) or slots (which of the shown items was clicked)",
     )
     question.add_argument(
         "--stream",
@@ -120,7 +120,7 @@ def _n_items(options: argparse.Namespace) -> int:
         raise ValueError("how many items are there? Give --n-items N, or --items FILE, which lists them")
     if options.items is None:
         return int(options.n_items)
-    wording = Wording(argument="--{role} {column}")
+    wording = Wording(argument="--{role} {column}", separator="", headless="")
     source = Source(options.items, public=True, stdin=options.items == "-", wording=wording)
     return len(read_items(source, options.item or "item")[0])
 

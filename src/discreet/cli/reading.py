@@ -24,7 +24,8 @@ def add_arguments(group: argparse._ArgumentGroup, *, listed: bool = True) -> Non
         "--separator",
         metavar="CHAR",
         help="between columns of text; tab for a tab (default: whichever of comma, tab, semicolon and bar"
-        " makes the header name the columns that are asked for)",
+        " makes the header name the columns that are asked for; with --columns, a tab in .tsv and .tab files"
+        " and a comma in others)",
     )
     group.add_argument(
         "--columns",

@@ -23,8 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to listen, and where to keep what is known."""
     parser.epilog = _EXAMPLES
     parser.add_argument("--config", metavar="FILE", help="a TOML file with settings")
-    parser.add_argument("--store", metavar="URL", help="sqlite:///FILE or postgresql://...")
-    parser.add_argument("--secrets", metavar="FILE", help="the file of keys; keep it apart from backups")
+    parser.add_argument(
+        "--store", metavar="URL", help="sqlite:///FILE or postgresql://... (default: sqlite:///discreet.db)"
+    )
+    parser.add_argument(
+        "--secrets",
+        metavar="FILE",
+        help="the file of keys; keep it apart from backups (default: discreet.secrets)",
+    )
     parser.add_argument("--host", help="the address to listen at (default: 127.0.0.1)")
     parser.add_argument("--json", action="store_true", help="say as JSON where it serves, and the first key")
     parser.add_argument("--port", type=int, help="the port to listen at (default: 8722)")
@@ -35,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from ..service import server
         from ..service.settings import read_settings
+        from ..service.store import StoreError
     except ImportError as error:
         raise ValueError(f"the service needs more: pip install 'discreet[service]' ({error.name})") from None
 
@@ -42,7 +49,10 @@ def run(options: argparse.Namespace) -> int:
     for name in ("store", "secrets", "host", "port"):
         if (given := getattr(options, name)) is not None:
             setattr(settings, name, given)
-    key = server.prepare(settings)
+    try:
+        key = server.prepare(settings)
+    except StoreError as error:  # such as a file that another service has open
+        raise ValueError(str(error)) from error
     url = f"http://{settings.host}:{settings.port}"
     if options.json:
         print(as_json({"url": url, "admin_key": key}))

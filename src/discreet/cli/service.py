@@ -14,6 +14,7 @@ _EXAMPLES = """examples:
   discreet service backup monday.db
   discreet service restore monday.db --store sqlite:///shop.db
   discreet service verify
+  discreet service verify --store sqlite:///monday.db    # a backup, while the service runs
 
 A restored service is frozen until its budget renews: what was released after the backup is not in its
 account, and going on from there would release about the same people again."""
@@ -26,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("do", choices=_DOINGS, help="what to do")
     parser.add_argument("file", nargs="?", metavar="FILE", help="the backup to write or to restore")
     parser.add_argument("--config", metavar="FILE", help="a TOML file with settings")
-    parser.add_argument("--store", metavar="URL", help="sqlite:///FILE or postgresql://...")
+    parser.add_argument(
+        "--store", metavar="URL", help="sqlite:///FILE or postgresql://... (default: sqlite:///discreet.db)"
+    )
     parser.add_argument("--secrets", metavar="FILE", help="the file of keys (init)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -36,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from ..service import care, server
         from ..service.settings import read_settings
-        from ..service.store import open_store
+        from ..service.store import StoreError
     except ImportError as error:
         raise ValueError(f"the service needs more: pip install 'discreet[service]' ({error.name})") from None
 
@@ -46,23 +49,22 @@ def run(options: argparse.Namespace) -> int:
             setattr(settings, name, given)
     if (options.do in ("backup", "restore")) != (options.file is not None):
         raise ValueError("backup and restore take a file, the others do not")
-    if options.do == "init":
-        key = server.prepare(settings)
-        text = "there was one already" if key is None else f"admin key, shown this once: {key}"
-        print(as_json({"store": settings.store, "admin_key": key}) if options.json else text)
-    elif options.do == "backup":
-        care.backup(settings.store, options.file)
-        print(as_json({"written": options.file}) if options.json else f"written to {options.file}")
-    elif options.do == "restore":
-        frozen = care.restore(settings.store, options.file)
-        text = f"restored; frozen until their budgets renew: {', '.join(frozen) or 'nothing'}"
-        print(as_json({"frozen": frozen}) if options.json else text)
-    else:
-        store = open_store(settings.store)
-        try:
-            wrong = care.verify(store)
-        finally:
-            store.close()
-        print(as_json({"wrong": wrong}) if options.json else "\n".join(wrong) or "nothing is wrong")
-        return 2 if wrong else 0
+    try:
+        if options.do == "init":
+            key = server.prepare(settings)
+            text = "there was one already" if key is None else f"admin key, shown this once: {key}"
+            print(as_json({"store": settings.store, "admin_key": key}) if options.json else text)
+        elif options.do == "backup":
+            care.backup(settings.store, options.file)
+            print(as_json({"written": options.file}) if options.json else f"written to {options.file}")
+        elif options.do == "restore":
+            frozen = care.restore(settings.store, options.file)
+            text = f"restored; frozen until their budgets renew: {', '.join(frozen) or 'nothing'}"
+            print(as_json({"frozen": frozen}) if options.json else text)
+        else:
+            wrong = care.verify_url(settings.store)
+            print(as_json({"wrong": wrong}) if options.json else "\n".join(wrong) or "nothing is wrong")
+            return 2 if wrong else 0
+    except StoreError as error:  # such as a file that a service has open
+        raise ValueError(str(error)) from error
     return 0

@@ -45,8 +45,12 @@ shop.toml:
   items = "pages.csv"              # a public list of its items (default: those that occur)
 
   [[learners]]
-  learner = "planner"              # or hedge, running sums, phased, bandit, random, popularity, greedy
+  learner = "planner"              # or hedge, running sums, phased, random, popularity, greedy
   stream = "stationary"            # settings, as in Python
+
+  [[learners]]
+  learner = "thompson"             # or bandit: for clicks only
+  feedback = "slots"               # which of the shown items was clicked; for the planner, too
 
   [[learners]]
   name = "not private"

@@ -149,7 +149,8 @@ def read_events(
     from .facts import read_items
 
     if isinstance(items, str | os.PathLike):
-        items, _ = read_items(Source(items, separator, public=True, wording=_WORDING), item)
+        wording = replace(_WORDING, headless="")
+        items, _ = read_items(Source(items, separator, public=True, wording=wording), item)
     reader = EventReader(items=items, people=people, unknown_items=unknown_items, highest=highest)
     asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
     source = events

@@ -122,11 +122,7 @@ def _whole(source: Source, rows: list[list[str]], width: int, line: int) -> tupl
             kept.append(row)
             ends.append(line)
         elif row and not source.skip_bad:
-            raise source.refused(
-                f"a row has another number of cells than {source.header_word}, which has {width}",
-                f"line {line}",
-                f"{len(row)} cells",
-            )
+            raise source.uneven(width, f"line {line}", f"{len(row)} cells")
     return kept, ends
 
 

@@ -137,6 +137,14 @@ def _is_table(name: str) -> bool:
     return any(name.endswith(kind + packed) for kind in _SUFFIXES for packed in _PACKED)
 
 
+def usual_separator(source: Source) -> str:
+    """What stands between columns by the name of the file."""
+    name = str(source.path).lower()
+    for packed in _PACKED[1:]:
+        name = name.removesuffix(packed)
+    return "\t" if name.endswith((".tsv", ".tab")) else ","
+
+
 def separator_of(source: Source, first: bytes, asked: Mapping[str, str], only: str | None = None) -> str:
     """What stands between columns: as told, or whichever makes the first line name what was asked for.
 
@@ -145,10 +153,7 @@ def separator_of(source: Source, first: bytes, asked: Mapping[str, str], only: s
     """
     if source.separator is not None:
         return source.separator
-    name = str(source.path).lower()
-    for packed in _PACKED[1:]:
-        name = name.removesuffix(packed)
-    usual = "\t" if name.endswith((".tsv", ".tab")) else ","
+    usual = usual_separator(source)
     if source.columns is not None:
         return usual
     line = first.splitlines()[0].decode("utf-8-sig", "replace") if first else ""

@@ -138,6 +138,23 @@ class Source:
         more = self.wording.details.format(what="the row")
         return DataError(f"{named}{leave_out}{more}", f"{where}: {details}" if details else where)
 
+    def uneven(self, width: int, where: str, cells: str = "") -> ValueError:
+        """A refusal of a row that has more or fewer cells than the ``width`` columns.
+
+        Without a header the name of the file decides on the separator: the likeliest other one is named,
+        whatever stands in the row.
+        """
+        hint = ""
+        if self.columns is not None and self.separator is None and width > 1:
+            from .formats import usual_separator
+
+            mark = "','" if usual_separator(self) == "\t" else "tab"
+            hint = self.wording.separator.format(mark=mark)
+        if self.public and cells:
+            return self.refused("", where, f"{cells}, and {self.header_word} has {width}{hint}")
+        message = f"a row has another number of cells than {self.header_word}, which has {width}{hint}"
+        return self.refused(message, where, cells)
+
     def places(
         self,
         header: Sequence[Any],
@@ -208,6 +225,8 @@ class Source:
         near = difflib.get_close_matches(str(column), names, n=3)
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         if public:
+            if self.public and separator and self.columns is None and not (header_found or hint or near):
+                hint = self.wording.headless
             return ValueError(f"{message}, which has {listed}{meant}{hint}")
         # In a file without a header these are somebody's cells.
         more = self.wording.details.format(what="its columns")

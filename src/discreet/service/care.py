@@ -26,7 +26,7 @@ RESTORED = (
 
 def backup(url: str, out: str | os.PathLike[str]) -> None:
     """Copy the SQLite file of a service, also while it runs, to a new file that only its owner may read."""
-    source = _file(url)
+    source = _there(url)
     os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     read, write = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(out)
     try:
@@ -110,6 +110,24 @@ def verify(store: Store) -> list[str]:
             over = ["some period"]  # a gate refuses such charges, and those that it cannot read
         wrong += [f"{name}: more was spent in {period} than allowed" for period in over]
     return wrong
+
+
+def verify_url(url: str) -> list[str]:
+    """`verify` the store of a URL, which must be there and, if it is a file, not in use."""
+    if url.startswith("sqlite:///"):
+        _there(url)
+    store = open_store(url)
+    try:
+        return verify(store)
+    finally:
+        store.close()
+
+
+def _there(url: str) -> Path:
+    """The SQLite file of a URL; nothing is made where it is missing."""
+    if not (found := _file(url)).exists():
+        raise FileNotFoundError(f"there is no {found}")
+    return found
 
 
 def _file(url: str) -> Path:

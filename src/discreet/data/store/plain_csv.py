@@ -83,7 +83,4 @@ def read_plain_csv(
         if "UTF8" in str(error) or "UTF-8" in str(error):
             words = f"{source.name} is not UTF-8 text; it must be CSV, plain or packed, Parquet or Feather"
             raise DataError(words) from None
-        raise source.refused(
-            f"a row has another number of cells than {source.header_word}, which has {width}",
-            f"after row {row}",
-        ) from None
+        raise source.uneven(width, f"after row {row}") from None
