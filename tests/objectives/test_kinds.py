@@ -7,7 +7,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from discreet import backends, objectives
+from discreet import objectives
+from discreet.backends import kinds
 from discreet.core.state import Saved
 from discreet.objectives.rows import table
 from discreet.objectives.rows.matrices import SparseMatrix
@@ -30,7 +31,7 @@ def _restored(kind):
 def test_every_kind_is_in_the_table_and_known_to_the_loops():
     assert {kind.code: kind for kind in NAMED.values()} == KINDS
     for name, kind in NAMED.items():
-        assert getattr(backends.objectives, name) == kind.code
+        assert getattr(kinds, name) == kind.code
 
 
 @pytest.mark.parametrize("name", NAMED)

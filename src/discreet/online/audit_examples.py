@@ -142,8 +142,8 @@ def running_sums_audits() -> list[AuditExample]:
             (4, 1, 4), budget, options, words=f"{words}, 1 of 4 items", columns=4, publishes="set", deep=deep
         )
         for words, options, budget, deep in (
-            ("square root", {"sums": "sqrt"}, APPROXIMATE, False),
-            ("Laplace tree", {"sums": "tree", "noise": "laplace"}, PURE, True),
+            ("square root", {"sums": "sqrt"}, APPROXIMATE, True),
+            ("Laplace tree", {"sums": "tree", "noise": "laplace"}, PURE, False),
             ("tree", {"sums": "tree"}, ALONE, True),
             ("weighted people", {"weights": "norm"}, APPROXIMATE, False),
             ("few buffers, 2 items each", {"sums": "blt", "items_per_person": 2}, APPROXIMATE, True),
