@@ -16,6 +16,8 @@ from discreet import privacy as pv
 from discreet.privacy import account
 from discreet.privacy.events import Event, Loss
 from discreet.privacy.ledger import Entry, MemoryLedger
+from discreet.privacy.partitions import ThresholdedCounts
+from discreet.privacy.picks import SampledPicks, SummedPicks
 
 EVENTS = [
     pv.ExponentialChoice(0.03, 2.0),
@@ -29,6 +31,9 @@ EVENTS = [
     pv.ConcentratedRelease(1e-4),
     pv.ApproximateRelease(0.01, 1e-9),
     pv.ExactChoices(0.03, 2.0, 7, 1e-9),
+    SampledPicks(0.04, 2.0),
+    SummedPicks(0.01, 1e-9, 2.0),
+    ThresholdedCounts(0.01, 1e-9, 2),
 ]
 
 
@@ -339,3 +344,37 @@ def test_the_exact_curve_of_groups_is_that_of_the_worst():
     curve = account._ExactCurve.of(gate.spent.ledger, gate.budget)
     assert curve.epsilon(1e-6) == pytest.approx(alone.epsilon(1e-6), rel=1e-12)
     assert curve.delta(0.5) == pytest.approx(alone.delta(0.5), rel=1e-12)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_an_account_names_mechanisms_as_the_field_does(event):
+    rounds = getattr(event, "participations", 1)
+    gate = dc.Gate(dc.Budget(9.0, 1e-6, max_rounds_per_person=rounds), 0)
+    gate.reserve(event)
+    header, [row] = gate.spent.releases()
+    told = dict(zip(header, row, strict=True))
+    assert told["mechanism"]
+    assert not any(kind in told["mechanism"] for kind in Event._kinds)
+    argued = type(event) in (pv.PureRelease, pv.ConcentratedRelease, pv.ApproximateRelease)
+    assert bool(told["sensitivity"]) != argued
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+@pytest.mark.parametrize(
+    ("method", "mechanism"),
+    [
+        ("subsampled", "permute-and-flip on a secret sample"),
+        ("decomposable", "exponential, charged together"),
+    ],
+)
+def test_an_account_shows_the_sensitivity_and_the_rate_of_picks(method, mechanism, neighbours):
+    people = dc.objectives.ConcaveOverModular(np.eye(4)[[0, 1, 2] * 99] * 3.0, bound=2.0)
+    budget = dc.Budget(2.0, 1e-3, neighbours)
+    greedy = dc.offline.PrivateGreedy(2, budget, method, bound=people.bound, seed=0)
+    greedy.select(people)
+    header, [row] = greedy.privacy.releases()
+    told = dict(zip(header, row, strict=True))
+    rate = greedy.plan(n_items=4).picks.rate
+    assert told["mechanism"] == mechanism
+    assert told["sensitivity"] == f"total {people.bound:.4g} over all picks"
+    assert told["noise"].split(",")[0] == f"rate {rate:.4g}"

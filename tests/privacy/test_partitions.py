@@ -16,14 +16,13 @@ from scipy.stats import binom
 
 from discreet.privacy import (
     Account,
-    ApproximateRelease,
     Budget,
     BudgetExceeded,
     Gate,
     samplers,
     select_partitions,
 )
-from discreet.privacy.partitions import PartitionSelection
+from discreet.privacy.partitions import PartitionSelection, ThresholdedCounts
 
 KEYS = 3
 SUBSETS = [frozenset(keys) for size in range(KEYS + 1) for keys in itertools.combinations(range(KEYS), size)]
@@ -221,7 +220,7 @@ def test_the_account_holds_the_share_and_all_of_delta():
     gate = Gate(Budget(1.0, 1e-6), 0)
     select_partitions(np.arange(5), np.zeros(5, dtype=np.int64), 1, gate, share=0.25)
     [(label, event, _)] = gate.spent.ledger.counts
-    assert event == ApproximateRelease(Fraction(1, 4), Fraction(1, 10**6))
+    assert event == ThresholdedCounts(Fraction(1, 4), Fraction(1, 10**6), 2)
     assert label == "partition selection"
     assert (gate.spent.epsilon(), gate.spent.delta(0.25)) == (0.25, 1e-6)
     assert Account.from_json(gate.spent.to_json()).epsilon() == 0.25

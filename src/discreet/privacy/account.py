@@ -19,6 +19,7 @@ from ..core.table import table
 from .budget import NOTIONS, Budget
 from .conversions import rounded_up
 from .events import (
+    ApproximateRelease,
     Event,
     ExponentialChoice,
     FlippedChoice,
@@ -31,8 +32,15 @@ from .events import (
 )
 from .ledger import MemoryLedger, event_loss
 from .limits import check_group, epsilons, person_pure, smallest_delta, smallest_epsilon, squared
-from .picks import ExactChoices
+from .partitions import ThresholdedCounts
+from .picks import ExactChoices, SampledPicks, SummedPicks, sampled
 
+# What events guarantee that name no mechanism.
+_NOTIONS_OF = {
+    "PureRelease": "pure DP",
+    "ConcentratedRelease": "zCDP",
+    "ApproximateRelease": "approximate DP",
+}
 _MOST_PATHS = 1000  # exact curves of more combinations of groups are not worth their time
 
 
@@ -142,7 +150,7 @@ class Account:
     def releases(self) -> tuple[list[str], list[list[str]]]:
         """Every release in words: the header of a table and its rows."""
         header = ["release", "mechanism", "sensitivity", "noise", "count", "people", "epsilon per release"]
-        return header, list(_rows(self.ledger, "", "all"))
+        return header, list(_rows(self.ledger, "", "all", self.budget.neighbours))
 
     def summary(self) -> tuple[str, list[str]]:
         """What is printed above the table of releases, and what is printed below it."""
@@ -184,21 +192,22 @@ def _relation(budget: Budget) -> str:
     return f"{what}, {rounds} round{'s' if rounds > 1 else ''} each"
 
 
-def _rows(ledger: MemoryLedger, prefix: str, all_of: str) -> Iterator[list[str]]:
+def _rows(ledger: MemoryLedger, prefix: str, all_of: str, neighbours: str) -> Iterator[list[str]]:
     for (label, event, disjoint), count in ledger.counts.items():
         loss = event_loss(event)
         has_pure = loss.pure is not None and not loss.rest_rho
         each = f"{float(loss.pure):.4g}" if has_pure and loss.pure is not None else "-"
         people = "disjoint groups" if disjoint else all_of
-        yield [prefix + label, *_described(event), f"{count:,}", people, each]
+        yield [prefix + label, *_described(event, neighbours), f"{count:,}", people, each]
     for name, part in ledger.parts.items():
-        yield from _rows(part, f"{prefix}{name}: ", all_of if ledger.sequential else "one group")
+        people = all_of if ledger.sequential else "one group"
+        yield from _rows(part, f"{prefix}{name}: ", people, neighbours)
 
 
-def _described(event: Event) -> tuple[str, str, str]:
+def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
     """Mechanism, sensitivity and noise of an event, in words."""
     if isinstance(event, ExactChoices):
-        kind = f"{event.number:,} exponential, composed exactly at delta {float(event.delta):.4g}"
+        kind = f"exponential, {event.number:,} composed exactly at delta {float(event.delta):.4g}"
         return kind, f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
     if isinstance(event, ExponentialChoice | FlippedChoice):
         kind = "exponential" if isinstance(event, ExponentialChoice) else "permute-and-flip"
@@ -210,9 +219,31 @@ def _described(event: Event) -> tuple[str, str, str]:
         spherical = isinstance(event, SphericalLaplaceNoise)
         kind, norm = ("spherical Laplace", "L2") if spherical else ("Laplace", "L1")
         return kind, f"{norm} {float(event.sensitivity):.4g}", f"scale {float(event.scale):.4g}"
+    if isinstance(event, SampledPicks):
+        picks = sampled(event, float(event.bound), neighbours)
+        together = f"total {float(event.bound):.4g} over all picks"
+        return (
+            "permute-and-flip on a secret sample",
+            together,
+            f"rate {picks.rate:.4g}, {picks.chance:.4g} sampled",
+        )
+    if isinstance(event, SummedPicks):
+        together = f"total {float(event.bound):.4g} over all picks"
+        return "exponential, charged together", together, f"rate {event.rate(neighbours):.4g}"
+    if isinstance(event, ThresholdedCounts):
+        scale = float(event.sensitivity) / float(event.epsilon) if event.epsilon else math.inf
+        return "Laplace, above a threshold", f"L1 {float(event.sensitivity):.4g}", f"scale {scale:.4g}"
+    return _argued(event)
+
+
+def _argued(event: Event) -> tuple[str, str, str]:
+    """An event that says what is guaranteed and not how; its sensitivity is in its argument."""
     record = event.to_json()
-    kind = record.pop("kind")
-    return str(kind), "", ", ".join(f"{name} {float(Fraction(value)):.4g}" for name, value in record.items())
+    notion = _NOTIONS_OF.get(record.pop("kind"), "")
+    if isinstance(event, ApproximateRelease) and not event.epsilon:
+        return "chance of failure", "", f"delta {float(event.delta):.4g}"
+    values = ", ".join(f"{name} {float(Fraction(value)):.4g}" for name, value in record.items())
+    return f"{notion} by an argument of its own", "", values
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,14 +14,26 @@ from ..core import checks
 from ..core.digits import own_digits
 from . import samplers
 from .conversions import exact
-from .events import ApproximateRelease
-from .gate import Gate
-from .release import Release
+from .events import ApproximateRelease, Number
+
+if TYPE_CHECKING:
+    from .gate import Gate
+    from .release import Release
 
 _STEPS = 1 << samplers.STEPS_BITS
 # Weights are held below the one, and what a key counts for below the other, so that all are 64-bit numbers.
 _MOST_WEIGHT, _MOST_STEPS = 1 << 44, 1 << 61
 _MOST_KEYS = 1 << 31
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdedCounts(ApproximateRelease):
+    """Keys whose noisy counts reach a threshold: those of `PartitionSelection`.
+
+    ``sensitivity`` is how far one person moves the counts of keys that others have as well, in L1.
+    """
+
+    sensitivity: Number
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,7 @@ class PartitionSelection:
         most = checks.whole("keys_per_person", keys_per_person, at_least=1)
         checks.one_of("neighbours", neighbours, ("replace", "add_remove"))
         checks.real("delta", delta, above=0.0, below=1.0)
-        moves = 2 * most if neighbours == "replace" else most
+        moves = _moves(most, neighbours)
         weight = min(math.floor(exact(epsilon) * _STEPS / moves), _MOST_WEIGHT)
         if weight < 1:
             raise ValueError(
@@ -85,9 +98,9 @@ class PartitionSelection:
         return cls(epsilon, delta, most, neighbours, weight, weight + _distance(most, exact(delta)))
 
     @property
-    def event(self) -> ApproximateRelease:
+    def event(self) -> ThresholdedCounts:
         """What the whole selection costs."""
-        return ApproximateRelease(self.epsilon, self.delta)
+        return ThresholdedCounts(self.epsilon, self.delta, _moves(self.keys_per_person, self.neighbours))
 
     @property
     def least_people(self) -> int:
@@ -111,6 +124,11 @@ class PartitionSelection:
         return mask
 
 
+def _moves(keys: int, neighbours: str) -> int:
+    """How far one person moves the counts in L1: somebody replaced takes some away and brings others."""
+    return 2 * keys if neighbours == "replace" else keys
+
+
 def select_partitions(
     who: ArrayLike,
     what: ArrayLike,
@@ -129,6 +147,8 @@ def select_partitions(
     delta)-DP, and the coins of two neighbouring inputs are the same but for the person in question, so their
     mixture is as well.
     """
+    from .gate import Gate
+
     checks.instance("gate", gate, Gate, "Gate(Budget(1.0, 1e-6))")
     size = checks.whole("n_keys", n_keys, at_least=0, at_most=_MOST_KEYS)
     people, keys = _numbers("who", who), _numbers("what", what)

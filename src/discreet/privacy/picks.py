@@ -17,7 +17,7 @@ from typing import Self
 from ..core import checks
 from .budget import Share
 from .conversions import exact, exponential_above, rounded_down, rounded_up
-from .events import ApproximateRelease, Event, ExponentialChoice, Loss, PureRelease
+from .events import ApproximateRelease, Event, ExponentialChoice, Loss, Number, PureRelease
 
 # Logarithms and exponentials of floats are good to a few units in the last place; this is far beyond those.
 _SAFE = 1.0 - 2.0**-44
@@ -179,6 +179,39 @@ def exactly(share: Share, width: float, count: int) -> Picks:
     return Picks("exact", event.rate, event, 1)
 
 
+@dataclass(frozen=True, eq=False)
+class SummedPicks(ApproximateRelease):
+    """Exponential choices, any number of them, charged together: those of `decomposable`.
+
+    ``bound`` is the most that one person's parts of all chosen items add up to.
+    """
+
+    bound: Number
+
+    def __post_init__(self) -> None:
+        checks.real("bound", self.bound, above=0.0)
+        super().__post_init__()
+
+    def rate(self, neighbours: str) -> float:
+        """The rate that is paid for."""
+        delta, epsilon = rounded_down(exact(self.delta)), rounded_down(exact(self.epsilon))
+        return rounded_down(exact(decomposable_rate(epsilon, delta, neighbours)) / exact(self.bound))
+
+
+@dataclass(frozen=True, eq=False)
+class SampledPicks(PureRelease):
+    """Choices by permute-and-flip on a secret sample, any number of them, together: those of `subsampled`.
+
+    ``bound`` is the most that one person's parts of all chosen items add up to.
+    """
+
+    bound: Number
+
+    def __post_init__(self) -> None:
+        checks.real("bound", self.bound, above=0.0)
+        super().__post_init__()
+
+
 def decomposable(share: Share, bound: float) -> Picks:
     """Any number of picks, by what one person can still gain: see `decomposable_delta`.
 
@@ -198,9 +231,8 @@ def decomposable(share: Share, bound: float) -> Picks:
         raise ValueError("a person's rows together would need a delta too small for a float")
     all_rows = rounds * exponential_above(exponent)
     delta = budget.delta if rounds == 1 else rounded_down(exact(budget.delta) / all_rows * _ALMOST)
-    epsilon = rounded_down(share.epsilon)
-    rate = rounded_down(exact(decomposable_rate(epsilon, delta, budget.neighbours)) / exact(bound))
-    return Picks("decomposable", rate, ApproximateRelease(share.epsilon, delta), 1)
+    event = SummedPicks(share.epsilon, delta, bound)
+    return Picks("decomposable", event.rate(budget.neighbours), event, 1)
 
 
 def _no_delta(share: Share) -> str:
@@ -271,7 +303,7 @@ def subsampled(share: Share, bound: float) -> Picks:
     A chance of keeping that is rounded down satisfies both inequalities as well.
     """
     assert isinstance(share.epsilon, Fraction)
-    return sampled(PureRelease(share.epsilon), bound, share.budget.neighbours)
+    return sampled(SampledPicks(share.epsilon, bound), bound, share.budget.neighbours)
 
 
 def sampled(event: PureRelease, bound: float, neighbours: str) -> Picks:

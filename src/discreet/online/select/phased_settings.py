@@ -107,6 +107,7 @@ class PhasedSettings(SelectorSettings):
         elif isinstance(self.event, PureRelease) and self.keep is not None:
             most = sampled(self.event, self.bound, neighbours)
             paid = self.rate <= most.rate and self.keep <= (most.keep or 0)
+            paid = paid and getattr(self.event, "bound", self.bound) == self.bound
         else:
             paid = False
         if not paid:
