@@ -156,7 +156,7 @@ class ServiceMachine(RuleBasedStateMachine):
         if found is None:
             return None
         hand, offset = found
-        items, altered = engine.without(live, hand, offset, {"item 0"} if exclude else set())
+        items, altered = live.without(hand, offset, {"item 0"} if exclude else set())
         assert len(set(items)) == 2
         where = hand.epoch, hand.first + offset
         assert where not in self.served, "a place was served twice"

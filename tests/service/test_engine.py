@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from discreet.service import engine as engine_module
-from discreet.service.engine import Engine
+from discreet.service.engine import Engine, Unavailable
 from discreet.service.keys import Decision, Secrets
 from discreet.service.store import StoreError, open_store
 from discreet.service.web.auth import Key
@@ -41,6 +41,45 @@ def test_an_outcome_that_comes_while_cursors_are_written_has_its_answer(url):
         answer = engine.record(decision, b'["item 1"]')
         go.set()
         assert await asyncio.wait_for(answer, 60) == "recorded"
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+def test_many_who_come_first_share_what_is_claimed(url):
+    """Hands that one of them had to itself would never be closed, and nothing after them learned from."""
+    world = World(url, likes(seed=None))
+
+    async def story():
+        engine = Engine(world.store, Secrets.fresh())
+        await engine.start(keep=False)
+        many = await asyncio.gather(*[engine.live("shop") for _ in range(20)])
+        await asyncio.gather(*[engine.next_place(one) for one in many[:4]])
+        with world.store.transaction() as tx:
+            (claimed,) = tx.one("SELECT count(*) FROM hand WHERE state = 1")
+        assert claimed == 1
+        assert [one is many[0] for one in many] == [True] * 20
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+def test_whoever_waits_while_an_epoch_ends_is_told_to_ask_again(url):
+    """A hand of an epoch that is over never comes."""
+    world = World(url, likes(seed=None))
+
+    async def story():
+        engine = Engine(world.store, Secrets.fresh())
+        await engine.start(keep=False)
+        shop = await engine.live("shop")
+        engine.store.claim = lambda *_: None
+        waiting = asyncio.ensure_future(engine.next_place(shop))
+        await asyncio.sleep(0)
+        world.now = world.now.replace(month=12)
+        world.settle()
+        assert await engine.refresh("shop") is not shop
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(waiting, 5)
         await engine.stop()
 
     asyncio.run(story())
@@ -116,7 +155,7 @@ def test_items_stand_in_that_this_process_has_not_heard_of(url):
             hand, offset = await engine.next_place(shop)
             if len(world.one.learning.labels) - 1 in hand.spare:
                 break
-        shown, altered = engine.without(shop, hand, offset, set(ITEMS[:11]))
+        shown, altered = shop.without(hand, offset, set(ITEMS[:11]))
         assert altered
         assert set(shown) == {"item 11", "new 1", "new 2"}
         await engine.stop()

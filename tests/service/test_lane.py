@@ -12,6 +12,7 @@ from discreet.service.engine import Engine
 from discreet.service.keys import Secrets
 from discreet.service.store import open_store
 from discreet.service.web.app import App
+from discreet.service.web.auth import digest_of
 
 from .pages import make
 from .world import World, likes
@@ -196,19 +197,20 @@ def test_plain_requests_go_the_short_way_and_count_once(tmp_path):
         engine = Engine(open_store(url), Secrets.fresh())
         app = App(engine, rate=1.0)
         await engine.start(keep=False, every=app.keys.refresh)
-        headers = [(b"authorization", f"Bearer {app.keys.create('one', 'app')[1]}".encode())]
-        path = b"/v1/experiments/shop/decisions"
-        assert app.at_once(path, headers, b"{}") is None  # nobody has asked for it yet
+        digest = digest_of(app.keys.create("one", "app")[1].encode())
+        assert app.decide_at_once(b"shop", digest, b"{}") is None  # nobody has asked for it yet
         shop = await engine.live("shop")
         await engine.next_place(shop)
-        made = json.loads(app.at_once(path, headers, b'{"person": "p"}'))
+        made = json.loads(app.decide_at_once(b"shop", digest, b'{"person": "p"}'))
         for unusual in (b"{", b'{"count": 2}', b'{"exclude": ["item 1"]}', b'{"segment": "s"}'):
-            assert app.at_once(path, headers, unusual) is None
-        assert app.at_once(path, [], b"{}") is None
-        where = f"/v1/decisions/{made['decision_id']}/outcome".encode()
-        assert app.at_once(where, headers, b'{"taken": null}') is None
-        answer = app.at_once(where, headers, b'{"likes": []}')  # the second one of this second
-        assert app.at_once(path, headers, b"{}") is None
+            assert app.decide_at_once(b"shop", digest, unusual) is None
+        assert app.decide_at_once(b"shop", bytes(32), b"{}") is None
+        signed = made["decision_id"].encode()
+        answer = asyncio.get_running_loop().create_future()
+        assert not app.record_at_once(signed, digest, b'{"taken": null}', answer)
+        assert not app.record_at_once(signed, bytes(32), b'{"likes": []}', answer)
+        assert app.record_at_once(signed, digest, b'{"likes": []}', answer)  # the second one of this second
+        assert app.decide_at_once(b"shop", digest, b"{}") is None
         assert await asyncio.wait_for(answer, 30) == "recorded"
         await engine.stop()
 

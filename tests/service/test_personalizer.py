@@ -6,15 +6,13 @@ import http.client
 import json
 import time
 from contextlib import closing
-from functools import partial
-from types import SimpleNamespace
 
 import pytest
 
-from discreet.service.engine import Engine
 from discreet.service.hands import Hand
 from discreet.service.keys import Secrets
 from discreet.service.learning import Learning
+from discreet.service.lookups import Live
 from discreet.service.store import events, open_store
 from discreet.service.store.events import Event
 from discreet.service.web.personalizer import ranked
@@ -132,11 +130,9 @@ def test_excluded_actions_stay_where_they_were(shared_service):
     ],
 )
 def test_a_set_comes_first(available, order, altered):
-    labels = list("abcdef")
     hand = Hand(1, 0, 0, 1, [[3, 1]], [(0, 1)], {}, 0, [3, 5, 2], b"")
-    live = SimpleNamespace(labels=labels, constraint=None)
-    engine = SimpleNamespace(without=partial(Engine.without, None))
-    assert ranked(engine, live, hand, 0, list(available)) == (list(order), altered)
+    live = Live(1, 1, "shop", None, None, "", 0, "", 0, list("abcdef"))
+    assert ranked(live, hand, 0, list(available)) == (list(order), altered)
     assert hand.altered == ({0} if altered else set())
 
 

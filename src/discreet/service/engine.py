@@ -12,12 +12,10 @@ import contextlib
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
-
-import msgspec
+from typing import Any, Protocol
 
 from . import lookups
 from .care import gone_back
@@ -34,7 +32,7 @@ _OLD = 60.0  # seconds for which a hand is served, or as long as it waits for ou
 _AGAIN = 1.0  # seconds until the keeper tries again
 _LOOK = 1.0  # seconds between looks at what others have changed
 _FLUSH = 0.1  # seconds after which what could not be written down, or was early, is tried again
-_SEVERAL, _COMPANY = 8, 0.001  # where a group had so many decisions, the next one waits for company
+_SEVERAL, _COMPANY = 8, 0.003  # where a group had so many decisions, the next one waits for company
 _EARLY = 5.0  # seconds for which an outcome waits until another process has done so
 
 
@@ -42,8 +40,17 @@ class Unavailable(Exception):
     """No decision can be had at the moment."""
 
 
-class NotEnoughItems(Exception):
-    """Fewer items are left than a set has."""
+class Answer(Protocol):
+    """Who is told what came of an outcome: a future, or what does as one."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+
+    def set_result(self, status: str) -> None:
+        """It was written down, or is not counted."""
+
+    def set_exception(self, error: Exception) -> None:
+        """It was not written down."""
 
 
 class Engine:
@@ -55,8 +62,8 @@ class Engine:
         self.keeper = Keeper(store, self.life.owner, calendar)
         self._live: dict[str, Live] = {}
         self._by_number: dict[int, Live] = {}
-        self._queue: list[tuple[Outcome, asyncio.Future[str], float]] = []  # the last: when it is too late
-        self._early: list[tuple[Outcome, asyncio.Future[str], float]] = []  # they are asked about again
+        self._queue: list[tuple[Outcome, Answer, float]] = []  # the last: when it is too late
+        self._early: list[tuple[Outcome, Answer, float]] = []  # they are asked about again
         self._flushing: asyncio.Task[None] | None = None
         self._decided = 0  # how many decisions were in the last group that had any
         self._dirty: dict[tuple[int, int, int], Hand] = {}
@@ -156,6 +163,7 @@ class Engine:
         row = await self._do(lookups.experiment, self.store, name, known)
         if row is None:
             raise LookupError("experiment")
+        old = self._live.get(name)  # others may have asked for it at the same time: there is one of each
         if old is not None and (old.id, old.epoch) == row[:2]:
             old.renew(row)
             return old
@@ -194,6 +202,10 @@ class Engine:
             if not live.hands:
                 self._wake.set()
                 await asyncio.sleep(_IDLE)
+                if (
+                    self._live.get(live.name, live).epoch != live.epoch
+                ):  # whoever asks again gets one of the new epoch
+                    break
         raise Unavailable
 
     def _start_claim(self, live: Live) -> asyncio.Task[None]:
@@ -223,55 +235,22 @@ class Engine:
         finally:
             live.claiming = None
 
-    def items(self, live: Live, hand: Hand, offset: int) -> bytes:
-        """The labels of a place as JSON."""
-        number = hand.which[offset]
-        key = (hand.first, number)
-        found = live.rendered.get(key)
-        if found is None:
-            if len(live.rendered) > 4096:
-                live.rendered.clear()
-            labels = live.labels
-            found = msgspec.json.encode([labels[item] for item in hand.lists[number]])
-            live.rendered[key] = found
-        return found
-
-    def without(self, live: Live, hand: Hand, offset: int, exclude: Container[str]) -> tuple[list[str], bool]:
-        """The labels of a place without excluded items, filled up by what was released; whether altered."""
-        dealt = hand.lists[hand.which[offset]]
-        labels = live.labels
-        chosen = [item for item in dealt if labels[item] not in exclude]
-        if len(chosen) == len(dealt):
-            return [labels[item] for item in dealt], False
-        for item in hand.spare:
-            if len(chosen) == len(dealt):
-                break
-            fits = live.constraint is None or live.constraint.can_add(chosen, item)
-            if item not in chosen and labels[item] not in exclude and fits:
-                chosen.append(item)
-        hand.altered.add(offset)  # public: it is written down with what was served, not with an outcome
-        if len(chosen) < len(dealt) and live.constraint is None:
-            raise NotEnoughItems
-        return [labels[item] for item in chosen], True
-
     # --- outcomes --------------------------------------------------------------------------------
 
     def record(self, decision: Decision, body: bytes) -> asyncio.Future[str]:
         """Write an outcome down with the next group; its answer comes after the commit."""
         assert self._loop is not None
         future = self._loop.create_future()
-        outcome = Outcome(
-            decision.experiment,
-            decision.epoch,
-            decision.place,
-            decision.altered,
-            body,
-            decision.mark,
-        )
-        self._queue.append((outcome, future, clock() + _EARLY))
+        self.add(decision, body, future)
+        return future
+
+    def add(self, decision: Decision, body: bytes, answer: Answer) -> None:
+        """The same for whoever wants to be told the answer."""
+        experiment, epoch, place, mark, altered = decision
+        outcome = Outcome(experiment, epoch, place, altered, body, mark)
+        self._queue.append((outcome, answer, clock() + _EARLY))
         if not self._dirty:  # else that is on its way, or is tried again, whoever reports what
             self._begin_group()
-        return future
 
     def _begin_group(self) -> None:
         if self._flushing is None and self._loop is not None:

@@ -7,7 +7,6 @@ of decisions and still believes nobody.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import hashlib
 import hmac
@@ -24,6 +23,8 @@ _EVENT = 16
 _BODY = struct.Struct(f">BIIQ{MARK}s")
 _VERSION = 0x20
 _ALTERED = 0x01
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/--")  # "-" is no letter of the usual ones
 NOBODY = bytes(MARK)  # the mark of decisions without a person
 
 
@@ -46,8 +47,8 @@ class Secrets:
 
     def __init__(self, keys: dict[str, bytes], path: Path | None = None) -> None:
         self._keys, self._path = keys, path
-        self._decisions = keys["decisions"]
-        self._periods: dict[tuple[int, str], bytes] = {}
+        self._decisions = hashlib.blake2b(key=keys["decisions"], digest_size=_MAC)
+        self._periods: dict[tuple[int, str], hashlib.blake2b] = {}
         self._events: dict[int, bytes] = {}
 
     @classmethod
@@ -89,12 +90,12 @@ class Secrets:
 
     def mark(self, population: int, period: str, person: str) -> bytes:
         """What is kept of an identity: a keyed hash, another one in every period."""
-        key = self._periods.get((population, period))
-        if key is None:
+        keyed = self._periods.get((population, period))
+        if keyed is None:
             text = f"{population}/{period}".encode()
             key = hmac.digest(self._keys["people"], text, "sha256")
-            self._periods[population, period] = key
-        return hashlib.blake2b(person.encode(), key=key, digest_size=MARK).digest()
+            self._periods[population, period] = keyed = hashlib.blake2b(key=key, digest_size=MARK)
+        return _hashed(keyed, person.encode())
 
     def event(self, experiment: int, name: str) -> bytes:
         """What is kept of an event's id that an application chose: it may tell about people."""
@@ -109,25 +110,29 @@ class Secrets:
     def sign(self, experiment: int, epoch: int, place: int, mark: bytes, altered: bool = False) -> str:
         """The id of a decision."""
         body = _BODY.pack(_VERSION | altered, experiment, epoch, place, mark)
-        mac = hashlib.blake2b(body, key=self._decisions, digest_size=_MAC).digest()
-        return base64.urlsafe_b64encode(body + mac).decode().rstrip("=")
+        raw = body + _hashed(self._decisions, body)  # a multiple of three bytes
+        return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
 
     def verify(self, text: str) -> Decision | None:
         """The decision of an id; None for what this service has not signed."""
         try:
-            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        except (ValueError, binascii.Error):
+            raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL), strict_mode=True)
+        except ValueError:  # also of letters that are none of these
             return None
         body, mac = raw[: _BODY.size], raw[_BODY.size :]
-        if len(raw) != _BODY.size + _MAC:
-            return None
-        true = hashlib.blake2b(body, key=self._decisions, digest_size=_MAC).digest()
-        if not hmac.compare_digest(mac, true):
+        if not hmac.compare_digest(mac, _hashed(self._decisions, body)):
             return None
         flags, experiment, epoch, place, mark = _BODY.unpack(body)
         if flags & ~_ALTERED != _VERSION:
             return None
         return Decision(experiment, epoch, place, mark, bool(flags & _ALTERED))
+
+
+def _hashed(keyed: hashlib.blake2b, text: bytes) -> bytes:
+    """The hash of a text under a key that has been taken in already."""
+    found = keyed.copy()
+    found.update(text)
+    return found.digest()
 
 
 def owner_name() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,10 @@ from .config import ExperimentConfig, PopulationConfig
 from .hands import Hand
 from .learning import constraint_of
 from .store import Store
+
+
+class NotEnoughItems(Exception):
+    """Fewer items are left than a set has."""
 
 
 @dataclass
@@ -57,6 +61,36 @@ class Live:
             if labels is not None:
                 live.catalogue, live.labels = row[2], labels
                 live.rendered.clear()
+
+    def items(self, hand: Hand, offset: int) -> bytes:
+        """The labels of a place as JSON."""
+        number = hand.which[offset]
+        key = (hand.first, number)
+        found = self.rendered.get(key)
+        if found is None:
+            if len(self.rendered) > 4096:
+                self.rendered.clear()
+            found = msgspec.json.encode([self.labels[item] for item in hand.lists[number]])
+            self.rendered[key] = found
+        return found
+
+    def without(self, hand: Hand, offset: int, exclude: Container[str]) -> tuple[list[str], bool]:
+        """The labels of a place without excluded items, filled up by what was released; whether altered."""
+        dealt = hand.lists[hand.which[offset]]
+        labels = self.labels
+        chosen = [item for item in dealt if labels[item] not in exclude]
+        if len(chosen) == len(dealt):
+            return [labels[item] for item in dealt], False
+        for item in hand.spare:
+            if len(chosen) == len(dealt):
+                break
+            fits = self.constraint is None or self.constraint.can_add(chosen, item)
+            if item not in chosen and labels[item] not in exclude and fits:
+                chosen.append(item)
+        hand.altered.add(offset)  # public: it is written down with what was served, not with an outcome
+        if len(chosen) < len(dealt) and self.constraint is None:
+            raise NotEnoughItems
+        return [labels[item] for item in chosen], True
 
     @property
     def queues(self) -> Collection[Live]:

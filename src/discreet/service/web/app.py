@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
@@ -13,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..engine import Engine
+from ..engine import Answer, Engine
 from ..metrics import Metrics
 from ..store import StoreError
 from . import openapi, problems
@@ -71,29 +70,33 @@ class App:
                 return
         await self._rest(scope, receive, send)
 
-    def at_once(
-        self, url: bytes, headers: list[tuple[bytes, bytes]], raw: bytes
-    ) -> bytes | asyncio.Future[str] | None:
-        """The answer to a request for a decision, or how an outcome will end; None for the usual way."""
+    def decide_at_once(self, name: bytes, digest: bytes, raw: bytes) -> bytes | None:
+        """The answer to a request for a decision that came with this key; None for the usual way."""
+        key = self.keys.with_digest(digest)
+        if key is None or not key.can("decide"):
+            return None
         try:
-            path = url.decode("ascii")
-            key = self.keys.find(token_of(headers))
-            if key is None or not key.can("decide"):
+            asked = name.decode("ascii")
+            if key.experiments is not None and asked not in key.experiments:
                 return None
-            allowed = partial(self.keys.within_rate, key)
-            if path.startswith(_DECISIONS) and path.endswith("/outcome"):
-                return self._hot.record_at_once(path[14:-8], raw, key, allowed)
-            if path.startswith(_EXPERIMENTS) and path.endswith("/decisions"):
-                name = path[16:-10]
-                if key.experiments is not None and name not in key.experiments:
-                    return None
-                made = self._hot.decide_at_once(name, raw, allowed)
-                if made is not None and self._metrics is not None:
-                    self._metrics.answered("decisions", 200)
-                return made
-        except (Problem, ValueError):  # which msgspec's errors are
-            pass
-        return None
+            made = self._hot.decide_at_once(asked, raw, partial(self.keys.within_rate, key))
+        except ValueError:  # which msgspec's errors are
+            return None
+        if made is not None and self._metrics is not None:
+            self._metrics.answered("decisions", 200)
+        return made
+
+    def record_at_once(self, decision_id: bytes, digest: bytes, raw: bytes, answer: Answer) -> bool:
+        """Whether an outcome that came with this key is on its way; its answer will be told."""
+        key = self.keys.with_digest(digest)
+        if key is None or not key.can("decide"):
+            return False
+        try:
+            return self._hot.record_at_once(
+                decision_id.decode("ascii"), raw, key, partial(self.keys.within_rate, key), answer
+            )
+        except (Problem, ValueError):
+            return False
 
     async def _decide(self, name: str, receive: Receive, key: Key) -> bytes:
         if key.experiments is not None and name not in key.experiments:

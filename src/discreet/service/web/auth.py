@@ -123,7 +123,11 @@ class Keys:
 
     def find(self, token: bytes) -> Key | None:
         """The key that this is."""
-        return self._known.get(hashlib.sha256(token).digest())
+        return self.with_digest(digest_of(token))
+
+    def with_digest(self, digest: bytes) -> Key | None:
+        """The key that has this `digest_of`."""
+        return self._known.get(digest)
 
     def of(self, number: str) -> Key | None:
         """The key with this id."""
@@ -148,7 +152,7 @@ class Keys:
             raise ValueError(f"role must be one of {', '.join(ROLES)}")
         number, secret = new_token(6), new_token(24)
         token = f"{_PREFIX}{number}_{secret}"
-        digest = hashlib.sha256(token.encode()).digest()
+        digest = digest_of(token.encode())
         scope = None if experiments is None else json.dumps(sorted(experiments))
         with self._store.transaction() as tx:
             tx.do(
@@ -183,6 +187,11 @@ class Keys:
             }
             for number, name, role, scope, created in rows
         ]
+
+
+def digest_of(token: bytes) -> bytes:
+    """What is kept of a key."""
+    return hashlib.sha256(token).digest()
 
 
 def token_of(headers: list[tuple[bytes, bytes]]) -> bytes:

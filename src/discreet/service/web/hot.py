@@ -5,7 +5,6 @@ Written against ASGI itself: what a framework does for each request costs more t
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cache
@@ -13,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ..engine import Engine, NotEnoughItems, Unavailable, mark_of
+from ..engine import Answer, Engine, Unavailable, mark_of
 from ..hands import Hand
 from ..keeper import RUNNING
-from ..lookups import Live
+from ..lookups import Live, NotEnoughItems
 from ..store import StoreError
 from . import problems
 from .auth import Key
@@ -110,12 +109,12 @@ class Hot:
         engine, altered = self.engine, False
         if exclude:
             try:
-                labels, altered = engine.without(live, hand, offset, set(exclude))
+                labels, altered = live.without(hand, offset, set(exclude))
             except NotEnoughItems:
                 raise problems.FEW_ITEMS from None
             items = _encode(labels)
         else:
-            items = engine.items(live, hand, offset)
+            items = live.items(hand, offset)
         decision = engine.secrets.sign(hand.experiment, hand.epoch, hand.first + offset, mark, altered)
         return b'{"decision_id":"%b","items":%b,"policy":"%b","expires":"%b"}' % (
             decision.encode(),
@@ -142,18 +141,21 @@ class Hot:
         return None if found is None else self._made(live, *found, mark, [])
 
     def record_at_once(
-        self, decision_id: str, raw: bytes, key: Key, allowed: Callable[[], bool]
-    ) -> asyncio.Future[str] | None:
-        """One outcome on its way to the next commit; None for whatever has to wait, or is refused."""
+        self, decision_id: str, raw: bytes, key: Key, allowed: Callable[[], bool], answer: Answer
+    ) -> bool:
+        """Whether one outcome is on its way to the next commit; False where it has to wait, or is refused."""
         engine = self.engine
         decision = engine.secrets.verify(decision_id)
         if decision is None:
-            return None
+            return False
         live = engine.by_number(decision)
         if live is None or (key.experiments is not None and live.name not in key.experiments):
-            return None
+            return False
         body = outcome_body(live, _outcome.decode(raw))
-        return engine.record(decision, body) if allowed() else None
+        if not allowed():
+            return False
+        engine.add(decision, body, answer)
+        return True
 
     async def outcome(self, decision_id: str, receive: Receive, key: Key) -> bytes:
         """The answer to the outcome of one decision."""

@@ -1,25 +1,34 @@
 """A short way for the two requests that every visitor of an application causes.
 
 A decision out of memory needs no task, and an outcome only the end of its commit. This protocol of uvicorn's
-answers both as soon as they are read. Whatever is not plain about a request (another route, a refusal, a body
-in parts, a connection that closes, a request behind one that waits) goes the usual way: the application
-answers it as if nobody had looked.
+answers both as soon as they are read, without the parser: applications send the same headers again and again.
+Whatever is not plain about a request (another route, a refusal, special headers, a body in many parts, a
+connection that closes, a request behind one that waits) goes the usual way, whole: parser and application
+answer it as if nobody had looked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import math
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from . import problems
+from .auth import digest_of, token_of
 from .hot import LARGEST, acknowledged
 
 if TYPE_CHECKING:
     from .app import App
 
-_HOT = (b"/v1/experiments/", b"/v1/decisions/")
+_POST = b"POST /v1/"
+_DECIDE, _DECIDE_END = b"POST /v1/experiments/", b"/decisions HTTP/1.1"
+_OUTCOME, _OUTCOME_END = b"POST /v1/decisions/", b"/outcome HTTP/1.1"
+_LONGEST = 4096  # bytes before a body, to be looked at here
+_LENGTH = re.compile(rb"[0-9]{1,5}")
 _FINE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 _REFUSED = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
@@ -63,82 +72,132 @@ class Plain(HttpToolsProtocol):
 class _Waiting:
     """An outcome whose commit has not ended, in the place of uvicorn's own cycle of a request."""
 
-    def __init__(self) -> None:
+    message_event = asyncio.Event()  # nobody waits for it
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
         self.response_complete = self.disconnected = False
         self.keep_alive = True
-        self.message_event = asyncio.Event()
+
+    # What the engine asks of a future.
+
+    def done(self) -> bool:
+        return self.response_complete
+
+    def set_result(self, status: str) -> None:
+        self._end(acknowledged(status), _FINE)
+
+    def set_exception(self, error: Exception) -> None:  # noqa: ARG002
+        self._end(problems.NO_STORE.body(), _REFUSED)
+
+    def _end(self, body: bytes, head: bytes) -> None:
+        self.response_complete = True
+        transport = self._lane.transport
+        if self.disconnected or transport.is_closing():
+            return
+        self._lane.answer(body, head)
+        if not self.keep_alive:
+            transport.close()
 
 
 class Lane(Plain):
     """Requests on one connection."""
 
-    _body: bytes | None = None  # of a request that may go the short way
+    _between = True  # two requests, as far as the parser knows
+    _held = b""  # a request without its body
+    _answered = -math.inf  # when, by the loop's clock
+    _usual: tuple[object, bytes] = (None, b"")  # headers of every answer, and those as text
+
+    def data_received(self, data: bytes) -> None:
+        held, self._held = self._held, b""
+        data = held + data if held else data
+        free = self.cycle is None or self.cycle.response_complete
+        if free and self._between and not self.flow.write_paused:
+            end = data.find(b"\r\n\r\n") + 4
+            first = data.find(b"\r\n")
+            plain = (
+                _headers(data[first + 2 : end - 2])
+                if 3 < end <= _LONGEST and data.startswith(_POST)
+                else None
+            )
+            if plain is not None:
+                size = end + plain.length
+                if len(data) == size and self._at_once(data[:first], plain.digest, data[end:]):
+                    return
+                if len(data) < size <= LARGEST and not held:
+                    self._held = data
+                    return
+        super().data_received(data)
+
+    def _at_once(self, line: bytes, digest: bytes, body: bytes) -> bool:
+        """Whether this was a decision out of memory, or an outcome that is on its way."""
+        app: App = self.config.app  # type: ignore[assignment]
+        if line.startswith(_DECIDE) and line.endswith(_DECIDE_END):
+            made = app.decide_at_once(line[len(_DECIDE) : -len(_DECIDE_END)], digest, body)
+            if made is not None:
+                self.answer(made, _FINE)
+            return made is not None
+        if line.startswith(_OUTCOME) and line.endswith(_OUTCOME_END):
+            waiting = _Waiting(self)
+            if app.record_at_once(line[len(_OUTCOME) : -len(_OUTCOME_END)], digest, body, waiting):
+                self.cycle = waiting  # type: ignore[assignment]
+                return True
+        return False
+
+    def answer(self, body: bytes, head: bytes) -> None:
+        """Send an answer, and go on with the next request."""
+        headers = self.server_state.default_headers  # another list, once the date is another one
+        if self._usual[0] is not headers:
+            self._usual = headers, b"".join([b"%b: %b\r\n" % one for one in headers])
+        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, self._usual[1], len(body), body))
+        if self.pipeline or self.flow.read_paused or self.timeout_keep_alive_task is None:
+            self.on_response_complete()
+        else:  # the timer goes on
+            self.server_state.total_requests += 1
+        self._answered = self.loop.time()
+
+    def timeout_keep_alive_handler(self) -> None:
+        waits = self.cycle is not None and not self.cycle.response_complete
+        left = self._answered + self.timeout_keep_alive - self.loop.time()
+        if left <= 0.0 and not waits:
+            super().timeout_keep_alive_handler()
+            return
+        self.timeout_keep_alive_task = self.loop.call_later(max(left, 1.0), self.timeout_keep_alive_handler)
 
     def on_message_begin(self) -> None:
-        self.url, self.headers, self.expect_100_continue = b"", [], False
-
-    def on_headers_complete(self) -> None:
-        if self.parser.should_upgrade():
-            return
-        free = self.cycle is None or self.cycle.response_complete
-        plain = not self.expect_100_continue and not self.flow.write_paused
-        if free and plain and self.url.startswith(_HOT) and self.parser.get_method() == b"POST":
-            self._body = b""
-        else:
-            self._usual()
-
-    def on_body(self, body: bytes) -> None:
-        if self._body is None:
-            super().on_body(body)
-            return
-        self._body += body
-        if len(self._body) > LARGEST:
-            self._give_up()
+        self._between = False
+        super().on_message_begin()
 
     def on_message_complete(self) -> None:
-        if self._body is None:
-            super().on_message_complete()
-            return
-        app: App = self.config.app  # type: ignore[assignment]
-        found = app.at_once(self.url, self.headers, self._body) if self.parser.should_keep_alive() else None
-        if found is None:
-            self._give_up()
-            super().on_message_complete()
-            return
-        self._body = None
-        if isinstance(found, bytes):
-            self._answer(found)
-        else:
-            self.cycle = waiting = _Waiting()  # type: ignore[assignment]
-            found.add_done_callback(lambda done: self._told(waiting, done))
+        super().on_message_complete()
+        self._between = True
 
-    def _usual(self) -> None:
-        """What uvicorn does with a request whose headers are known."""
-        url, headers, expects = self.url, self.headers, self.expect_100_continue
-        super().on_message_begin()
-        self.url, self.expect_100_continue = url, expects
-        self.headers.extend(headers)
-        super().on_headers_complete()
 
-    def _give_up(self) -> None:
-        body, self._body = self._body, None
-        self._usual()
-        if body:
-            super().on_body(body)
+class _Plain(NamedTuple):
+    """What the headers of a plain request say: how long its body is, and which key it came with."""
 
-    def _told(self, waiting: _Waiting, done: asyncio.Future[str]) -> None:
-        waiting.response_complete = True
-        failed = done.cancelled() or done.exception() is not None
-        if waiting.disconnected or self.transport.is_closing():
-            return
-        if failed:
-            self._answer(problems.NO_STORE.body(), _REFUSED)
-        else:
-            self._answer(acknowledged(done.result()))
-        if not waiting.keep_alive:
-            self.transport.close()
+    length: int
+    digest: bytes
 
-    def _answer(self, body: bytes, head: bytes = _FINE) -> None:
-        usual = b"".join([b"%b: %b\r\n" % one for one in self.server_state.default_headers])
-        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, usual, len(body), body))
-        self.on_response_complete()
+
+_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e\t]*?)[ \t]*")
+_SPECIAL = {b"transfer-encoding", b"expect", b"upgrade"}
+
+
+@lru_cache(maxsize=1024)  # applications send the same ones again and again
+def _headers(block: bytes) -> _Plain | None:
+    """None where anything is special about them: the parser knows what to do."""
+    found: dict[bytes, bytes] = {}
+    for line in block[:-2].split(b"\r\n"):
+        match = _HEADER.fullmatch(line)
+        if match is None or match[1].lower() in found:
+            return None
+        found[match[1].lower()] = match[2]
+    length = found.get(b"content-length", b"")
+    stays = found.get(b"connection", b"keep-alive").lower() == b"keep-alive"
+    if not stays or b"host" not in found or found.keys() & _SPECIAL or not _LENGTH.fullmatch(length):
+        return None
+    try:
+        return _Plain(int(length), digest_of(token_of([*found.items()])))
+    except problems.Problem:
+        return None

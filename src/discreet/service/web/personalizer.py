@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..engine import Engine, NotEnoughItems, Unavailable, mark_of, running
+from ..engine import Engine, Unavailable, mark_of, running
 from ..hands import Hand
 from ..keys import Decision, new_token
-from ..lookups import Live
+from ..lookups import Live, NotEnoughItems
 from ..metrics import Metrics
 from ..store import StoreError, events
 from ..store.events import Event, Group
@@ -147,7 +147,7 @@ class Personalizer:
                 return _ranked(found.answer, name)
         mark = mark_of(self._engine, live, asked.person)
         hand, offset = await self._place(live, mark)
-        order, altered = ranked(self._engine, live, hand, offset, [a for a in given if a not in excluded])
+        order, altered = ranked(live, hand, offset, [a for a in given if a not in excluded])
         answer = _encode(_response(given, excluded, order)).decode()
         place = hand.first + offset
         if name is None and not asked.defer_activation:  # the id says it all
@@ -229,15 +229,13 @@ class _Others:
         return label not in self._these
 
 
-def ranked(
-    engine: Engine, live: Live, hand: Hand, offset: int, available: list[str]
-) -> tuple[list[str], bool]:
+def ranked(live: Live, hand: Hand, offset: int, available: list[str]) -> tuple[list[str], bool]:
     """The available labels in order, and whether other items come first than were dealt for this place.
 
     The set of the place comes first, then what is best by releases, then the rest as it was given.
     """
     try:
-        shown, altered = engine.without(live, hand, offset, _Others(available))
+        shown, altered = live.without(hand, offset, _Others(available))
     except NotEnoughItems:  # of those that are known to be good
         shown, altered = [], True
     spare = [live.labels[item] for item in hand.spare]
