@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "client",
         "constraints",
         "privacy",
+        "data",
         "objectives",
         "results",
         "online",

@@ -11,7 +11,10 @@ import pandas as pd
 import pyarrow
 import pytest
 
+from discreet.cli import simulate
+from discreet.cli.dispatch import available, parser_of
 from discreet.data import Store
+from discreet.evaluation.simulation.config import Config
 from discreet.objectives import Coverage
 
 from .running import assert_refused, inside
@@ -240,8 +243,81 @@ def test_plan_counts_a_list_of_items(capsys, tmp_path):
 
 
 def test_items_is_a_file_in_every_command():
-    from discreet.cli.dispatch import parser_of
+    found = set()
+    for name in available():
+        options = {one: action for action in parser_of(name)._actions for one in action.option_strings}
+        if "--items" in options:
+            found.add(name)
+            assert (options["--items"].metavar, options["--items"].type) == ("FILE", None), name
+            assert {"--item", "--separator", "--items-columns"} <= set(options), name
+    assert found == {"select", "prepare", "simulate", "plan"}
 
-    for name in ("select", "prepare", "simulate", "plan"):
-        (option,) = (one for one in parser_of(name)._actions if "--items" in one.option_strings)
-        assert (option.metavar, option.type) == ("FILE", None), name
+
+def config(*arguments: object) -> Config:
+    """What ``discreet simulate`` would run."""
+    return simulate._config(parser_of("simulate").parse_args([str(one) for one in arguments]))
+
+
+@pytest.mark.filterwarnings("ignore:the first line of")
+@pytest.mark.parametrize("header", ["", "page\n", "products\n"])
+def test_items_mean_the_same_in_every_command(capsys, tmp_path, header):
+    """Four items, whether the list has a header, one of another name, or none, which has to be said."""
+    (tmp_path / "a.csv").write_text(text())
+    (tmp_path / "items.txt").write_text(header + "tea\nmilk\njam\nbread\n")
+    items = ("--items", tmp_path / "items.txt", "--item", "page")
+    items += () if header else ("--items-columns", "page")
+    files = (*items, "--person", "user id")
+    rest = ("--k", 2, "--rounds", 500, "--epsilon", 1, "--goal", "certified")
+    for words, command in {
+        "of 4 items": ("plan", *items, *rest),
+        "the 4 items listed": ("select", tmp_path / "a.csv", *files, "--k", 2, "--epsilon", 1),
+        "over 4 items": ("prepare", tmp_path / "a.csv", *files, "--to", tmp_path / "store"),
+    }.items():
+        ended = inside(capsys, *command)
+        assert ended.code == 0, ended.err
+        assert words in ended.out
+        assert ("is taken for the name of its column" in ended.err) == (header == "products\n"), ended.err
+    assert config("--events", tmp_path / "a.csv", *files, "--k", 2).streams[0].people(0).n_items == 4
+    without = ("plan", "--n-items", 4, *rest, "--items-columns", "page")
+    assert_refused(inside(capsys, *without), "--items-columns is about --items FILE, which is missing")
+
+
+def test_simulate_takes_files_as_select_does(capsys, tmp_path):
+    """Patterns, folders and several files are the people of one file."""
+    parts = [tmp_path / "parts" / "1.csv", tmp_path / "parts" / "2.csv"]
+    parts[0].parent.mkdir()
+    (tmp_path / "whole.csv").write_text(text())
+    parts[0].write_text(text(rows=ROWS[:2]))
+    parts[1].write_text(text(rows=ROWS[2:]))
+    whole, *others = (
+        config("--events", *files, *ASK[:4], "--k", 2).streams[0].people(1)
+        for files in ([tmp_path / "whole.csv"], [f"{tmp_path}/parts/*"], [tmp_path / "parts"], parts)
+    )
+    for people in others:
+        assert people.labels == whole.labels
+        assert [people[i].value([0, 1]) for i in range(4)] == [whole[i].value([0, 1]) for i in range(4)]
+    refused = inside(capsys, "simulate", "--events", f"{tmp_path}/none*", *ASK[:4])
+    assert_refused(refused, "no file is named like")
+
+
+def test_simulate_knows_what_is_learned_after_a_round(capsys):
+    names = [one.name for one in config("--feedback", "slots").learners]
+    clicks = [f"{one}(feedback=slots)" for one in ("planner", "ThompsonSelector", "BanditSelector")]
+    assert names == [*clicks, "random", "popularity", "greedy"]
+    assert [one.name for one in config().learners][:2] == ["planner", "PhasedSelector"]
+    refused = inside(capsys, "simulate", "--feedback", "bandit", "--learner", "hedge")
+    assert_refused(refused, "'HedgeSelector' learns from people's whole taste", "ThompsonSelector, planner")
+
+
+def test_feedback_of_a_configuration_is_that_of_its_learners():
+    def settings(feedback, *learners):
+        tables = [{"learner": one} if isinstance(one, str) else one for one in learners]
+        asked = {"streams": [{"family": "drifting"}], "learners": tables, "feedback": feedback}
+        return [dict(one.settings) for one in Config.of(asked).learners]
+
+    assert settings("bandit", "planner", "bandit", "random") == [{"feedback": "bandit"}, {}, {}]
+    assert settings("full", "planner", "hedge") == [{"feedback": "full"}, {}]
+    own = {"learner": "thompson", "feedback": "set"}
+    assert settings("slots", "bandit", own) == [{"feedback": "slots"}, {"feedback": "set"}]
+    with pytest.raises(ValueError, match="feedback='clicks'"):
+        settings("clicks", "planner")

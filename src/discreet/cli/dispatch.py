@@ -6,7 +6,9 @@ import argparse
 import difflib
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn, Protocol, cast
@@ -144,13 +146,31 @@ def guarded(prog: str, work: Callable[[], int]) -> int:
 def _run(name: str, arguments: Sequence[str]) -> int:
     options = parser_of(name).parse_args(arguments)
     try:
-        return command(name).run(options)
+        with _noting(name):
+            return command(name).run(options)
     except ValueError as error:
         # Details are about people; commands without the option are for data that may be looked at.
         details = getattr(error, "details", "")
         if details and getattr(options, "insecure_diagnostics", True):
             raise ValueError(f"{error}: {details}") from error
         raise
+
+
+@contextmanager
+def _noting(name: str) -> Iterator[None]:
+    """What the library warns of is a note in a line, without the place in its code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        shown = warnings.showwarning
+
+        def note(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, UserWarning):
+                _say(f"discreet {name}: note: {' '.join(map(printable, str(message).split()))}")
+            else:
+                shown(message, category, *place, **more)
+
+        warnings.showwarning = note
+        yield
 
 
 def _without_command(first: str, rest: Sequence[str], names: list[str]) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from . import reading
 from .objective import warn_of_delta
 from .output import as_json, fitted, wrapped
+from .reading import ITEMS, source_of
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -32,9 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     question = parser.add_argument_group("the question")
     question.add_argument("--n-items", type=int, metavar="N", help="how many items there are")
     question.add_argument(
-        "--items", metavar="FILE", help="or the public list of them, which is counted: one item per row"
+        "--items", metavar="FILE", help=f"or the public list of them, which is counted: {ITEMS}"
     )
     question.add_argument("--item", metavar="COL", help="the column of --items, where it has several")
+    reading.add_arguments(question, events=False)
     question.add_argument("--k", type=int, required=True, help="how many are chosen in each round")
     question.add_argument("--rounds", type=int, required=True, metavar="T", help="how many people will come")
     question.add_argument(
@@ -99,11 +100,7 @@ def run(options: argparse.Namespace) -> int:
         goal=options.goal,
         min_separation=options.min_separation,
     )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warn_of_delta(budget, options.rounds, options.rounds)
-    for note in caught:
-        print(f"discreet plan: note: {note.message}", file=sys.stderr)
+    warn_of_delta(budget, options.rounds, options.rounds)
     if options.json:
         print(as_json(_result(options, found)))
     else:
@@ -114,15 +111,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _n_items(options: argparse.Namespace) -> int:
     from ..data.facts import read_items
-    from ..data.source import Source, Wording
 
     if (options.items is None) == (options.n_items is None):
         raise ValueError("how many items are there? Give --n-items N, or --items FILE, which lists them")
-    if options.items is None:
+    if reading.items_option(options) is None:
         return int(options.n_items)
-    wording = Wording(argument="--{role} {column}", separator="", headless="")
-    source = Source(options.items, public=True, stdin=options.items == "-", wording=wording)
-    return len(read_items(source, options.item or "item")[0])
+    return len(read_items(source_of(options, options.items, public=True), options.item or "item")[0])
 
 
 def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:

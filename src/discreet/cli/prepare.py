@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import reading
 from .output import as_json
-from .reading import KINDS, source_of
+from .reading import ITEMS, KINDS, source_of
 
 if TYPE_CHECKING:
     from ..data.source import Source
@@ -54,9 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a number for each row, at least 0; of repeated rows the largest counts",
     )
     data.add_argument("--highest", type=float, metavar="W", help="a public bound of the weights, e.g. 1")
-    data.add_argument(
-        "--items", metavar="FILE", help="the public list of items: a file with the --item column"
-    )
+    data.add_argument("--items", metavar="FILE", help=f"the public list of items: {ITEMS}")
     data.add_argument(
         "--items-from-data",
         action="store_true",

@@ -18,8 +18,14 @@ KINDS = (
 )
 
 
-def add_arguments(group: argparse._ArgumentGroup, *, listed: bool = True) -> None:
-    """How text is divided into columns; ``listed``: there may be a list of items as well."""
+ITEMS = (
+    "a file with the --item column (a single column may be called anything, and its first line is its name,"
+    " unless --items-columns gives one)"
+)
+
+
+def add_arguments(group: argparse._ArgumentGroup, *, events: bool = True) -> None:
+    """How text is divided into columns; ``events``: there is more than a list of items."""
     group.add_argument(
         "--separator",
         metavar="CHAR",
@@ -27,15 +33,17 @@ def add_arguments(group: argparse._ArgumentGroup, *, listed: bool = True) -> Non
         " makes the header name the columns that are asked for; with --columns, a tab in .tsv and .tab files"
         " and a comma in others)",
     )
-    group.add_argument(
-        "--columns",
-        metavar="NAMES",
-        help="for text without a header: names of its columns, separated by commas",
-    )
-    if listed:
+    if events:
         group.add_argument(
-            "--items-columns", metavar="NAMES", help="the same for --items, if it has no header"
+            "--columns",
+            metavar="NAMES",
+            help="for text without a header: names of its columns, separated by commas",
         )
+    group.add_argument(
+        "--items-columns",
+        metavar="NAMES",
+        help="for --items without a header: names of its columns, separated by commas",
+    )
 
 
 def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) -> Source:
@@ -54,7 +62,7 @@ def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) 
         details=" (--insecure-diagnostics names {what})",
         others=_asking(options) if public else {},
     )
-    skip_bad = options.skip_bad and not public
+    skip_bad = not public and options.skip_bad
     columns = _names(names, options.items_columns if public else options.columns)
     separator = _separator(options.separator)
     return Source(table, separator, skip_bad, public, stdin=table == "-", wording=wording, columns=columns)
@@ -68,13 +76,22 @@ def _asking(options: argparse.Namespace) -> dict[str, str]:
 
 
 def as_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """--separator and --columns, where they are given, as a simulation writes them down."""
+    """How text is divided into columns, where that is said, as a simulation writes it down."""
     found: dict[str, Any] = {}
     if options.separator is not None:
         found["separator"] = _separator(options.separator)
     if options.columns is not None:
         found["columns"] = _names("--columns", options.columns)
+    if options.items_columns is not None:
+        found["items_columns"] = _names("--items-columns", options.items_columns)
     return found
+
+
+def items_option(options: argparse.Namespace) -> str | None:
+    """--items, or None; --items-columns is for it alone."""
+    if options.items is None and options.items_columns is not None:
+        raise ValueError("--items-columns is about --items FILE, which is missing")
+    return None if options.items is None else str(options.items)
 
 
 def check_public(items: str | None, files: Sequence[str], whose: str) -> None:

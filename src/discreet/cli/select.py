@@ -17,7 +17,7 @@ from .given import Given
 from .limits import Limits
 from .objective import Objective
 from .output import as_json, check_writable, printable, write_whole
-from .reading import KINDS, source_of
+from .reading import ITEMS, KINDS, source_of
 
 if TYPE_CHECKING:
     from ..data import Events
@@ -67,8 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--items",
         metavar="FILE",
-        help="the public list of items to choose from: a file with the --item column (a single column may be"
-        " called anything, and its first line is its name)",
+        help=f"the public list of items to choose from: {ITEMS}",
     )
     data.add_argument(
         "--items-private",

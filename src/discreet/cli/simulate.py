@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from . import reading
 from .output import as_json, fitted, printable, wrapped
+from .reading import ITEMS, KINDS
 
 if TYPE_CHECKING:
     from ..evaluation.simulation.config import Config
@@ -21,6 +22,7 @@ HELP = "run learners on made-up or recorded streams, many times, and write a rep
 
 _EPILOG = """examples:
   discreet simulate --stream "product display" --learner hedge --learner planner --epsilon 0.5 --epsilon 2
+  discreet simulate --events 'visits/*.csv' --person user --item page --items pages.csv --feedback slots
   discreet simulate shop.toml --out shop
 
 shop.toml:
@@ -32,6 +34,7 @@ shop.toml:
   delta = 1e-6                     # (default 1e-6)
   repeats = 5                      # (default 5)
   seed = 0                         # (default 0)
+  feedback = "full"                # after a round: full, or of clicks bandit or slots (default: each its own)
   comparator = "greedy"            # what regret is against: greedy in hindsight, or "best" (slower)
 
   [[streams]]
@@ -39,7 +42,7 @@ shop.toml:
   clusters = 6                     # settings of the family
 
   [[streams]]
-  events = "visits.csv"            # a file of events, beside this one
+  events = "visits.csv"            # a file of events beside this one, a pattern, a folder, or a list of them
   person = "user"
   item = "page"
   items = "pages.csv"              # a public list of its items (default: those that occur)
@@ -61,9 +64,11 @@ Every finished run is kept in the folder: interrupt it, start it again with the 
 Rewards and regret are facts about the people of the streams, not private releases."""
 
 _STREAM = "product display"
-_OF_EVENTS = ("person", "item", "items", "separator", "columns")
-_WITHOUT_FILE = ("stream", "learner", "epsilon", "events", *_OF_EVENTS)
-_LEARNERS = ("planner", "phased", "random", "popularity", "greedy")
+_OF_EVENTS = ("person", "item", "items", "separator", "columns", "items_columns")
+_WITHOUT_FILE = ("stream", "learner", "epsilon", "feedback", "events", *_OF_EVENTS)
+_BASELINES = ("random", "popularity", "greedy")
+_LEARNERS = ("planner", "phased", *_BASELINES)
+_BANDITS = ("planner", "thompson", "bandit", *_BASELINES)  # that learn from clicks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +78,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plain = parser.add_argument_group("without a file")
     plain.add_argument("--stream", action="append", metavar="FAMILY", help=f"repeatable (default {_STREAM})")
     plain.add_argument(
-        "--learner", action="append", metavar="NAME", help=f"repeatable (default {', '.join(_LEARNERS)})"
+        "--learner",
+        action="append",
+        metavar="NAME",
+        help=f"repeatable (default {', '.join(_LEARNERS)}; for clicks {', '.join(_BANDITS)})",
+    )
+    plain.add_argument(
+        "--feedback",
+        choices=("full", "bandit", "slots"),
+        help="what is learned after a round, as in discreet plan: full (the person's whole taste, default),"
+        " bandit (what the shown set was worth, such as 1 for a click) or slots (which of the shown items was"
+        " clicked)",
     )
     plain.add_argument(
         "--epsilon", action="append", type=float, help="repeatable; inf: no privacy (default 1)"
@@ -85,13 +100,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plain.add_argument("--repeats", type=int, help="(default 5)")
     plain.add_argument("--seed", type=int, help="(default 0)")
     events = parser.add_argument_group("a recorded stream, without a file")
-    events.add_argument("--events", metavar="FILE", help="a row per event, in any file that select reads")
+    events.add_argument("--events", metavar="FILE", nargs="+", help=f"a row per event: {KINDS}")
     events.add_argument("--person", metavar="COL", help="who")
     events.add_argument("--item", metavar="COL", help="what")
-    events.add_argument(
-        "--items", metavar="FILE", help="the public list of items: a file with the --item column"
-    )
-    reading.add_arguments(events, listed=False)
+    events.add_argument("--items", metavar="FILE", help=f"the public list of items: {ITEMS}")
+    reading.add_arguments(events)
     parser.add_argument(
         "--out", metavar="FOLDER", default="simulation", help="results, report, plots (default: simulation)"
     )
@@ -153,12 +166,17 @@ def _config(options: argparse.Namespace) -> Config:
         plain["items"] = plain.pop("n_items")
     columns = {name: getattr(options, name) for name in _OF_EVENTS if getattr(options, name)}
     if options.events is None and columns:
-        raise ValueError(f"--{next(iter(columns))} is about --events FILE, which is missing")
+        option = next(iter(columns)).replace("_", "-")
+        raise ValueError(f"--{option} is about --events FILE, which is missing")
+    reading.items_option(options)
     columns |= reading.as_settings(options)
     streams: list[dict[str, Any]] = [{"family": name} for name in options.stream or []]
     if options.events is not None:
         streams.append({"events": options.events} | columns)
-    learners = [{"learner": name} for name in options.learner or _LEARNERS]
+    usual = _BANDITS if options.feedback in ("bandit", "slots") else _LEARNERS
+    learners = [{"learner": name} for name in options.learner or usual]
+    if options.feedback is not None:
+        plain["feedback"] = options.feedback
     return Config.of(
         plain
         | {"epsilons": options.epsilon or [1.0]}

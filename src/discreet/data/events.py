@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 _WAITING = 1 << 20
 _MOST_ITEMS = 10_000_000
 _ITEM = 0xFFFFFFFF  # the part of a pair that is the item
+_HEADLESS = "; if its first line is a row and no header, name its columns with {}"
 _WORDING = Wording(
     separator="; if its columns are separated by {mark}, say separator=",
-    headless="; if its first line is a row and no header, name its columns with columns=",
+    headless=_HEADLESS.format("columns="),
 )
 
 
@@ -144,13 +145,18 @@ def read_events(
     highest: float = math.inf,
     separator: str | None = None,
     columns: Sequence[str] | None = None,
+    items_columns: Sequence[str] | None = None,
 ) -> Events:
     """Events as a matrix; the arguments are those of ``from_events``, and ``highest`` bounds the weights."""
     from .facts import read_items
 
     if isinstance(items, str | os.PathLike):
-        wording = replace(_WORDING, headless="")
-        items, _ = read_items(Source(items, separator, public=True, wording=wording), item)
+        wording = replace(_WORDING, columns="items_columns=", headless=_HEADLESS.format("items_columns="))
+        named = None if items_columns is None else tuple(items_columns)
+        listed = Source(items, separator, public=True, wording=wording, columns=named)
+        items, _ = read_items(listed, item)
+    elif items_columns is not None:
+        raise ValueError("items_columns= names the columns of a file; give items= its path, or leave it out")
     reader = EventReader(items=items, people=people, unknown_items=unknown_items, highest=highest)
     asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
     source = events

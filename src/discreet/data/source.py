@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
@@ -174,6 +175,12 @@ class Source:
         then names close to the one that is missing are.
         """
         if only in asked and len(header) == 1 and len(asked) == 1:
+            if separator and self.columns is None and not _nearly(asked[str(only)], header):
+                warnings.warn(
+                    f"the first line of {self.name}, {shown(header[0])}, is taken for the name of its column,"
+                    f" not for one of its {only}s{self.wording.headless}",
+                    stacklevel=2,
+                )
             return {str(only): 0}
         found: dict[str, int] = {}
         missing = []

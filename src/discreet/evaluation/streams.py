@@ -5,10 +5,8 @@ All are fixed before the first round (oblivious), which is what the certified re
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +130,7 @@ ORDERS = ("shuffled", "given")
 
 
 def event_file(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str],
     rng: np.random.Generator,
     *,
     person: str,
@@ -141,25 +139,32 @@ def event_file(
     items: str | os.PathLike[str] | None = None,
     separator: str | None = None,
     columns: Sequence[str] | None = None,
+    items_columns: Sequence[str] | None = None,
     objective: str = "Coverage",
     order: str = "shuffled",
     people: int | None = None,
 ) -> Population:
-    """The people of a file of events (CSV, Parquet or Feather), as a stream.
+    """The people of a file of events (CSV, Parquet or Feather), or of several, as a stream.
 
     ``items``: a file with the public list of items, in the column ``item``; without it they are those that
     occur. ``separator`` and ``columns``: what stands between the columns of text, unless that is to be found
-    out, and their names where it has no header. ``order="shuffled"`` puts people in a random order,
-    ``"given"`` in that of their first event; ``people`` takes only so many of them, from its front.
+    out, and their names where it has no header; ``items_columns``: the same for ``items``.
+    ``order="shuffled"`` puts people in a random order, ``"given"`` in that of their first event; ``people``
+    takes only so many of them, from its front.
     """
     checks.one_of("objective", objective, EVENT_OBJECTIVES)
     checks.one_of("order", order, ORDERS)
     if people is not None:
         checks.whole("people", people, at_least=1)
-    if not Path(path).is_file():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     everybody: Population = getattr(objectives, objective).from_events(
-        path, person=person, item=item, weight=weight, items=items, separator=separator, columns=columns
+        path,
+        person=person,
+        item=item,
+        weight=weight,
+        items=items,
+        separator=separator,
+        columns=columns,
+        items_columns=items_columns,
     )
     places = rng.permutation(len(everybody)) if order == "shuffled" else np.arange(len(everybody))
     return everybody[places[:people]]

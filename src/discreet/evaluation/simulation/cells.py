@@ -281,7 +281,7 @@ def _stage_of(cell: Cell) -> _Stage:
 
 
 @lru_cache(maxsize=2)
-def _staged(stage: str, path: str | None, k: int, comparator: str) -> _Stage:
+def _staged(stage: str, path: tuple[str, ...] | None, k: int, comparator: str) -> _Stage:
     """The stage of a cell, kept for the next cells: they mostly share it."""
     from ...objectives import greedy
     from ...objectives.each import value_to_each

@@ -16,6 +16,7 @@ from ...core import checks
 from .cells import BASELINES, EVENTS, PLANNER, Cell, LearnerSpec, StreamSpec
 
 COMPARATORS = ("greedy", "best")
+FEEDBACK = ("full", "bandit", "slots")
 _MADE_BY_US = ("self", "n_items", "k", "rounds", "budget", "bound", "labels", "seed")
 
 
@@ -47,8 +48,9 @@ class Config:
         options = dict(given)
         rounds, items = options.pop("rounds", 10_000), options.pop("items", 50)
         streams, learners = options.pop("streams", []), options.pop("learners", [])
+        feedback = options.pop("feedback", None)
         plain = [name for name in cls.__dataclass_fields__ if name not in ("streams", "learners")]
-        _known("setting", options, [*plain, "rounds", "items", "streams", "learners"])
+        _known("setting", options, [*plain, "rounds", "items", "feedback", "streams", "learners"])
         _list_of_tables("streams", streams)
         _list_of_tables("learners", learners)
         if "epsilons" in options:
@@ -59,7 +61,7 @@ class Config:
             )
         config = cls(
             _distinct("stream", [_stream(one, rounds, items, folder) for one in streams]),
-            _distinct("learner", [_learner(one) for one in learners]),
+            _distinct("learner", [_learner(one, feedback) for one in learners]),
             **options,
         )
         config._check()
@@ -126,22 +128,28 @@ def read_config(path: str | os.PathLike[str]) -> Config:
 
 
 def _stream(given: Mapping[str, Any], rounds: Any, items: Any, folder: Path) -> StreamSpec:
+    from ...data.formats import files_of
+    from ...data.source import Source
     from .. import streams
 
     options = dict(given)
     if EVENTS in options:
-        path = folder / str(options.pop(EVENTS))
-        name = str(options.pop("name", path.name))
+        given_paths = options.pop(EVENTS)
+        several = given_paths if isinstance(given_paths, list | tuple) else [given_paths]
+        if not several:
+            raise ValueError("events= names no file; give a path, a pattern, a folder or a list of them")
+        paths = [one for path in several for one in files_of(Source(str(folder / str(path))))]
+        name = str(options.pop("name", ", ".join(Path(str(path)).name for path in several)))
         allowed = _keywords(streams.event_file)
         _known(f"setting of stream {name!r}", options, ["name", EVENTS, *allowed])
         missing = [column for column in ("person", "item") if column not in options]
         if missing:
             raise ValueError(f"stream {name!r} needs {' and '.join(missing)}: the columns of its file")
-        prints = [_print_of(path)]
+        prints = [_print_of(path) for path in paths]
         if "items" in options:
             options["items"] = str(folder / str(options["items"]))
             prints.append(_print_of(options["items"]))
-        return StreamSpec(name, EVENTS, options | {"path": str(path), "sha256": " ".join(prints)})
+        return StreamSpec(name, EVENTS, options | {"path": tuple(paths), "sha256": " ".join(prints)})
     if "family" not in options:
         raise ValueError(f"a stream needs family= (one of {', '.join(streams.STREAMS)}) or events= (a file)")
     family = checks.one_of("family", options.pop("family"), list(streams.STREAMS))
@@ -159,11 +167,13 @@ def _print_of(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _learner(given: Mapping[str, Any]) -> LearnerSpec:
+def _learner(given: Mapping[str, Any], feedback: str | None) -> LearnerSpec:
     options = dict(given)
     if "learner" not in options:
         raise ValueError(f"a learner needs learner= ({', '.join(learner_names())})")
     kind = _kind(options.pop("learner"))
+    if feedback is not None:
+        options = _heard(kind, checks.one_of("feedback", feedback, FEEDBACK)) | options
     epsilon, delta = options.pop("epsilon", None), options.pop("delta", None)
     if epsilon is not None:
         epsilon = checks.real("epsilon", epsilon, above=0.0, infinite=True)
@@ -173,6 +183,23 @@ def _learner(given: Mapping[str, Any]) -> LearnerSpec:
     name = str(options.get("name", f"{free}{kind}({shown})" if shown else f"{free}{kind}"))
     _known(f"setting of learner {name!r}", settings, _settings_of(kind))
     return LearnerSpec(name, kind, settings, epsilon, delta)
+
+
+def _heard(kind: str, feedback: str) -> dict[str, Any]:
+    """The setting with which a learner is told so much after a round; refused where it needs more."""
+    if kind in BASELINES:
+        return {}
+    if kind == PLANNER:
+        return {"feedback": feedback}
+    if feedback == "full":
+        return {}
+    if "feedback" not in _settings_of(kind):
+        able = [name for name in learner_names() if "feedback" in _settings_of(name)]
+        raise ValueError(
+            f"learner {kind!r} learns from people's whole taste, and feedback={feedback!r} shows less; take"
+            f" one of {', '.join(able)}"
+        )
+    return {"feedback": feedback} if feedback == "slots" else {}
 
 
 def learner_names() -> list[str]:
