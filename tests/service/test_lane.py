@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from itertools import pairwise
 
 import pytest
+import uvicorn
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from uvicorn.server import ServerState
 
 from discreet.service.engine import Engine
 from discreet.service.keys import Secrets
 from discreet.service.store import open_store
 from discreet.service.web.app import App
-from discreet.service.web.auth import digest_of
+from discreet.service.web.auth import digest_of, token_of
+from discreet.service.web.lane import Lane, Plain
+from discreet.service.web.problems import Problem
 
 from .pages import make
 from .world import World, likes
@@ -215,3 +222,162 @@ def test_plain_requests_go_the_short_way_and_count_once(tmp_path):
         await engine.stop()
 
     asyncio.run(story())
+
+
+class Wire:
+    """A transport that keeps what was written."""
+
+    def __init__(self):
+        self.written, self.closed = b"", False
+
+    def write(self, data):
+        self.written += data
+
+    def close(self):
+        self.closed = True
+
+    def is_closing(self):
+        return self.closed
+
+    def get_extra_info(self, *_):
+        return None
+
+    def pause_reading(self):
+        pass
+
+    resume_reading = pause_reading
+
+
+class Noted:
+    """An application that answers nothing, and notes what it was asked, whichever way that came."""
+
+    def __init__(self):
+        self.asked, self.short = [], 0
+
+    async def __call__(self, scope, receive, send):
+        raw = b""
+        while scope["path"] != "/early" and (message := await receive())["type"] == "http.request":
+            raw += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        path, headers = scope["raw_path"], scope["headers"]
+        kind, name = "other", path
+        if (
+            scope["method"] == "POST"
+            and path.startswith(b"/v1/experiments/")
+            and path.endswith(b"/decisions")
+        ):
+            kind, name = "decide", path[16:-10]
+        if scope["method"] == "POST" and path.startswith(b"/v1/decisions/") and path.endswith(b"/outcome"):
+            kind, name = "outcome", path[14:-8]
+        try:
+            key = digest_of(token_of(headers))
+        except Problem:
+            key = None
+        self.asked.append((kind, name, key, raw))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    def decide_at_once(self, name, digest, raw):
+        self.short += 1
+        self.asked.append(("decide", name, digest, raw))
+        return b"{}"
+
+    def record_at_once(self, name, digest, raw, answer):
+        self.short += 1
+        self.asked.append(("outcome", name, digest, raw))
+        asyncio.get_running_loop().call_soon(answer.set_result, "recorded")
+        return True
+
+
+def said(protocol, parts, *, hurried=False):
+    """What was asked, how many answers there were, whether the connection ended, how many short ways."""
+
+    async def story():
+        app = Noted()
+        config = uvicorn.Config(app, http=protocol, access_log=False, ws="none", log_level="critical")
+        config.load()
+        config.loaded_app = app
+        wire = Wire()
+        made = protocol(config=config, server_state=ServerState(), app_state={})
+        made.connection_made(wire)
+        for part in parts:
+            if not wire.closed:
+                made.data_received(part)
+            for _ in range(0 if hurried and len(part) % 3 else 40):
+                await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        found = app.asked, wire.written.count(b"HTTP/1.1 "), wire.closed, app.short
+        made.connection_lost(None)
+        return found
+
+    return asyncio.run(story())
+
+
+HEADERS = [
+    *["Host: x", "Authorization: Bearer dk_1", "Content-Length: {}"] * 3,
+    *["host: y", "AUTHORIZATION:bearer  dk_2 ", "Authorization: Basic x", "Content-Length: 1", "X: \x01"],
+    *["Content-Length: {}, {}", "content-length : {}", "Content-Length: +{}", "Content-Length: 0x2"],
+    *["Transfer-Encoding: chunked", "Transfer-Encoding: identity", "Connection: close", "X-Y: \u00e9"],
+    *["Connection: keep-alive", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "X: 1\n Y: 2"],
+    *["Expect: 100-continue", " folded: 1", "Bad Name: 1", "Empty:", "X:1\r", ": none", "Accept: */*"],
+]
+USUAL = HEADERS[:3]
+LINES = [
+    *["POST /v1/experiments/shop/decisions HTTP/1.1", "POST /v1/decisions/abc/outcome HTTP/1.1"] * 4,
+    *["POST /v1/experiments/shop/decisions HTTP/1.0", "GET /v1/experiments/shop/decisions HTTP/1.1"],
+    *["POST /v1/experiments/sh%6fp/decisions HTTP/1.1", "POST /v1/experiments/shop/decisions?a HTTP/1.1"],
+    *[
+        "POST  /v1/decisions/a/outcome HTTP/1.1",
+        "POST /v1/outcomes HTTP/1.1",
+        "POST /v1/decisions/outcome HTTP/1.1",
+    ],
+]
+
+
+PLAIN = "\r\n".join([LINES[0], *USUAL, "", ""]).format(2).encode() + b"{}"
+BODIES = [b"", b"{}", b'{"taken": null}', PLAIN, b"2\r\n{}\r\n0\r\n\r\n"]
+
+
+@st.composite
+def streams(draw):
+    """Requests on one connection, most of them plain but for one header, cut anywhere."""
+    text, cuts = b"", draw(st.lists(st.integers(0, 500), max_size=1))
+    for _ in range(draw(st.integers(1, 3))):
+        body, odd = draw(st.sampled_from(BODIES)), st.lists(st.sampled_from(HEADERS), max_size=1)
+        headers = draw(odd) + USUAL + draw(odd)
+        lines = [draw(st.sampled_from(LINES)), *[one.format(len(body), len(body)) for one in headers]]
+        text += "\r\n".join([*lines, "", ""]).encode()
+        cuts += [len(text)] * draw(st.booleans())
+        text += body
+        cuts += [len(text)] * draw(st.integers(0, 3))
+    return [text[start:end] for start, end in pairwise(sorted({0, *cuts, len(text)})) if text[start:end]]
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(streams())
+@example([b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(PLAIN), PLAIN])
+@example([PLAIN.replace(b"Host", b"Connection: close\r\nHost")])
+@example([PLAIN.replace(b"Length: ", b"Length: +")])
+@example([b"POST / HTTP/1.1\r\nHost: x\r\nX-Other: ", PLAIN])
+def test_the_parser_reads_the_same(parts):
+    """Whatever the short way takes is what the parser would have read: nobody hides a request in another."""
+    for hurried in (False, True):  # some come before the last one was answered
+        *short, _ = said(Lane, parts, hurried=hurried)
+        *usual, none = said(Plain, parts, hurried=hurried)
+        assert short == usual
+        assert none == 0
+
+
+def test_heads_that_come_before_their_bodies_go_the_short_way():
+    """As most clients send them; a body in more parts is left to the parser."""
+    head = b"POST /v1/decisions/abc/outcome HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\n"
+    head += b"Content-Length: 15\r\n\r\n"
+    body = b'{"taken": null}'
+    whole = [head + body, head, body, head + body[:3], body[3:]]
+    asked, answers, closed, short = said(Lane, whole)
+    assert (len(asked), answers, closed, short) == (3, 3, False, 3)
+    asked, answers, closed, short = said(Lane, [head, body[:2], body[2:], head, body])
+    assert (len(asked), answers, closed, short) == (2, 2, False, 1)
+    assert {one[3] for one in asked} == {body}
