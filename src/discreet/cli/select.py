@@ -10,6 +10,8 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import objective, reading, selection_report, stored
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from ..data.source import Batch
     from ..objectives import Population
     from ..offline import PrivateGreedy
-    from ..privacy import Gate
+    from ..privacy import Budget, Gate
     from ..results import Selection
 
 NAME = "select"
@@ -40,6 +42,8 @@ _EXAMPLES = """examples:
   discreet select 'visits/*.tsv' --person user --item page --items pages.csv --show title --k 5 --epsilon 1
   discreet select books.csv --person reader --item isbn --items titles.parquet --objective several --k 9 \\
       --epsilon 1 --explain
+  discreet select visits.csv --person user --item page --items pages.csv --k 5 --epsilon 1 \\
+      --ledger people.ledger --ledger-epsilon 3      # and again with --ledger people.ledger alone
   discreet select people/ --k 5 --epsilon 1      # a store made by discreet prepare
   discreet select people/ --item page --items pages.csv --constraint partition:kind --epsilon 1
   discreet select people/ --engine dask --scheduler tcp://10.0.0.1:8786 --k 5 --epsilon 1
@@ -163,6 +167,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="spend this share of the budget, e.g. 0.2, on noisy numbers of people that each pick adds",
     )
     budget.add_argument(
+        "--ledger",
+        metavar="FILE",
+        help="charge this run to FILE: all runs with it, about the same people, share one budget, and one"
+        " beyond it is refused. A charge stays, whatever happens to the run",
+    )
+    budget.add_argument(
+        "--ledger-epsilon", type=float, metavar="E", help="for a new ledger: the epsilon of all runs together"
+    )
+    budget.add_argument("--ledger-delta", type=float, metavar="D", help="the same for delta (default 0)")
+    budget.add_argument(
         "--seed", type=int, metavar="N", help="repeatable randomness: NOT PRIVATE, for trying out"
     )
     budget.add_argument(
@@ -188,14 +202,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, choose, write, print; in that order, so that a file that cannot be written costs no budget."""
-    from ..privacy import Budget, Gate
+    from ..privacy import Budget
+    from ..privacy.population.runs import RunGate
 
     if math.isinf(options.epsilon):
         raise ValueError(
             "--epsilon inf is no guarantee at all; give a finite one (--insecure-diagnostics shows what would"
             " be chosen without privacy)"
         )
-    gate = Gate(Budget(options.epsilon, options.delta, options.neighbours), options.seed)
+    budget = Budget(options.epsilon, options.delta, options.neighbours)
     limits = Limits.read(options.constraint, options.k)
     given = Given.read(options.include, options.exclude)
     options.file, several = options.files[0], len(options.files) > 1
@@ -208,8 +223,10 @@ def run(options: argparse.Namespace) -> int:
         _check_items(options, limits)
     target = None
     if options.out is not None:
-        target = check_writable(options.out, *options.files, *([options.items] if options.items else []))
+        read = [*options.files, *(one for one in (options.items, options.ledger) if one)]
+        target = check_writable(options.out, *read)
     max_people = _max_people(options)
+    gate = _gate(options, budget)
     with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as stack:
         warnings.simplefilter("always")
         people: Population
@@ -233,12 +250,47 @@ def run(options: argparse.Namespace) -> int:
         notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
         asked = selection_report.Asked(options, limits, goal, facts, max_people, notes)
         result = selection_report.result(asked, people, greedy, selection)
+        if isinstance(gate, RunGate):
+            result["ledger"] = selection_report.ledger(options, gate.shared.spent)
     if target is not None:
         write_whole(target, as_json(result) + "\n")
     for note in notes:
         print(f"discreet select: note: {printable(note)}", file=sys.stderr)
     print(as_json(result) if options.json else selection_report.text(asked, result, selection))
     return 0
+
+
+def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
+    """The gate of this run; with --ledger it charges all of its budget there before it releases anything."""
+    from ..privacy import Budget, Gate, SQLiteLedger
+    from ..privacy.population.runs import RunGate
+
+    if options.ledger is None:
+        if options.ledger_epsilon is not None or options.ledger_delta is not None:
+            raise ValueError("--ledger-epsilon and --ledger-delta are about --ledger FILE, which is missing")
+        return Gate(budget, options.seed)
+    if options.seed is not None:
+        raise ValueError("--seed is for trying out, --ledger for what is published; leave out one of them")
+    path = Path(options.ledger)
+    kept = SQLiteLedger(path) if path.exists() or options.ledger_epsilon is not None else None
+    known = kept.terms if kept is not None else None
+    if kept is None or (known is None and options.ledger_epsilon is None):
+        raise ValueError(
+            f"--ledger {path}: there is none yet; to begin it, say what all runs with it may spend together,"
+            f" e.g. --ledger-epsilon {3 * budget.epsilon:g}"
+            + (f" --ledger-delta {3 * budget.delta:g}" if budget.delta else "")
+        )
+    known = known or {"notion": "pure", "failure": "0", "delta": 0.0, "max_rounds_per_person": 1}
+    epsilon = known["epsilon"] if options.ledger_epsilon is None else options.ledger_epsilon
+    delta = known["delta"] if options.ledger_delta is None else options.ledger_delta
+    total = Budget(float(epsilon), delta, budget.neighbours, known["max_rounds_per_person"])
+    if budget.delta and not total.delta:
+        raise ValueError(
+            f"--delta {budget.delta:g}: the ledger holds none; leave --delta out, or begin a ledger with"
+            " --ledger-delta"
+        )
+    shared = Gate(total, notion=known["notion"], failure=Fraction(known["failure"]), ledger=kept)
+    return RunGate(budget, shared, f"discreet select {', '.join(Path(one).name for one in options.files)}")
 
 
 def _check_count(count: int, max_people: int | None) -> None:

@@ -21,7 +21,7 @@ from .output import fitted, printable, wrapped
 if TYPE_CHECKING:
     from ..objectives import Population
     from ..offline import PrivateGreedy
-    from ..privacy import Budget
+    from ..privacy import Account, Budget
     from ..results import Selection
     from .limits import Limits
     from .objective import Objective
@@ -144,6 +144,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "engine",
         "scheduler",
         "explain",
+        "ledger",
+        "ledger_epsilon",
+        "ledger_delta",
     )  # none of them decides it
     settings = {name: value for name, value in vars(options).items() if name not in left_out}
     for name in ("include", "exclude"):
@@ -381,6 +384,9 @@ def text(asked: Asked, result: dict[str, Any], selection: Selection) -> str:
     header, rows = account.releases()
     released = fitted(header, rows) if rows else "nothing has been released: there was nothing to choose"
     lines += [wrapped(above), released, *map(wrapped, below)]
+    if told := result.get("ledger"):
+        spent = f"epsilon {told['epsilon']:.6g} of {told['epsilon_limit']:g} spent, with this run"
+        lines.append(wrapped(f"ledger {printable(told['file'])}: {spent}"))
     if result["method"] is not None:
         lines.append(wrapped(f"method {result['method']}: {result['why_this_method']}"))
     if result.get("arithmetic"):
@@ -396,6 +402,13 @@ def text(asked: Asked, result: dict[str, Any], selection: Selection) -> str:
     if result["insecure"]:
         lines += ["", "NOT PRIVATE: true numbers", _insecure_text(result["diagnostics"])]
     return "\n".join(lines)
+
+
+def ledger(options: argparse.Namespace, spent: Account) -> dict[str, Any]:
+    """What is in the ledger by now, this run included."""
+    limit = spent.budget
+    known = {"epsilon": spent.epsilon(), "epsilon_limit": limit.epsilon, "delta_limit": limit.delta}
+    return {"file": _file_name(options.ledger)} | known
 
 
 def _insecure_text(found: dict[str, Any]) -> str:

@@ -127,6 +127,13 @@ class SQLiteLedger:
                 database.execute("INSERT INTO terms VALUES (1, ?)", (json.dumps(record),))
 
     @property
+    def terms(self) -> dict[str, Any] | None:
+        """The budget and the privacy notion of all gates over it; None before the first."""
+        with self._reading() as database:
+            found = database.execute("SELECT record FROM terms").fetchone()
+            return None if found is None else dict(json.loads(found[0]))
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """What the accounts of all gates of this ledger say they take for granted; see `Gate.mark`."""
         with self._reading() as database:

@@ -1,0 +1,117 @@
+"""``discreet select --ledger``: runs about the same people share one budget, which outlives them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import discreet as dc
+from discreet.privacy.population.runs import RunGate
+
+from .running import assert_refused, inside
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    """One run at epsilon 1 that is charged to a ledger."""
+    (tmp_path / "a.csv").write_text(
+        "user,page\n" + "".join(f"u{n},{'tea' if n % 3 else 'jam'}\n" for n in range(60))
+    )
+    (tmp_path / "items.csv").write_text("page\ntea\njam\nmilk\n")
+    asked = ("select", tmp_path / "a.csv", "--person", "user", "--item", "page")
+    asked += ("--items", tmp_path / "items.csv", "--k", 1, "--epsilon", 1, "--json")
+
+    def select(*more, ledger=tmp_path / "people.ledger"):
+        return inside(capsys, *asked, "--ledger", ledger, *more)
+
+    return select
+
+
+def spent(tmp_path, **budget):
+    with dc.privacy.SQLiteLedger(tmp_path / "people.ledger") as ledger:
+        return dc.Gate(dc.Budget(**({"epsilon": 2.0} | budget)), notion="pure", ledger=ledger).spent
+
+
+def add_up(run, tmp_path):
+    """Two runs of epsilon 1 spend an epsilon of 2, and a third is refused without a release."""
+    first = run("--ledger-epsilon", 2)
+    assert first.code == 0, first.err
+    assert json.loads(first.out)["ledger"] == {
+        "file": "people.ledger",
+        "epsilon": 1.0,
+        "epsilon_limit": 2.0,
+        "delta_limit": 0.0,
+    }
+    assert json.loads(run().out)["ledger"]["epsilon"] == 2.0
+    third = run("--out", tmp_path / "third.json")
+    assert_refused(third, "spent epsilon 2, asked PureRelease(epsilon=1) which makes 3, limit 2", code=3)
+    assert not (tmp_path / "third.json").exists()
+    account = spent(tmp_path)
+    assert account.epsilon() == 2.0
+    assert list(account.ledger.counts.values()) == [2]
+
+
+def test_runs_add_up_and_one_beyond_the_budget_is_refused(run, tmp_path):
+    add_up(run, tmp_path)
+
+
+def test_a_run_that_is_not_charged_is_noticed(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(RunGate, "reserve", dc.Gate.reserve)
+    with pytest.raises(AssertionError):
+        add_up(run, tmp_path)
+
+
+def test_a_charge_is_there_before_anything_is_drawn(run, tmp_path, monkeypatch):
+    seen = []
+
+    def killed(*_):
+        seen.append(spent(tmp_path).epsilon())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dc.privacy.Release, "choice", killed)
+        patch.setattr(dc.privacy.Release, "flipped_choice", killed)
+        assert run("--ledger-epsilon", 2).code == 130
+    assert seen == [1.0]
+    assert json.loads(run().out)["ledger"]["epsilon"] == 2.0
+    assert run().code == 3
+
+
+def test_deltas_and_marks_are_kept_too(run, tmp_path):
+    ended = run("--delta", 1e-6, "--ledger-epsilon", 2, "--ledger-delta", 2e-6, "--method", "exact")
+    assert ended.code == 0, ended.err
+    gate = dc.Gate(
+        dc.Budget(2.0, 2e-6), notion="pure", ledger=dc.privacy.SQLiteLedger(tmp_path / "people.ledger")
+    )
+    assert gate.spent.loss.delta == dc.privacy.ApproximateRelease(1.0, 1e-6).loss().delta
+    people = dc.objectives.Coverage.from_events(
+        {"who": [1, 2], "what": ["a", "b"]}, person="who", item="what"
+    )
+    dc.offline.PrivateGreedy(1, RunGate(dc.Budget(0.5), gate, "conditional", 0)).select(people)
+    assert any("list of items" in mark for mark in gate.marks)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ((), "there is none yet; to begin it, say what all runs with it may spend together"),
+        (("--ledger-epsilon", 2, "--seed", 1), "--seed is for trying out"),
+        (("--ledger-epsilon", 2, "--k", 9), "--k is given twice"),
+        (("--ledger-epsilon", 2, "--item", "x"), "--item is given twice"),
+        (("--ledger-epsilon", 2, "--out", "/"), "--out /: is a directory"),
+    ],
+)
+def test_mistakes_begin_no_ledger(run, tmp_path, more, words):
+    assert_refused(run(*more), words)
+    assert not (tmp_path / "people.ledger").exists()
+
+
+def test_a_ledger_keeps_to_what_it_was_begun_with(run, tmp_path):
+    assert run("--ledger-epsilon", 2).code == 0
+    assert_refused(run("--ledger-epsilon", 5), "first used with epsilon='2.0'")
+    assert_refused(run("--neighbours", "add_remove"), "first used with neighbours='replace'")
+    assert_refused(run("--delta", 1e-6), "the ledger holds none")
+    assert_refused(run(ledger=tmp_path / "a.csv"), "is not a ledger")
+    assert_refused(run("--out", tmp_path / "people.ledger"), "is the file that is read")
+    assert spent(tmp_path).epsilon() == 1.0
