@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import time
@@ -14,7 +15,7 @@ from discreet.service.keys import Secrets
 from discreet.service.learning import Learning
 from discreet.service.lookups import Live
 from discreet.service.store import events, open_store
-from discreet.service.store.events import Event
+from discreet.service.store.events import Event, Group
 from discreet.service.web.personalizer import ranked
 
 from .conftest import Running
@@ -304,3 +305,21 @@ def test_ids_of_events_are_kept_apart(url):
         assert events.find(tx, world.shop, b"a") == first
         assert events.find(tx, world.shop, b"b") is None
         assert events.find(tx, world.shop + 1, b"a") is None
+
+
+def test_groups_work_in_the_order_of_events_and_each_has_its_answer(url):
+    """Two processes that wait for each other's events would be in a circle otherwise."""
+    store, order = World(url, likes()).store, []
+
+    async def story():
+        group = Group(store)
+
+        def noted(number):
+            return lambda _: order.append(number) or number
+
+        asked = [(2, b"a"), (1, b"b"), (1, b"c"), (1, b"a")]
+        assert await asyncio.gather(*[group.do(*one, noted(one)) for one in asked]) == asked
+
+    asyncio.run(story())
+    assert order == [(1, b"a"), (1, b"b"), (1, b"c"), (2, b"a")]
+    store.close()

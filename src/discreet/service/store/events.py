@@ -73,27 +73,28 @@ def unseen(tx: Transaction, experiment: int, epoch: int, first: int, end: int) -
 
 def forget(tx: Transaction, experiment: int, epoch: int, end: int | None = None) -> None:
     """Drop the events of an epoch; those before the place ``end``, where there is one."""
-    if end is None:
-        tx.do("DELETE FROM event WHERE experiment = ? AND epoch <= ?", experiment, epoch)
-    else:  # and one that was written down while its epoch ended
-        tx.do(
-            "DELETE FROM event WHERE experiment = ? AND (epoch < ? OR (epoch = ? AND place < ?))",
-            *(experiment, epoch, epoch, end),
-        )
+    which, values = "experiment = ? AND epoch <= ?", [experiment, epoch]
+    if end is not None:  # and one that was written down while its epoch ended
+        which, values = "experiment = ? AND (epoch < ? OR (epoch = ? AND place < ?))", [*values, epoch, end]
+    tx.locked(f"SELECT id FROM event WHERE {which} ORDER BY experiment, id", *values)  # as a `Group` does
+    tx.do(f"DELETE FROM event WHERE {which}", *values)
 
 
 class Group:
-    """Small pieces of work that are committed together: whatever comes meanwhile is the next group."""
+    """Work on events that is committed together: whatever comes meanwhile is the next group.
+
+    It is done in the order of events: groups of two processes wait for one another in no circle.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: list[tuple[Callable[[Transaction], Any], asyncio.Future[Any]]] = []
+        self._queue: list[tuple[tuple[int, bytes], Callable[[Transaction], Any], asyncio.Future[Any]]] = []
         self._writing: asyncio.Task[None] | None = None
 
-    async def do(self, work: Callable[[Transaction], T]) -> T:
-        """What the work returns, once it is committed."""
+    async def do(self, experiment: int, number: bytes, work: Callable[[Transaction], T]) -> T:
+        """What the work on an event returns, once it is committed."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.append((work, future))
+        self._queue.append(((experiment, number), work, future))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
         return await future
@@ -101,16 +102,16 @@ class Group:
     async def _write(self) -> None:
         try:
             while self._queue:
-                group, self._queue = self._queue, []
+                group, self._queue = sorted(self._queue, key=lambda one: one[0]), []
                 try:
-                    answers = await asyncio.to_thread(self._commit, [work for work, _ in group])
+                    answers = await asyncio.to_thread(self._commit, [work for _, work, _ in group])
                 except Exception as error:
                     said = error if isinstance(error, StoreError) else StoreError("the commit failed")
-                    for _, future in group:
+                    for *_, future in group:
                         if not future.done():
                             future.set_exception(said)
                     continue
-                for (_, future), answer in zip(group, answers, strict=True):
+                for (*_, future), answer in zip(group, answers, strict=True):
                     if not future.done():
                         future.set_result(answer)
         finally:

@@ -157,7 +157,7 @@ class Personalizer:
             name = new_token(16)
             number = self._number(live, name)
         event = Event(live.id, number, hand.epoch, place, altered, mark, not asked.defer_activation, answer)
-        return _ranked((await self._group.do(lambda tx: events.add(tx, event))).answer, name)
+        return _ranked((await self._group.do(live.id, number, lambda tx: events.add(tx, event))).answer, name)
 
     async def reward(self, live: Live, request: Request) -> Response:
         """What came of an event; the first one counts."""
@@ -179,7 +179,7 @@ class Personalizer:
     async def activate(self, live: Live, request: Request) -> Response:
         """An event whose activation was deferred has been seen."""
         number = self._number(live, request.path_params["event"])
-        await self._group.do(lambda tx: events.activate(tx, live.id, number))
+        await self._group.do(live.id, number, lambda tx: events.activate(tx, live.id, number))
         return Response(status_code=204)
 
     async def configuration(self, live: Live, request: Request) -> Response:  # noqa: ARG002
@@ -210,7 +210,7 @@ class Personalizer:
         return self._engine.secrets.event(live.id, name)
 
     async def _find(self, live: Live, number: bytes) -> Event | None:
-        return await self._group.do(lambda tx: events.find(tx, live.id, number))
+        return await self._group.do(live.id, number, lambda tx: events.find(tx, live.id, number))
 
     async def _place(self, live: Live, mark: bytes) -> tuple[Hand, int]:
         try:
