@@ -121,3 +121,21 @@ def test_bad_questions_are_named():
     ):
         with pytest.raises(TypeError):
             make()
+
+
+def test_what_is_not_guaranteed_is_said_once():
+    """No bound at any size, or none that says anything at this one: never both, and not again in a note."""
+    for options in ({"feedback": "slots"}, {"stream": "stationary"}, {"feedback": "bandit"}):
+        found = dc.plan(20, 3, 400, dc.Budget(1.0, 1e-6), goal="certified", **options)
+        header, rows = found.rows()
+        regret, notes = header.index("regret at most"), header.index("note")
+        for one, row in zip(found.candidates, rows, strict=False):
+            if one.certified >= found.at_random:
+                words = "no guarantee at this size" if one.proven else "no bound is known"
+                assert row[regret] == words
+            assert "bound" not in row[notes]
+        unproven = {one.name for one in found.candidates if not one.proven}
+        slots = {"ThompsonSelector", "BanditSelector"}
+        expected = slots if options == {"feedback": "slots"} else {"LeaderSelector", "ThompsonSelector"}
+        assert unproven
+        assert unproven <= expected

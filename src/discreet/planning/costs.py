@@ -160,8 +160,13 @@ class _Minimization(Question):
                 formula = found.certified_regret
             except HorizonTooShort:
                 formula = self.trivial
-            note = "pure epsilon" if form != "thompson" else "pure epsilon; no better bound is known"
-            yield self._candidate("BanditSubmodularMinimizer", {"form": form}, formula, note=note)
+            yield self._candidate(
+                "BanditSubmodularMinimizer",
+                {"form": form},
+                formula,
+                note="pure epsilon",
+                proven=form != "thompson",
+            )
 
     def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         learner: OnlineLearner = made(

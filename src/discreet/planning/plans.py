@@ -25,7 +25,7 @@ _MOST_EPSILON = 1e6
 # Beyond so many rounds the rounding errors of factorised sums come near their noise, and they are refused.
 _MOST_FILTERED = 1 << 25
 _ALIKE = 0.01  # expected shares that differ by less are alike
-_NO_GUARANTEE = ("no guarantee at this size", "")
+_NO_GUARANTEE, _NO_BOUND = "no guarantee at this size", "no bound is known"
 # A certificate about people as they are is worth this much more than one about people cut short.
 _WORTH = 2.0
 
@@ -37,7 +37,8 @@ class Candidate:
     ``certified`` bounds the expected regret over all rounds, ``average`` the same per round. ``formula`` is
     the bound before it is cut off at what any play can lose; it ranks candidates none of which does better.
     ``cut`` marks a certificate about people with at most ``items_per_person`` items each, not about people
-    as they are. ``expected`` is what it serves on simulated streams, where that was asked for.
+    as they are. ``proven`` is False where no bound better than that of any play is known, at any size.
+    ``expected`` is what it serves on simulated streams, where that was asked for.
     """
 
     name: str
@@ -48,6 +49,12 @@ class Candidate:
     cut: bool = False
     note: str = ""
     expected: Expected | None = None
+    proven: bool = True
+
+    @property
+    def without_guarantee(self) -> str:
+        """Why nothing is guaranteed, where nothing is."""
+        return _NO_GUARANTEE if self.proven else _NO_BOUND
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -110,9 +117,10 @@ class Question(ABC):
         certified: float | None = None,
         cut: bool = False,
         note: str = "",
+        proven: bool = True,
     ) -> Candidate:
         most = min(self.trivial, formula if certified is None else certified)
-        return Candidate(name, settings, most, most / self.rounds, formula, cut, note)
+        return Candidate(name, settings, most, most / self.rounds, formula, cut, note, proven=proven)
 
     @property
     def factorised(self) -> tuple[str, ...]:
@@ -242,7 +250,8 @@ class Plan:
         rows = []
         found = self.simulation
         for one in self.candidates:
-            columns = self._columns(one.certified) if one.certified < self.at_random else _NO_GUARANTEE
+            guaranteed = one.certified < self.at_random
+            columns = self._columns(one.certified) if guaranteed else (one.without_guarantee, "")
             expected = [] if found is None else [str(one.expected or "")]
             chosen = "*" if one is self.best else ""
             rows.append([chosen, one.name, one.shown_settings, *expected, *columns, one.note])
@@ -296,11 +305,11 @@ def _most_served(question: Question, candidates: Sequence[Candidate], found: Sim
     best = min(alike, key=lambda one: one.certified)
     assert best.expected is not None
     chance = question.without_learning[1]
-    bound = (
-        f"Its certified regret is {number(best.certified)}."
-        if best.certified < chance
-        else "For this size nothing is guaranteed on every stream."
-    )
+    bound = f"Its certified regret is {number(best.certified)}."
+    if best.certified >= chance:
+        bound = "No bound on its regret is known."
+        if best.proven:
+            bound = "At this size its bound on regret guarantees nothing."
     if found.better(best.expected):
         reason = (
             f"Expected to serve {best.expected} of what the best fixed set would (random sets:"

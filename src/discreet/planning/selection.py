@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..online.select.running_sum_settings import RunningSumSettings
 
 _WITHOUT_HORIZON = ("PhasedSelector",)
-_UNPROVEN = "no regret bound is known"
 _SETS = 160  # new sets of weighted running sums, in all
 FEEDBACK = ("full", "bandit", "slots")
 STREAMS = ("adversarial", "stationary")
@@ -162,7 +161,7 @@ class _FullInformation(_Selection):
         if self.stream == "stationary":
             yield from (self._phased(method) for method in ("subsampled", "composed"))
             if self.budget.private and self.budget.delta > 0.0:
-                yield self._candidate("LeaderSelector", self.apart(self._longest), math.inf, note=_UNPROVEN)
+                yield self._candidate("LeaderSelector", self.apart(self._longest), math.inf, proven=False)
         yield from self._running_sums()
         yield from self._weighted_sums()
         yield from self._hedges()
@@ -292,11 +291,9 @@ class _Bandit(_Selection):
         if self.rounds > MOST_ROUNDS:
             return
         feedback = {"feedback": "slots"} if self.slots else {}
-        yield self._candidate("ThompsonSelector", feedback, math.inf, note=f"{_UNPROVEN}; pure epsilon")
+        yield self._candidate("ThompsonSelector", feedback, math.inf, note="pure epsilon", proven=False)
         if self.slots:
-            yield self._candidate(
-                "BanditSelector", {"feedback": "slots"}, self.trivial, note="no better bound is known"
-            )
+            yield self._candidate("BanditSelector", {"feedback": "slots"}, self.trivial, proven=False)
             return
         yield self._exploring("blocks", {"rate": "certified"}, "pure epsilon")
         yield self._exploring("blocks", {}, "pure epsilon; falling rates, which often serve better")
@@ -361,7 +358,7 @@ class _Constrained(ItemQuestion):
 
             shape = (self.n_items, None, self.rounds, self.budget.share())
             leader = LeaderSettings.tight(*shape, constraint=self.constraint, bound=self.bound)
-            yield self._candidate("LeaderSelector", self.apart(leader.longest), math.inf, note=_UNPROVEN)
+            yield self._candidate("LeaderSelector", self.apart(leader.longest), math.inf, proven=False)
         for regularizer in REGULARIZERS:
             for cap in (None,) if self.cap is None else (None, self.cap):
                 yield self._frank_wolfe(regularizer, cap)

@@ -239,7 +239,7 @@ def _forecast_table(shop: Shop) -> tuple[list[str], list[list[str]]]:
         cells = [
             "" if one["expected_share"] is None else str(shop.plans[name].best.expected),
             f"{one['share']:.2f}",
-            "no guarantee at this size" if certified is None else f"at most {certified:.3f}",
+            shop.plans[name].best.without_guarantee if certified is None else f"at most {certified:.3f}",
             f"{one['regret']:.3f}",
         ]
         rows.append([name, shop.learners[name], *cells])
