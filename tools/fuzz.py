@@ -256,7 +256,12 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         ),
         "objectives.EmbeddedFacilityLocation": (
             o.EmbeddedFacilityLocation,
-            {"people": np.full((PEOPLE, 3), 0.25), "items": np.eye(N, 3), "scale": 1.0, "tile": (4, 2)},
+            {
+                "people": np.full((PEOPLE, 3), 0.25),
+                "items": np.eye(3)[np.arange(N) % 3],
+                "scale": 1.0,
+                "tile": (4, 2),
+            },
         ),
         "objectives.FacilityLocation": (o.FacilityLocation, {"matrix": table(), "bound": 1.0}),
         "objectives.GraphCut": (o.GraphCut, {"adjacency": square, "bound": 9.0}),

@@ -136,7 +136,7 @@ def test_floats_are_rounded_with_the_public_scale_and_cut():
     same = EmbeddedFacilityLocation(whole, np.array([[127, -128], [0, 127]]) / 256, scale=0.5, bound=4.0)
     assert same.gains([]).tolist() == people.gains([]).tolist()
     given = np.array([[1, 2]], dtype=np.int8)
-    made = EmbeddedFacilityLocation(given, given)
+    made = EmbeddedFacilityLocation(given, given, bound=1.5)
     before = made.value([0])
     given[:] = 0
     assert made.value([0]) == before  # it was copied
@@ -286,3 +286,35 @@ def test_arrays_stay_where_they_are():
     assert devices.device_of("numpy", strict) is devices.NUMPY
     assert devices.device_of(made._rows.device, None) is made._rows.device
     assert replace(made._rows.device, name="cupy").described == "cuda:0"
+
+
+def test_items_that_are_no_cosines_are_warned_of_and_people_are_not():
+    unit = np.eye(3)
+    with pytest.warns(UserWarning, match="item 'b' is a vector of length 0.5 at scale=1, and"):
+        EmbeddedFacilityLocation(unit, unit * [[1.0], [0.5], [1.0]], labels="abc")
+    with pytest.warns(UserWarning, match="item 2 is a vector of length 1.2"):
+        EmbeddedFacilityLocation(unit, [*unit[:2], [0.7, 0.7, 0.7]])
+    with pytest.warns(UserWarning, match="item 0 is a vector of length 0.794 at scale=0.8"):  # it is cut
+        EmbeddedFacilityLocation(unit, unit, scale=0.8)
+    for people in (unit * 7.0, unit * 0.1, unit * 0.0, [*unit[:2], [5.0, 5.0, 5.0]]):  # not a word
+        made = EmbeddedFacilityLocation(people, unit)
+        assert max(made[i].value([0, 1, 2]) for i in range(3)) <= 1.0
+    EmbeddedFacilityLocation(unit, unit * 0.5, bound=2.0)  # inner products, with a bound of their own
+    EmbeddedFacilityLocation(unit, unit * 0.5, normalize=True)
+
+
+@pytest.mark.parametrize("kind", ["float64", "int8"])
+def test_normalized_vectors_are_cosines_each_by_itself(kind):
+    rng = np.random.default_rng(3)
+    people, items = (rng.normal(size=(size, 4)) * 40 for size in (30, 9))
+    people[3] = 0.0
+    people, items = (each.astype(kind).astype(np.float64) for each in (people, items))
+    made = EmbeddedFacilityLocation(people.astype(kind), items.astype(kind), normalize=True)
+    lengths = np.linalg.norm(people, axis=1)[:, None] * np.linalg.norm(items, axis=1)
+    cosines = np.clip(people @ items.T / np.where(lengths, lengths, 1.0), 0.0, 1.0)
+    found = np.array([[made[i].value([j]) for j in range(9)] for i in range(30)])
+    assert np.abs(found - cosines).max() < 0.04  # bytes
+    # What a person counts is a function of their own vector: everybody else may be anybody.
+    for i, one in enumerate(people):
+        alone = EmbeddedFacilityLocation(one[None].astype(kind), items.astype(kind), normalize=True)
+        assert alone.value([2, 5]) == made[i].value([2, 5])

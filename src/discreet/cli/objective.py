@@ -97,10 +97,10 @@ class Objective:
 
         from ..objectives import EmbeddedFacilityLocation
 
-        items = _unit(np.array([self._numbers(events, column) for column in self.vectors]).T)
-        people = _unit(np.asarray(events.matrix @ items))
+        items = np.array([self._numbers(events, column) for column in self.vectors]).T
+        people = np.asarray(events.matrix @ _unit(items))
         scale = min(1.0, 4.0 / math.sqrt(len(self.vectors)))
-        return EmbeddedFacilityLocation(people, items, scale=scale, labels=events.items)
+        return EmbeddedFacilityLocation(people, items, scale=scale, normalize=True, labels=events.items)
 
     def _numbers(self, events: Events, column: str) -> list[float]:
         from ..data.labels import as_text

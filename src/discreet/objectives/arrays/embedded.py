@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self
@@ -9,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from ...backends.devices import Device, device_of, slices
-from ...core.checks import DataError, real, whole
+from ...core.checks import DataError, real, shown, whole
 from ..base import FAMILY_BOUND, Floats, Items, Population
 from ..rows.fixed_point import StepSource
 from ..rows.table import Rows
@@ -19,6 +20,7 @@ from .similarities import GrowingSimilarities, Similarities
 # A byte's 1: entries are whole numbers of scale / 128.
 _PARTS = 128
 _LONGEST = 1 << 16
+_NEARLY = 0.05  # lengths this close to 1 are 1: rounding to bytes changes them too
 # So few people's similarities may lie in memory for a loop over them.
 _FEW = 1 << 18
 
@@ -29,6 +31,11 @@ class EmbeddedFacilityLocation(Population):
     ``people``: people x dimensions, private. ``items``: items x dimensions, public. The similarity of two is
     their inner product, cut to [0, ``bound``]: the cosine for vectors of length 1. It is worked out when it
     is needed and never stored; people whose best item has not changed are not looked at again.
+
+    ``normalize=True`` divides each vector by its own length, so that similarities are cosines (a vector of
+    length 0 is like nothing). Without it and with ``bound=1``, which is that of cosines, an item whose length
+    is not 1 is warned of. The lengths of people's vectors are private: nothing is said of them, and whoever
+    has a longer one is cut by ``bound`` all the same.
 
     Embeddings are whole numbers of ``scale`` / 128 from -128 to 127: given as such in arrays of int8, or
     rounded to them. ``scale`` is public: chosen without looking at people, about the largest entry that there
@@ -41,9 +48,9 @@ class EmbeddedFacilityLocation(Population):
     any tile: one person's part of each is a function of their own embedding and of public things, and lies
     in [0, bound]. There is no rounding error to allow for.
 
-    >>> people = EmbeddedFacilityLocation([[0.5, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 0.5]])
-    >>> people.value([0]), people.value([0, 1])
-    (0.248046875, 0.49609375)
+    >>> people = EmbeddedFacilityLocation([[3.0, 4.0], [0.0, 0.1]], [[1.0, 0.0], [0.0, 2.0]], normalize=True)
+    >>> round(people.value([0]), 2), round(people.value([0, 1]), 2)
+    (0.3, 0.89)
     """
 
     built_in = True
@@ -54,6 +61,7 @@ class EmbeddedFacilityLocation(Population):
         items: Any,
         *,
         scale: float = 1.0,
+        normalize: bool = False,
         bound: float = FAMILY_BOUND,
         labels: Iterable[Any] | None = None,
         backend: Any = None,
@@ -62,8 +70,8 @@ class EmbeddedFacilityLocation(Population):
         device = device_of(backend, people, items)
         public = real("scale", scale, above=0)
         with device.room_for("the embeddings"):
-            given = _whole_numbers("people", people, public, device)
-            catalogue = _whole_numbers("items", items, public, device)
+            given = _whole_numbers("people", people, public, device, normalize)
+            catalogue = _whole_numbers("items", items, public, device, normalize)
         if given.shape[1] != catalogue.shape[1]:
             raise ValueError(
                 f"people have {given.shape[1]} dimensions and items have {catalogue.shape[1]};"
@@ -79,6 +87,28 @@ class EmbeddedFacilityLocation(Population):
         self._rows = Similarities(device, given, catalogue, cap, unit, shape)
         self.n_items = int(catalogue.shape[0])
         self._name_items(labels)
+        if self._declared == FAMILY_BOUND and not normalize:
+            self._check_lengths()
+
+    def _check_lengths(self) -> None:
+        """Warn of the first item that is no vector of length 1. Items are public; people are not asked."""
+        device, items = self._rows.device, self._rows.items
+        for here in slices(self.n_items, max(1, (1 << 22) // items.shape[1])):
+            some = device.cast(items[here, :], "float64")
+            lengths = np.sqrt(device.numpy(device.xp.sum(some * some, axis=1))) * (self.scale / _PARTS)
+            off = np.flatnonzero(np.abs(lengths - 1.0) > _NEARLY)
+            if off.size:
+                first = int(off[0])
+                place = int(here.start) + first
+                name = place if self.labels is None else self.labels[place]
+                warnings.warn(
+                    f"item {shown(name)} is a vector of length {lengths[first]:.3g} at scale={self.scale:g},"
+                    " and bound=1 is for cosines, of vectors of length 1: longer ones are cut, shorter ones"
+                    " count less."
+                    " normalize=True makes all of them so; for inner products declare their bound=",
+                    stacklevel=3,
+                )
+                return
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -197,7 +227,7 @@ def _tile(tile: Any) -> tuple[int, int]:
     return whole("tile", people, at_least=1), whole("tile", items, at_least=1)
 
 
-def _whole_numbers(name: str, values: Any, scale: float, device: Device) -> Any:
+def _whole_numbers(name: str, values: Any, scale: float, device: Device, normalize: bool) -> Any:
     """Embeddings as bytes on the device; a copy where they are not there already."""
     xp = device.xp
     if not hasattr(values, "dtype"):
@@ -209,13 +239,16 @@ def _whole_numbers(name: str, values: Any, scale: float, device: Device) -> Any:
         raise ValueError(f"{name} must have two dimensions, none of them empty: one row for each")
     if values.shape[1] > _LONGEST:
         raise ValueError(f"{name} have {values.shape[1]:,} dimensions; at most {_LONGEST:,} are taken")
-    if kind == "int8":
+    if kind == "int8" and not normalize:
         return xp.asarray(values, device=device.place, copy=True)
     parts = []
     for here in slices(values.shape[0], max(1, (1 << 22) // values.shape[1])):
         some = device.array(values[here, :], "float64")
         if not bool(xp.all(xp.isfinite(some))):
             raise DataError(f"{name} has an entry that is no finite number")
+        if normalize:
+            length = xp.sqrt(xp.sum(some * some, axis=1, keepdims=True))
+            some = some / xp.where(length > 0.0, length, xp.ones_like(length))
         steps = xp.clip(xp.round(some * (_PARTS / scale)), -_PARTS, _PARTS - 1)
         parts.append(xp.astype(steps, xp.int8))
     return xp.concat(parts, axis=0)
