@@ -23,6 +23,11 @@ def failing(total):
     return np.sqrt(total)
 
 
+def crowd(total):
+    """It depends on the largest number it is asked about at the time."""
+    return np.log1p(total) * (1.0 + 0.1 * np.tanh(total.max()))
+
+
 @pytest.fixture
 def weights():
     rng = np.random.default_rng(0)
@@ -42,7 +47,7 @@ def test_scores_are_those_of_people_asked_one_by_one(concave, weights):
         assert rows.add(item) == asked.add(item)
 
 
-@pytest.mark.parametrize("concave", [np.sqrt, falling, failing])
+@pytest.mark.parametrize("concave", [np.sqrt, falling, failing, crowd])
 def test_one_person_moves_scores_by_their_own_part(concave, weights):
     """Taking a person out changes every score by at most the bound, and all chosen ones together too."""
     weights[0] = 1.0  # who would add more than the bound

@@ -180,7 +180,7 @@ class _Twice(PhasedSelector):
         before = self._phases._window
         chosen = super()._draw()
         if before is not None and before._stores:
-            self._phases.window.keep_rows(before._stores[0].rows())
+            self._phases.window.keep_rows(next(iter(before._stores.values())).rows())
         return chosen
 
 

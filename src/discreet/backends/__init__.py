@@ -22,6 +22,7 @@ FAMILIES = (
     "exchanges",
     "flows",
     "frank_wolfe",
+    "functions",
     "hedge",
     "matroids",
     "minimization",

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
+from .state import AtOnce
 
 Floats = NDArray[np.float64]
 
@@ -82,9 +83,14 @@ def vector(name: str, answer: Any, length: int, low: float = -math.inf, high: fl
     return np.clip(found, low, high)
 
 
-def gains_along(person: Starts, items: Iterable[int], bound: float) -> Floats:
+def gains_along(person: Starts, items: Sequence[int], bound: float) -> Floats:
     """What every item adds to the first 0, 1, ... of ``items``: a row for each of them, within [0, bound]."""
     state, rows = person.start(), []
+    if isinstance(state, AtOnce):
+        found = state.along(np.array(items, dtype=np.int64))
+        if found.min() >= 0.0 and found.max() <= bound:
+            return found
+        return np.array([vector("gains", row, person.n_items, 0.0, bound) for row in found])
     for item in items:
         rows.append(vector("gains", state.gains(), person.n_items, 0.0, bound))
         state.add(int(item))

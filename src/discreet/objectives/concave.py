@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from ..core.checks import DataError, one_of, per_person, real, whole
 from .base import Floats
+from .rows.functions import custom, heights
 from .rows.matrices import STRETCH, SparseMatrix, constant
 from .rows.people import RowPopulation, largest_totals, row_totals
-from .rows.table import CAP, LOG, SQRT, Kind, custom, heights
+from .rows.table import CAP, LOG, SQRT, Kind
 
 _NAMED = {"sqrt": SQRT, "log": LOG, "capped": CAP}
 

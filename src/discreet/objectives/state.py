@@ -54,3 +54,11 @@ class State:
         if now is _NOT_ASKED:
             return self._people.value([*self.items, item]) - self.value
         return float(now[item])
+
+
+class AtOnce(State):
+    """A growing set that can say in one go what it would be asked step by step."""
+
+    def along(self, order: NDArray[np.int64]) -> Floats:
+        """The gains before each item of ``order`` joins, a row for each; they are in the set afterwards."""
+        raise NotImplementedError

@@ -239,11 +239,15 @@ class CatalogueLearner(OnlineLearner):
 
     def _next(self) -> Any:
         if not self._rounds.is_open and not self._rounds.over:
-            news = self._pool is not None and self._pool.news
-            self._rounds.open(self._new_set() if self._due() else self._drawn() if news else None)
+            self._open()
             if self._remembers:
                 self._catalogue.remember(self._shown)
         return super()._next()
+
+    def _open(self) -> None:
+        """The next round, with a new set where one is due."""
+        news = self._pool is not None and self._pool.news
+        self._rounds.open(self._new_set() if self._due() else self._drawn() if news else None)
 
     def _new_set(self) -> NDArray[Any]:
         """Draw a set."""

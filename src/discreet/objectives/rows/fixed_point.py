@@ -13,6 +13,7 @@ from ... import backends
 from .. import answers
 from ..base import Floats, Population
 from ..mixture import Mixture
+from .functions import GrowingFunctions, function_rows
 from .matrices import SparseMatrix
 from .table import LOG, Rows
 
@@ -91,59 +92,6 @@ class _Part:
             backends.windows.sparse_choose(rows.kind.code)(*arrays, j, *self._numbers, sums)
 
 
-class _Functions:
-    """Rows whose concave function is in Python: each is asked by itself, as the person alone would be.
-
-    What a row adds changes only when an item of its own is chosen, so that only those rows are asked again.
-    A row whose function fails counts as nothing.
-    """
-
-    def __init__(self, rows: Rows, most: float, per_unit: float) -> None:
-        self._rows, self._per_unit = rows, per_unit
-        self._state, self._left = rows.fresh(), np.full(rows.n_rows, most)
-        self._failed = np.zeros(rows.n_rows, dtype=bool)
-        self._chosen = np.zeros(rows.n_items, dtype=bool)
-        self._steps = np.zeros(rows.sparse.data.size)  # beside every entry
-
-    def begin(self, sums: Floats) -> None:
-        for row in range(self._rows.n_rows):
-            self._ask(row)
-        sums += np.bincount(self._rows.sparse.indices, self._steps, sums.size)
-
-    def choose(self, item: int, sums: Floats) -> None:
-        matrix, kind = self._rows.sparse, self._rows.kind
-        self._chosen[item] = True
-        holders = matrix.by_column
-        for row in holders.indices[holders.indptr[item] : holders.indptr[item + 1]].tolist():
-            inside = slice(int(matrix.indptr[row]), int(matrix.indptr[row + 1]))
-            items = matrix.indices[inside]
-            sums[items] -= self._steps[inside]
-            place = inside.start + int(np.searchsorted(items, item))
-            self._left[row] -= self._steps[place]
-            weight = matrix.data[place]
-            try:
-                kind.gain(self._state[row], weight, self._rows.cap[row])
-            except Exception:  # somebody's own code
-                self._failed[row] = True
-            self._state[row] = kind.step(self._state[row], weight)
-            self._ask(row)
-            sums[items] += self._steps[inside]
-
-    def _ask(self, row: int) -> None:
-        rows, matrix = self._rows, self._rows.sparse
-        inside = slice(int(matrix.indptr[row]), int(matrix.indptr[row + 1]))
-        self._steps[inside] = 0.0
-        if self._failed[row]:
-            return
-        try:
-            gains = rows.share[row] * rows.kind.gain(self._state[row], matrix.data[inside], rows.cap[row])
-        except Exception:  # what it raises may hold somebody's data, and one person is not worth it
-            return
-        steps = np.minimum(np.maximum(np.floor(gains * self._per_unit), 0.0), self._left[row])
-        steps[self._chosen[matrix.indices[inside]]] = 0.0
-        self._steps[inside] = steps
-
-
 class FixedPointGains:
     """A growing set; ``scores()`` are the sums over people of every item's gain on top of it.
 
@@ -173,7 +121,7 @@ class FixedPointGains:
         for rows, most in parts:
             steps = float(math.floor(most * self._per_unit))
             if isinstance(rows, Rows):
-                kind = _Part if rows.kind.code >= 0 else _Functions
+                kind = _Part if rows.kind.code >= 0 else GrowingFunctions
                 self._parts.append(kind(rows, steps, self._per_unit))
             else:
                 self._parts.append(rows.growing(steps, self._per_unit))
@@ -189,8 +137,8 @@ class FixedPointGains:
         rows = row_parts(people)
         if rows is not None:
             return cls(people.n_items, rows, [], unit, bound)
-        own = getattr(people, "_rows", None)
-        if isinstance(own, Rows) and own.kind.code < 0:
+        own = function_rows(people)
+        if own is not None:
             return cls(people.n_items, [(own, bound)], [], unit, bound)
         return cls(people.n_items, [], list(people), unit, bound)
 

@@ -13,6 +13,7 @@ from ...core.checks import whole
 from ...privacy.coins import public_key
 from ..base import FAMILY_BOUND, Floats, Items, Population
 from ..state import State
+from .functions import FunctionState
 from .identities import Words, digests, keyed, mixed
 from .matrices import SparseMatrix, checked, column_sums, constant, filled, stretches
 from .table import CAP, Kind, Rows
@@ -279,6 +280,8 @@ class RowPopulation(Population):
         return self._rows.n_rows
 
     def start(self) -> State:
+        if self._rows.kind.code < 0 and len(self) == 1:
+            return FunctionState(self, self._rows)
         return RowState(self, self._rows, len(self))
 
     def _value(self, items: Items) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
-from ...core.checks import DataError
 from .matrices import Floats, SparseMatrix, as_sparse, column_sums, constant, is_constant, picked, within
 
 Items = NDArray[np.int64]
@@ -29,6 +28,7 @@ _ENUMERABLE = 12
 # sums are added up in the same order on every machine.
 _THREADED = 1_000_000
 _PARTS = 8
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 # Every kind that has a code, by its code. A kind enters itself: whoever reads saved rows misses none.
@@ -40,7 +40,8 @@ class Kind:
     """How one row values a set: where its number starts, what an item adds, where the number goes.
 
     ``code`` names the compiled loop, and the kind in saved rows; -1 is none, so that the functions here are
-    used. ``largest`` is the largest weight that makes sense.
+    used. ``largest`` is the largest weight that makes sense. ``function`` is the concave function of those in
+    Python (`functions.custom`).
     """
 
     code: int
@@ -48,6 +49,7 @@ class Kind:
     gain: Callable[[Any, Any, Any], Any]
     step: Callable[[Any, Any], Any]
     largest: float | None = None
+    function: Callable[[Any], Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.code >= 0 and KINDS.setdefault(self.code, self) is not self:
@@ -56,7 +58,7 @@ class Kind:
     @property
     def of_sums(self) -> bool:
         """Whether the number is the sum of the chosen weights."""
-        return self.step is _add
+        return self.step is add_weight
 
 
 def _log_gain(state: Any, weight: Any, _cap: Any) -> Any:
@@ -68,7 +70,8 @@ def _sqrt_gain(state: Any, weight: Any, _cap: Any) -> Any:
     return weight / np.maximum(np.sqrt(state + weight) + np.sqrt(state), 1e-200)
 
 
-def _add(state: Any, weight: Any) -> Any:
+def add_weight(state: Any, weight: Any) -> Any:
+    """Where the number of a row goes that remembers a sum."""
     return state + weight
 
 
@@ -76,44 +79,9 @@ def _add(state: Any, weight: Any) -> Any:
 COVER = Kind(0, 0.0, lambda s, w, _: 1.0 - s + 0.0 * w, lambda _, w: 0.0 * w + 1.0, largest=1.0)
 SURVIVE = Kind(1, 1.0, lambda s, w, _: s * w, lambda s, w: s * (1.0 - w), largest=1.0)
 BEST = Kind(2, 0.0, lambda s, w, _: np.maximum(w - s, 0.0), np.maximum)
-SQRT = Kind(3, 0.0, _sqrt_gain, _add)
-LOG = Kind(4, 0.0, _log_gain, _add)
-CAP = Kind(5, 0.0, lambda s, w, c: np.minimum(s + w, c) - np.minimum(s, c), _add)
-
-
-def custom(function: Callable[[Any], Any]) -> Kind:
-    """Any concave function of a sum, given as a Python function of arrays; slower than the named ones.
-
-    A row's cap is here the sum of all its weights. Up to there every height that is seen is held to rising
-    and to the height at the cap: a function can be looked at in advance only where one looks.
-    """
-
-    def gain(state: Any, weight: Any, cap: Any) -> Any:
-        reached = np.asarray(state + weight, dtype=np.float64)
-        before = heights(function, np.broadcast_to(state, reached.shape))
-        after, most = heights(function, reached), heights(function, cap)
-        slack = 1e-9 * (np.abs(before) + np.abs(after) + np.abs(most))
-        # Items that are in the set already lead beyond the cap; their gains are never used.
-        meant = reached <= cap * (1.0 + 1e-12)
-        wrong = meant & ~((after >= before - slack) & (after <= most + slack))
-        if wrong.any():
-            raise DataError(
-                "concave is less somewhere than for less weight, or more than for all items of a person; it"
-                " must be concave and never fall",
-                f"concave({float(reached[wrong][0])!r}) is {float(after[wrong][0])!r}",
-            )
-        return np.maximum(after - before, 0.0)
-
-    return Kind(-1, 0.0, gain, _add)
-
-
-def heights(function: Callable[[Any], Any], totals: Any) -> Floats:
-    """A function of arrays, asked for an array whatever the shape, and held to finite numbers."""
-    flat = np.array(totals, dtype=np.float64).reshape(-1)
-    found = np.asarray(function(flat), dtype=np.float64)
-    if found.shape != flat.shape or not np.isfinite(found).all():
-        raise ValueError("concave must map an array of numbers >= 0 to finite numbers, one for one")
-    return found.reshape(np.shape(totals))
+SQRT = Kind(3, 0.0, _sqrt_gain, add_weight)
+LOG = Kind(4, 0.0, _log_gain, add_weight)
+CAP = Kind(5, 0.0, lambda s, w, c: np.minimum(s + w, c) - np.minimum(s, c), add_weight)
 
 
 def _kernels() -> Any:
@@ -256,6 +224,12 @@ class Rows:
     def contributions(self, items: Items, state: Floats) -> Floats:
         """f(S) - f(S without j) for each j of S: exact for rows that remember a sum."""
         out = np.zeros(items.size)
+        if self.n_rows == 1 and self.kind.code < 0:
+            places, held = self._places(items)
+            weights = self.sparse.data[places]
+            rest = np.maximum(state[0] - weights, 0.0)
+            out[held] = self.share[0] * self.kind.gain(rest, weights, self.cap[0])
+            return out
         for t, j in enumerate(items):
             rows, weights = self._column(int(j))
             # The sum may come back a rounding error below zero once the item's weight is taken out again.
@@ -265,15 +239,46 @@ class Rows:
 
     def _walk(self, order: Items, state: Floats, out: Floats) -> None:
         """``chain`` for a single row: find its items by bisection, and carry one number along."""
+        if self.kind.code < 0:
+            places, held = self._places(order)
+            sums = np.add.accumulate(np.concatenate((state, self.sparse.data[places])))
+            if held.size:
+                gains = self.kind.gain(sums[:-1], self.sparse.data[places], self.cap[0])
+                out[held] = self.share[0] * gains
+            state[0] = sums[-1]
+            return
         m = self.sparse
         now, share, cap = float(state[0]), self.share[0], self.cap[0]
-        places = np.searchsorted(m.indices, order).tolist()
-        for t, (item, at) in enumerate(zip(order.tolist(), places, strict=True)):
+        at_order = np.searchsorted(m.indices, order).tolist()
+        for t, (item, at) in enumerate(zip(order.tolist(), at_order, strict=True)):
             if at < m.indices.size and m.indices[at] == item:
                 weight = m.data[at]
                 out[t] = share * self.kind.gain(now, weight, cap)
                 now = self.kind.step(now, weight)
         state[0] = now
+
+    def along(self, order: Items, state: Floats) -> Floats:
+        """What every item adds before each of ``order`` joins, for a single row of sums: asked once for all.
+
+        ``state`` moves along. What is beyond the last of them is asked as well, and held to its word.
+        """
+        m = self.sparse
+        places, held = self._places(order)
+        sums = np.add.accumulate(np.concatenate((state, m.data[places])))
+        gains = self.share[0] * self.kind.gain(sums[:, None], m.data, self.cap[0])
+        out = np.zeros((order.size, self.n_items))
+        out[:, m.indices] = gains[np.searchsorted(held, np.arange(order.size))]
+        state[0] = sums[-1]
+        return out
+
+    def _places(self, items: Items) -> tuple[Items, Items]:
+        """Which entries of a single row are ``items``, and which of the items they are."""
+        held = self.sparse.indices
+        if not held.size:
+            return _NONE, _NONE
+        places = np.searchsorted(held, items)
+        there = np.flatnonzero(held[np.minimum(places, held.size - 1)] == items)
+        return places[there], there
 
     @property
     def exact_extension(self) -> bool:

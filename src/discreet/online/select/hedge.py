@@ -34,6 +34,7 @@ from ..parts import Part
 from ..protocol import CALIBRATIONS, Stream
 from ..released import Released
 from ..serving import ServingLearner
+from .functions import FunctionRounds
 from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 
 _LABEL = "items drawn by Hedge experts"
@@ -386,6 +387,13 @@ class HedgeSelector(OnlineSelector):
         ):
             experts.settle(self._release, words, shown, place)
         self._rounds.show(shown)
+
+    def _function_rounds(self, rows: Rows) -> FunctionRounds:
+        experts = self._experts
+        return FunctionRounds(rows, self.settings.k, self.settings.bound, float(experts.scale), experts.most)
+
+    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:  # noqa: ARG002
+        people.teach(self._experts, within_limit)
 
     def _spent(self) -> Account:
         sets = self._rounds.drawn(self.settings.resample_every)

@@ -16,6 +16,7 @@ from ...core.settings import Setting
 from ...core.state import Saved
 from ...objectives import Population, answers
 from ...objectives.each import value_to_rows
+from ...objectives.rows.functions import function_rows
 from ...objectives.rows.table import Rows
 from ...privacy import Account, Seed, spend_from
 from ...privacy.spending import Spending
@@ -27,6 +28,7 @@ from ..people import given_person, row_person
 from ..protocol import Guarantee, Stream
 from ..released import Released
 from ..serving import ServingLearner
+from .functions import FunctionRounds
 from .phased_settings import PhasedSettings
 from .selector import OnlineSelector
 from .window import Phases, Window
@@ -238,8 +240,10 @@ class PhasedSelector(OnlineSelector):
         kept = keep is None or self._release.sample(1, keep).size
         if person is None:
             return
-        rows = person.as_rows()
-        if rows is None:
+        rows, functions = person.as_rows(), function_rows(person)
+        if functions is not None:
+            window.keep_functions(functions, bool(kept))
+        elif rows is None:
             window.keep(person if kept else None)
         elif kept:
             window.keep_rows(rows)
@@ -267,6 +271,13 @@ class PhasedSelector(OnlineSelector):
             within_limit = stream.within_limit[start:stop]
             self._rounds.close(stop - start, then=partial(self._keep_rows, part, within_limit))
             start = stop
+
+    def _function_rounds(self, rows: Rows) -> FunctionRounds:
+        return FunctionRounds(rows, self.settings.k, self.settings.bound)
+
+    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
+        kept = self._sampled(within_limit.size) & within_limit
+        self._phases.window.keep_functions(people.rows.stretch(here.start, here.stop), kept)
 
     # A part keeps its people; their coins are tossed when it is absorbed, one after the other.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,14 +13,17 @@ from numpy.typing import NDArray
 
 from ...core import checks
 from ...core.labels import check_distinct, plain_label
+from ...core.progress import track
 from ...core.settings import Setting, of, whole
 from ...objectives import Population, answers
+from ...objectives.rows.functions import function_rows
 from ...objectives.rows.table import Rows
 from ...privacy import ExponentialChoice, ScoreChange, Share, SumSpec
 from ...results import Selection, Trace
 from ..people import check_population
 from ..protocol import CALIBRATIONS, LearnerSettings, Stream
 from ..serving import ServingLearner
+from .functions import FunctionRounds, can_wait
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +130,43 @@ class OnlineSelector(ServingLearner):
         return Trace(rewards, selections, type(self).__name__)
 
     def _run_stream(self, stream: Stream) -> None:
-        rows = stream.people.as_rows()
-        if rows is None or self._can_wait(stream.rewards.size):
+        rows, functions = stream.people.as_rows(), function_rows(stream.people)
+        if functions is not None:
+            self._run_functions(stream, functions)
+        elif rows is None or self._can_wait(stream.rewards.size):
             self._run_one_by_one(stream)
         else:
             self._run_rows(stream, rows)
+
+    def _run_functions(self, stream: Stream, rows: Rows) -> None:
+        """The same for rows with a concave function in Python: the rounds of a set at a time."""
+        count, after, people = stream.rewards.size, 0, self._function_rounds(rows)
+        if people is None or self._catalogue.active is not None or can_wait(count):
+            self._run_one_by_one(stream)  # also where retired items may have to be replaced
+            return
+        for t in track(range(count), "rounds", stream.progress):
+            if t < after:
+                continue
+            if not self._rounds.is_open:
+                self._open()
+            room = self._room()
+            worth = people.ask(t, count if room is None else min(count, t + room), self._shown)
+            after = t + max(1, worth.size)
+            here = slice(t, after)
+            limit, rewards, shown = stream.within_limit[here], stream.rewards[here], stream.selections[here]
+            if worth.size:
+                rewards[:], shown[:] = worth, self._shown
+                self._rounds.close(worth.size, then=partial(self._take_functions, people, here, limit))
+            else:
+                self._run_one_by_one(Stream(stream.people[here], limit, rewards, shown, progress=False))
+
+    def _function_rounds(self, rows: Rows) -> FunctionRounds | None:  # noqa: ARG002
+        """What asks people of these rows, where that is quicker than one by one."""
+        return None
+
+    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
+        """Take up people who were asked last: those of the rounds ``here`` of the stream."""
+        raise NotImplementedError
 
     @abstractmethod
     def _run_rows(self, stream: Stream, rows: Rows) -> None:

@@ -132,7 +132,7 @@ class Window:
         self.n_items, self.bound, self.length = n_items, bound, length
         self.others: list[Population] = []
         self.functions = False  # whether somebody came who is a function: kept or not, which is secret
-        self._stores: dict[int, _Store] = {}
+        self._stores: dict[Kind, _Store] = {}
         self._elsewhere: list[StepSource] = []
 
     def __len__(self) -> int:
@@ -147,7 +147,15 @@ class Window:
     def keep_rows(self, rows: Rows) -> None:
         """Take in people who are rows."""
         if rows.n_rows:
-            self._stores.setdefault(rows.kind.code, _Store(rows.kind)).extend(rows)
+            self._stores.setdefault(rows.kind, _Store(rows.kind)).extend(rows)
+
+    def keep_functions(self, rows: Rows, kept: bool | NDArray[np.bool_]) -> None:
+        """Take in people who are rows with a function in Python: those who are ``kept``."""
+        self.functions = True
+        if np.all(kept):
+            self.keep_rows(rows)
+        elif np.any(kept):
+            self.keep_rows(rows.take(np.flatnonzero(kept)))
 
     def keep_stored(self, rows: StepSource) -> None:
         """Take in people who stay in their store, and are gone through there when the window has closed."""
@@ -174,8 +182,8 @@ class Window:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The rows, for saving."""
         return {
-            f"kept{code}_{name}": array
-            for code, store in self._stores.items()
+            f"kept{kind.code}_{name}": array
+            for kind, store in self._stores.items()
             for name, array in store.arrays().items()
         }
 
