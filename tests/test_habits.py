@@ -218,3 +218,25 @@ def test_the_picture_makes_its_point():
         assert abs(share["published"] - found["random"]) < 0.01
         assert images.kept(found, "1", "steady streams") > 0.95
         assert images.kept(found, "1", "any stream") > 0.9
+
+
+def test_messages_say_how_to_install_an_extra_here(monkeypatch):
+    """Installed, pip finds extras of what is there; only on the path, an index may hold something else."""
+    from importlib import metadata
+
+    from discreet.core import extras
+
+    assert extras.install("plots") == "pip install 'discreet[plots]'"
+
+    def nowhere(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", nowhere)
+    assert extras.install("plots") == "pip install '.[plots]' in a clone of discreet"
+    source = Path(extras.__file__).parents[1]
+    asking = [path for path in source.rglob("*.py") if "pip install" in path.read_text()]
+    assert [path.name for path in asking] == ["extras.py"]
+    known = set(PROJECT["optional-dependencies"])
+    asked = re.findall(r"install\('(\w+)'\)", "".join(path.read_text() for path in source.rglob("*.py")))
+    assert set(asked) <= known
+    assert len(asked) > 10

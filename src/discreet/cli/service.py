@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..core.extras import install
 from .output import as_json
 
 NAME = "service"
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         from ..service.settings import read_settings
         from ..service.store import StoreError
     except ImportError as error:
-        raise ValueError(f"the service needs more: pip install 'discreet[service]' ({error.name})") from None
+        raise ValueError(f"the service needs more: {install('service')} ({error.name})") from None
 
     settings = read_settings(options.config)
     for name in ("store", "secrets"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..core.extras import install
 from . import reading
 from .output import as_json, fitted, printable, wrapped
 from .reading import ITEMS, KINDS
@@ -143,7 +144,7 @@ def run(options: argparse.Namespace) -> int:
     for cell, why in {cell.learner.name: (cell, why) for cell, why in results.refused}.values():
         print(wrapped(f"not run: {cell.learner.name}: {why}"))
     if not plots_available():
-        print("no charts: they need matplotlib, pip install 'discreet[plots]'")
+        print(f"no charts: they need matplotlib, {install('plots')}")
     print(f"\nresults: {folder / RESULTS}\nreport:  {report}")
     return 0
 

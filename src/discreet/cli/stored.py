@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.extras import install
 from .given import Given
 from .limits import Limits
 from .objective import Objective
@@ -100,7 +101,7 @@ def people_of(
     try:
         from distributed import Client
     except ImportError:
-        raise ValueError('--engine dask needs Dask; install it with pip install "discreet[dask]"') from None
+        raise ValueError(f"--engine dask needs Dask: {install('dask')}") from None
     try:
         client: Any = Client(options.scheduler, timeout=10)
     except (OSError, TimeoutError, ValueError):

@@ -20,6 +20,7 @@ from operator import itemgetter
 from typing import Any, cast
 
 from ..core.checks import DataError
+from ..core.extras import install
 from . import source as tables
 from .formats import START, BrokenStream, is_feather, is_parquet, separator_of, unpacked
 from .source import Batch, Column, Source
@@ -191,7 +192,7 @@ def read_parquet(
         import pyarrow as arrow
         import pyarrow.parquet as parquet
     except ImportError as error:
-        raise ImportError("reading Parquet needs pyarrow: pip install 'discreet[tables]'") from error
+        raise ImportError(f"reading Parquet needs pyarrow: {install('tables')}") from error
     from .frames import column_of, numbered_from
 
     made = column or column_of
@@ -234,7 +235,7 @@ def read_feather(
     try:
         import pyarrow as arrow
     except ImportError as error:
-        raise ImportError("reading Feather needs pyarrow: pip install 'discreet[tables]'") from error
+        raise ImportError(f"reading Feather needs pyarrow: {install('tables')}") from error
     from .frames import arrow_column, numbered_from
 
     made = column or (lambda said, _, array: arrow_column(said, array))

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ..core.extras import install
+
 if TYPE_CHECKING:
     from .source import Source
 
@@ -83,7 +85,7 @@ def _zstd(file: io.BufferedReader) -> io.RawIOBase:
     try:
         import pyarrow as arrow
     except ImportError as error:
-        raise ImportError("reading .zst needs pyarrow: pip install 'discreet[tables]'") from error
+        raise ImportError(f"reading .zst needs pyarrow: {install('tables')}") from error
     return _Stream(arrow.CompressedInputStream(file, "zstd"))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
+from ..core.extras import install
 from .regret import Regret, best_fixed_set, regret_bands
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def require() -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'discreet[plots]'") from error
+        raise ImportError(f"plots need matplotlib: {install('plots')}") from error
 
 
 def style(place: int) -> dict[str, Any]:

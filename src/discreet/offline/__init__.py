@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..core.extras import install
+
 if TYPE_CHECKING:
     from .continuous import ContinuousGreedy
     from .curvature import CurvatureGreedy
@@ -38,9 +40,7 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] != "sklearn":
                 raise
-            raise ImportError(
-                f"{name} needs scikit-learn: pip install 'discreet[sklearn]'", name="sklearn"
-            ) from None
+            raise ImportError(f"{name} needs scikit-learn: {install('sklearn')}", name="sklearn") from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..core.extras import install
 from .engine import Engine
 from .keys import Secrets
 from .metrics import Metrics
@@ -48,7 +49,7 @@ def application(settings: Settings) -> Any:
     try:
         from .web.telemetry import traced
     except ImportError as error:
-        raise ValueError(f"telemetry needs more: pip install 'discreet[telemetry]' ({error.name})") from None
+        raise ValueError(f"telemetry needs more: {install('telemetry')} ({error.name})") from None
     return traced(app, settings.telemetry)
 
 

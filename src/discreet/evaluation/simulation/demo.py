@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import checks
+from ...core.extras import install
 from ...core.table import table
 from ...objectives import Population, greedy
 from ...objectives.each import value_to_each
@@ -117,7 +118,7 @@ def show(
     say(f"  {served}" if isinstance(served, str) else str(served))
     report, drawn = _report(budget, shop, features, served, folder)
     say("\n" + textwrap.fill(_in_short(shop), 100))
-    say(f"\nplot:   {drawn[0]}" if drawn else "\nplot:   needs matplotlib: pip install 'discreet[plots]'")
+    say(f"\nplot:   {drawn[0]}" if drawn else f"\nplot:   needs matplotlib: {install('plots')}")
     say(f"report: {report}")
     return {
         "epsilon": epsilon,

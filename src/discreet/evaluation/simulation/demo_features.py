@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.extras import install
 from ...privacy import Account, Budget, Coins
 from .progress import working_on
 
@@ -33,7 +34,7 @@ def features_or_reason(budget: Budget, seed: int | None) -> Features | str:
     try:
         import sklearn  # noqa: F401
     except ImportError:
-        return "this part needs scikit-learn: pip install 'discreet[sklearn]'"
+        return f"this part needs scikit-learn: {install('sklearn')}"
     return run_features(budget, seed)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...client import Client
+from ...core.extras import install
 from ...privacy import Budget, Coins
 from .progress import working_on
 
@@ -57,7 +58,7 @@ def run_service(budget: Budget, folder: Path) -> Served | str:
     """Start it, send visitors, stop it; or what is missing. Its store stays in ``folder``."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        return f"this part needs more: pip install 'discreet[service]' ({missing[0]})"
+        return f"this part needs more: {install('service')} ({missing[0]})"
     working_on("a service starts")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.extras import install
 from ..regret import Regret
 from .cells import Cell, canonical
 from .config import Config
@@ -169,7 +170,7 @@ class Store:
             import pyarrow
             import pyarrow.parquet
         except ImportError as error:
-            raise ImportError("keeping results needs pyarrow: pip install 'discreet[tables]'") from error
+            raise ImportError(f"keeping results needs pyarrow: {install('tables')}") from error
         self._arrow = pyarrow
         self._folder = folder
         self._cells = folder / CELLS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...core.extras import install
 from .base import (
     DUPLICATE,
     EARLY,
@@ -40,9 +41,7 @@ def open_store(url: str) -> Store:
         try:
             from .postgres import PostgresStore
         except ImportError as error:
-            raise ValueError(
-                f"PostgreSQL needs more: pip install 'discreet[postgres]' ({error.name})"
-            ) from None
+            raise ValueError(f"PostgreSQL needs more: {install('postgres')} ({error.name})") from None
 
         return PostgresStore(url)
     from .sqlite import SQLiteStore
