@@ -99,7 +99,9 @@ class SaturatedCoverage(RowPopulation):
     """f(S) = min(sum of the person's weights in S, saturation x the sum of all their weights).
 
     Once a person has received the share ``saturation`` of what all items together would give them, more is
-    worth nothing. ``matrix``: people x items, nonnegative. ``bound``: a public bound of f, 1 unless declared.
+    worth nothing. ``matrix``: people x items, nonnegative. ``bound``: a public bound of f, 1 unless declared;
+    with ``at_most``, one of sets of at most so many items, as for `ConcaveOverModular`: the sum of a person's
+    largest weights in place of their saturation, which grows with the catalogue.
 
     >>> people = SaturatedCoverage([[0.5, 0.25, 0.25]], saturation=0.6)
     >>> people.value([0]), people.value([0, 1])
@@ -112,8 +114,11 @@ class SaturatedCoverage(RowPopulation):
         *,
         saturation: float = 0.1,
         bound: float | None = None,
+        at_most: int | None = None,
         labels: Iterable[Any] | None = None,
     ) -> None:
+        if at_most is not None:
+            self.at_most = whole("at_most", at_most, at_least=1)
         self.saturation = real("saturation", saturation, above=0, at_most=1)
         super().__init__(matrix, bound=bound, labels=labels)
 
@@ -127,7 +132,9 @@ class SaturatedCoverage(RowPopulation):
         return np.inf, self.saturation
 
     def _largest(self) -> Floats:
-        return self._rows.cap
+        if self.at_most is None:
+            return self._rows.cap
+        return np.minimum(self._rows.cap, largest_totals(self._rows.matrix, self.at_most))
 
 
 def _look_at(function: Callable[[Any], Any], largest: float) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ..core.checks import whole
 from .base import Floats, Items, Population
 from .rows.matrices import as_sparse, checked
+from .rows.people import largest_totals
 from .state import State
 
 if TYPE_CHECKING:
@@ -24,6 +26,13 @@ class LogDeterminant(Population):
     ``kernel``: items x items, symmetric and positive semidefinite, public. ``quality``: people x items,
     nonnegative, private; left out, there is one person with quality 1 everywhere. Monotone, because of the
     identity that is added. ``bound``: a public bound of f, 1 unless declared.
+
+    ``at_most``: the bound is one of sets of at most so many items, k, and people are held to it there, as for
+    `ConcaveOverModular`. The largest value of k items is hard to find; people are held to the smaller of two
+    numbers that are never below it. By Hadamard's inequality, det(I + L_S) is at most the product of its
+    diagonal, so f(S) is at most the sum of the k largest log(1 + L_jj). And the i-th largest eigenvalue of a
+    principal submatrix is at most that of the matrix (Cauchy), so f(S) is at most the sum of log(1 + x) over
+    the k largest eigenvalues x of L, which is the smaller one where items are alike.
 
     Memory is that of the kernel and the qualities. To hold somebody to the bound takes one pass over their
     qualities where Hadamard's inequality settles it, and otherwise the Cholesky factor of the items that they
@@ -45,8 +54,11 @@ class LogDeterminant(Population):
         quality: Any = None,
         *,
         bound: float | None = None,
+        at_most: int | None = None,
         labels: Iterable[Any] | None = None,
     ) -> None:
+        if at_most is not None:
+            self.at_most = whole("at_most", at_most, at_least=1)
         self._kernel = _semidefinite(kernel)
         self.n_items = self._kernel.shape[0]
         given = np.ones((1, self.n_items)) if quality is None else checked("quality", quality)
@@ -154,11 +166,24 @@ class LogDeterminant(Population):
         return taken
 
     def _largest(self) -> Floats:
-        return np.asarray(self._steps(np.arange(self.n_items)).sum(axis=1), dtype=np.float64)
+        if self.at_most is None:
+            return np.asarray(self._steps(np.arange(self.n_items)).sum(axis=1), dtype=np.float64)
+        largest = self._by_diagonal()
+        for i, quality in enumerate(self._quality):
+            own = np.flatnonzero(quality)
+            matrix = quality[own, None] * self._kernel[np.ix_(own, own)] * quality[own]
+            spread = np.log1p(np.maximum(np.linalg.eigvalsh(matrix)[::-1][: self.at_most], 0.0)).sum()
+            largest[i] = min(largest[i], float(spread))
+        return largest
+
+    def _by_diagonal(self) -> Floats:
+        """Hadamard: a determinant is at most the product of the diagonal."""
+        alone = np.log1p(self._quality**2 * np.diagonal(self._kernel))
+        return largest_totals(alone, self.n_items if self.at_most is None else self.at_most)
 
     def _reached(self, bound: float) -> Floats:
-        # Hadamard: a determinant is at most the product of the diagonal. Only the others are worked out.
-        reached = np.asarray(np.log1p(self._quality**2 * np.diagonal(self._kernel)).sum(axis=1))
+        # Only those are worked out whom the diagonal does not settle.
+        reached = self._by_diagonal()
         unsure = np.flatnonzero(reached > bound)
         if unsure.size:
             reached[unsure] = self._take(unsure)._largest()

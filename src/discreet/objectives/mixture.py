@@ -19,7 +19,8 @@ class Mixture(Population):
     """f(S) = sum of factor x part(S); made by ``+`` and ``*``.
 
     All parts speak of the same items and, as a rule, person by person of the same people. The bound is the
-    same combination of the parts' bounds, and so is the sensitivity.
+    same combination of the parts' bounds, and so is the sensitivity. Where a part's bound is one of sets of
+    at most so many items (``at_most``), so is that of the mixture.
 
     Parts may also have different numbers of people, such as a facility location over many rows and one graph
     cut. Each is then an average over its own people; a sum over rows is ``len(part) * part``. Such a mixture
@@ -66,12 +67,12 @@ class Mixture(Population):
         self.monotone = all(part.monotone for _, part in flat)
         self.built_in = all(part.built_in for _, part in flat)
         self.labels = named[0] if named else None
+        self.at_most = min((part.at_most for _, part in flat if part.at_most is not None), default=None)
         self.catalogue = max((part.catalogue for _, part in flat), key=list(CATALOGUES).index)
 
-    @property
-    def bound(self) -> float:
-        """The combination of the parts' bounds."""
-        return sum(factor * part.bound for factor, part in self._parts)
+    def bound_of(self, size: int) -> float:
+        """The combination of the parts' bounds, on sets of at most ``size`` items."""
+        return sum(factor * part.bound_of(size) for factor, part in self._parts)
 
     def sensitivity(
         self, neighbours: str = "replace", norm: str = "coordinate", items_per_person: int | None = None

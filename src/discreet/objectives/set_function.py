@@ -17,9 +17,10 @@ class SetFunction(Population):
     """One callable per person: f(S) for a frozenset S of item numbers.
 
     ``functions``: one callable, or a list with one per person. ``bound``: a public bound of |f|; every value
-    that is seen is held to it, and the details of an error name the person and the set. ``monotone=True``
-    declares that f never falls and is never negative, which makes one person's influence smaller; the values
-    seen are held to that as well. Submodularity is taken on trust.
+    that is seen is held to it, and the details of an error name the person and the set. (So where at most k
+    items are chosen, a bound of sets of k items will do.) ``monotone=True`` declares that f never falls and
+    is never negative, which makes one person's influence smaller; the values seen are held to that as well.
+    Submodularity is taken on trust.
 
     >>> f = SetFunction(lambda chosen: min(len(chosen), 2) / 2, n_items=4, bound=1, monotone=True)
     >>> f.value([3]), f.gains([3, 0])

@@ -106,6 +106,7 @@ class ArrayPopulation(InWholeSteps):
         backend: Any = None,
         tile: int | None = None,
     ) -> None:
+        _of_all_sets(options)
         device = device_of(backend, array)
         self._family, self._options = family, dict(options)
         matrix = _matrix(family._argument, array, device)
@@ -198,6 +199,13 @@ def _plain_caps(family: type[RowPopulation]) -> Any:
     return ConcaveOverModular._caps if issubclass(family, ConcaveOverModular) else RowPopulation._caps
 
 
+def _of_all_sets(options: Mapping[str, Any]) -> None:
+    if options.get("at_most") is not None:
+        raise ValueError(
+            "at_most= is for people in memory or in a store; leave it out, with a bound= of all sets"
+        )
+
+
 def _without(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in names}
 
@@ -228,6 +236,7 @@ class ArrayLogDeterminant(InWholeSteps):
         backend: Any = None,
         tile: int | None = None,
     ) -> None:
+        _of_all_sets(options)
         device = device_of(backend, quality, kernel)
         given = _matrix("quality", quality, device)
         self.n_items, self._options = int(given.shape[1]), dict(options)

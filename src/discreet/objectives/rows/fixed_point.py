@@ -193,9 +193,9 @@ def row_parts(people: Population) -> list[tuple[Rows | StepSource, float]] | Non
 
     A mixture of rows is several parts: a person's bound is the sum of the parts' bounds.
     """
-    rows = people.row_source()
+    rows, size = people.row_source(), people.at_most or people.n_items
     if rows is not None:
-        return [(rows, people.bound_of(people.at_most or people.n_items))]
+        return [(rows, people.bound_of(size))]
     if not isinstance(people, Mixture) or not people.one_by_one:
         return None
     found: list[tuple[Rows | StepSource, float]] = []
@@ -203,7 +203,7 @@ def row_parts(people: Population) -> list[tuple[Rows | StepSource, float]] | Non
         rows = part.row_source()
         if rows is None:
             return None
-        found.append((rows.scaled(factor), factor * part.bound))
+        found.append((rows.scaled(factor), factor * part.bound_of(size)))
     return found
 
 

@@ -61,6 +61,10 @@ class StoredPopulation(Population):
         _check_family(family, options)
         like = family(_row_of(store.n_items), **options)
         kind, (cap, saturation) = like._rows.kind, like._cap_rule()
+        if saturation and like.at_most is not None:
+            raise ValueError(
+                "at_most= of SaturatedCoverage is for people in memory; declare a bound= of all sets"
+            )
         if kind.code < 0:
             raise ValueError("concave= is a function, which cannot be asked of a store; use a named one")
         self._name_items(store.labels)
