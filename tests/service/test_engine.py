@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from urllib.parse import quote
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_many_who_come_first_share_what_is_claimed(url):
         await asyncio.gather(*[engine.next_place(one) for one in many[:4]])
         with world.store.transaction() as tx:
             (claimed,) = tx.one("SELECT count(*) FROM hand WHERE state = 1")
-        assert claimed == 1
+        assert claimed <= 2  # one that is served from, and perhaps the next one already
         assert [one is many[0] for one in many] == [True] * 20
         await engine.stop()
 
@@ -291,3 +292,13 @@ def test_looks_at_what_others_did_go_on_after_one_that_fails(tmp_path, monkeypat
         await engine.stop()
 
     asyncio.run(story())
+
+
+def test_ids_of_decisions_stay_as_they_are_and_need_no_quoting():
+    """Outcomes come after a release of this service that made the decision has been replaced by the next."""
+    secrets = Secrets({name: bytes(32) for name in ("decisions", "people", "sessions")})
+    known = "IQAAAAEAAAACAAAAAAAAAANtbW1tbW1tbW1tbW2ldOq6Sm1IoA9Inm4"
+    assert secrets.sign(1, 2, 3, b"m" * 12, True) == known == quote(known, safe="")
+    assert secrets.verify(known) == Decision(1, 2, 3, b"m" * 12, True)
+    for wrong in (known + "=", known[:-1], known + "A", known[:-1] + "=", known + " ", "=" + known, ""):
+        assert secrets.verify(wrong) is None

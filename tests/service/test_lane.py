@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
+from contextlib import nullcontext
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -15,9 +18,10 @@ from uvicorn.server import ServerState
 
 from discreet.service.engine import Engine
 from discreet.service.keys import Secrets
-from discreet.service.store import open_store
+from discreet.service.store import StoreError, open_store
 from discreet.service.web.app import App
-from discreet.service.web.auth import digest_of, token_of
+from discreet.service.web.auth import Keys, digest_of, token_of
+from discreet.service.web.hot import body
 from discreet.service.web.lane import Lane, Plain
 from discreet.service.web.problems import Problem
 
@@ -290,17 +294,23 @@ class Noted:
         return True
 
 
+def connected(protocol):
+    """An application, what was written to its connection, and the protocol of that."""
+    app = Noted()
+    config = uvicorn.Config(app, http=protocol, access_log=False, ws="none", log_level="critical")
+    config.load()
+    config.loaded_app = app
+    wire = Wire()
+    made = protocol(config=config, server_state=ServerState(), app_state={})
+    made.connection_made(wire)
+    return app, wire, made
+
+
 def said(protocol, parts, *, hurried=False):
     """What was asked, how many answers there were, whether the connection ended, how many short ways."""
 
     async def story():
-        app = Noted()
-        config = uvicorn.Config(app, http=protocol, access_log=False, ws="none", log_level="critical")
-        config.load()
-        config.loaded_app = app
-        wire = Wire()
-        made = protocol(config=config, server_state=ServerState(), app_state={})
-        made.connection_made(wire)
+        app, wire, made = connected(protocol)
         for part in parts:
             if not wire.closed:
                 made.data_received(part)
@@ -322,6 +332,7 @@ HEADERS = [
     *["Transfer-Encoding: chunked", "Transfer-Encoding: identity", "Connection: close", "X-Y: \u00e9"],
     *["Connection: keep-alive", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "X: 1\n Y: 2"],
     *["Expect: 100-continue", " folded: 1", "Bad Name: 1", "Empty:", "X:1\r", ": none", "Accept: */*"],
+    "Proxy-Connection: close",
 ]
 USUAL = HEADERS[:3]
 LINES = [
@@ -332,6 +343,8 @@ LINES = [
         "POST  /v1/decisions/a/outcome HTTP/1.1",
         "POST /v1/outcomes HTTP/1.1",
         "POST /v1/decisions/outcome HTTP/1.1",
+        "POST /v1/experiments/sh#op/decisions HTTP/1.1",
+        "POST /v1/experiments/sh\top/decisions HTTP/1.1",
     ],
 ]
 
@@ -370,11 +383,103 @@ def test_the_parser_reads_the_same(parts):
         assert none == 0
 
 
+def test_no_header_takes_long_to_read():
+    """A header that nearly matches was tried in so many ways that one request held up all others."""
+    spaces = b" " * 4000
+    for value in (spaces + b"\x01", b"a" + spaces + b"a\x01", b"\t" * 4000 + b"\x80"):
+        head = b"POST /v1/ HTTP/1.1\r\nX:" + value + b"\r\n\r\n"
+        began = time.process_time()
+        said(Lane, [head])
+        assert time.process_time() - began < 1.0
+
+
+HEAD = b"POST /v1/decisions/abc/outcome HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\n"
+HEAD += b"Content-Length: 15\r\n\r\n"
+
+
+@pytest.mark.parametrize("ends", [Lane.shutdown, Lane.timeout_keep_alive_handler])
+def test_a_request_that_has_begun_is_answered_before_its_connection_ends(ends):
+    async def story():
+        app, wire, made = connected(Lane)
+        made.data_received(HEAD)
+        ends(made)
+        assert not wire.closed
+        made.data_received(b'{"taken": null}')
+        for _ in range(40):
+            await asyncio.sleep(0)
+        assert (len(app.asked), wire.written.count(b"HTTP/1.1 200")) == (1, 1)
+        assert wire.closed == (b"connection: close" in wire.written) == (ends is Lane.shutdown)
+        made.connection_lost(None)
+
+    asyncio.run(story())
+
+
+def test_nothing_is_begun_behind_the_last_answer():
+    async def story():
+        app, wire, made = connected(Lane)
+        app.record_at_once = lambda *given: given[-1]
+        made.data_received(HEAD + b'{"taken": null}')
+        waiting = made.cycle
+        made.shutdown()
+        made.data_received(PLAIN)
+        waiting.set_result("recorded")
+        for _ in range(40):
+            await asyncio.sleep(0)
+        assert (app.asked, wire.written.count(b"HTTP/1.1 "), wire.closed) == ([], 1, True)
+        assert b"connection: close\r\n" in wire.written
+        made.connection_lost(None)
+
+    asyncio.run(story())
+
+
+def test_an_outcome_that_cannot_be_written_is_told_and_counted():
+    async def story():
+        app, wire, made = connected(Lane)
+        failures = []
+        app.record_at_once = lambda *given: given[-1]
+        app.failed = lambda *given: failures.append(given)
+        made.data_received(HEAD + b'{"taken": null}')
+        made.cycle.set_exception(StoreError("the disk is full"))
+        assert wire.written.startswith(b"HTTP/1.1 503 ")
+        assert failures == [("outcome", 503)]
+        made.connection_lost(None)
+
+    asyncio.run(story())
+
+
+def test_half_a_body_is_no_request():
+    """Whoever hangs up before the end of a body is shown nothing, and takes no place."""
+    parts = iter([{"type": "http.request", "body": b"", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive():
+        return next(parts)
+
+    with pytest.raises(Problem):
+        asyncio.run(body(receive))
+
+
+def test_keys_are_known_while_they_are_read_again(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/service.db")
+    store.migrate()
+    keys = Keys(store)
+    tokens = [keys.create(name, "app")[1].encode() for name in "ab"]
+    with store.transaction() as tx:
+        rows = tx.all("SELECT sha256, id, name, role, experiments FROM api_key")
+
+    def slowly(*_):
+        for row in rows:
+            assert all(keys.find(token) for token in tokens)
+            yield row
+
+    keys._store = SimpleNamespace(transaction=lambda: nullcontext(SimpleNamespace(all=slowly)))
+    keys.refresh()
+    assert all(keys.find(token) for token in tokens)
+    store.close()
+
+
 def test_heads_that_come_before_their_bodies_go_the_short_way():
     """As most clients send them; a body in more parts is left to the parser."""
-    head = b"POST /v1/decisions/abc/outcome HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\n"
-    head += b"Content-Length: 15\r\n\r\n"
-    body = b'{"taken": null}'
+    head, body = HEAD, b'{"taken": null}'
     whole = [head + body, head, body, head + body[:3], body[3:]]
     asked, answers, closed, short = said(Lane, whole)
     assert (len(asked), answers, closed, short) == (3, 3, False, 3)

@@ -2,7 +2,8 @@
 
 A decision waits for no disk. An outcome is acknowledged after the commit of its group: whatever comes while
 one group is being written is the next one. Decisions begin a group, too, in which it is written down whom
-they were for: no report decides of which decisions a crash leaves that unknown.
+they were for: reports change of which decisions a crash leaves that unknown by the time of a commit at most
+(`visits`).
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ MARK = 12  # bytes
 _MAC = 12
 _EVENT = 16
 _BODY = struct.Struct(f">BIIQ{MARK}s")
+_PADDING = b"=" * (-(_BODY.size + _MAC) % 3)  # which ids are without
 _VERSION = 0x20
 _ALTERED = 0x01
 _TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = bytes.maketrans(b"-_+/", b"+/--")  # "-" is no letter of the usual ones
+_FROM_URL = bytes.maketrans(b"-_+/=", b"+/---")  # "-" is no letter of the usual ones
 NOBODY = bytes(MARK)  # the mark of decisions without a person
 
 
@@ -42,7 +43,8 @@ class Secrets:
     """The keys of a service, in a file that only its owner may read.
 
     ``mark`` turns an identity into 12 bytes under the key of a population's period. Without the key a mark
-    tells nothing about anybody; `forget` destroys it.
+    tells nothing about anybody. That key follows from the one of all people, which is in the file: marks are
+    deleted with their period.
     """
 
     def __init__(self, keys: dict[str, bytes], path: Path | None = None) -> None:
@@ -110,13 +112,13 @@ class Secrets:
     def sign(self, experiment: int, epoch: int, place: int, mark: bytes, altered: bool = False) -> str:
         """The id of a decision."""
         body = _BODY.pack(_VERSION | altered, experiment, epoch, place, mark)
-        raw = body + _hashed(self._decisions, body)  # a multiple of three bytes
-        return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
+        raw = body + _hashed(self._decisions, body)
+        return binascii.b2a_base64(raw, newline=False).translate(_TO_URL, b"=").decode()
 
     def verify(self, text: str) -> Decision | None:
         """The decision of an id; None for what this service has not signed."""
         try:
-            raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL), strict_mode=True)
+            raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL) + _PADDING, strict_mode=True)
         except ValueError:  # also of letters that are none of these
             return None
         body, mac = raw[: _BODY.size], raw[_BODY.size :]

@@ -4,8 +4,10 @@ A round counts by its decision, whatever comes of it. Marks are written down wit
 an outcome is taken only of a place of which that is written down, and a person's first places count, in the
 order in which hands are closed. Which hand is closed first follows from when its places were served, and from
 no outcome. So whoever reports something else, or nothing, changes the same rounds, and never too many.
-This takes commits and folds to last as long whatever is in them: a group with one more outcome may take
-microseconds longer, which matters where a crash, or hands of two experiments, fall into just that time.
+This takes commits and folds to last as long whatever is in them, and groups to begin whoever reports. A group
+with one more outcome may take microseconds longer; a group of outcomes alone keeps the next decisions waiting
+for its commit, some milliseconds. Both matter where a crash, or hands of two experiments, fall into just that
+time.
 """
 
 from __future__ import annotations

@@ -98,6 +98,11 @@ class App:
         except (Problem, ValueError):
             return False
 
+    def failed(self, route: str, status: int) -> None:
+        """Count a failure; how many outcomes there were is nobody's business."""
+        if self._metrics is not None:
+            self._metrics.answered(route, status)
+
     async def _decide(self, name: str, receive: Receive, key: Key) -> bytes:
         if key.experiments is not None and name not in key.experiments:
             raise problems.WRONG_ROLE
@@ -120,8 +125,9 @@ class App:
             status = problems.FAILED.status
             logger.error("a request failed: %s", type(error).__name__)
             await refuse(send, problems.FAILED)
-        if self._metrics is not None and (route == "decisions" or status >= 500):
-            # How many outcomes there were is nobody's business.
+        if status >= 500:
+            self.failed(route, status)
+        elif self._metrics is not None and route == "decisions":
             self._metrics.answered(route, status)
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -138,13 +138,14 @@ class Keys:
         with self._store.transaction() as tx:
             rows = tx.all("SELECT sha256, id, name, role, experiments FROM api_key WHERE revoked IS NULL")
         before = {key.id: key for key in self._known.values()}
-        self._known = {}
+        known = {}
         for digest, number, name, role, experiments in rows:
             scope = None if experiments is None else frozenset(json.loads(experiments))
             key = Key(number, name, role, scope)
             if (old := before.get(number)) is not None:
                 key.allowance, key.asked_at = old.allowance, old.asked_at
-            self._known[bytes(digest)] = key
+            known[bytes(digest)] = key
+        self._known = known  # at once: requests are answered meanwhile
 
     def create(self, name: str, role: str, experiments: list[str] | None = None) -> tuple[str, str]:
         """A new key: (its id, the key itself, which is shown this once)."""

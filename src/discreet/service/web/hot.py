@@ -246,6 +246,8 @@ async def body(receive: Receive, most: int = LARGEST) -> bytes:
         found += message.get("body", b"")
         if len(found) > most:
             raise problems.TOO_LARGE
+    if message.get("type") == "http.disconnect":  # before the body: nothing is decided
+        raise problems.BAD_BODY
     if len(found) > most:
         raise problems.TOO_LARGE
     return found

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .app import App
 
 _POST = b"POST /v1/"
-_DECIDE, _DECIDE_END = b"POST /v1/experiments/", b"/decisions HTTP/1.1"
-_OUTCOME, _OUTCOME_END = b"POST /v1/decisions/", b"/outcome HTTP/1.1"
+_DECIDE = re.compile(rb"POST /v1/experiments/([\w.-]+)/decisions HTTP/1\.1")  # letters of names and ids only
+_OUTCOME = re.compile(rb"POST /v1/decisions/([\w-]+)/outcome HTTP/1\.1")
 _LONGEST = 4096  # bytes before a body, to be looked at here
 _LENGTH = re.compile(rb"[0-9]{1,5}")
 _FINE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
@@ -88,6 +88,7 @@ class _Waiting:
         self._end(acknowledged(status), _FINE)
 
     def set_exception(self, error: Exception) -> None:  # noqa: ARG002
+        self._lane.config.app.failed("outcome", problems.NO_STORE.status)  # type: ignore[union-attr]
         self._end(problems.NO_STORE.body(), _REFUSED)
 
     def _end(self, body: bytes, head: bytes) -> None:
@@ -95,9 +96,7 @@ class _Waiting:
         transport = self._lane.transport
         if self.disconnected or transport.is_closing():
             return
-        self._lane.answer(body, head)
-        if not self.keep_alive:
-            transport.close()
+        self._lane.answer(body, head, last=not self.keep_alive)
 
 
 class Lane(Plain):
@@ -132,31 +131,48 @@ class Lane(Plain):
     def _at_once(self, line: bytes, digest: bytes, body: bytes) -> bool:
         """Whether this was a decision out of memory, or an outcome that is on its way."""
         app: App = self.config.app  # type: ignore[assignment]
-        if line.startswith(_DECIDE) and line.endswith(_DECIDE_END):
-            made = app.decide_at_once(line[len(_DECIDE) : -len(_DECIDE_END)], digest, body)
+        if asked := _DECIDE.fullmatch(line):
+            made = app.decide_at_once(asked[1], digest, body)
             if made is not None:
                 self.answer(made, _FINE)
             return made is not None
-        if line.startswith(_OUTCOME) and line.endswith(_OUTCOME_END):
+        if asked := _OUTCOME.fullmatch(line):
             waiting = _Waiting(self)
-            if app.record_at_once(line[len(_OUTCOME) : -len(_OUTCOME_END)], digest, body, waiting):
+            if app.record_at_once(asked[1], digest, body, waiting):
                 self.cycle = waiting  # type: ignore[assignment]
                 return True
         return False
 
-    def answer(self, body: bytes, head: bytes) -> None:
-        """Send an answer, and go on with the next request."""
+    def answer(self, body: bytes, head: bytes, *, last: bool = False) -> None:
+        """Send an answer, and go on with the next request; close the connection after the ``last`` one."""
         headers = self.server_state.default_headers  # another list, once the date is another one
         if self._usual[0] is not headers:
             self._usual = headers, b"".join([b"%b: %b\r\n" % one for one in headers])
-        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, self._usual[1], len(body), body))
-        if self.pipeline or self.flow.read_paused or self.timeout_keep_alive_task is None:
+        more = self._usual[1] + b"connection: close\r\n" if last else self._usual[1]
+        self.transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (head, more, len(body), body))
+        if last:  # before what waits behind it is begun
+            self.transport.close()
+        if last or self.pipeline or self.flow.read_paused or self.timeout_keep_alive_task is None:
             self.on_response_complete()
         else:  # the timer goes on
             self.server_state.total_requests += 1
         self._answered = self.loop.time()
 
+    def _hand_over(self) -> None:
+        """A request whose body has not come is the parser's: nobody closes its connection."""
+        held, self._held = self._held, b""
+        if not self.transport.is_closing():
+            super().data_received(held)
+
+    def shutdown(self) -> None:
+        if self._held:
+            self._hand_over()
+        super().shutdown()
+
     def timeout_keep_alive_handler(self) -> None:
+        if self._held:
+            self._hand_over()
+            return
         waits = self.cycle is not None and not self.cycle.response_complete
         left = self._answered + self.timeout_keep_alive - self.loop.time()
         if left <= 0.0 and not waits:
@@ -180,8 +196,8 @@ class _Plain(NamedTuple):
     digest: bytes
 
 
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e\t]*?)[ \t]*")
-_SPECIAL = {b"transfer-encoding", b"expect", b"upgrade"}
+_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\x20-\x7e\t]*)")  # in one way only
+_SPECIAL = {b"transfer-encoding", b"expect", b"upgrade", b"proxy-connection"}  # the last: to the parser
 
 
 @lru_cache(maxsize=1024)  # applications send the same ones again and again
@@ -192,10 +208,12 @@ def _headers(block: bytes) -> _Plain | None:
         match = _HEADER.fullmatch(line)
         if match is None or match[1].lower() in found:
             return None
-        found[match[1].lower()] = match[2]
+        found[match[1].lower()] = match[2].strip(b" \t")
     length = found.get(b"content-length", b"")
     stays = found.get(b"connection", b"keep-alive").lower() == b"keep-alive"
     if not stays or b"host" not in found or found.keys() & _SPECIAL or not _LENGTH.fullmatch(length):
+        return None
+    if int(length) > LARGEST:
         return None
     try:
         return _Plain(int(length), digest_of(token_of([*found.items()])))
