@@ -61,7 +61,7 @@ class Books:
         self.marks: tuple[str, ...] = ()
         self._seen, self.resuming = 0, False
         self._claims: list[Charge] = []
-        self._durable = store if isinstance(store, DurableLedger) else None
+        self._durable = store if store is not None and isinstance(store, DurableLedger) else None
         self._room = _Room()
         self._said_reproducible = False
         self._process = os.getpid()

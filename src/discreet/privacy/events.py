@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from ..core import checks
@@ -25,7 +26,9 @@ _BITS = 600
 
 
 def _plus(a: Fraction | None, b: Fraction | None) -> Fraction | None:
-    return None if a is None or b is None else _tidy(a + b)
+    if a is None or b is None:
+        return None
+    return _tidy(a + b if a and b else a or b)
 
 
 def _tidy(value: Fraction) -> Fraction:
@@ -125,14 +128,15 @@ class Event:
             if not isinstance(value, Fraction):
                 object.__setattr__(self, field.name, number)
 
+    @cached_property
     def _key(self) -> tuple[Any, ...]:
         return tuple(_unlike_floats(getattr(self, field.name)) for field in fields(self))
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._key() == other._key()
+        return type(self) is type(other) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash((type(self), *self._key()))
+        return hash((type(self), *self._key))
 
     def loss(self) -> Loss:
         """What one such release costs a person who is in it once."""

@@ -142,7 +142,7 @@ def randomness(seed: Seed) -> Randomness:
     """Secure randomness for None, a reproducible source for a number, a source as it is."""
     if seed is None:
         return SecureRandomness()
-    if isinstance(seed, Randomness):
+    if not isinstance(seed, int) and isinstance(seed, Randomness):
         return seed
     return ReproducibleRandomness(seed)
 
