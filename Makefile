@@ -24,6 +24,8 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
+# Commands that tests start load the package compiled, whatever the shell says about bytecode.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 

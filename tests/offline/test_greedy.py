@@ -67,32 +67,32 @@ METHODS = ("basic", "zcdp", "decomposable", "subsampled")
 def transcripts(program, budget):
     """Probability of every sequence of draws, by whichever of the two mechanisms."""
     found, stack = {}, [()]
-    while stack:
-        script, path, logs = stack.pop(), [], []
+    script, path, logs = (), [], []
 
-        def scripted(probabilities, script=script, path=path, logs=logs):
-            index = script[len(path)] if len(path) < len(script) else 0
-            if len(path) >= len(script):
-                stack.extend((*path, other) for other in range(1, probabilities.size))
-            logs.append(math.log(probabilities[index]))
-            path.append(index)
-            return index
+    def scripted(probabilities):
+        index = script[len(path)] if len(path) < len(script) else 0
+        if len(path) >= len(script):
+            stack.extend((*path, other) for other in range(1, probabilities.size))
+        logs.append(math.log(probabilities[index]))
+        path.append(index)
+        return index
 
-        with (
-            mock.patch.object(
-                samplers,
-                "exponential_choice",
-                lambda _, s, r, f=scripted: f(np.exp(samplers.choice_log_probabilities(s, r))),
-            ),
-            mock.patch.object(
-                flips, "flipped_choice", lambda _, s, r, f=scripted: f(flips.flip_probabilities(s, r))
-            ),
-            mock.patch.object(
-                PrivateGreedy, "_warn"
-            ),  # what would do is searched for, and not the matter here
-        ):
+    def exponential_choice(_, scores, rate):
+        return scripted(np.exp(samplers.choice_log_probabilities(scores, rate)))
+
+    def flipped_choice(_, scores, rate):
+        return scripted(flips.flip_probabilities(scores, rate))
+
+    with (
+        mock.patch.object(samplers, "exponential_choice", exponential_choice),
+        mock.patch.object(flips, "flipped_choice", flipped_choice),
+        # What would do is searched for, and not the matter here.
+        mock.patch.object(PrivateGreedy, "_warn"),
+    ):
+        while stack:
+            script, path, logs = stack.pop(), [], []
             program(dc.Gate(budget, 0))
-        found[tuple(path)] = math.exp(sum(logs))
+            found[tuple(path)] = math.exp(sum(logs))
     assert abs(sum(found.values()) - 1.0) < 1e-9
     return found
 
@@ -100,15 +100,14 @@ def transcripts(program, budget):
 def _distribution(people, constraint, budget, method, **options):
     """Probability of every sequence of draws, over samples of the people as well."""
     options = {"max_people": 8, **options}
+    allowed = constraint()
 
     def program(_gate):
-        PrivateGreedy(constraint(), budget, method, seed=0, **options).select(people)
+        PrivateGreedy(allowed, budget, method, seed=0, **options).select(people)
 
     if method != "subsampled":
         return transcripts(program, budget)
-    keep = (
-        PrivateGreedy(constraint(), budget, method, **options).plan(people.n_items, len(people)).picks.chance
-    )
+    keep = PrivateGreedy(allowed, budget, method, **options).plan(people.n_items, len(people)).picks.chance
     total: dict[tuple[int, ...], float] = {}
     for inside in itertools.product((0, 1), repeat=len(people)):
         chance = math.prod(keep if there else 1.0 - keep for there in inside)
