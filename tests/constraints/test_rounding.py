@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from discreet.constraints import (
     Cardinality,
@@ -21,7 +22,7 @@ from discreet.constraints import (
 
 from .matroid_zoo import CLASSES
 
-# Each comparison below may fail by chance with probability at most this (Hoeffding's inequality).
+# Each comparison below may fail by chance with probability at most this.
 CHANCE = 1e-8
 
 
@@ -35,6 +36,13 @@ class LowestCoins(np.random.Generator):
 def margin(draws: int) -> float:
     """How far the mean of independent draws in [0, 1] strays from its expectation, except with CHANCE."""
     return float(np.sqrt(np.log(1.0 / CHANCE) / (2.0 * draws)))
+
+
+def as_often(counts, draws: int, chances) -> bool:
+    """Whether items came up as often as with these chances: exact tails, which ask for few draws."""
+    chances = np.clip(chances, 0.0, 1.0)
+    below, above = stats.binom.cdf(counts, draws, chances), stats.binom.sf(counts - 1, draws, chances)
+    return bool(np.minimum(below, above).min() >= CHANCE / 2.0)
 
 
 def coverage(n: int, seed: int):
@@ -79,7 +87,7 @@ def test_rounding_keeps_expectations_and_loses_nothing(name, base):
     assert 0.05 < x.max() < 1.0 or base
     rng = np.random.default_rng(12)
     general = name in ("linear", "oracle")
-    draws = {"linear": 400, "oracle": 2_000}.get(name, 6_000)
+    draws = {"linear": 400, "oracle": 1_500}.get(name, 3_000)
     # The same decomposition for every draw: round() would compute it anew each time.
     parts = matroid.decompose(x)
     value, multilinear = coverage(10, 13)
@@ -91,7 +99,7 @@ def test_rounding_keeps_expectations_and_loses_nothing(name, base):
         worth += value(chosen)
         if base:
             assert chosen.size == matroid.rank
-    assert np.abs(counts / draws - x).max() <= margin(draws)
+    assert as_often(counts, draws, x)
     assert worth / draws >= multilinear(x) - margin(draws)
 
 
@@ -101,12 +109,12 @@ def test_swap_rounding_is_right_where_there_is_a_faster_way_too(name):
     x = interior_point(matroid, 21, base=False)
     parts = matroid.decompose(x)
     rng = np.random.default_rng(22)
-    counts = np.zeros(10)
-    for _ in range(2_500):
+    counts, draws = np.zeros(10), 1_500
+    for _ in range(draws):
         chosen = swap_round(matroid, parts.sets, parts.weights, rng)
         assert matroid.contains(chosen)
         counts[chosen] += 1.0
-    assert np.abs(counts / 2_500 - x).max() <= margin(2_500)
+    assert as_often(counts, draws, x)
 
 
 @pytest.mark.parametrize("name", ["cardinality", "graphic", "transversal"])
@@ -163,7 +171,7 @@ def test_knapsack_rounding_loses_at_most_the_dropped_item(scale):
     x = scale * bag.project_euclidean(np.full(10, 0.7)).x
     rng = np.random.default_rng(41)
     value, multilinear = coverage(10, 42)
-    draws = 10_000
+    draws = 4_000
     counts, worth = np.zeros(10), 0.0
     for _ in range(draws):
         chosen = bag.round(x, rng)
@@ -176,7 +184,7 @@ def test_knapsack_rounding_loses_at_most_the_dropped_item(scale):
     loss = max(value([i]) for i in range(10))
     assert worth / draws >= multilinear(x) - loss - margin(draws)
     # A free item is never dropped.
-    assert counts[8] / draws == pytest.approx(x[8], abs=margin(draws))
+    assert as_often(counts[8], draws, x[8])
 
 
 def test_knapsack_rounding_keeps_expectations_when_nothing_needs_dropping():
@@ -184,12 +192,12 @@ def test_knapsack_rounding_keeps_expectations_when_nothing_needs_dropping():
     bag = Knapsack(np.full(8, 0.25), 1.0)
     x = np.array([0.9, 0.1, 0.35, 0.6, 0.2, 0.7, 0.45, 0.5])
     rng = np.random.default_rng(43)
-    counts = np.zeros(8)
-    for _ in range(10_000):
+    counts, draws = np.zeros(8), 4_000
+    for _ in range(draws):
         chosen = bag.round(x, rng)
         assert chosen.size in (3, 4)
         counts[chosen] += 1.0
-    assert np.abs(counts / 10_000 - x).max() <= margin(10_000)
+    assert as_often(counts, draws, x)
 
 
 def test_knapsack_rounding_drops_an_item_when_the_point_is_only_tolerated():
