@@ -3,8 +3,8 @@
     python -m tools.versions [--python 3.12 ...] [--packages oldest] [TEST ...]
 
 Builds the wheel, installs it into an environment of its own for each Python that this machine has, and runs
-the README's example and tests against what is installed: by default the stored decisions of every learner,
-what is released under stored seeds, the gate and private greedy. "tested" are the versions of
+the README's example and tests against what is installed: by default a cross-section of the suite, with the
+stored decisions of every learner and what is released under stored seeds. "tested" are the versions of
 constraints.txt, "newest" whatever pip finds, "oldest" the lower bounds. Results are stored in
 benchmarks/results/versions.json, beside those of other versions.
 """
@@ -25,13 +25,22 @@ from tools.release import build
 from tools.results import ROOT, store, stored
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-EXTRAS = ("tables", "sklearn", "service")
-TESTERS = ("pytest", "hypothesis")
+EXTRAS = ("tables", "polars", "sklearn", "plots", "service")
+TESTERS = ("pytest", "hypothesis", "prv-accountant")
 TESTS = (
     "tests/online/test_unchanged.py",
     "tests/privacy/test_unchanged.py",
+    "tests/privacy/test_accounting.py",
+    "tests/privacy/test_budget.py",
+    "tests/privacy/test_conversions.py",
     "tests/privacy/test_gate.py",
+    "tests/privacy/test_ledger.py",
+    "tests/objectives",
     "tests/offline/test_greedy.py",
+    "tests/cli/test_files.py",
+    "tests/cli/test_objective.py",
+    "tests/cli/test_plan.py",
+    "tests/cli/test_select.py",
 )
 
 
