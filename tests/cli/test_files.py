@@ -282,6 +282,44 @@ def test_items_mean_the_same_in_every_command(capsys, tmp_path, header):
     assert_refused(inside(capsys, *without), "--items-columns is about --items FILE, which is missing")
 
 
+def test_a_list_of_items_may_call_its_column_otherwise(capsys, tmp_path):
+    (tmp_path / "a.csv").write_text(text())
+    (tmp_path / "items.csv").write_text("page title,price\ntea,1\nmilk,2\njam,3\nbread,4\n")
+    asked = (tmp_path / "a.csv", "--person", "user id", "--item", "page", "--items", tmp_path / "items.csv")
+    rest = ("--k", 2, "--epsilon", 1, "--show", "price")
+    refused = inside(capsys, "select", *asked, *rest)
+    assert_refused(refused, "did you mean 'page title'?; if it is called otherwise there", "--items-item")
+    otherwise = (*asked, "--items-item", "page title")
+    assert "the 4 items listed" in inside(capsys, "select", *otherwise, *rest).out
+    assert inside(capsys, "prepare", *otherwise, "--to", tmp_path / "store").code == 0
+    assert config("--events", *otherwise, "--k", 2).streams[0].people(0).n_items == 4
+    stored = (
+        "select",
+        tmp_path / "store",
+        "--item",
+        "page",
+        *asked[-2:],
+        "--items-item",
+        "page title",
+        *rest,
+    )
+    assert inside(capsys, *stored).code == 0
+    refused = inside(capsys, "select", *asked, "--items-item", "pages", *rest)
+    assert_refused(refused, "--items-item pages is not a column of the table in items.csv")
+    plain = ("plan", *asked[-2:], "--k", 1, "--rounds", 9, "--epsilon", 1)
+    assert_refused(inside(capsys, *plain), "--item (item unless you say which column) is not a column")
+
+
+def test_a_list_without_its_header_is_suspected_where_an_item_is_missing(capsys, tmp_path):
+    """The first item became the name of the column, and somebody has it: the note says so as well."""
+    (tmp_path / "a.csv").write_text(text())
+    (tmp_path / "items.txt").write_text("tea\nmilk\njam\nbread\n")
+    ended = inside(capsys, "select", tmp_path / "a.csv", *ASK, "--items", tmp_path / "items.txt")
+    note, refusal = ended.err.splitlines()
+    assert "note: the first line of items.txt, 'tea', is taken for the name" in note
+    assert "--items does not list the item of every event" in refusal
+
+
 def test_simulate_takes_files_as_select_does(capsys, tmp_path):
     """Patterns, folders and several files are the people of one file."""
     parts = [tmp_path / "parts" / "1.csv", tmp_path / "parts" / "2.csv"]

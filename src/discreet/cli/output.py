@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from warnings import WarningMessage
 
 from ..core.table import table
 
@@ -60,6 +61,17 @@ def fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             "\n".join([wrapped(title, bullet="- "), *(wrapped(one, bullet="    ") for one in lines)])
         )
     return "\n".join(blocks)
+
+
+def notes_of(caught: Sequence[WarningMessage]) -> list[str]:
+    """Only what the library says by itself, from public facts: arithmetic may complain about the data."""
+    return [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+
+
+def tell(command: str, caught: Sequence[WarningMessage]) -> None:
+    """The notes on standard error, beside what is printed or refused."""
+    for note in notes_of(caught):
+        print(f"discreet {command}: note: {printable(note)}", file=sys.stderr)
 
 
 def as_json(value: Any) -> str:

@@ -194,5 +194,5 @@ def _items(options: argparse.Namespace) -> list[Any] | None:
 
     if options.items is None:
         return None
-    items, _ = read_items(source_of(options, options.items, public=True), options.item)
+    items, _ = read_items(source_of(options, options.items, public=True), reading.listed_column(options))
     return items

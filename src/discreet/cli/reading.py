@@ -18,6 +18,7 @@ KINDS = (
 )
 
 
+_RENAMED = "; if it is called otherwise there, say so with --items-item"
 ITEMS = (
     "a file with the --item column (a single column may be called anything, and its first line is its name,"
     " unless --items-columns gives one)"
@@ -34,6 +35,11 @@ def add_arguments(group: argparse._ArgumentGroup, *, events: bool = True) -> Non
         " and a comma in others)",
     )
     if events:
+        group.add_argument(
+            "--items-item",
+            metavar="COL",
+            help="the --item column of --items, if it is called otherwise there",
+        )
         group.add_argument(
             "--columns",
             metavar="NAMES",
@@ -52,12 +58,13 @@ def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) 
 
     names = "--items-columns" if public else "--columns"
     wording = Wording(
-        argument="--{role} {column}",
+        argument=_argument(options, public),
         items="--items",
         columns=names,
         drop_items="",
         separator="; if its columns are separated by {mark}, say --separator {mark}",
         headless=f"; if its first line is a row and no header, name its columns with {names}",
+        renamed=_RENAMED if public and getattr(options, "items_item", "") is None else "",
         leave_out="; mend the row, or leave such rows out with --skip-bad",
         details=" (--insecure-diagnostics names {what})",
         others=_asking(options) if public else {},
@@ -66,6 +73,15 @@ def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) 
     columns = _names(names, options.items_columns if public else options.columns)
     separator = _separator(options.separator)
     return Source(table, separator, skip_bad, public, stdin=table == "-", wording=wording, columns=columns)
+
+
+def _argument(options: argparse.Namespace, public: bool) -> str:
+    """How a column was asked for."""
+    if public and options.item is None:
+        return "--{role} ({column} unless you say which column)"
+    if public and getattr(options, "items_item", None) is not None:
+        return "--items-{role} {column}"
+    return "--{role} {column}"
 
 
 def _asking(options: argparse.Namespace) -> dict[str, str]:
@@ -88,10 +104,18 @@ def as_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def items_option(options: argparse.Namespace) -> str | None:
-    """--items, or None; --items-columns is for it alone."""
-    if options.items is None and options.items_columns is not None:
-        raise ValueError("--items-columns is about --items FILE, which is missing")
-    return None if options.items is None else str(options.items)
+    """--items, or None; some options are for it alone."""
+    if options.items is not None:
+        return str(options.items)
+    for name in ("items_columns", "items_item"):
+        if getattr(options, name, None) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} is about --items FILE, which is missing")
+    return None
+
+
+def listed_column(options: argparse.Namespace) -> str:
+    """The column of --items that names them."""
+    return str(options.item if options.items_item is None else options.items_item)
 
 
 def check_public(items: str | None, files: Sequence[str], whose: str) -> None:

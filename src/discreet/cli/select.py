@@ -18,7 +18,7 @@ from . import objective, reading, selection_report, stored
 from .given import Given
 from .limits import Limits
 from .objective import Objective
-from .output import as_json, check_writable, printable, write_whole
+from .output import as_json, check_writable, notes_of, tell, write_whole
 from .reading import ITEMS, KINDS, source_of
 
 if TYPE_CHECKING:
@@ -229,6 +229,7 @@ def run(options: argparse.Namespace) -> int:
     gate = _gate(options, budget)
     with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as stack:
         warnings.simplefilter("always")
+        stack.callback(tell, NAME, caught)  # also of what is refused
         people: Population
         greedy: PrivateGreedy | None
         facts: dict[str, list[str]]
@@ -246,16 +247,13 @@ def run(options: argparse.Namespace) -> int:
             _check_count(len(events.people), max_people)
             objective.warn_of_delta(gate.budget, len(events.people), options.max_people)
             people, greedy, selection, facts = _selected(options, events, limits, given, gate, goal)
-        # Only what the library says by itself, from public facts: arithmetic may complain about the data.
-        notes = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+        notes = notes_of(caught)
         asked = selection_report.Asked(options, limits, goal, facts, max_people, notes)
         result = selection_report.result(asked, people, greedy, selection)
         if isinstance(gate, RunGate):
             result["ledger"] = selection_report.ledger(options, gate.shared.spent)
     if target is not None:
         write_whole(target, as_json(result) + "\n")
-    for note in notes:
-        print(f"discreet select: note: {printable(note)}", file=sys.stderr)
     print(as_json(result) if options.json else selection_report.text(asked, result, selection))
     return 0
 
@@ -368,7 +366,7 @@ def _events(options: argparse.Namespace, limits: Limits, goal: Objective) -> Eve
             raise ValueError("FILE and --items cannot both be standard input; give one of them as a file")
         listed = source_of(options, options.items, public=True)
         columns = dict.fromkeys((*limits.columns, *options.show, *goal.vectors))
-        items, about = read_items(listed, options.item, list(columns))
+        items, about = read_items(listed, reading.listed_column(options), list(columns))
     elif limits.columns:
         asked |= {constraint_role(column): column for column in limits.columns}
         facts = Facts(limits.columns)

@@ -65,7 +65,7 @@ Every finished run is kept in the folder: interrupt it, start it again with the 
 Rewards and regret are facts about the people of the streams, not private releases."""
 
 _STREAM = "product display"
-_OF_EVENTS = ("person", "item", "items", "separator", "columns", "items_columns")
+_OF_EVENTS = ("person", "item", "items", "separator", "columns", "items_columns", "items_item")
 _WITHOUT_FILE = ("stream", "learner", "epsilon", "feedback", "events", *_OF_EVENTS)
 _BASELINES = ("random", "popularity", "greedy")
 _LEARNERS = ("planner", "phased", *_BASELINES)

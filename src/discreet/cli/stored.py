@@ -13,7 +13,7 @@ from ..core.extras import install
 from .given import Given
 from .limits import Limits
 from .objective import Objective
-from .reading import source_of
+from .reading import listed_column, source_of
 
 if TYPE_CHECKING:
     from ..data import Store
@@ -139,7 +139,7 @@ def listed(options: argparse.Namespace, store: Store, columns: Sequence[str]) ->
     if not columns:
         return Listed(store.labels, store.catalogue)
     names, facts = read_items(
-        source_of(options, options.items, public=True), options.item, list(dict.fromkeys(columns))
+        source_of(options, options.items, public=True), listed_column(options), list(dict.fromkeys(columns))
     )
     place = {as_text(name): at for at, name in enumerate(names)}
     missing = next((name for name in map(as_text, store.labels) if name not in place), None)

@@ -146,17 +146,23 @@ def read_events(
     separator: str | None = None,
     columns: Sequence[str] | None = None,
     items_columns: Sequence[str] | None = None,
+    items_item: str | None = None,
 ) -> Events:
     """Events as a matrix; the arguments are those of ``from_events``, and ``highest`` bounds the weights."""
     from .facts import read_items
 
     if isinstance(items, str | os.PathLike):
-        wording = replace(_WORDING, columns="items_columns=", headless=_HEADLESS.format("items_columns="))
+        wording = replace(
+            _WORDING,
+            columns="items_columns=",
+            headless=_HEADLESS.format("items_columns="),
+            renamed="" if items_item else "; if it is called otherwise there, say so with items_item=",
+        )
         named = None if items_columns is None else tuple(items_columns)
         listed = Source(items, separator, public=True, wording=wording, columns=named)
-        items, _ = read_items(listed, item)
-    elif items_columns is not None:
-        raise ValueError("items_columns= names the columns of a file; give items= its path, or leave it out")
+        items, _ = read_items(listed, item if items_item is None else items_item)
+    elif items_columns is not None or items_item is not None:
+        raise ValueError("items_columns= and items_item= are about a file; give items= its path")
     reader = EventReader(items=items, people=people, unknown_items=unknown_items, highest=highest)
     asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
     source = events

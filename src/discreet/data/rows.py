@@ -57,7 +57,7 @@ def unlisted(batch: Batch, role: str, row: int) -> ValueError:
 def _bad_weight(batch: Batch, row: int, highest: float) -> ValueError:
     within = "be finite and at least 0"
     if highest < math.inf:
-        within = f"lie in [0, {highest:g}]"
+        within = f"lie in [0, {highest:g}], so divide ratings by the highest there can be"
     cell = batch.columns["weight"][row]
     return batch.refused(
         row,

@@ -41,6 +41,7 @@ class Wording:
     drop_items: str = '; add it, or unknown_items="drop"'
     separator: str = "; if its columns are separated by {mark}, read it into a frame first"
     headless: str = "; if its first line is a row and no header, read it into a frame first"
+    renamed: str = ""
     leave_out: str = ""
     details: str = ""
     others: Mapping[str, str] = field(default_factory=dict)  # the argument behind a column about items
@@ -229,12 +230,13 @@ class Source:
                 hint = self.wording.separator.format(mark=mark)
         listed = ", ".join(map(repr, header[:20])) + (", ..." if len(header) > 20 else "")
         names = [name.strip() for name in header if isinstance(name, str)]
-        near = difflib.get_close_matches(str(column), names, n=3)
+        near = _near(str(column), names)
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         if public:
             if self.public and separator and self.columns is None and not (header_found or hint or near):
                 hint = self.wording.headless
-            return ValueError(f"{message}, which has {listed}{meant}{hint}")
+            renamed = self.wording.renamed if role == "item" else ""
+            return ValueError(f"{message}, which has {listed}{meant}{renamed}{hint}")
         # In a file without a header these are somebody's cells.
         more = self.wording.details.format(what="its columns")
         if header_found:
@@ -295,6 +297,15 @@ class Batch:
         """A refusal of a row without this cell."""
         column, what = self.asked[role], role.partition(":")[0]
         return self.refused(row, f"an entry of column {column!r} is missing; every event needs its {what}")
+
+
+def _near(column: str, names: Sequence[str]) -> list[str]:
+    """Names that may have been meant: spelled nearly so, or with more words or fewer."""
+    by_letters = {name.casefold(): name for name in names if name}
+    asked = column.casefold().strip()
+    close = difflib.get_close_matches(asked, list(by_letters), n=3)
+    parts = [name for name in by_letters if asked and (asked in name or name in asked)]
+    return [by_letters[name] for name in dict.fromkeys([*close, *parts])][:3]
 
 
 def _nearly(column: str, header: Sequence[str]) -> list[int]:

@@ -140,6 +140,7 @@ def event_file(
     separator: str | None = None,
     columns: Sequence[str] | None = None,
     items_columns: Sequence[str] | None = None,
+    items_item: str | None = None,
     objective: str = "Coverage",
     order: str = "shuffled",
     people: int | None = None,
@@ -148,7 +149,8 @@ def event_file(
 
     ``items``: a file with the public list of items, in the column ``item``; without it they are those that
     occur. ``separator`` and ``columns``: what stands between the columns of text, unless that is to be found
-    out, and their names where it has no header; ``items_columns``: the same for ``items``.
+    out, and their names where it has no header; ``items_columns``: the same for ``items``, and
+    ``items_item`` its column ``item``, if that is called otherwise.
     ``order="shuffled"`` puts people in a random order, ``"given"`` in that of their first event; ``people``
     takes only so many of them, from its front.
     """
@@ -165,6 +167,7 @@ def event_file(
         separator=separator,
         columns=columns,
         items_columns=items_columns,
+        items_item=items_item,
     )
     places = rng.permutation(len(everybody)) if order == "shuffled" else np.arange(len(everybody))
     return everybody[places[:people]]

@@ -114,6 +114,7 @@ class RowPopulation(Population):
         separator: str | None = None,
         columns: Sequence[str] | None = None,
         items_columns: Sequence[str] | None = None,
+        items_item: str | None = None,
         **options: Any,
     ) -> Self:
         """From a table of events, one row per (person, item), with an optional weight.
@@ -124,8 +125,8 @@ class RowPopulation(Population):
         to be found out from the header, and ``columns`` their names where there is none. People stand in the
         order of their first event; of a person's events with one item the largest weight counts. ``labels``
         holds the items: the catalogue ``items`` in its own order (a list, or the path of a file with the
-        column ``item``; without a header, ``items_columns`` are its columns), or else the items that occur,
-        sorted.
+        column ``item``, or ``items_item`` if it is called otherwise there; without a header,
+        ``items_columns`` are its columns), or else the items that occur, sorted.
 
         Give a catalogue where the result is to be private: a public list, or one that
         `discreet.data.private_catalogue` has chosen. Which items occur at all is a fact about the people:
@@ -149,6 +150,7 @@ class RowPopulation(Population):
             separator=separator,
             columns=columns,
             items_columns=items_columns,
+            items_item=items_item,
         )
         return cls.of_events(found, **options)
 
