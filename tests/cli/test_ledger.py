@@ -100,10 +100,11 @@ def test_deltas_and_marks_are_kept_too(run, tmp_path):
         (("--ledger-epsilon", 2, "--k", 9), "--k is given twice"),
         (("--ledger-epsilon", 2, "--item", "x"), "--item is given twice"),
         (("--ledger-epsilon", 2, "--out", "/"), "--out /: is a directory"),
+        (("--ledger-epsilon", 0.5), "spent epsilon 0, asked PureRelease(epsilon=1) which makes 1, limit 0.5"),
     ],
 )
 def test_mistakes_begin_no_ledger(run, tmp_path, more, words):
-    assert_refused(run(*more), words)
+    assert_refused(run(*more), words, code=3 if "limit" in words else 2)
     assert not (tmp_path / "people.ledger").exists()
 
 

@@ -112,6 +112,7 @@ def test_nearest_is_facility_location_over_means(capsys, shop):
         (["--objective", "most"], "invalid choice: 'most'"),
         (["--show", "titel"], "--show titel is not a column"),
         (["--show", "titel"], "did you mean 'title'?"),
+        (["--show", "page title"], "did you mean 'title' or 'page'?"),
         (["--k", "9"], "exceeds the number of items, 8; choose --k 8 or less"),
     ],
 )
@@ -168,6 +169,12 @@ def test_a_delta_that_is_too_large_is_noted(capsys, shop):
     plan = ("plan", "--n-items", 9, "--k", 2, "--rounds", 200, "--epsilon", 1, "--goal", "certified")
     assert "delta 0.01 is large for 200 people" in inside(capsys, *plan, "--delta", "0.01").err
     assert inside(capsys, *plan, "--delta", "1e-6").err == ""
+
+
+def test_an_epsilon_that_promises_little_is_noted(capsys, shop):
+    (note,) = chosen(capsys, *ask(shop, epsilon=40.0))["notes"]
+    assert "epsilon 40 promises little" in note
+    assert chosen(capsys, *ask(shop))["notes"] == []
 
 
 def test_a_cap_says_that_it_does_not_pay(capsys, shop):

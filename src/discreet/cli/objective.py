@@ -147,11 +147,21 @@ def _unit(rows: Any) -> Any:
     return rows / np.where(length > 0.0, length, 1.0)
 
 
-def warn_of_delta(budget: Budget, count: int, max_people: int | None) -> None:
-    """Warn of a delta that leaves room for somebody's data as it is; ``max_people`` as it was declared.
+_LARGE_EPSILON = 10.0
 
-    Their number is public unless their presence is private; then a bound that was declared takes its place.
+
+def warn_of_budget(budget: Budget, count: int, max_people: int | None) -> None:
+    """Warn of an epsilon that promises little, and of a delta that leaves room for somebody's data as it is.
+
+    ``max_people`` as it was declared. The number of people is public unless their presence is private; then
+    a bound that was declared takes its place.
     """
+    if _LARGE_EPSILON < budget.epsilon < math.inf:
+        warnings.warn(
+            f"epsilon {budget.epsilon:g} promises little: one person's data may make a result"
+            f" e^{budget.epsilon:g} times as likely. Around 1 is usual",
+            stacklevel=2,
+        )
     replaced = budget.neighbours == "replace"
     known = count if replaced else max_people
     if not known or budget.delta * known < 1.0:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from . import reading
-from .objective import warn_of_delta
+from .objective import warn_of_budget
 from .output import as_json, fitted, wrapped
 from .reading import ITEMS, source_of
 
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         goal=options.goal,
         min_separation=options.min_separation,
     )
-    warn_of_delta(budget, options.rounds, options.rounds)
+    warn_of_budget(budget, options.rounds, options.rounds)
     if options.json:
         print(as_json(_result(options, found)))
     else:

@@ -239,13 +239,13 @@ def run(options: argparse.Namespace) -> int:
             rank = limits.constraint(listed).over(len(listed.items)).rank
             people = stack.enter_context(stored.people_of(options, store, goal, rank))
             _check_count(len(people), max_people)
-            objective.warn_of_delta(gate.budget, len(people), options.max_people)
+            objective.warn_of_budget(gate.budget, len(people), options.max_people)
             greedy = stored.chooser(options, listed, limits, given, gate, goal.bound(rank))
             selection, facts = greedy.select(people), listed.facts
         else:
             events = _events(options, limits, goal)
             _check_count(len(events.people), max_people)
-            objective.warn_of_delta(gate.budget, len(events.people), options.max_people)
+            objective.warn_of_budget(gate.budget, len(events.people), options.max_people)
             people, greedy, selection, facts = _selected(options, events, limits, given, gate, goal)
         notes = notes_of(caught)
         asked = selection_report.Asked(options, limits, goal, facts, max_people, notes)
@@ -270,9 +270,8 @@ def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
     if options.seed is not None:
         raise ValueError("--seed is for trying out, --ledger for what is published; leave out one of them")
     path = Path(options.ledger)
-    kept = SQLiteLedger(path) if path.exists() or options.ledger_epsilon is not None else None
-    known = kept.terms if kept is not None else None
-    if kept is None or (known is None and options.ledger_epsilon is None):
+    known = SQLiteLedger(path).terms if path.exists() else None
+    if known is None and options.ledger_epsilon is None:
         raise ValueError(
             f"--ledger {path}: there is none yet; to begin it, say what all runs with it may spend together,"
             f" e.g. --ledger-epsilon {3 * budget.epsilon:g}"
@@ -287,7 +286,9 @@ def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
             f"--delta {budget.delta:g}: the ledger holds none; leave --delta out, or begin a ledger with"
             " --ledger-delta"
         )
-    shared = Gate(total, notion=known["notion"], failure=Fraction(known["failure"]), ledger=kept)
+    notion, failure = known["notion"], Fraction(known["failure"])
+    RunGate(budget, Gate(total, notion=notion, failure=failure), "")  # one that could not be begins none
+    shared = Gate(total, notion=notion, failure=failure, ledger=SQLiteLedger(path))
     return RunGate(budget, shared, f"discreet select {', '.join(Path(one).name for one in options.files)}")
 
 

@@ -304,7 +304,12 @@ def _near(column: str, names: Sequence[str]) -> list[str]:
     by_letters = {name.casefold(): name for name in names if name}
     asked = column.casefold().strip()
     close = difflib.get_close_matches(asked, list(by_letters), n=3)
-    parts = [name for name in by_letters if asked and (asked in name or name in asked)]
+    parts = [
+        name
+        for name in by_letters
+        if len(min(asked, name, key=len)) > 2
+        and (asked in name or name in asked or difflib.get_close_matches(asked, name.split(), n=1))
+    ]
     return [by_letters[name] for name in dict.fromkeys([*close, *parts])][:3]
 
 
