@@ -8,6 +8,7 @@ import pytest
 from discreet.backends import arrays
 from discreet.backends.numba import sums
 from discreet.privacy import Budget, FactorizedSum
+from discreet.privacy.sums.compiled import NO_TREE
 from discreet.privacy.sums.factorized import factorization
 
 
@@ -20,7 +21,8 @@ def test_steps_of_a_sum_are_those_in_numpy(size):
     noise[3] = rng.integers(-(2**61), 2**61, size)
     buffers = np.zeros((2, found.decays.size, size))
     encoder, decoder = buffers.copy()
-    state = (True, mantissa, exponent, step, noise, *buffers, found.decays.copy(), found.weights.copy())
+    coders = (*buffers, found.decays.copy(), found.weights.copy())
+    state = (True, mantissa, exponent, step, noise, *coders, NO_TREE)
     prefix, known = np.zeros((2, size))
     filtered, steps = np.empty(size), np.empty(size, dtype=np.int64)
     for row in range(20):

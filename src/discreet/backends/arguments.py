@@ -14,6 +14,9 @@ Shape = tuple[Floats, float, Floats, Floats]
 # People who are cuts with prices: tail and head of every arc; where a person's arcs start, which they are,
 # and what they weigh; what the items cost, in a row for each person or one for everybody.
 Cuts = tuple[Indices, Indices, Indices, NDArray[np.int32], Floats, Floats]
-# A factorised sum: whether it has noise; mantissa, exponent and step of the grid; a row of noise for each
-# sum; encoder, decoder, decays and weights of the buffers.
-FactorizedState = tuple[bool, int, int, float, Indices, Floats, Floats, Floats, Floats]
+# A tree: its levels (0: there is none), how many vectors it has taken, its finished nodes (sums, what was
+# released of them, and prefixes), the norm of vectors and its bound.
+TreeState = tuple[int, Indices, Indices, int, float]
+# A running sum: whether it has noise; mantissa, exponent and step of the grid; a row of noise for each sum;
+# encoder, decoder, decays and weights of the buffers of a factorised one; the tree of another.
+SumState = tuple[bool, int, int, float, Indices, Floats, Floats, Floats, Floats, TreeState]

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from ..core.state import Saved
 from ..privacy import Coins, Event, Gate, LaplaceNoise, Release, RunningSum, SumSpec, TreeSum, samplers
 from ..privacy.conversions import exact
-from ..privacy.sums.compiled import CompiledSum
+from ..privacy.sums.compiled import CompiledSum, CompiledTree
 from .released import Known
 from .rounds import Rounds
 from .segments.pool import Evidence
 
 if TYPE_CHECKING:
-    from ..backends.arguments import FactorizedState
+    from ..backends.arguments import SumState
 
 Values = NDArray[Any]
 # An item that came late is taken for an ordinary one until it has been there for so many people, or for so
@@ -39,7 +39,8 @@ class PrivateTotal:
     in whole numbers; None where they are floats. ``spec`` is None where nothing is ever released: with a
     single decision nobody's data enters one. ``coins`` are for public noise on top that keeps a tree's noise
     from ever falling, as certificates of perturbed leaders need; None where that is not wanted. ``ahead`` is
-    for loops that take sums themselves (`compiled`): noise is then drawn for many sums at a time.
+    for loops that take sums themselves (`compiled`): noise is then drawn for many sums at a time. ``trees``
+    is for such loops that ask for no more rows of noise than they use.
 
     People are emptied out before they are released: an interruption may lose them, never count them twice.
     """
@@ -55,6 +56,7 @@ class PrivateTotal:
         coins: Coins | None = None,
         clip: bool = False,
         ahead: bool = False,
+        trees: bool = False,
         disjoint: bool = False,
         label: str,
     ) -> None:
@@ -65,7 +67,8 @@ class PrivateTotal:
         if (spec is None) != (event is None):
             raise ValueError("noise has to be declared where sums are released, and nowhere else")
         if spec is not None:
-            kind = CompiledSum if ahead and issubclass(CompiledSum, spec.kind) else spec.kind
+            compiled = ((CompiledSum, ahead), (CompiledTree, ahead and trees))
+            kind = next((made for made, fits in compiled if fits and issubclass(made, spec.kind)), spec.kind)
             self.sum = kind.of(spec, gate, event=event, clip=clip, disjoint=disjoint, label=label)
         self.gathered: Values = self._nothing()
         self.known: Values = np.zeros(shape)
@@ -205,24 +208,26 @@ class PrivateTotal:
     @property
     def compiles(self) -> bool:
         """Whether a compiled loop can take sums itself (`compiled`)."""
-        return isinstance(self.sum, CompiledSum) and self._base is None
+        if isinstance(self.sum, CompiledTree) and (self._coins is not None or not self.sum.compiles):
+            return False
+        return isinstance(self.sum, CompiledSum | CompiledTree) and self._base is None
 
-    def rows_ahead(self, *, draw: bool = True) -> int:
-        """How many sums such a loop can take before noise has to be drawn; with ``draw``, some if it is none.
+    def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
+        """How many of ``wanted`` sums such a loop can take before noise has to be drawn; with ``draw``, some.
 
         Where several sums share a gate, who draws when is part of what a seed means.
         """
-        assert isinstance(self.sum, CompiledSum)
-        return self.sum.rows_ahead(draw=draw)
+        assert isinstance(self.sum, CompiledSum | CompiledTree)
+        return self.sum.rows_ahead(wanted, draw=draw)
 
     @contextmanager
-    def compiled(self, count: int) -> Iterator[tuple[FactorizedState, Values, Values]]:
+    def compiled(self, count: int) -> Iterator[tuple[SumState, Values, Values]]:
         """For a compiled loop that takes the next ``count`` sums: their arrays, what is known and gathered.
 
         The loop leaves the last sum in what is known, and whom no sum has yet in what is gathered. Whatever
         breaks in between leaves a sum that takes nothing any more.
         """
-        assert isinstance(self.sum, CompiledSum)
+        assert isinstance(self.sum, CompiledSum | CompiledTree)
         with self.sum.compiled(count) as (inside, known):
             yield inside, known, self.gathered
             self.known = known.reshape(self._shape).copy()
@@ -343,6 +348,12 @@ class BatchTotal:
             return np.zeros(count, dtype=np.int64)
         return self.release.noise(self.grid, count)
 
+    def noise_one_by_one(self, count: int) -> NDArray[np.int64]:
+        """The same, as if it were drawn for one sum after the other."""
+        if self.grid is None:
+            return np.zeros(count, dtype=np.int64)
+        return self.release.noise_rows(self.grid, count, 1)[:, 0]
+
 
 class CostTotal(BatchTotal):
     """A number of each person, summed over one batch of people after the other: what their batch cost.
@@ -368,6 +379,7 @@ class CostTotal(BatchTotal):
         super().__init__(gate, event, finest or Fraction(1), truncation=truncation, label=label)
         self._label = label
         self._whole = finest is not None or self.grid is not None
+        self._unit = float(self.step)
         self.gathered: int | float = 0
         self.batches = 0
 
@@ -382,9 +394,12 @@ class CostTotal(BatchTotal):
         self.batches += 1
         return gathered
 
-    def leave(self, steps: int | float) -> float:
-        """A batch's sum as it leaves; ``steps`` are those of the grid, and the result is in units of cost."""
-        return float(steps + int(self.noise(1)[0])) * float(self.step)
+    def leave(self, steps: int | float, noise: int | None = None) -> float:
+        """A batch's sum as it leaves; ``steps`` are those of the grid, and the result is in units of cost.
+
+        ``noise`` was drawn for this batch before (`noise_one_by_one`).
+        """
+        return float(steps + (int(self.noise(1)[0]) if noise is None else noise)) * self._unit
 
     def state(self) -> tuple[dict[str, Any], dict[str, Values]]:
         """For `resume`. The sum in it is not private."""

@@ -91,6 +91,15 @@ class Release:
             steps >>= finer  # in place: there may be millions of them
         return steps
 
+    def noise_rows(self, grid: samplers.Grid, rows: int, width: int) -> Steps:
+        """``rows`` times `noise` of ``width`` numbers, the same as one after the other."""
+        self._alive()
+        law, finer = self.law, samplers.STEPS_BITS - grid.bits
+        if law == "spherical":
+            return np.array([self.noise(grid, width) for _ in range(rows)])
+        steps = samplers.noise_rows(self._source, rows, width, gaussian=law == "gaussian")
+        return (steps + (1 << (finer - 1))) >> finer if finer else steps
+
     def noisy(self, values: Floats, grid: samplers.Grid | None) -> Floats:
         """``values`` as they leave: truncated to the grid, with noise. None is no noise."""
         if grid is None:

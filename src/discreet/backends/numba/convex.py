@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arguments import FactorizedState, People, Shape
+from ..arguments import People, Shape, SumState
 from .compiled import loop
 from .sums import noisy_step
 
@@ -46,6 +46,15 @@ def cost_and_gradient(kind: int, row: Floats, number: float, point: Floats, grad
     for i in range(size):
         gradient[i] = slope * row[i]
     return cost
+
+
+@loop()
+def costs_at(people: People, first: int, point: Floats, out: Floats) -> None:
+    """What ``point`` costs as many people from ``first`` on as ``out`` has room for."""
+    kind, rows, numbers = people
+    gradient = np.empty(point.size)
+    for t in range(out.size):
+        out[t] = cost_and_gradient(kind, rows[first + t], numbers[first + t], point, gradient)
 
 
 @loop()
@@ -101,7 +110,7 @@ def leader_rounds(
     held: float,
     passed: int,
     shape: Shape,
-    inside: FactorizedState,
+    inside: SumState,
     known: Floats,
     played: Floats,
     shown: Floats,

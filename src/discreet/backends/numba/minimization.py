@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arguments import Cuts, FactorizedState
+from ..arguments import Cuts, SumState
 from .compiled import loop, part
 from .sums import noisy_step
 
@@ -147,7 +147,7 @@ def cut_rounds(
     centre: float,
     coins: Floats,
     shown: Floats,
-    inside: FactorizedState,
+    inside: SumState,
     known: Floats,
     pending: Floats,
     costs: Floats,

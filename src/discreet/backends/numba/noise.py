@@ -116,6 +116,49 @@ def attempt_noise(
     return failed
 
 
+@loop()
+def noise_rows(words, cells, guide, gaussian, out):  # type: ignore[no-untyped-def]
+    """Rows of whole steps, each as `attempt_noise` and the attempts after it make it, from words in a row.
+
+    Returns how many rows are done, how many words they took, and how many the next one takes at the least;
+    0 where it cannot be decided here.
+    """
+    rows, width = out.shape
+    places = np.empty(width, dtype=np.int64)
+    status = np.empty(width, dtype=np.uint8)
+    again = np.empty(2 * width, dtype=np.uint64)
+    drawn = np.empty(width, dtype=np.int64)
+    spots = np.empty(width, dtype=np.int64)
+    at = 0
+    for row in range(rows):
+        needed = 2 * width
+        if at + needed > words.size:
+            return row, at, needed
+        failed = attempt_noise(words[at : at + needed], cells, guide, gaussian, 1, out[row], places, status)
+        for i in range(failed):
+            spots[i] = places[i]
+            again[2 * i] = words[at + 2 * places[i]]
+        while failed > 0:
+            for i in range(failed):
+                if status[i] == UNDECIDED:
+                    return row, at, 0
+            needed += failed
+            if at + needed > words.size:
+                return row, at, needed
+            for i in range(failed):
+                again[2 * i + 1] = words[at + needed - failed + i]
+            pairs, found = again[: 2 * failed], drawn[:failed]
+            left = attempt_noise(pairs, cells, guide, gaussian, 1, found, places, status)
+            for i in range(failed):
+                out[row, spots[i]] = drawn[i]
+            for i in range(left):
+                spots[i] = spots[places[i]]
+                again[2 * i] = again[2 * places[i]]
+            failed = left
+        at += needed
+    return rows, at, 2 * width
+
+
 @part
 def _long_division(value: float, divisor: np.int64, exponent: int) -> np.int64:
     """``trunc(value / (divisor * 2^exponent))`` exactly, saturated at +-2^62; ``divisor`` in [2^31, 2^32)."""

@@ -1,11 +1,13 @@
-"""Compiled steps of the buffered running sum. Meaning: ``discreet.privacy.sums.factorized``."""
+"""Compiled steps of running sums. Meaning: ``discreet.privacy.sums.factorized`` and ``.tree``."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arguments import FactorizedState
+from ..arguments import SumState
 from .compiled import loop, part
 from .noise import to_grid
 from .vectors import decode8, encode8, scaled8
@@ -65,10 +67,77 @@ def _decode(
             buffers[k, start + i] = decays[k] * buffers[k, start + i] + fresh[i]
 
 
+@part
+def _hold(vector: Floats, norm: int, longest: float) -> None:
+    """Shorten a vector that is longer than was declared; the length as `privacy.sums.bounds` takes it."""
+    largest = 0.0
+    for i in range(vector.size):
+        largest = max(largest, abs(vector[i]))
+    if largest == 0.0:
+        return
+    exponent = math.frexp(largest)[1]
+    parts = np.empty(vector.size)
+    for i in range(vector.size):
+        parts[i] = abs(math.ldexp(vector[i], -exponent))
+        if norm == 2:
+            parts[i] *= parts[i]
+    size = vector.size
+    while size > 1:
+        half = size // 2
+        for i in range(half):
+            parts[i] += parts[half + i]
+        if size % 2 == 1:
+            parts[half] = parts[size - 1]
+        size = half + size % 2
+    length = math.ldexp(math.sqrt(parts[0]) if norm == 2 else parts[0], exponent)
+    if length > longest:
+        factor = longest / length
+        for i in range(vector.size):
+            vector[i] *= factor
+
+
+@part
+def _grow(mantissa, exponent, step, noise, tree, vector, prefix):  # type: ignore[no-untyped-def]
+    """A tree takes a vector: the node that is finished by it is released, with ``noise``.
+
+    ``nodes[0]`` are sums of finished nodes that later ones need, by level, and two of the top level;
+    ``nodes[1]`` what was released of them, and ``nodes[2]`` the released sum of everything up to their end.
+    """
+    levels, taken, nodes, norm, longest = tree
+    held, total = vector.copy(), np.empty(vector.size, dtype=np.int64)
+    _hold(held, norm, longest)
+    to_grid(held, mantissa, exponent, total)
+    top, before, level = levels - 1, taken[0], 0
+    while level < top and (before >> level) & 1:
+        for i in range(total.size):
+            total[i] += nodes[0, level, i]
+        level += 1
+    slot = level
+    last = level + 1  # the node that ends where this one begins: the next smaller one that is left
+    if level == top:
+        slot = top + (before >> top)
+        last = slot - 1 if before >> top else -1
+    else:
+        while last < top and not (before >> last) & 1:
+            last += 1
+        if last >= top:
+            last = top + (before >> top) - 1 if before >> top else -1
+    for i in range(total.size):
+        released = total[i] + noise[i]
+        nodes[0, slot, i] = total[i]
+        nodes[1, slot, i] = released
+        nodes[2, slot, i] = released + nodes[2, last, i] if last >= 0 else released
+        prefix[i] = np.float64(nodes[2, slot, i]) * step
+    taken[0] = before + 1
+
+
 @loop()
-def noisy_step(state: FactorizedState, row: int, vector: Floats, prefix: Floats) -> None:
-    """One step of a factorised sum with its ``row`` of noise: ``prefix`` becomes the private sum after it."""
-    private, mantissa, exponent, step, noise, encoder, decoder, decays, weights = state
+def noisy_step(state: SumState, row: int, vector: Floats, prefix: Floats) -> None:
+    """One step of a running sum with its ``row`` of noise: ``prefix`` becomes the private sum after it."""
+    private, mantissa, exponent, step, noise, encoder, decoder, decays, weights, tree = state
+    if tree[0] > 0:
+        _grow(mantissa, exponent, step, noise[row], tree, vector, prefix)
+        return
     if not private:
         for i in range(prefix.size):
             prefix[i] += vector[i]

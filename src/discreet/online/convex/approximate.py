@@ -295,7 +295,7 @@ class ApproximateLeader(GradientSumLearner):
         settings, count, first = self.settings, stream.rewards.size, 0
         while first < count:
             self._next()
-            size = min(count - first, self._total.rows_ahead() + 1)
+            size = min(count - first, self._total.rows_ahead(count - first - 1) + 1)
             stop = first + size
             shown, played = self._shown.copy(), self._played.copy()
             with self._total.compiled(size - 1) as (inside, known, gathered):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ... import backends
 from ...constraints.domains import Domain, Missing
 from ...core import checks
 from ...core.progress import track
@@ -152,6 +155,7 @@ class BanditApproximateLeader(PointLearner):
             # Truncating a cost towards zero adds nothing to what one person can do.
             self._costs = CostTotal(self._gate, settings.event, settings.moves, label="sums of costs")
             self._check_grid(self._costs)
+        self._ahead: deque[int] = deque()  # noise of the next sums, where it has been drawn
         self._coins = self._gate.coins()
         self._own = np.array(settings.domain.center)
         self._direction, self._estimates, self._played = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -196,7 +200,8 @@ class BanditApproximateLeader(PointLearner):
             self._estimates = self._tree.release()
         else:
             assert self._costs is not None
-            cost = self._costs.leave(self._costs.take())
+            noise = self._ahead.popleft() if self._ahead else None
+            cost = self._costs.leave(self._costs.take(), noise)
             self._estimates = self._estimates + settings.steepness * cost * self._direction
         self._played = self._played + settings.batch * self._own
         rounds, curvature = self._taken * settings.batch, settings.strong_convexity
@@ -223,6 +228,49 @@ class BanditApproximateLeader(PointLearner):
         self._costs.gathered += person if grid is None else int(grid.truncate(np.array([person]))[0])
 
     def _run(self, stream: Stream) -> None:
+        rows = stream.people.compiled() if isinstance(stream.people, Losses) else None
+        costs, batch, count, after = self._costs, self.settings.batch, stream.rewards.size, 0
+        if rows is None or costs is None:
+            self._run_one_by_one(stream)
+            return
+        releases = (self.round + count - 1) // batch - costs.batches
+        if releases > len(self._ahead):
+            self._ahead += costs.noise_one_by_one(releases - len(self._ahead)).tolist()
+        for t in track(range(count), "rounds", stream.progress):
+            if t < after:
+                continue
+            point = self._next()
+            after = min(count, t + batch - self.round % batch)
+            seen = np.empty(after - t)
+            backends.convex.costs_at(rows, t, np.array(point), seen)
+            good = self._among_declared(seen)
+            after = t + max(1, good)
+            here = slice(t, after)
+            limit, paid, played = stream.within_limit[here], stream.rewards[here], stream.selections[here]
+            if not good:
+                self._run_one_by_one(Stream(stream.people[here], limit, paid, played, progress=False))
+                continue
+            paid[:], played[:] = seen[:good], point
+            middle, half = self.settings.middle, self.settings.half
+            counted = np.clip(paid[limit] - middle, -half, half)
+            self._rounds.close(good, then=partial(self._absorb_all, costs, counted))
+
+    def _among_declared(self, seen: Vector) -> int:
+        """How many costs lie in the declared range, before the first that does not."""
+        settings = self.settings
+        spare = 1e-12 * settings.half
+        right = (seen >= settings.low - spare) & (seen <= settings.high + spare)
+        return seen.size if right.all() else int(np.argmin(right))
+
+    @staticmethod
+    def _absorb_all(costs: CostTotal, counted: Vector) -> None:
+        if costs.grid is None:
+            for cost in counted.tolist():
+                costs.gathered += cost
+        else:
+            costs.gathered += sum(costs.grid.truncate(counted).tolist())
+
+    def _run_one_by_one(self, stream: Stream) -> None:
         people = stream.people
         rows = isinstance(people, Losses)
         for t in track(range(stream.rewards.size), "rounds", stream.progress):

@@ -166,6 +166,7 @@ class GradientSumLearner(PointLearner):
             coins=coins,
             clip=True,
             ahead=True,
+            trees=True,
             label="gradients",
         )
 

@@ -21,6 +21,7 @@ from ...privacy import Account, Event, Participation, Seed, Share, SphericalLapl
 from ...privacy.published import published_share
 from ...privacy.spending import Spending
 from ...privacy.sums import METHODS
+from ...privacy.sums.compiled import no_sum
 from ..parts import Part
 from ..protocol import CALIBRATIONS, Stream
 from ..sums import NOISES, chosen_sums
@@ -35,7 +36,7 @@ from .sets import (
 )
 
 if TYPE_CHECKING:
-    from ...backends.arguments import Cuts, FactorizedState
+    from ...backends.arguments import Cuts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +277,13 @@ class SubmodularMinimizer(SetMinimizer):
         settings = self.settings
         self._coins, self._check_coins = self._gate.coins(), self._gate.coins(1)
         self._total = PrivateTotal(
-            settings.spec, self._gate, settings.event, (settings.n_items,), ahead=True, label="gradients"
+            settings.spec,
+            self._gate,
+            settings.event,
+            (settings.n_items,),
+            ahead=True,
+            trees=True,
+            label="gradients",
         )
 
     @property
@@ -370,7 +377,7 @@ class SubmodularMinimizer(SetMinimizer):
         limit = self._limit(stream.people)
         while first < count:
             self._next()
-            size = min(count - first, self._total.rows_ahead() + 1)
+            size = min(count - first, self._total.rows_ahead(count - first - 1) + 1)
             stop, shown = first + size, self._shown.copy()
             coins = self._coins.generator.random(size - 1)
             with self._total.compiled(size - 1) as (inside, known, gathered):
@@ -398,9 +405,7 @@ class SubmodularMinimizer(SetMinimizer):
     def _run_single_cuts(self, stream: Stream, cuts: Cuts) -> None:
         """Trees: the same gradients, compiled one by one, and sums as `TreeSum` takes them."""
         settings, limit = self.settings, self._limit(stream.people)
-        still = np.empty((0, settings.n_items), dtype=np.int64)
-        none = np.empty((0, settings.n_items))
-        nothing: FactorizedState = (False, 1, 0, 1.0, still, none, none, np.empty(0), np.empty(0))
+        nothing = no_sum(settings.n_items)
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             self._next()
             gradient, here = np.zeros(settings.n_items), slice(t, t + 1)

@@ -299,7 +299,7 @@ class BestOfBothSelector(OnlineSelector):
     def _rounds_ahead(self, count: int) -> int:
         """How many of the next ``count`` rounds pass before the leader or new noise has to be drawn."""
         every, now = self.settings.resample_every, self._rounds.number
-        compared = every - now % every + every * self._total.rows_ahead(draw=False)
+        compared = every - now % every + every * self._total.rows_ahead(count, draw=False)
         count = min(self._stops(count, of_experts=False)[0], compared)
         return self._experts._rounds_ahead(count, draw=False)
 

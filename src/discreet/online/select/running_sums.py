@@ -318,7 +318,7 @@ class RunningSumSelector(OnlineSelector):
     def _rounds_ahead(self, count: int, *, draw: bool = True) -> int:
         """How many of the next ``count`` rounds a compiled loop can play with the noise there is."""
         every = self.settings.resample_every
-        return min(count, every - self._passed + every * self._total.rows_ahead(draw=draw))
+        return min(count, every - self._passed + every * self._total.rows_ahead(count, draw=draw))
 
     def _play_rows(
         self,

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from .choice import choice_log_probabilities, endless, exact_draw, exponential_choice
 from .grid import STEPS_BITS, Grid
-from .noise import noise_steps
+from .noise import noise_rows, noise_steps
 from .spherical import spherical_steps
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "endless",
     "exact_draw",
     "exponential_choice",
+    "noise_rows",
     "noise_steps",
     "spherical_steps",
 ]

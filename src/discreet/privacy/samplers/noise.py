@@ -17,6 +17,7 @@ from ..randomness import Randomness
 from .grid import STEPS_BITS
 
 PATIENCE = Patience(1 << 20)  # draws in NumPy
+_ROWS = Patience(1 << 12)  # calls for rows of draws
 CELL_BITS = 22
 _TEST_BITS = 40
 _AT_ONCE = 1 << 14  # draws whose words and outcomes stay in the cache
@@ -78,6 +79,52 @@ def _tails(gaussian: bool, precision: int) -> Iterator[int]:
 def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np.int64]:
     """``count`` independent draws of ``round(Y)``, Y of scale 2^32."""
     return _drawn(source, count, gaussian, 1)[0]
+
+
+def noise_rows(source: Randomness, rows: int, width: int, *, gaussian: bool) -> NDArray[np.int64]:
+    """``rows`` times `noise_steps` of ``width`` draws: the same numbers, from the same words, in less time.
+
+    Words are taken from the source in the order in which these draws would take them, and never more than
+    they need for certain: what is left of the source afterwards is the same, too.
+    """
+    out = np.empty((rows, width), dtype=np.int64)
+    if not 0 < width <= _AT_ONCE or _ROWS.lasts(rows, None, lambda: backends.noise.noise_rows):
+        for row in out:
+            row[:] = noise_steps(source, width, gaussian=gaussian)
+        return out
+    table, at_once = noise_table(gaussian), max(1, _AT_ONCE // width)
+    for start in range(0, rows, at_once):
+        part = out[start : start + at_once]
+        held, done, needed = np.empty(0, dtype=np.uint64), 0, 2 * width
+        while done < part.shape[0]:
+            more = needed + 2 * width * (part.shape[0] - done - 1) - held.size
+            if more > 0:
+                held = np.concatenate((held, source.words(more)))
+            found, used, needed = backends.noise.noise_rows(held, *table, gaussian, part[done:])
+            held, done = held[used:], done + found
+            if needed == 0:  # a row that needs more digits
+                first = _HeldWords(held, source)
+                part[done] = noise_steps(first, width, gaussian=gaussian)
+                held, done, needed = first.held, done + 1, 2 * width
+    return out
+
+
+class _HeldWords:
+    """Words that were taken from a source already, and then those that it has left."""
+
+    secure = False
+
+    def __init__(self, held: NDArray[np.uint64], source: Randomness) -> None:
+        self.held, self._source = held, source
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        if count > self.held.size:
+            self.held = np.concatenate((self.held, self._source.words(count - self.held.size)))
+        taken, self.held = self.held[:count], self.held[count:]
+        return taken
+
+    def state(self) -> dict[str, Any]:
+        raise TypeError("held words are not saved; the source they are from is")
 
 
 def half_steps(

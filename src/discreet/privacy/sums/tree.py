@@ -45,7 +45,7 @@ def block_variances(levels: int, variance_reduction: bool) -> list[float]:
 
 
 @dataclass
-class _Node:
+class Node:
     """A finished node that later prefixes still use: its true sum, and what was released of it."""
 
     level: int
@@ -174,7 +174,7 @@ class TreeSum(RunningSum):
         return f"tree of {self.levels} levels{experts}"
 
     def _start(self) -> None:
-        self._stack: list[_Node] = []
+        self._stack: list[Node] = []
 
     def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
         grid, reduced = self._grid, self.variance_reduction
@@ -194,7 +194,7 @@ class TreeSum(RunningSum):
         if not reduced:
             estimate = self._released(total)
         prefix = estimate + stack[-1].prefix if stack else estimate
-        self._stack = [*stack, _Node(level, total, estimate, variance, prefix)]
+        self._stack = [*stack, Node(level, total, estimate, variance, prefix)]
         return self._in_units(prefix)
 
     def _released(self, total: NDArray[Any]) -> NDArray[Any]:
@@ -223,7 +223,7 @@ class TreeSum(RunningSum):
         for index, level in enumerate(levels):
             summed += 1 << level
             self._stack.append(
-                _Node(
+                Node(
                     level,
                     self._saved_node(saved, f"total{index}", 1 << level, noisy=False),
                     self._saved_node(saved, f"estimate{index}", 1 << level, noisy=True),
