@@ -15,7 +15,7 @@ from ..core.fixed import Fixed
 from ..core.labels import all_numbers, check_distinct, item_numbers
 from . import answers
 from .answers import ROUNDING
-from .extensions import expected, random_sets
+from .extensions import SampledSets, expected
 from .state import State
 
 if TYPE_CHECKING:
@@ -232,8 +232,7 @@ class Population(Fixed, ABC):
         closed = self._extension(point)
         if closed is not None:
             return answers.number("multilinear", closed[0])
-        sets = random_sets(point, rng, samples)
-        return float(np.mean([answers.number("value", self._value(items)) for items in sets]))
+        return SampledSets(point, rng, samples).value(self)
 
     def multilinear_gradient(
         self, x: ArrayLike, *, rng: np.random.Generator | None = None, samples: int = 1000
@@ -243,12 +242,12 @@ class Population(Fixed, ABC):
         closed = self._extension(point)
         if closed is not None:
             return answers.vector("multilinear_gradient", closed[1], self.n_items)
-        sets = random_sets(point, rng, samples)
-        marginals = np.empty((len(sets), self.n_items))
-        for row, items in zip(marginals, sets, strict=True):
-            row[:] = answers.vector("gains", self._gains(items), self.n_items)
-            row[items] = answers.vector("contributions", self._contributions(items), items.size)
-        return np.asarray(marginals.mean(axis=0), dtype=np.float64)
+        return SampledSets(point, rng, samples).gradient(self)
+
+    @property
+    def samples_sets(self) -> bool:
+        """Whether :meth:`multilinear_gradient` is the one of all families, and not one of its own."""
+        return type(self).multilinear_gradient is Population.multilinear_gradient
 
     def lovasz(self, x: ArrayLike) -> float:
         """The Lovasz extension: linear between the sets {j : x[j] > t}, convex because f is submodular."""

@@ -42,6 +42,7 @@ class SetFunction(Population):
         self.n_items = whole("n_items", n_items, at_least=1)
         self.monotone = bool(monotone)
         self._declared = real("bound", bound, above=0)
+        self._known: Floats | None = None  # the value of every set, where that was asked for
         self._name_items(labels)
 
     def __len__(self) -> int:
@@ -58,6 +59,10 @@ class SetFunction(Population):
         answer = self._functions[person](chosen)
         if type(answer) is float and lowest <= answer <= self.bound:
             return answer
+        return self._held(person, chosen, lowest, answer)
+
+    def _held(self, person: int, chosen: frozenset[int], lowest: float, answer: Any) -> float:
+        """An answer held to what was declared."""
         try:
             return answers.number("value", answer, lowest, self.bound)
         except DataError as error:
@@ -73,17 +78,32 @@ class SetFunction(Population):
 
     def _gains(self, items: Items) -> Floats:
         gains, chosen = np.zeros(self.n_items), frozenset(items.tolist())
+        if len(self._functions) == 1:
+            others = [j for j in range(self.n_items) if j not in chosen]
+            gains[others] = self._rises(chosen, others, items)
+            return gains
         before = self._each(chosen)
-        lost = -ROUNDING * self.bound if self.monotone else -np.inf
         for j in range(self.n_items):
             if j in chosen:
                 continue
             after = self._each(chosen | {j})
-            if len(after) == 1 and after[0] - before[0] >= lost:
-                gains[j] = after[0] - before[0]
-            else:
-                gains[j] = self._rise(np.array(before), np.array(after), items, j)
+            gains[j] = self._rise(np.array(before), np.array(after), items, j)
         return gains
+
+    def _rises(self, chosen: frozenset[int], others: list[int], items: Items) -> list[float]:
+        """What one person gains when each of ``others`` joins, with little work around the function."""
+        bound, lowest = self.bound, 0.0 if self.monotone else -self.bound
+        before, lost = self._asked(0, chosen, lowest), -ROUNDING * bound if self.monotone else -np.inf
+        function, rises = self._functions[0], []
+        for j in others:
+            larger = chosen | {j}
+            after = function(larger)
+            if type(after) is not float or not lowest <= after <= bound:
+                after = self._held(0, larger, lowest, after)
+            if after - before < lost:
+                self._rise(np.array([before]), np.array([after]), items, j)
+            rises.append(after - before)
+        return rises
 
     def _rise(self, before: Floats, after: Floats, items: Items, j: int) -> float:
         """The average rise when item j joins; people who are declared monotone are held to it."""
@@ -102,23 +122,44 @@ class SetFunction(Population):
         return np.array([self._rise(a, b, order[:t], order[t]) for a, b, t in steps])
 
     def _contributions(self, items: Items) -> Floats:
+        if len(self._functions) == 1:
+            return self._last_rises(items)
         everything = self._all(items)
         rest = [np.delete(items, t) for t in range(items.size)]
         return np.array(
             [self._rise(self._all(r), everything, r, j) for r, j in zip(rest, items, strict=True)]
         )
 
+    def _last_rises(self, items: Items) -> Floats:
+        """`_contributions` for one person."""
+        chosen, lowest = frozenset(items.tolist()), 0.0 if self.monotone else -self.bound
+        whole, rises = self._asked(0, chosen, lowest), np.zeros(items.size)
+        for t, j in enumerate(items.tolist()):
+            before = self._asked(0, chosen - {j}, lowest)
+            rises[t] = whole - before
+            if self.monotone and rises[t] < -ROUNDING * self.bound:
+                self._rise(np.array([before]), np.array([whole]), np.delete(items, t), j)
+        return rises
+
     def _corners(self) -> Floats:
+        if self._known is None:
+            self._known = self._asked_corners()
+        return self._known
+
+    def _asked_corners(self) -> Floats:
         cube = (2,) * self.n_items
         values = {corner: self._all(np.flatnonzero(corner)) for corner in np.ndindex(cube)}
-        for corner, after in values.items():
+        everything = np.array(list(values.values())).reshape(*cube, len(self))
+        rises = [np.diff(everything, axis=j).min() for j in range(self.n_items)]
+        falls = self.monotone and min(rises) < -ROUNDING * self.bound
+        for corner, after in values.items() if falls else ():
             for j in np.flatnonzero(corner):
                 before = (*corner[:j], 0, *corner[j + 1 :])
                 self._rise(values[before], after, np.flatnonzero(before), int(j))
         return np.array([v.mean() for v in values.values()]).reshape(cube)
 
     def _take(self, rows: Items) -> Self:
-        taken = self._like()
+        taken = self._like(_known=None)
         taken._functions = [self._functions[i] for i in rows]
         return taken
 

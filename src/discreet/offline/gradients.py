@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from ..bounds.continuous import places
 from ..constraints.residual import Residual
 from ..objectives import Population, answers
+from ..objectives.extensions import Known, SharedSets
 from ..objectives.rows.fixed_point import row_parts
 from ..objectives.rows.steps import gradient_steps, random_rows
 from ..objectives.rows.table import Rows
@@ -33,6 +36,8 @@ _FACTOR_BITS = 40
 # Rows with fewer entries than this are summed on one thread.
 _THREADED = 1_000_000
 SAMPLES = 300
+# So many values of sets are kept while a point is climbed to.
+_MOST_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,12 @@ class SummedGradient:
         self.step = 2.0 ** (exponent - (mantissa == 0.5) - places(length))
         self._people, self._rows = people, row_parts(people)
         self._most = math.floor(bound / self.step)
+        # People are asked again at every point: what they said before is kept where there is room for it.
+        held = len(people) * max(people.n_items, 1 << min(people.n_items, 10))  # numbers, at the least
+        asked = self._rows is None and held <= _MOST_VALUES
+        self._each: Iterable[Population] = list(people) if asked else people
+        room = _MOST_VALUES // (len(people) * people.n_items) if asked else 0
+        self._known = [Known(room) for _ in range(len(people) if asked else 0)]
         self.queries = 0
 
     def at(self, x: Floats) -> Steps:
@@ -175,11 +186,11 @@ class SummedGradient:
 
     def _one_by_one(self, x: Floats, seed: int) -> Steps:
         total = np.zeros(self.n_items, dtype=np.int64)
-        for person in self._people:
-            coins = Coins.seeded(seed).generator  # the same sets for everybody
+        sets = SharedSets(x, seed, self._samples)
+        for person, known in zip_longest(self._each, self._known):
             try:
-                asked = person.multilinear_gradient(x.copy(), rng=coins, samples=self._samples)
-                gradient = answers.vector("multilinear_gradient", asked, self.n_items)
+                found = sets.gradient(person, known)
+                gradient = answers.vector("multilinear_gradient", found, self.n_items)
             except Exception:  # somebody's own code: what it raises may hold their data
                 continue
             total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)

@@ -1,0 +1,112 @@
+"""Means over random sets: each set is asked about once, for the numbers of every one of them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.objectives import SetFunction, answers
+from discreet.objectives.extensions import Known, SampledSets, SharedSets, random_sets
+from discreet.privacy import Coins
+
+N = 12
+
+
+def people(calls):
+    rng = np.random.default_rng(0)
+    rows = [frozenset(np.flatnonzero(row).tolist()) for row in rng.random((4, N)) < 0.4]
+
+    def function(own):
+        def value(chosen):
+            calls.append(chosen)
+            return 1.0 - 0.5 ** len(own & chosen)
+
+        return value
+
+    return SetFunction([function(own) for own in rows], n_items=N, bound=1.0, monotone=True)
+
+
+def every_set(person, x, seed, samples):
+    """The obvious way: every set that was drawn, one after the other."""
+    rows = []
+    for items in random_sets(x, Coins.seeded(seed).generator, samples):
+        row = answers.vector("gains", person._gains(items), N)
+        row[items] = answers.vector("contributions", person._contributions(items), items.size)
+        rows.append(row)
+    return np.array(rows).mean(axis=0)
+
+
+@pytest.mark.parametrize("support", [0, 1, 4, N])
+def test_gradients_are_those_of_every_set_drawn(support):
+    x = np.zeros(N)
+    x[:support] = 0.3
+    known, shared = Known(1000), SharedSets(x, 5, 60)
+    for person in people([]):
+        wanted = every_set(person, x, 5, 60)
+        for _ in range(2):
+            np.testing.assert_array_equal(shared.gradient(person), wanted)
+        found = person.multilinear_gradient(x, rng=Coins.seeded(5).generator, samples=60)
+        np.testing.assert_array_equal(found, wanted)
+    first = people([])[0]
+    for _ in range(2):  # from what is known
+        np.testing.assert_array_equal(shared.gradient(first, known), every_set(first, x, 5, 60))
+    sets = SampledSets(x, Coins.seeded(5).generator, 60)
+    drawn = random_sets(x, Coins.seeded(5).generator, 60)
+    assert sets.value(first) == np.mean([first._value(items) for items in drawn])
+
+
+def test_no_set_is_asked_about_twice():
+    calls = []
+    person, x, known = people(calls)[0], np.zeros(N), Known(1000)
+    SharedSets(x, 0, 300).gradient(person, known)
+    assert len(calls) == N + 2  # alone and with each item; that set again for what its items add
+    calls.clear()
+    SharedSets(x, 1, 300).gradient(person, known)
+    assert not calls
+
+
+def test_a_family_with_a_gradient_of_its_own_is_asked_for_it():
+    class Own(SetFunction):
+        def multilinear_gradient(self, x, *, rng=None, samples=1000):
+            return x + float(rng.integers(1 << 40)) + samples
+
+    person = Own(lambda _: 0.0, n_items=N, bound=1.0, monotone=True)
+    wanted = person.multilinear_gradient(np.zeros(N), rng=Coins.seeded(3).generator, samples=7)
+    np.testing.assert_array_equal(SharedSets(np.zeros(N), 3, 7).gradient(person), wanted)
+
+
+def value(calls, own, chosen):
+    calls.append(chosen)
+    return min(len(chosen & {own, own + 1, own + 2}), 2) / 2
+
+
+@pytest.mark.parametrize("n_items", [6, 14])
+def test_choices_are_the_same_without_room_for_answers(n_items, monkeypatch):
+    calls, chosen, asked = [], [], []
+    for room in (1 << 22, 0):
+        monkeypatch.setattr("discreet.offline.gradients._MOST_VALUES", room)
+        calls.clear()
+        functions = [partial(value, calls, own) for own in range(3)]
+        some = SetFunction(functions, n_items=n_items, bound=1.0, monotone=True)
+        chooser = dc.offline.ContinuousGreedy(dc.constraints.Cardinality(2), dc.Budget(50.0), 2, seed=0)
+        chosen.append(chooser.select(some).items)
+        asked.append(len(calls))
+    assert chosen[0] == chosen[1]
+    assert asked[0] < asked[1]
+
+
+def test_somebody_who_falls_is_still_found_out():
+    falls = SetFunction(lambda s: 1.0 if len(s) < 2 else 0.5, n_items=N, bound=1.0, monotone=True)
+    with pytest.raises(ValueError, match="loses"):
+        falls.gains([0])
+    with pytest.raises(ValueError, match="loses"):
+        falls.contributions([0, 1])
+    outside = SetFunction(lambda s: 2.0 * len(s), n_items=N, bound=1.0, monotone=True)
+    with pytest.raises(ValueError, match="outside"):
+        outside.gains([])
+    few = SetFunction(lambda s: 1.0 if len(s) < 2 else 0.5, n_items=3, bound=1.0, monotone=True)
+    with pytest.raises(ValueError, match="loses"):
+        few.multilinear([0.5, 0.5, 0.5])
