@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from discreet.objectives.losses import Linear
 from discreet.online import protocol
 from discreet.privacy.randomness import ReproducibleRandomness
 from discreet.privacy.samplers import noise as sampler
-from discreet.privacy.samplers import noise_rows, noise_steps
+from discreet.privacy.samplers import noise_rows, noise_steps, spherical_rows, spherical_steps
 
 ROUNDS, ITEMS = 67, 5
 
@@ -22,13 +24,21 @@ def compiled(monkeypatch):
     monkeypatch.setattr(sampler._ROWS, "_limit", -1)
 
 
-@pytest.mark.parametrize("gaussian", [False, True])
-@pytest.mark.parametrize(("rows", "width"), [(400, 20), (3, 1), (30, 1000)])
+LAWS = {
+    "laplace": (partial(noise_rows, gaussian=False), partial(noise_steps, gaussian=False)),
+    "gaussian": (partial(noise_rows, gaussian=True), partial(noise_steps, gaussian=True)),
+    "spherical": (spherical_rows, spherical_steps),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("rows", "width"), [(400, 20), (3, 1), (10, 1000)])
 @pytest.mark.usefixtures("compiled")
-def test_rows_of_noise_are_those_drawn_one_by_one(rows, width, gaussian):
+def test_rows_of_noise_are_those_drawn_one_by_one(rows, width, law):
     at_once, in_turn = ReproducibleRandomness(5), ReproducibleRandomness(5)
-    found = noise_rows(at_once, rows, width, gaussian=gaussian)
-    wanted = [noise_steps(in_turn, width, gaussian=gaussian) for _ in range(rows)]
+    together, alone = LAWS[law]
+    found = together(at_once, rows, width)
+    wanted = [alone(in_turn, width) for _ in range(rows)]
     np.testing.assert_array_equal(found, wanted)
     assert at_once.words(3).tolist() == in_turn.words(3).tolist()  # not a word more
 
@@ -49,15 +59,17 @@ class Given:
         raise TypeError
 
 
+@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.usefixtures("compiled")
-def test_rows_that_need_more_digits_are_those_drawn_one_by_one():
+def test_rows_that_need_more_digits_are_those_drawn_one_by_one(law):
     """A first word at the very border of a cell, and a place that is not kept, in rows of two."""
-    border = int(sampler.noise_table(False)[0][3])
+    border = int(sampler.noise_table(law != "laplace")[0][3])
     last = (1 << 64) - 1  # at the end of a cell, where a place is kept least often
     words = [border, 7, 5, last, last >> 1, last, border, last, 9, 9]
-    found = noise_rows(Given(words), 4, 2, gaussian=False)
-    in_turn = Given(words)
-    np.testing.assert_array_equal(found, [noise_steps(in_turn, 2, gaussian=False) for _ in range(4)])
+    together, alone = LAWS[law]
+    at_once, in_turn = Given(words), Given(words)
+    np.testing.assert_array_equal(together(at_once, 4, 2), [alone(in_turn, 2) for _ in range(4)])
+    assert at_once.words(3).tolist() == in_turn.words(3).tolist()
 
 
 def cuts():
@@ -82,6 +94,11 @@ def leader(noise):
     return dc.online.ApproximateLeader(Ball(3, 1.0), ROUNDS, dc.Budget(2.0), lipschitz=1.0, **tree, seed=3)
 
 
+def linear(noise):
+    tree = {"sums": "tree", "noise": noise}
+    return dc.online.LinearLeader(Ball(3, 1.0), ROUNDS, dc.Budget(2.0), lipschitz=1.0, **tree, seed=3)
+
+
 def bandit(batch):
     radius = {"exploration_radius": 0.5, "batch": batch}
     ball, budget = Ball(3, 1.0), dc.Budget(2.0)
@@ -91,6 +108,7 @@ def bandit(batch):
 CASES = [
     *((minimizer, noise, cuts) for noise in ("laplace", "spherical")),
     *((leader, noise, costs) for noise in ("laplace", "spherical")),
+    *((linear, noise, costs) for noise in ("laplace", "spherical")),
     *((bandit, batch, costs) for batch in (1, 4)),
 ]
 

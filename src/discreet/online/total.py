@@ -220,6 +220,11 @@ class PrivateTotal:
         assert isinstance(self.sum, CompiledSum | CompiledTree)
         return self.sum.rows_ahead(wanted, draw=draw)
 
+    def draw_ahead(self, taken: int) -> None:
+        """Draw the noise of a tree's next sums together, until so many will have been taken for certain."""
+        if isinstance(self.sum, CompiledTree) and self.sum.one_draw_each:
+            self.sum.rows_ahead(taken - self.taken)
+
     @contextmanager
     def compiled(self, count: int) -> Iterator[tuple[SumState, Values, Values]]:
         """For a compiled loop that takes the next ``count`` sums: their arrays, what is known and gathered.
@@ -387,6 +392,10 @@ class CostTotal(BatchTotal):
         """What the account has to list so far: (label, release, count)."""
         if self.batches:
             yield self._label, self.release, 1
+
+    def gather(self, steps: NDArray[np.int64]) -> None:
+        """Take up what some people cost, in steps."""
+        self.gathered += sum(steps.tolist())
 
     def take(self) -> int | float:
         """The sum of the batch, which is emptied out: an interruption may lose people, never repeat them."""

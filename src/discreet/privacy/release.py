@@ -96,8 +96,9 @@ class Release:
         self._alive()
         law, finer = self.law, samplers.STEPS_BITS - grid.bits
         if law == "spherical":
-            return np.array([self.noise(grid, width) for _ in range(rows)])
-        steps = samplers.noise_rows(self._source, rows, width, gaussian=law == "gaussian")
+            steps = samplers.spherical_rows(self._source, rows, width)
+        else:
+            steps = samplers.noise_rows(self._source, rows, width, gaussian=law == "gaussian")
         return (steps + (1 << (finer - 1))) >> finer if finer else steps
 
     def noisy(self, values: Floats, grid: samplers.Grid | None) -> Floats:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..arguments import People, Shape, SumState
 from .compiled import loop
+from .noise import to_grid
 from .sums import noisy_step
 
 Floats = NDArray[np.float64]
@@ -49,12 +50,27 @@ def cost_and_gradient(kind: int, row: Floats, number: float, point: Floats, grad
 
 
 @loop()
-def costs_at(people: People, first: int, point: Floats, out: Floats) -> None:
-    """What ``point`` costs as many people from ``first`` on as ``out`` has room for."""
+def costs_at(
+    people: People,
+    first: int,
+    point: Floats,
+    middle: float,
+    half: float,
+    mantissa: int,
+    exponent: int,
+    costs: Floats,
+    steps: Indices,
+) -> None:
+    """What ``point`` costs as many people from ``first`` on as ``costs`` has room for.
+
+    ``steps`` are these costs from ``middle``, up to ``half`` away from it, in whole steps of the grid.
+    """
     kind, rows, numbers = people
-    gradient = np.empty(point.size)
-    for t in range(out.size):
-        out[t] = cost_and_gradient(kind, rows[first + t], numbers[first + t], point, gradient)
+    gradient, away = np.empty(point.size), np.empty(costs.size)
+    for t in range(costs.size):
+        costs[t] = cost_and_gradient(kind, rows[first + t], numbers[first + t], point, gradient)
+        away[t] = min(max(costs[t] - middle, -half), half)
+    to_grid(away, mantissa, exponent, steps)
 
 
 @loop()
@@ -108,6 +124,7 @@ def leader_rounds(
     longest: float,
     curvature: float,
     held: float,
+    growing: float,
     passed: int,
     shape: Shape,
     inside: SumState,
@@ -132,7 +149,7 @@ def leader_rounds(
             noisy_step(inside, t - 1, pending, known)
             for i in range(size):
                 played[i] += shown[i]
-            follow(known, played, curvature, held, passed + t, shape, shown)
+            follow(known, played, curvature, held + growing * (passed + t), passed + t, shape, shown)
         costs[t] = cost_and_gradient(kind, rows[first + t], numbers[first + t], shown, pending)
         for i in range(size):
             points[t, i] = shown[i]

@@ -116,47 +116,104 @@ def attempt_noise(
     return failed
 
 
+@part
+def _row(words, at, cells, guide, gaussian, coarser, out, spare):  # type: ignore[no-untyped-def]
+    """A row as `attempt_noise` and the attempts after it make it, from the words from ``at`` on.
+
+    Returns how many words it took; minus how many it takes at the least, where there are fewer; 0 where it
+    cannot be decided here.
+    """
+    again, places, spots, drawn, status = spare
+    needed = 2 * out.size
+    if at + needed > words.size:
+        return -needed
+    failed = attempt_noise(words[at : at + needed], cells, guide, gaussian, coarser, out, places, status)
+    for i in range(failed):
+        spots[i] = places[i]
+        again[2 * i] = words[at + 2 * places[i]]
+    while failed > 0:
+        for i in range(failed):
+            if status[i] == UNDECIDED:
+                return 0
+        needed += failed
+        if at + needed > words.size:
+            return -needed
+        for i in range(failed):
+            again[2 * i + 1] = words[at + needed - failed + i]
+        pairs, found = again[: 2 * failed], drawn[:failed]
+        left = attempt_noise(pairs, cells, guide, gaussian, coarser, found, places, status)
+        for i in range(failed):
+            out[spots[i]] = drawn[i]
+        for i in range(left):
+            spots[i] = spots[places[i]]
+            again[2 * i] = again[2 * places[i]]
+        failed = left
+    return needed
+
+
+@part
+def _spare(width):  # type: ignore[no-untyped-def]
+    whole = np.empty((3, width), dtype=np.int64)
+    again, status = np.empty(2 * width, dtype=np.uint64), np.empty(width, dtype=np.uint8)
+    return again, whole[0], whole[1], whole[2], status
+
+
 @loop()
 def noise_rows(words, cells, guide, gaussian, out):  # type: ignore[no-untyped-def]
-    """Rows of whole steps, each as `attempt_noise` and the attempts after it make it, from words in a row.
+    """Rows of whole steps, from words in a row.
 
     Returns how many rows are done, how many words they took, and how many the next one takes at the least;
     0 where it cannot be decided here.
     """
     rows, width = out.shape
-    places = np.empty(width, dtype=np.int64)
-    status = np.empty(width, dtype=np.uint8)
-    again = np.empty(2 * width, dtype=np.uint64)
-    drawn = np.empty(width, dtype=np.int64)
-    spots = np.empty(width, dtype=np.int64)
+    spare = _spare(width)
     at = 0
     for row in range(rows):
-        needed = 2 * width
-        if at + needed > words.size:
-            return row, at, needed
-        failed = attempt_noise(words[at : at + needed], cells, guide, gaussian, 1, out[row], places, status)
-        for i in range(failed):
-            spots[i] = places[i]
-            again[2 * i] = words[at + 2 * places[i]]
-        while failed > 0:
-            for i in range(failed):
-                if status[i] == UNDECIDED:
-                    return row, at, 0
-            needed += failed
-            if at + needed > words.size:
-                return row, at, needed
-            for i in range(failed):
-                again[2 * i + 1] = words[at + needed - failed + i]
-            pairs, found = again[: 2 * failed], drawn[:failed]
-            left = attempt_noise(pairs, cells, guide, gaussian, 1, found, places, status)
-            for i in range(failed):
-                out[row, spots[i]] = drawn[i]
-            for i in range(left):
-                spots[i] = spots[places[i]]
-                again[2 * i] = again[2 * places[i]]
-            failed = left
-        at += needed
+        used = _row(words, at, cells, guide, gaussian, 1, out[row], spare)
+        if used <= 0:
+            return row, at, -used
+        at += used
     return rows, at, 2 * width
+
+
+@loop()
+def sphere_rows(words, gaussian, exponential, out):  # type: ignore[no-untyped-def]
+    """The same for rows of spherical noise (`samplers.spherical`): tables of both laws instead of one.
+
+    Sums of d numbers are off by d - 1 roundings, not by one: a coordinate by (12 + 1.5 d) u of itself.
+    """
+    rows, width = out.shape
+    spare = _spare(width)
+    floors, parts = np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64)
+    values = np.empty(width)
+    at = 0
+    for row in range(rows):
+        used = _row(words, at, gaussian[0], gaussian[1], True, 0, floors, spare)
+        if used <= 0:
+            return row, at, -used + 4 * width if used < 0 else 0
+        second = at + used + width
+        more = _row(words, second, exponential[0], exponential[1], False, 0, parts, spare)
+        if more == 0 or second + more + width > words.size:
+            return row, at, 0 if more == 0 else used + 2 * width + abs(more)
+        last = second + more
+        squares = 0.0
+        length = 0.0
+        for i in range(width):
+            values[i] = floors[i] + words[at + used + i] * 2.0**-64
+            squares += values[i] * values[i]
+            length += (~parts[i] if parts[i] < 0 else parts[i]) + words[last + i] * 2.0**-64
+        norm = math.sqrt(squares)
+        if norm < 2.0**20 * math.sqrt(width) or length < 2.0**20 * width:
+            return row, at, 0
+        for i in range(width):
+            ideal = values[i] * (0.5 * length / norm)
+            whole = np.rint(ideal)
+            error = ((16.0 + 2.0 * width) * abs(ideal) + 2.0 * length / norm) * 2.0**-53
+            if abs(ideal - whole) + error >= 0.5:
+                return row, at, 0
+            out[row, i] = np.int64(whole)
+        at = last + width
+    return rows, at, 6 * width
 
 
 @part

@@ -307,6 +307,7 @@ class ApproximateLeader(GradientSumLearner):
                     settings.longest,
                     settings.strong_convexity,
                     settings.regularization,
+                    settings.growing,
                     self.round,
                     shape,
                     inside,

@@ -230,20 +230,21 @@ class BanditApproximateLeader(PointLearner):
     def _run(self, stream: Stream) -> None:
         rows = stream.people.compiled() if isinstance(stream.people, Losses) else None
         costs, batch, count, after = self._costs, self.settings.batch, stream.rewards.size, 0
-        if rows is None or costs is None:
+        if rows is None or costs is None or costs.grid is None:
             self._run_one_by_one(stream)
             return
         releases = (self.round + count - 1) // batch - costs.batches
         if releases > len(self._ahead):
             self._ahead += costs.noise_one_by_one(releases - len(self._ahead)).tolist()
+        about = (self.settings.middle, self.settings.half, costs.grid.mantissa, costs.grid.exponent)
+        seen, steps = np.empty(min(count, batch)), np.empty(min(count, batch), dtype=np.int64)
         for t in track(range(count), "rounds", stream.progress):
             if t < after:
                 continue
             point = self._next()
-            after = min(count, t + batch - self.round % batch)
-            seen = np.empty(after - t)
-            backends.convex.costs_at(rows, t, np.array(point), seen)
-            good = self._among_declared(seen)
+            size = min(count - t, batch - self.round % batch)
+            backends.convex.costs_at(rows, t, np.array(point), *about, seen[:size], steps[:size])
+            good = self._among_declared(seen[:size])
             after = t + max(1, good)
             here = slice(t, after)
             limit, paid, played = stream.within_limit[here], stream.rewards[here], stream.selections[here]
@@ -251,24 +252,16 @@ class BanditApproximateLeader(PointLearner):
                 self._run_one_by_one(Stream(stream.people[here], limit, paid, played, progress=False))
                 continue
             paid[:], played[:] = seen[:good], point
-            middle, half = self.settings.middle, self.settings.half
-            counted = np.clip(paid[limit] - middle, -half, half)
-            self._rounds.close(good, then=partial(self._absorb_all, costs, counted))
+            self._rounds.close(good, then=partial(costs.gather, steps[:good][limit]))
 
     def _among_declared(self, seen: Vector) -> int:
         """How many costs lie in the declared range, before the first that does not."""
         settings = self.settings
         spare = 1e-12 * settings.half
-        right = (seen >= settings.low - spare) & (seen <= settings.high + spare)
-        return seen.size if right.all() else int(np.argmin(right))
-
-    @staticmethod
-    def _absorb_all(costs: CostTotal, counted: Vector) -> None:
-        if costs.grid is None:
-            for cost in counted.tolist():
-                costs.gathered += cost
-        else:
-            costs.gathered += sum(costs.grid.truncate(counted).tolist())
+        low, high = settings.low - spare, settings.high + spare
+        if seen.min() >= low and seen.max() <= high:
+            return seen.size
+        return int(np.argmin((seen >= low) & (seen <= high)))
 
     def _run_one_by_one(self, stream: Stream) -> None:
         people = stream.people

@@ -204,6 +204,7 @@ class GradientSumLearner(PointLearner):
         if not isinstance(people, Losses):
             super()._run(stream)
             return
+        self._total.draw_ahead(self.round + stream.rewards.size - 1)
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             cost, gradient = people.at(t, self._next())
             ready = self._bounded(answers.vector("gradient(point)", gradient, self._width))

@@ -25,7 +25,7 @@ from __future__ import annotations
 from .choice import choice_log_probabilities, endless, exact_draw, exponential_choice
 from .grid import STEPS_BITS, Grid
 from .noise import noise_rows, noise_steps
-from .spherical import spherical_steps
+from .spherical import spherical_rows, spherical_steps
 
 __all__ = [
     "STEPS_BITS",
@@ -36,5 +36,6 @@ __all__ = [
     "exponential_choice",
     "noise_rows",
     "noise_steps",
+    "spherical_rows",
     "spherical_steps",
 ]

@@ -17,7 +17,7 @@ from ..randomness import Randomness
 from .grid import STEPS_BITS
 
 PATIENCE = Patience(1 << 20)  # draws in NumPy
-_ROWS = Patience(1 << 12)  # calls for rows of draws
+_ROWS = Patience(1 << 15)  # calls for rows of draws
 CELL_BITS = 22
 _TEST_BITS = 40
 _AT_ONCE = 1 << 14  # draws whose words and outcomes stay in the cache
@@ -82,30 +82,51 @@ def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np
 
 
 def noise_rows(source: Randomness, rows: int, width: int, *, gaussian: bool) -> NDArray[np.int64]:
-    """``rows`` times `noise_steps` of ``width`` draws: the same numbers, from the same words, in less time.
+    """``rows`` times `noise_steps` of ``width`` draws: the same numbers, from the same words, sooner."""
+
+    def one(words: Randomness) -> NDArray[np.int64]:
+        return noise_steps(words, width, gaussian=gaussian)
+
+    def loop(words: NDArray[np.uint64], out: NDArray[np.int64]) -> tuple[int, int, int]:
+        found: tuple[int, int, int] = backends.noise.noise_rows(words, *noise_table(gaussian), gaussian, out)
+        return found
+
+    return in_rows(source, (rows, width), 2, one, loop)
+
+
+def in_rows(
+    source: Randomness,
+    shape: tuple[int, int],
+    words: int,
+    one: Callable[[Randomness], NDArray[np.int64]],
+    loop: Callable[[NDArray[np.uint64], NDArray[np.int64]], tuple[int, int, int]],
+) -> NDArray[np.int64]:
+    """Rows that ``one`` would draw one after the other, each of at least so many ``words`` a number.
 
     Words are taken from the source in the order in which these draws would take them, and never more than
-    they need for certain: what is left of the source afterwards is the same, too.
+    they need for certain: what is left of the source afterwards is the same, too. ``loop`` draws many rows
+    from words in a row (`backends.noise.noise_rows`).
     """
-    out = np.empty((rows, width), dtype=np.int64)
+    (rows, width), least = shape, words * shape[1]
+    out = np.empty(shape, dtype=np.int64)
     if not 0 < width <= _AT_ONCE or _ROWS.lasts(rows, None, lambda: backends.noise.noise_rows):
         for row in out:
-            row[:] = noise_steps(source, width, gaussian=gaussian)
+            row[:] = one(source)
         return out
-    table, at_once = noise_table(gaussian), max(1, _AT_ONCE // width)
+    at_once = max(1, _AT_ONCE // width)
     for start in range(0, rows, at_once):
         part = out[start : start + at_once]
-        held, done, needed = np.empty(0, dtype=np.uint64), 0, 2 * width
+        held, done, needed = np.empty(0, dtype=np.uint64), 0, least
         while done < part.shape[0]:
-            more = needed + 2 * width * (part.shape[0] - done - 1) - held.size
+            more = needed + least * (part.shape[0] - done - 1) - held.size
             if more > 0:
                 held = np.concatenate((held, source.words(more)))
-            found, used, needed = backends.noise.noise_rows(held, *table, gaussian, part[done:])
+            found, used, needed = loop(held, part[done:])
             held, done = held[used:], done + found
             if needed == 0:  # a row that needs more digits
                 first = _HeldWords(held, source)
-                part[done] = noise_steps(first, width, gaussian=gaussian)
-                held, done, needed = first.held, done + 1, 2 * width
+                part[done] = one(first)
+                held, done, needed = first.held, done + 1, least
     return out
 
 

@@ -7,8 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import backends
 from ..randomness import Randomness
-from .noise import LazyBits, half_steps
+from .noise import LazyBits, half_steps, in_rows, noise_table
 
 
 def spherical_steps(source: Randomness, dimension: int) -> NDArray[np.int64]:
@@ -36,6 +37,20 @@ def spherical_steps(source: Randomness, dimension: int) -> NDArray[np.int64]:
     if unsure.size:
         out[unsure] = settled_sphere(gaussians, exponentials, unsure)
     return out
+
+
+def spherical_rows(source: Randomness, rows: int, dimension: int) -> NDArray[np.int64]:
+    """``rows`` times `spherical_steps`: the same vectors, from the same words, sooner."""
+
+    def one(words: Randomness) -> NDArray[np.int64]:
+        return spherical_steps(words, dimension)
+
+    def loop(words: NDArray[np.uint64], out: NDArray[np.int64]) -> tuple[int, int, int]:
+        tables = noise_table(True), noise_table(False)
+        found: tuple[int, int, int] = backends.noise.sphere_rows(words, *tables, out)
+        return found
+
+    return in_rows(source, (rows, dimension), 6, one, loop)
 
 
 class Reals:

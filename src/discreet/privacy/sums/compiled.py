@@ -108,9 +108,12 @@ class CompiledTree(TreeSum):
     @property
     def compiles(self) -> bool:
         """Whether a loop can take the sums: those that have noise, a draw for each, and a declared length."""
-        bounds = self.bounds
-        plain = bounds.box is None and bounds.nonzeros is None and self._vector == self.dimension
-        return plain and self._grid is not None and not self.variance_reduction
+        return self.one_draw_each and self.bounds.box is None and self.bounds.nonzeros is None
+
+    @property
+    def one_draw_each(self) -> bool:
+        """Whether every sum takes one draw of noise: rows of it can be drawn ahead."""
+        return self._vector == self.dimension and self._grid is not None and not self.variance_reduction
 
     def _noise_steps(self) -> NDArray[np.int64]:
         if not self._ahead.shape[0]:
