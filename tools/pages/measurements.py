@@ -228,6 +228,23 @@ def running_sum_rounds() -> str:
 
 
 @block
+def own_functions() -> str:
+    rows = [
+        [
+            one["case"],
+            f"{one['before_ms']:,.1f}",
+            f"{one['now_ms']:,.1f}",
+            f"{one['times']:.1f}",
+            f"{one['before_times_named']:.0f}" if "before_times_named" in one else "",
+            f"{one['now_times_named']:.1f}" if "now_times_named" in one else "",
+        ]
+        for one in stored("own_functions")["cases"]
+    ]
+    heads = ["", "before", "now", "times faster", "times the root, before", "times the root, now"]
+    return markdown(heads, rows)
+
+
+@block
 def returning_people() -> str:
     found = stored("returning")
     rows = []

@@ -82,6 +82,10 @@ class ContinuousGreedy(Chooser):
     ``include`` and ``exclude``: public items that are in from the start, and that cannot be chosen; see
     `Chooser`. The point is then climbed on the others, from where included items are 1.
 
+    A function without a closed form is asked about ``samples`` random sets, 300 unless given, the same for
+    everybody: n_items + 2 values for each set that was not among those before. On 30 items that took 10,000
+    calls a person for 12 gradients; ``progress=True`` of ``select`` says how long the steps will take.
+
     Formal guarantee. (epsilon, delta)-DP under the budget's neighbouring relation. Gradients of a monotone
     person lie in [0, bound], and are worked out person by person, rounded down to a public step and added up
     in integers, so one person moves each entry of the sum by at most ``bound``: no division by the number of
