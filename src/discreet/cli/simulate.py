@@ -61,7 +61,7 @@ shop.toml:
   learner = "hedge"
   epsilon = inf                    # at this epsilon only
 
-The first run on a machine compiles loops, half a minute of work at most; they are kept for later ones.
+The first run on a machine compiles loops, some 25 s of work; they are kept for later ones.
 Every finished run is kept in the folder: interrupt it, start it again with the same settings, and it goes on.
 Rewards and regret are facts about the people of the streams, not private releases."""
 
