@@ -290,12 +290,13 @@ def test_arrays_stay_where_they_are():
 
 def test_items_that_are_no_cosines_are_warned_of_and_people_are_not():
     unit = np.eye(3)
-    with pytest.warns(UserWarning, match="item 'b' is a vector of length 0.5 at scale=1, and"):
+    with pytest.warns(UserWarning, match="item 'b' is a vector of length 0.5, and"):
         EmbeddedFacilityLocation(unit, unit * [[1.0], [0.5], [1.0]], labels="abc")
     with pytest.warns(UserWarning, match="item 2 is a vector of length 1.2"):
         EmbeddedFacilityLocation(unit, [*unit[:2], [0.7, 0.7, 0.7]])
-    with pytest.warns(UserWarning, match="item 0 is a vector of length 0.794 at scale=0.8"):  # it is cut
-        EmbeddedFacilityLocation(unit, unit, scale=0.8)
+    with pytest.warns(UserWarning, match="item 0 is a vector of length 0.5,"):
+        EmbeddedFacilityLocation(unit, (unit * 64).astype(np.int8))
+    EmbeddedFacilityLocation(unit, (unit * 127).astype(np.int8))
     for people in (unit * 7.0, unit * 0.1, unit * 0.0, [*unit[:2], [5.0, 5.0, 5.0]]):  # not a word
         made = EmbeddedFacilityLocation(people, unit)
         assert max(made[i].value([0, 1, 2]) for i in range(3)) <= 1.0

@@ -88,23 +88,23 @@ class EmbeddedFacilityLocation(Population):
         self.n_items = int(catalogue.shape[0])
         self._name_items(labels)
         if self._declared == FAMILY_BOUND and not normalize:
-            self._check_lengths()
+            self._check_lengths(items if hasattr(items, "dtype") else numbers("items", items))
 
-    def _check_lengths(self) -> None:
+    def _check_lengths(self, items: Any) -> None:
         """Warn of the first item that is no vector of length 1. Items are public; people are not asked."""
-        device, items = self._rows.device, self._rows.items
+        device = self._rows.device
+        unit = self.scale / _PARTS if str(items.dtype).split(".")[-1] == "int8" else 1.0
         for here in slices(self.n_items, max(1, (1 << 22) // items.shape[1])):
-            some = device.cast(items[here, :], "float64")
-            lengths = np.sqrt(device.numpy(device.xp.sum(some * some, axis=1))) * (self.scale / _PARTS)
+            some = device.array(items[here, :], "float64")
+            lengths = np.sqrt(device.numpy(device.xp.sum(some * some, axis=1))) * unit
             off = np.flatnonzero(np.abs(lengths - 1.0) > _NEARLY)
             if off.size:
                 first = int(off[0])
                 place = int(here.start) + first
                 name = place if self.labels is None else self.labels[place]
                 warnings.warn(
-                    f"item {shown(name)} is a vector of length {lengths[first]:.3g} at scale={self.scale:g},"
-                    " and bound=1 is for cosines, of vectors of length 1: longer ones are cut, shorter ones"
-                    " count less."
+                    f"item {shown(name)} is a vector of length {lengths[first]:.3g}, and bound=1 is for"
+                    " cosines, of vectors of length 1: longer ones are cut, shorter ones count less."
                     " normalize=True makes all of them so; for inner products declare their bound=",
                     stacklevel=3,
                 )
