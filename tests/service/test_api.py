@@ -166,8 +166,8 @@ def test_over_budget_says_what_fits(shared_service):
     error = refused(lambda: client.request("POST", "/v1/experiments", asked))
     assert error.status == 409
     assert error.name == "over-budget"
-    assert {"spent", "asked", "limit", "largest_that_fits"} <= set(error.problem)
-    assert error.problem["asked"] > error.problem["limit"] >= error.problem["spent"]
+    assert {"spent", "after", "limit", "largest_that_fits"} <= set(error.problem)
+    assert error.problem["after"] > error.problem["limit"] >= error.problem["spent"]
 
 
 def test_erasure(shared_service):
@@ -238,3 +238,25 @@ def test_what_cannot_be_meant_is_refused_as_such(shared_service):
         with caught.value as found:
             assert found.code == 422
     assert "Traceback" not in (shared_service.folder / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "at", "detail"),
+    [
+        ({"name": "two words"}, "$.name", "up to 64 letters"),
+        ({"k": 13}, "$.k", "from 1 to the number of items"),
+        ({"k": "3"}, "$.k", "Expected `int`, got `str`"),
+        ({"items": ["a", "b", "a"]}, "$.items", "twice"),
+        ({"feedback": "click"}, "$.feedback", "None of the values"),
+        ({"feedbak": "taken"}, None, "A field is not known"),
+        ({"population": "none"}, "$.population", None),
+    ],
+)
+def test_refusals_say_where_a_new_experiment_is_wrong(shared_service, change, at, detail):
+    """In words of this service: nothing of what was sent is repeated."""
+    asked = {"name": "wrong", "population": "wrong", "items": ["a", "b", "c"], "k": 2} | change
+    with pytest.raises(ServiceError) as caught:
+        shared_service.client().request("POST", "/v1/experiments", asked)
+    found = caught.value.problem
+    assert found.get("at") == at
+    assert detail is None or detail in found["detail"]

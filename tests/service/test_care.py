@@ -133,6 +133,10 @@ def test_a_state_that_went_back_unseen_is_noticed_by_a_decision(service):
         ("UPDATE private_state SET seq = seq - 1", "not that of its last release"),
         ("DELETE FROM charge", "nothing was charged"),
         ("UPDATE charge SET count = '900'", "more was spent"),
+        ("UPDATE charge SET count = '0'", "was not charged for"),
+        ("UPDATE private_state SET body = x'00'", "its state cannot be read"),
+        ("UPDATE hand SET body = x'00'", "a hand cannot be read"),
+        ("UPDATE release SET payload = x'00' WHERE seq = 1", "is not what was released"),
     ],
 )
 def test_verify_finds_what_was_altered(tmp_path, capsys, sql, words):
@@ -168,7 +172,14 @@ def test_a_store_that_is_in_use_or_not_there_is_a_line_and_makes_no_file(tmp_pat
     assert main(["serve", "--store", url, "--secrets", secrets]) == 2
     assert capsys.readouterr().err.count("is in use by another process") == 2
     assert main(["service", "backup", saved, "--store", url]) == 0
-    assert main(["service", "verify", "--store", f"sqlite:///{saved}"]) == 0
+    capsys.readouterr()
+    assert main(["service", "verify", saved]) == 0
+    assert "1 experiment, 0 releases, 2 charges: nothing is wrong" in capsys.readouterr().out
+    whole = Path(saved).read_bytes()
+    for broken in (whole[: len(whole) // 2], b"no store", whole[:5000] + bytes(5000) + whole[10_000:]):
+        Path(saved).write_bytes(broken)
+        assert main(["service", "verify", saved]) == 2
+        assert capsys.readouterr().out == "the file is damaged, or no store\n"
     world.store.close()
     missing = f"sqlite:///{tmp_path}/missing.db"
     for doing in (["verify"], ["backup", str(tmp_path / "new")]):

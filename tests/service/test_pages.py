@@ -104,6 +104,13 @@ def test_before_the_first_release_pages_say_when_it_comes(analyst):
     assert "Nothing is known of items yet: the first numbers come after about 224 decisions" in found
 
 
+def test_a_seed_is_told_where_there_is_one(world, analyst):
+    """Whoever believes that an experiment is not private switches it off."""
+    make(world[0].client(), "seeded", ["a", "b", "c"], seed=7)
+    for name, told in (("other", False), ("seeded", True)):
+        assert ("for tests only, not private" in analyst.get(f"/experiments/{name}").text) == told
+
+
 def test_parts_are_sent_when_something_has_changed(world, analyst):
     first = analyst.get("/parts/experiments/shop?seen=")
     assert first.status == 200

@@ -15,7 +15,7 @@ _EXAMPLES = """examples:
   discreet service backup monday.db
   discreet service restore monday.db --store sqlite:///shop.db
   discreet service verify
-  discreet service verify --store sqlite:///monday.db    # a backup, while the service runs
+  discreet service verify monday.db    # a backup, while the service runs
 
 A restored service is frozen until its budget renews: what was released after the backup is not in its
 account, and going on from there would release about the same people again."""
@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, and to which store."""
     parser.epilog = _EXAMPLES
     parser.add_argument("do", choices=_DOINGS, help="what to do")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="the backup to write or to restore")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="the backup to write, to restore or to verify"
+    )
     parser.add_argument("--config", metavar="FILE", help="a TOML file with settings")
     parser.add_argument(
         "--store", metavar="URL", help="sqlite:///FILE or postgresql://... (default: sqlite:///discreet.db)"
@@ -48,8 +50,10 @@ def run(options: argparse.Namespace) -> int:
     for name in ("store", "secrets"):
         if (given := getattr(options, name)) is not None:
             setattr(settings, name, given)
-    if (options.do in ("backup", "restore")) != (options.file is not None):
-        raise ValueError("backup and restore take a file, the others do not")
+    if options.do in ("backup", "restore") and options.file is None:
+        raise ValueError(f"{options.do} takes a file")
+    if options.do == "init" and options.file is not None:
+        raise ValueError("init takes no file; --store says where it is made")
     try:
         if options.do == "init":
             key = server.prepare(settings)
@@ -63,8 +67,10 @@ def run(options: argparse.Namespace) -> int:
             text = f"restored; frozen until their budgets renew: {', '.join(frozen) or 'nothing'}"
             print(as_json({"frozen": frozen}) if options.json else text)
         else:
-            wrong = care.verify_url(settings.store)
-            print(as_json({"wrong": wrong}) if options.json else "\n".join(wrong) or "nothing is wrong")
+            wrong, seen = care.verify_url(f"sqlite:///{options.file}" if options.file else settings.store)
+            sizes = ", ".join(f"{many} {one}{'s' * (many != 1)}" for one, many in seen.items())
+            text = "\n".join(wrong) or f"{sizes}: nothing is wrong"
+            print(as_json({"wrong": wrong, "checked": seen}) if options.json else text)
             return 2 if wrong else 0
     except StoreError as error:  # such as a file that a service has open
         raise ValueError(str(error)) from error

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
+from . import experiments
 from .config import PopulationConfig
-from .hands import linked
+from .hands import COLUMNS, Hand, linked
 from .keeper import FROZEN, Keeper
 from .store import Store, open_store
 
@@ -80,13 +82,13 @@ def verify(store: Store) -> list[str]:
     """What is wrong with a store: chains of releases, states, charges. An empty list is what is hoped for."""
     wrong = []
     with store.transaction() as tx:
-        experiments = tx.all("SELECT id, name, seq, chain FROM experiment ORDER BY id")
+        rows_of = tx.all("SELECT id, name, seq, chain FROM experiment ORDER BY id")
         populations = tx.all("SELECT id, name FROM population ORDER BY id")
-        for number, name, seq, chain in experiments:
+        for number, name, seq, chain in rows_of:
             link = linked(b"", f"experiment {number}")
             rows = tx.all("SELECT seq, payload, chain FROM release WHERE experiment = ? ORDER BY seq", number)
             for place, (one, payload, stored) in enumerate(rows, 1):
-                link = linked(link, payload)
+                link = linked(link, payload) if isinstance(payload, str) else b""
                 if one != place or bytes(stored) != link:
                     wrong.append(f"{name}: release {one} is not what was released")
                     break
@@ -97,6 +99,15 @@ def verify(store: Store) -> list[str]:
                 wrong.append(f"{name}: its state is not that of its last release")
             if tx.one("SELECT count(*) FROM charge WHERE experiment = ?", number)[0] == 0:
                 wrong.append(f"{name}: nothing was charged for it")
+            try:
+                experiments.read(tx, number)
+            except Exception:  # whatever is in there
+                wrong.append(f"{name}: its state cannot be read, or was not charged for")
+            try:
+                for row in tx.all(f"SELECT {COLUMNS} FROM hand WHERE experiment = ?", number):
+                    Hand.read(row)
+            except Exception:
+                wrong.append(f"{name}: a hand cannot be read")
     keeper = Keeper(store)
     for number, name in populations:
         try:
@@ -106,21 +117,34 @@ def verify(store: Store) -> list[str]:
                 for period in periods.names
                 if periods.account(period).epsilon() > periods.budget.epsilon
             ]
-        except ValueError:
+        except Exception:
             over = ["some period"]  # a gate refuses such charges, and those that it cannot read
         wrong += [f"{name}: more was spent in {period} than allowed" for period in over]
     return wrong
 
 
-def verify_url(url: str) -> list[str]:
-    """`verify` the store of a URL, which must be there and, if it is a file, not in use."""
-    if url.startswith("sqlite:///"):
-        _there(url)
+def verify_url(url: str) -> tuple[list[str], dict[str, int]]:
+    """`verify` the store of a URL, there and not in use; what is wrong, and how much was looked at."""
+    if url.startswith("sqlite:///") and not _whole(_there(url)):
+        return ["the file is damaged, or no store"], {}
     store = open_store(url)
     try:
-        return verify(store)
+        with store.transaction() as tx:
+            tables = ("population", "experiment", "release", "charge")
+            seen = {one: int(tx.one(f"SELECT count(*) FROM {one}")[0]) for one in tables}
+        return verify(store), seen
     finally:
         store.close()
+
+
+def _whole(file: Path) -> bool:
+    """Whether a file is a SQLite database, and no page of it is damaged."""
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
+            database.execute("SELECT 1 FROM experiment LIMIT 1")
+            return [*database.execute("PRAGMA integrity_check")] == [("ok",)]
+    except sqlite3.DatabaseError:
+        return False
 
 
 def _there(url: str) -> Path:

@@ -104,7 +104,8 @@ def status(store: Store, name: str) -> dict[str, Any]:
         "hands": {_STATES[state]: count for state, count in hands.items()},
         "keeper": None if kept is None else {"holder": kept[0], "until": kept[1]},
         "lag_seconds": 0.0 if due is None else max(0.0, now - due),
-        # Whoever knows a seed can undo the noise: that there is one is in the account.
+        # Whoever knows a seed can undo the noise; that there is one is in the account, too.
+        "reproducible": settings["seed"] is not None,
         "config": {key: value for key, value in settings.items() if key not in ("items", "seed")},
         "n_items": len(settings["items"]),
     }

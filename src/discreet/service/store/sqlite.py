@@ -73,7 +73,10 @@ class SQLiteStore(Store):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise StoreError(f"{self.path} is in use by another process; PostgreSQL takes several") from None
+            raise StoreError(
+                f"{self.path} is in use by another process: stop that, or take a backup;"
+                " PostgreSQL takes several"
+            ) from None
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         self._connection = self._connect()
         for pragma in self.PRAGMAS:

@@ -157,6 +157,10 @@ class Api:
     async def new_experiment(self, request: Request) -> Any:
         asked = await read(request, NewExperiment)
         check_name(asked.name)
+        if len(set(asked.items)) < len(asked.items):
+            raise problems.BAD_BODY.with_(at="$.items", detail="An item is there twice.")
+        if not 1 <= asked.k <= len(asked.items):
+            raise problems.BAD_BODY.with_(at="$.k", detail="It is from 1 to the number of items.")
         fields = {name: getattr(asked, name) for name in ExperimentConfig.__struct_fields__}
         await self._make(self.engine.keeper.create, asked.name, asked.population, ExperimentConfig(**fields))
         await self.engine.refresh(asked.name)
@@ -173,6 +177,10 @@ class Api:
             raise problems.FROZEN from None
         except OtherSegments:
             raise problems.OTHER_SEGMENTS from None
+        except LookupError as missing:
+            if missing.args == ("population",):
+                raise problems.NOT_FOUND.with_(at="$.population") from None
+            raise
         except (ValueError, TypeError, NotImplementedError):
             raise problems.BAD_BODY from None
 
@@ -246,7 +254,7 @@ class Api:
     async def new_key(self, request: Request) -> Any:
         asked = await read(request, NewKey)
         if asked.role not in ROLES:
-            raise problems.BAD_BODY
+            raise problems.BAD_BODY.with_(at="$.role", detail=f"One of {', '.join(ROLES)}.")
         number, token = await run_in_threadpool(self.keys.create, asked.name, asked.role, asked.experiments)
         return created({"id": number, "key": token})
 
@@ -279,14 +287,37 @@ async def read(request: Request, kind: type[Any]) -> Any:
     raw = await body(request.receive, 1 << 26)
     try:
         return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise problems.BAD_BODY.with_(**_where(str(error))) from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise problems.BAD_BODY from None
+        raise problems.BAD_BODY.with_(detail="It is no JSON.") from None
+
+
+_TYPES = re.compile(r"Expected `[a-z| ]+`, got `[a-z]+`|Object missing required field `\w+`")
+_TEXTS = {
+    "Object contains unknown field": "A field is not known.",
+    "Invalid enum value": "None of the values.",
+}
+
+
+def _where(text: str) -> dict[str, str]:
+    """Where a body is wrong, in words that repeat nothing of it."""
+    said, _, at = text.partition(" - at `")
+    found = {"at": at.rstrip("`")} if at else {}  # names of fields, and numbers of places
+    if _TYPES.fullmatch(said):
+        found["detail"] = f"{said}."
+    for start, words in _TEXTS.items():
+        if said.startswith(start):
+            found["detail"] = words
+    return found
 
 
 def check_name(name: str) -> None:
     """Names that go into paths."""
     if not NAME.fullmatch(name):
-        raise problems.BAD_BODY
+        raise problems.BAD_BODY.with_(
+            at="$.name", detail="A name has up to 64 letters, digits and . _ - and begins with no sign."
+        )
 
 
 def created(found: Any) -> Response:
@@ -305,7 +336,7 @@ def over_budget(refused: BudgetExceeded) -> Problem:
     shown = refused.preview
     return problems.OVER_BUDGET.with_(
         spent=shown.spent,
-        asked=shown.after,
+        after=shown.after,
         limit=shown.limit,
         delta=shown.delta,
         largest_that_fits=None if shown.largest is None else str(shown.largest),
