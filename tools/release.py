@@ -2,11 +2,12 @@
 
     python -m tools.release version 0.2.0    # writes it into `PLACES`
     python -m tools.release check            # builds into dist/, tries the wheel with and without each extra
+    python -m tools.release notebooks        # of `check`: the notebooks alone, with the wheel in dist/
 
 `check` installs the wheel into a new environment without extras and into one per extra, with pip and all it
 depends on. In the first the README's example runs, and what needs an extra fails and says what to install; in
-each of the others that works. docs/releases.md is the list of steps. Results are stored in
-benchmarks/results/release.json.
+each of the others that works. In one more, every notebook runs from top to bottom. docs/releases.md is the
+list of steps. Results are stored in benchmarks/results/release.json.
 """
 
 from __future__ import annotations
@@ -162,6 +163,35 @@ def try_without(there: Environment, folder: Path) -> None:
         raise Failed(f"without {extra}, this worked: {told or works}")
 
 
+_NOTEBOOK = """
+import nbformat
+from nbclient import NotebookClient
+
+def shown(cell):
+    text = "".join(one.text for one in cell.outputs if one.get("name") == "stdout")
+    pictures = sum("image/png" in one.get("data", {}) for one in cell.outputs)
+    return [line.rstrip() for line in text.strip().splitlines()], pictures
+
+book = nbformat.read(PATH, 4)
+cells = [cell for cell in book.cells if cell.cell_type == "code"]
+stored = [shown(cell) for cell in cells]
+NotebookClient(book, timeout=600).execute()
+wrong = [str(number) for number, cell in enumerate(cells, 1) if shown(cell) != stored[number - 1]]
+print(", ".join(wrong))
+"""
+
+
+def try_notebooks(wheel: Path, folder: Path) -> None:
+    """Every notebook in a kernel of its own, from top to bottom: it prints and draws what it stores."""
+    there = Environment(folder / "environment")
+    there.install(f"{wheel}[sklearn,plots,tables]", "nbclient", "ipykernel")
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        wrong = there.script(_NOTEBOOK.replace("PATH", repr(str(path))), folder / path.stem).strip()
+        if wrong:
+            raise Failed(f"{path.name} shows something else than it stores, in code cells {wrong}")
+        print(f"{path.name}: shows what it stores", flush=True)
+
+
 def check(extras: list[str]) -> None:
     """Build, look into the wheel, and try it."""
     different = set(versions().values())
@@ -183,18 +213,29 @@ def check(extras: list[str]) -> None:
         }
         print(f"with {extra or 'no extra'}: works, {len(found)} packages", flush=True)
         store("release", {"extras": {name: tried[name] for name in ("none", *EXTRAS) if name in tried}})
+    check_notebooks()
+
+
+def check_notebooks() -> None:
+    """With the wheel that was built."""
+    (wheel,) = (ROOT / "dist").glob("*.whl")
+    with tempfile.TemporaryDirectory() as folder:
+        try_notebooks(wheel, Path(folder))
 
 
 def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.release", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("version").add_argument("version")
+    commands.add_parser("notebooks")
     commands.add_parser("check").add_argument("--extra", action="append", choices=["", *EXTRAS])
     options = parser.parse_args(given)
     try:
         if options.command == "version":
             set_version(options.version, datetime.datetime.now(datetime.UTC).date())
             print(f"version {options.version}; now fill in CHANGELOG.md and commit")
+        elif options.command == "notebooks":
+            check_notebooks()
         else:
             check(options.extra or ["", *EXTRAS])
     except (Failed, subprocess.TimeoutExpired) as failure:
