@@ -306,6 +306,9 @@ def test_a_list_of_items_may_call_its_column_otherwise(capsys, tmp_path):
     assert inside(capsys, *stored).code == 0
     refused = inside(capsys, "select", *asked, "--items-item", "pages", *rest)
     assert_refused(refused, "--items-item pages is not a column of the table in items.csv")
+    for option in (("--constraint", "knapsack:cost:80"), ("--show", "cost")):
+        refused = inside(capsys, "select", *otherwise, *rest[:4], *option)
+        assert_refused(refused, f"select: {option[0]} cost is not a column of the table in items.csv")
     plain = ("plan", *asked[-2:], "--k", 1, "--rounds", 9, "--epsilon", 1)
     assert_refused(inside(capsys, *plain), "--item (item unless you say which column) is not a column")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 import discreet as dc
+from discreet.cli import ledger
 from discreet.privacy.population.runs import RunGate
 
 from .running import assert_refused, inside
@@ -45,7 +47,8 @@ def add_up(run, tmp_path):
     }
     assert json.loads(run().out)["ledger"]["epsilon"] == 2.0
     third = run("--out", tmp_path / "third.json")
-    assert_refused(third, "spent epsilon 2, asked PureRelease(epsilon=1) which makes 3, limit 2", code=3)
+    assert_refused(third, "--epsilon 1 does not fit into the ledger people.ledger", code=3)
+    assert "epsilon 2 of 2 is spent; nothing fits any more" in third.err
     assert not (tmp_path / "third.json").exists()
     account = spent(tmp_path)
     assert account.epsilon() == 2.0
@@ -100,18 +103,43 @@ def test_deltas_and_marks_are_kept_too(run, tmp_path):
         (("--ledger-epsilon", 2, "--k", 9), "--k is given twice"),
         (("--ledger-epsilon", 2, "--item", "x"), "--item is given twice"),
         (("--ledger-epsilon", 2, "--out", "/"), "--out /: is a directory"),
-        (("--ledger-epsilon", 0.5), "spent epsilon 0, asked PureRelease(epsilon=1) which makes 1, limit 0.5"),
+        (("--ledger-epsilon", 0.5), "epsilon 0 of 0.5 is spent; --epsilon 0.5 would still fit"),
     ],
 )
 def test_mistakes_begin_no_ledger(run, tmp_path, more, words):
-    assert_refused(run(*more), words, code=3 if "limit" in words else 2)
+    assert_refused(run(*more), words, code=3 if "fit" in words else 2)
     assert not (tmp_path / "people.ledger").exists()
+
+
+def test_what_is_said_of_all_lists_together(run):
+    first = json.loads(run("--ledger-epsilon", 3).out)["reading"]
+    assert "have spent epsilon 1 of 3." in first[1]
+    second = json.loads(run().out)["reading"]
+    assert "more than 2.719 times" in second[0]  # e^1, of this list alone
+    assert "have spent epsilon 2 of 3." in second[1]
+    assert "more than 7.390 times as likely" in second[1]  # e^2
+    assert any("Guarantees add up" in said and "refuses what does not fit" in said for said in second)
+
+
+def test_what_would_still_fit_does(tmp_path):
+    shared = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure")
+    shared.reserve(dc.privacy.ApproximateRelease(0.9, 1e-6 / 3))
+    asked = ledger._refusal(tmp_path / "some.ledger", dc.Budget(0.3, 1e-7), shared)
+    assert "--epsilon 0.3 --delta 1e-07 does not fit" in asked
+    epsilon, delta = map(float, re.search(r"--epsilon (\S+) --delta (\S+) would still fit", asked).groups())
+    assert shared.preview(dc.privacy.ApproximateRelease(epsilon, delta)).fits
+    assert 0.0999 < epsilon <= 0.1
+    full = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure")
+    full.reserve(dc.privacy.ApproximateRelease(0.5, 1e-6))
+    asked = ledger._refusal(tmp_path / "some.ledger", dc.Budget(0.5, 1e-7), full)
+    assert asked.endswith("--epsilon 0.5 without --delta would still fit")
 
 
 def test_a_ledger_keeps_to_what_it_was_begun_with(run, tmp_path):
     assert run("--ledger-epsilon", 2).code == 0
-    assert_refused(run("--ledger-epsilon", 5), "first used with epsilon='2.0'")
-    assert_refused(run("--neighbours", "add_remove"), "first used with neighbours='replace'")
+    assert_refused(run("--ledger-epsilon", 5), "begun with 2, which stays; leave --ledger-epsilon out")
+    assert_refused(run("--ledger-delta", 1e-6), "begun with 0, which stays; leave --ledger-delta out")
+    assert_refused(run("--neighbours", "add_remove"), "begun with replace; say --neighbours replace")
     assert_refused(run("--delta", 1e-6), "the ledger holds none")
     assert_refused(run(ledger=tmp_path / "a.csv"), "is not a ledger")
     assert_refused(run("--out", tmp_path / "people.ledger"), "is the file that is read")

@@ -117,3 +117,21 @@ def test_mistakes(capsys, shop, more, said):
     items = () if "--items-private" in more else ("--items", shop / "catalogue.csv")
     ended = inside(capsys, "select", shop / "sales.csv", *ASK, *items, "--k", "2", *more)
     assert_refused(ended, said)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fewer_items_than_asked_for_are_explained(capsys, shop, seed):
+    """Only by the constraint, and only where it is the reason: nothing that is left would fit."""
+    price = {name: place + 1 for place, name in enumerate(NAMES)}  # tenths
+    bag = ("--constraint", "knapsack:price:0.7", "--exclude", "tea,milk", "--seed", seed)
+    found = chosen(capsys, shop, *bag, k="4")
+    room = 7 - sum(price[name] for name in found["items"])
+    left = [price[name] for name in NAMES[2:] if name not in found["items"]]
+    full = min(left) > room
+    assert ("fewer_because" in found) == full
+    if full:
+        count = len(found["items"])
+        assert found["fewer_because"] == f"{count} of at most 4: nothing that is left fits under the limit"
+    out = ("--exclude", "tea,milk,jam,eggs,house blend")  # nothing is left at all
+    assert "fewer_because" not in chosen(capsys, shop, *bag[:2], *out)
+    assert "fewer_because" not in chosen(capsys, shop, k="3")

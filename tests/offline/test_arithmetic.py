@@ -10,6 +10,7 @@ import pytest
 import discreet as dc
 from discreet.objectives import Coverage
 from discreet.offline import PrivateGreedy
+from discreet.offline.arithmetic import Step
 from discreet.privacy.picks import Picks
 
 SEEN = {"exp": math.exp, "log": math.log, "sqrt": math.sqrt}
@@ -66,3 +67,9 @@ def test_picks_above_chance_go_by_public_sizes():
     for pick, likely in ((few, True), (few + 1, False)):
         odds = math.exp(plan.picks.temperature * 600 / pick)
         assert (odds / (odds + 199) >= 0.5) == likely
+
+
+def test_for_a_reader_numbers_have_six_digits():
+    assert str(Step("the most that one adds", "1.0", 1.0)) == "the most that one adds: 1"
+    assert str(Step("x", "0.9740769841800513 * 1.0", 0.9740769841800513)) == "x: 0.974077 * 1 = 0.974077"
+    assert str(Step("x", "20 * 1.2345678e-07**2 / 8", 3.8e-14)) == "x: 20 * 1.23457e-07**2 / 8 = 3.8e-14"

@@ -79,16 +79,15 @@ def _argument(options: argparse.Namespace, public: bool) -> str:
     """How a column was asked for."""
     if public and options.item is None:
         return "--{role} ({column} unless you say which column)"
-    if public and getattr(options, "items_item", None) is not None:
-        return "--items-{role} {column}"
     return "--{role} {column}"
 
 
 def _asking(options: argparse.Namespace) -> dict[str, str]:
-    """Which option asks for a column about items, where that is no constraint."""
+    """Which option asks for a column about items, where that is no constraint; "" is their names."""
     vectors = (getattr(options, "vectors", None) or "").split(",")
     asked = {name.strip(): "vectors" for name in vectors if name.strip()}
-    return asked | dict.fromkeys(getattr(options, "show", ()), "show")
+    itself = {} if getattr(options, "items_item", None) is None else {"": "items-item"}
+    return asked | dict.fromkeys(getattr(options, "show", ()), "show") | itself
 
 
 def as_settings(options: argparse.Namespace) -> dict[str, Any]:

@@ -10,13 +10,10 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import objective, reading, selection_report, stored
-from .given import Given
-from .limits import Limits
+from . import ledger, objective, reading, selection_report, stored
+from .limits import Given, Limits
 from .objective import Objective
 from .output import as_json, check_writable, notes_of, tell, write_whole
 from .reading import ITEMS, KINDS, source_of
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from ..data.source import Batch
     from ..objectives import Population
     from ..offline import PrivateGreedy
-    from ..privacy import Budget, Gate
+    from ..privacy import Gate
     from ..results import Selection
 
 NAME = "select"
@@ -166,16 +163,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="spend this share of the budget, e.g. 0.2, on noisy numbers of people that each pick adds",
     )
-    budget.add_argument(
-        "--ledger",
-        metavar="FILE",
-        help="charge this run to FILE: all runs with it, about the same people, share one budget, and one"
-        " beyond it is refused. A charge stays, whatever happens to the run",
-    )
-    budget.add_argument(
-        "--ledger-epsilon", type=float, metavar="E", help="for a new ledger: the epsilon of all runs together"
-    )
-    budget.add_argument("--ledger-delta", type=float, metavar="D", help="the same for delta (default 0)")
+    ledger.add_arguments(budget)
     budget.add_argument(
         "--seed", type=int, metavar="N", help="repeatable randomness: NOT PRIVATE, for trying out"
     )
@@ -226,7 +214,7 @@ def run(options: argparse.Namespace) -> int:
         read = [*options.files, *(one for one in (options.items, options.ledger) if one)]
         target = check_writable(options.out, *read)
     max_people = _max_people(options)
-    gate = _gate(options, budget)
+    gate = ledger.gate_of(options, budget)
     with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as stack:
         warnings.simplefilter("always")
         stack.callback(tell, NAME, caught)  # also of what is refused
@@ -248,48 +236,13 @@ def run(options: argparse.Namespace) -> int:
             objective.warn_of_budget(gate.budget, len(events.people), options.max_people)
             people, greedy, selection, facts = _selected(options, events, limits, given, gate, goal)
         notes = notes_of(caught)
-        asked = selection_report.Asked(options, limits, goal, facts, max_people, notes)
+        shared = gate.shared.spent if isinstance(gate, RunGate) else None
+        asked = selection_report.Asked(options, limits, goal, facts, max_people, notes, shared)
         result = selection_report.result(asked, people, greedy, selection)
-        if isinstance(gate, RunGate):
-            result["ledger"] = selection_report.ledger(options, gate.shared.spent)
     if target is not None:
         write_whole(target, as_json(result) + "\n")
     print(as_json(result) if options.json else selection_report.text(asked, result, selection))
     return 0
-
-
-def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
-    """The gate of this run; with --ledger it charges all of its budget there before it releases anything."""
-    from ..privacy import Budget, Gate, SQLiteLedger
-    from ..privacy.population.runs import RunGate
-
-    if options.ledger is None:
-        if options.ledger_epsilon is not None or options.ledger_delta is not None:
-            raise ValueError("--ledger-epsilon and --ledger-delta are about --ledger FILE, which is missing")
-        return Gate(budget, options.seed)
-    if options.seed is not None:
-        raise ValueError("--seed is for trying out, --ledger for what is published; leave out one of them")
-    path = Path(options.ledger)
-    known = SQLiteLedger(path).terms if path.exists() else None
-    if known is None and options.ledger_epsilon is None:
-        raise ValueError(
-            f"--ledger {path}: there is none yet; to begin it, say what all runs with it may spend together,"
-            f" e.g. --ledger-epsilon {3 * budget.epsilon:g}"
-            + (f" --ledger-delta {3 * budget.delta:g}" if budget.delta else "")
-        )
-    known = known or {"notion": "pure", "failure": "0", "delta": 0.0, "max_rounds_per_person": 1}
-    epsilon = known["epsilon"] if options.ledger_epsilon is None else options.ledger_epsilon
-    delta = known["delta"] if options.ledger_delta is None else options.ledger_delta
-    total = Budget(float(epsilon), delta, budget.neighbours, known["max_rounds_per_person"])
-    if budget.delta and not total.delta:
-        raise ValueError(
-            f"--delta {budget.delta:g}: the ledger holds none; leave --delta out, or begin a ledger with"
-            " --ledger-delta"
-        )
-    notion, failure = known["notion"], Fraction(known["failure"])
-    RunGate(budget, Gate(total, notion=notion, failure=failure), "")  # one that could not be begins none
-    shared = Gate(total, notion=notion, failure=failure, ledger=SQLiteLedger(path))
-    return RunGate(budget, shared, f"discreet select {', '.join(Path(one).name for one in options.files)}")
 
 
 def _check_count(count: int, max_people: int | None) -> None:

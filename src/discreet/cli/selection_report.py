@@ -9,12 +9,12 @@ import argparse
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.table import table
+from . import ledger
 from .objective import last_picks
 from .output import fitted, printable, wrapped
 
@@ -31,7 +31,10 @@ _CONDITIONAL = (
     " protected, and an item that only one person has gives them away. Give a public list with --items, or"
     " choose one privately with --items-private."
 )
-
+_ADDED = (
+    " The ledger adds up what is charged to it, and refuses what does not fit; of lists made without it, it"
+    " knows nothing."
+)
 
 # Excluded items that the text names; JSON has all of them.
 _MOST_SHOWN = 10
@@ -39,7 +42,10 @@ _MOST_SHOWN = 10
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked for, what is known of each item, the public bound on people's number, and warnings."""
+    """What was asked for, what is known of each item, the public bound on people's number, and warnings.
+
+    ``shared``: the account of the ledger that the run is charged to.
+    """
 
     options: argparse.Namespace
     limits: Limits
@@ -47,6 +53,7 @@ class Asked:
     facts: Mapping[str, Sequence[str]]
     max_people: int | None
     notes: list[str]
+    shared: Account | None = None
 
 
 def result(
@@ -69,6 +76,8 @@ def result(
         "items": _texts(selection.labels),
     }
     result |= _about_items(asked, selection)
+    if greedy is not None and (why := _shortfall(asked, people, greedy, selection)) is not None:
+        result["fewer_because"] = why
     if options.include:
         result["included"] = result["items"][: len(selection.included)]
     if options.exclude and greedy is not None and options.items_private is None:
@@ -100,6 +109,8 @@ def result(
         result["catalogue"] = [] if greedy is None else _texts(people.labels)
     if options.insecure_diagnostics:
         result["diagnostics"] = _diagnostics(people, greedy, selection)
+    if asked.shared is not None:
+        result["ledger"] = ledger.told(options, asked.shared)
     return result
 
 
@@ -121,6 +132,14 @@ def _about_items(asked: Asked, selection: Selection) -> dict[str, Any]:
             for rule in bags
         }
     return found
+
+
+def _shortfall(asked: Asked, people: Population, greedy: PrivateGreedy, selection: Selection) -> str | None:
+    """Why there are fewer items than --k, from what is public about them."""
+    labels = _texts(people.labels)
+    out = set(_texts(greedy.exclude))
+    excluded = [item for item, label in enumerate(labels) if label in out]
+    return asked.limits.shortfall(greedy.constraint, people.n_items, selection.items, excluded)
 
 
 def _not_private(options: argparse.Namespace) -> list[str]:
@@ -226,8 +245,8 @@ def _reading(
         change = "If any one person had not been in the file at all"
     beside = f", up to a probability of {budget.delta:g}" if budget.delta else ""
     said = [
-        f"{change}, no list would have become more than {_factor(budget.epsilon)} times as likely or unlikely"
-        f"{beside}."
+        f"{change}, no list would have become more than {ledger.factor(budget.epsilon)} times as likely or"
+        f" unlikely{beside}."
     ]
     if options.items_from_data:
         said[0] = f"{change}, and the list of items stayed as it is{said[0][len(change) :]}"
@@ -244,6 +263,8 @@ def _reading(
         said[0] += (
             " So the list may be published, and nothing computed from it alone says more about anybody."
         )
+    if asked.shared is not None:
+        said.append(ledger.together(change, options, asked.shared))
     if options.items_private is not None:
         said += _listed(options, people, budget, greedy)
     if options.include:
@@ -265,7 +286,7 @@ def _reading(
         f"One person is one value of {options.person}, letter for letter: somebody who has two counts as two,"
         f" and for them the epsilon is twice as large{', the delta more than that' if budget.delta else ''}.",
         "Guarantees add up: another list from the same people, by anyone, costs each of them its epsilon"
-        f"{' and its delta' if budget.delta else ''} again.",
+        f"{' and its delta' if budget.delta else ''} again.{_ADDED if asked.shared is not None else ''}",
         "What is true of people in general, such as that those who like one item like another, is not hidden,"
         " and may be used to guess about somebody who was not even in the file.",
     ]
@@ -278,14 +299,6 @@ def _reading(
             " served."
         )
     return said
-
-
-def _factor(epsilon: float) -> str:
-    """e^epsilon in four digits, rounded up."""
-    if epsilon > 700.0:
-        return f"e^{epsilon!r}"
-    power = Decimal(repr(epsilon)).exp(Context(prec=40))
-    return f"{Context(prec=4, rounding=ROUND_CEILING).plus(power):.4g}"
 
 
 def _listed(
@@ -358,6 +371,8 @@ def _diagnostics(people: Population, greedy: PrivateGreedy | None, selection: Se
 
 def text(asked: Asked, result: dict[str, Any], selection: Selection) -> str:
     """The same for a reader."""
+    from ..offline.arithmetic import Step
+
     options, account = asked.options, selection.privacy
     assert account is not None
     lines = []
@@ -374,6 +389,8 @@ def text(asked: Asked, result: dict[str, Any], selection: Selection) -> str:
         if gains:
             rows[-1].append("" if given else f"{gains[place]:,.0f}")
     lines += [fitted(header, rows) if rows else "no items", ""]
+    if "fewer_because" in result:
+        lines += [wrapped(result["fewer_because"]), ""]
     for column, found in result.get("totals", {}).items():
         lines += [f"{printable(column)}: {found['total']:g} in all, of at most {found['limit']:g}", ""]
     if result.get("excluded"):
@@ -391,10 +408,7 @@ def text(asked: Asked, result: dict[str, Any], selection: Selection) -> str:
         lines.append(wrapped(f"method {result['method']}: {result['why_this_method']}"))
     if result.get("arithmetic"):
         lines += ["", "The arithmetic of the guarantee"]
-        lines += [
-            wrapped(f"{step['what']}: {step['how']} = {step['value']:.6g}", bullet="- ")
-            for step in result["arithmetic"]
-        ]
+        lines += [wrapped(str(Step(**step)), bullet="- ") for step in result["arithmetic"]]
     lines += ["", "What a reader may and may not conclude"]
     lines += [wrapped(sentence, bullet="- ") for sentence in result["reading"]]
     lines += ["", "Treated as public, so not protected"]
@@ -402,13 +416,6 @@ def text(asked: Asked, result: dict[str, Any], selection: Selection) -> str:
     if result["insecure"]:
         lines += ["", "NOT PRIVATE: true numbers", _insecure_text(result["diagnostics"])]
     return "\n".join(lines)
-
-
-def ledger(options: argparse.Namespace, spent: Account) -> dict[str, Any]:
-    """What is in the ledger by now, this run included."""
-    limit = spent.budget
-    known = {"epsilon": spent.epsilon(), "epsilon_limit": limit.epsilon, "delta_limit": limit.delta}
-    return {"file": _file_name(options.ledger)} | known
 
 
 def _insecure_text(found: dict[str, Any]) -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.extras import install
-from .given import Given
-from .limits import Limits
+from .limits import Given, Limits
 from .objective import Objective
 from .reading import listed_column, source_of
 

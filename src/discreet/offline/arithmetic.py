@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from math import exp, log
 from typing import NamedTuple
 
 from ..privacy import Budget, ExponentialChoice
 from ..privacy.picks import ExactChoices, Picks, decomposable_delta
 from .methods import Plan
+
+_DECIMALS = re.compile(r"\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
 
 
 class Step(NamedTuple):
@@ -18,13 +21,16 @@ class Step(NamedTuple):
     value: float
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.how} = {self.value:.6g}"
+        """For a reader: six digits of every number; ``how`` has them all."""
+        value = f"{self.value:.6g}"
+        how = _DECIMALS.sub(lambda found: f"{float(found[0]):.6g}", self.how)
+        return f"{self.what}: {value}" if how == value else f"{self.what}: {how} = {value}"
 
 
 def steps(plan: Plan, budget: Budget, bound: float) -> list[Step]:
     """The steps for the picks of a plan; what else is released stands in the account by itself.
 
-    Every number is printed with enough digits to be worked out again. The proofs are those of the functions
+    Every number is given with enough digits to be worked out again. The proofs are those of the functions
     in `privacy.picks`; the account is the same with rounding taken care of.
     """
     picks, replaced = plan.picks, budget.neighbours == "replace"
