@@ -292,8 +292,9 @@ def test_items_that_are_no_cosines_are_warned_of_and_people_are_not():
     unit = np.eye(3)
     with pytest.warns(UserWarning, match="item 'b' is a vector of length 0.5, and"):
         EmbeddedFacilityLocation(unit, unit * [[1.0], [0.5], [1.0]], labels="abc")
-    with pytest.warns(UserWarning, match="item 2 is a vector of length 1.2"):
+    with pytest.warns(UserWarning, match="item 2 is a vector of length 1.2") as caught:
         EmbeddedFacilityLocation(unit, [*unit[:2], [0.7, 0.7, 0.7]])
+    assert caught[0].filename == __file__  # the line that makes it
     with pytest.warns(UserWarning, match="item 0 is a vector of length 0.5,"):
         EmbeddedFacilityLocation(unit, (unit * 64).astype(np.int8))
     EmbeddedFacilityLocation(unit, (unit * 127).astype(np.int8))

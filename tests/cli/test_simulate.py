@@ -26,7 +26,7 @@ def test_flags_make_results_a_report_and_a_table(tmp_path):
         "simulate", *map(str, QUICK), "--learner", "phased", "--learner", "greedy", "--out", str(tmp_path)
     )
     assert (ended.code, ended.err) == (0, "")
-    for words in ("learner", "PhasedSelector", "greedy", "100.0 %", "report.html", "results.parquet"):
+    for words in ("learner", "PhasedSelector", "greedy", "100.0 %", " +- ", "report.html", "results.parquet"):
         assert words in ended.out
     assert parquet.read_table(tmp_path / "results.parquet").num_rows == 4
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
@@ -49,6 +49,7 @@ def test_recorded_streams(tmp_path, capsys):
     assert ended.code == 0
     assert "visits.csv" in ended.out
     assert "0.5000" in ended.out
+    assert " +- " not in ended.out  # of one repeat
     assert "visits.csv: real data, the people of a file of events" in ended.out
     assert "greedy, in the end: 0, 1" in ended.out
     report = (tmp_path / "out" / "report.html").read_text()
@@ -66,6 +67,8 @@ def test_recorded_streams(tmp_path, capsys):
         (["--workers", "0"], "workers=0 is too small"),
         (["--person", "who"], "--events FILE, which is missing"),
         (["--events", "nowhere.csv", "--person", "a", "--item", "b"], "nowhere.csv: no such file"),
+        (["--events", "some.csv", "--rounds", "9"], "--rounds is for made-up streams"),
+        (["--events", "some.csv", "--n-items", "9"], "--n-items is for made-up streams"),
         (["nowhere.toml"], "nowhere.toml: no such file"),
         (["nowhere.toml", "--k", "3"], "--k is for runs without a file"),
         (["nowhere.toml", "--learner", "hedge"], "--learner is for runs without a file"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -149,6 +151,9 @@ def test_concave_functions() -> None:
         ConcaveOverModular(GOOD, concave=lambda t: t**2)
     with refused("must not fall", "falls near"):
         ConcaveOverModular(GOOD, concave=lambda t: -t)
+    for for_one_number in (lambda t: 1 - math.exp(-t), lambda t: min(t, 2.0)):
+        with pytest.raises(TypeError, match=r"given an array.*np\.exp instead of math\.exp"):
+            ConcaveOverModular(GOOD, concave=for_one_number)
     with pytest.raises(ValueError, match="cap="):
         ConcaveOverModular(GOOD, concave="capped")
     with refused("cap has a negative entry", r"cap\[1\]=-1"):

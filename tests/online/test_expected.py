@@ -60,11 +60,18 @@ def test_the_most_served_is_chosen_and_said():
     assert "no guarantee at this size" in str(found)
     header, rows = found.rows()
     assert header[3] == "expected share"
+    assert "more is to be expected" not in found.reason  # as many people as were asked about
     assert all(len(row) == len(header) for row in rows)
     assert found.learner(seed=0).n_items == 60
     certified = dc.plan(60, 4, 8_000, BUDGET, stream="stationary", goal="certified")
     assert certified.simulation is None
     assert all(one.expected is None for one in certified.candidates)
+
+
+def test_a_smaller_simulation_is_named_beside_its_shares():
+    found = dc.plan(20, 2, 180_000, BUDGET, stream="stationary")
+    assert found.rows()[0][3] == "expected share of 20,000 people"
+    assert "With 180,000 more is to be expected: discreet simulate --rounds measures it." in found.reason
 
 
 def test_the_figure_is_what_the_learner_then_serves():

@@ -63,6 +63,7 @@ shop.toml:
 
 The first run on a machine compiles loops, some 25 s of work; they are kept for later ones.
 Every finished run is kept in the folder: interrupt it, start it again with the same settings, and it goes on.
+Average rewards are means over the repeats, +- their standard error.
 Rewards and regret are facts about the people of the streams, not private releases."""
 
 _STREAM = "product display"
@@ -96,7 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--epsilon", action="append", type=float, help="repeatable; inf: no privacy (default 1)"
     )
     plain.add_argument("--delta", type=float, help="(default 1e-6)")
-    plain.add_argument("--rounds", type=int, metavar="T", help="people of each stream (default 10000)")
+    plain.add_argument(
+        "--rounds", type=int, metavar="T", help="people of each made-up stream (default 10000)"
+    )
     plain.add_argument("--n-items", type=int, metavar="N", help="of made-up streams (default 50)")
     plain.add_argument("--k", type=int, help="items shown each round (default 5)")
     plain.add_argument("--repeats", type=int, help="(default 5)")
@@ -164,6 +167,12 @@ def _config(options: argparse.Namespace) -> Config:
             option = given[0].replace("_", "-")
             raise ValueError(f"--{option} is for runs without a file; write it into {options.config}")
         return read_config(options.config)
+    for name, why in (("rounds", "everybody in it comes once"), ("n_items", "it has the items it has")):
+        if name in plain and options.events is not None and not options.stream:
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"--{option} is for made-up streams, and --events is recorded: {why}; leave it out"
+            )
     if "n_items" in plain:
         plain["items"] = plain.pop("n_items")
     columns = {name: getattr(options, name) for name in _OF_EVENTS if getattr(options, name)}
@@ -204,7 +213,7 @@ def _print_table(results: Results) -> None:
             row["stream"],
             row["learner"],
             level(row["epsilon"]),
-            f"{row['average']:.4f}",
+            f"{row['average']:.4f}" + _spread(row["standard_error"]),
             "" if math.isnan(row["of_greedy"]) else f"{100 * row['of_greedy']:.1f} %",
             f"{row['regret']:,.0f}",
             account(row["account"]),
@@ -213,6 +222,11 @@ def _print_table(results: Results) -> None:
         for row in results.table()
     ]
     print(fitted(header, rows))
+
+
+def _spread(error: float) -> str:
+    """Beside a mean of several repeats: its standard error."""
+    return "" if math.isnan(error) else f" +- {error:.4f}"
 
 
 def _print_choices(results: Results) -> None:

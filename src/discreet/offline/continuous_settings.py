@@ -248,5 +248,5 @@ class Setting:
             f"{spent_from} is too small for a choice better than chance: the noise of"
             f" one choice ({alone._noise_loss(steps, event):.3g}) drowns even an item that everybody wants"
             f" ({most:.3g}); epsilon={high * share.budget.epsilon:.2g} would do, or more people",
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -182,6 +182,10 @@ class Simulation:
     people: int
     needed: int | None = None
 
+    def smaller_than(self, rounds: int) -> str:
+        """What to say beside a share where fewer people were simulated than are asked about."""
+        return f" of {self.people:,} people" if self.people < rounds else ""
+
     def better(self, one: Expected) -> bool:
         """Whether it is clearly better than chance: by two standard errors of a few runs."""
         return one.share > self.at_random.share + max(0.02, 2.0 * one.spread / math.sqrt(RUNS))
@@ -258,7 +262,7 @@ class Plan:
         name, loss = self.question.without_learning
         expected = [] if found is None else [str(found.at_random)]
         rows.append(["", name, "", *expected, *self._columns(loss), ""])
-        header = [] if found is None else ["expected share"]
+        header = [] if found is None else ["expected share" + found.smaller_than(self.rounds)]
         return ["", "learner", "settings", *header, "regret at most", "a round", "note"], rows
 
     def __str__(self) -> str:
@@ -311,10 +315,15 @@ def _most_served(question: Question, candidates: Sequence[Candidate], found: Sim
         if best.proven:
             bound = "At this size its bound on regret guarantees nothing."
     if found.better(best.expected):
+        larger = (
+            f" With {question.rounds:,} more is to be expected: discreet simulate --rounds measures it."
+            if found.smaller_than(question.rounds)
+            else ""
+        )
         reason = (
             f"Expected to serve {best.expected} of what the best fixed set would (random sets:"
             f" {found.at_random.share:.2f}), as much as any, on simulated streams of {found.people:,} people."
-            f" {bound}"
+            f"{larger} {bound}"
         )
     else:
         more = "" if found.needed is None else f" About {found.needed:,} people would be needed."

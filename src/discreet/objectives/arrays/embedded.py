@@ -106,7 +106,7 @@ class EmbeddedFacilityLocation(Population):
                     f"item {shown(name)} is a vector of length {lengths[first]:.3g}, and bound=1 is for"
                     " cosines, of vectors of length 1: longer ones are cut, shorter ones count less."
                     " normalize=True makes all of them so; for inner products declare their bound=",
-                    stacklevel=3,
+                    stacklevel=4,  # the line that makes it
                 )
                 return
 

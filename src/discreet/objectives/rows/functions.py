@@ -58,7 +58,15 @@ def custom(function: Function) -> Kind:
 def heights(function: Function, totals: Any) -> Floats:
     """A function of arrays, asked for an array whatever the shape, and held to finite numbers."""
     flat = np.array(totals, dtype=np.float64).reshape(-1)
-    found = np.asarray(function(flat), dtype=np.float64)
+    try:
+        found = np.asarray(function(flat), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        if "array" not in str(error):  # as NumPy says it, where one number is needed
+            raise
+        raise TypeError(
+            "concave is given an array of totals, and fails with one; write it for arrays: np.exp instead of"
+            " math.exp, np.minimum instead of min, np.where instead of if"
+        ) from error
     if found.shape != flat.shape or not np.isfinite(found).all():
         raise ValueError("concave must map an array of numbers >= 0 to finite numbers, one for one")
     return found.reshape(np.shape(totals))
