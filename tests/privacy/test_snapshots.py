@@ -10,7 +10,7 @@ import pytest
 import discreet as dc
 from discreet.core.state import read_state
 from discreet.privacy import FactorizedSum, Gate, RunningSum, SumSpec, TreeSum, VectorBounds
-from discreet.privacy.sums.compiled import CompiledSum
+from discreet.privacy.sums.compiled import CompiledSum, CompiledTree
 from tests.states import Meanwhile, as_bytes
 
 SIZE, ROUNDS = 4, 20
@@ -43,6 +43,7 @@ SUMS = {
     "factorised, not private": _made(FactorizedSum, FREE),
     "gradients, compiled": _specified(CompiledSum, SumSpec(GRADIENTS, ROUNDS)),
     "gradients, tree": _specified(TreeSum, SumSpec(GRADIENTS, ROUNDS, "tree")),
+    "gradients, compiled tree": _specified(CompiledTree, SumSpec(GRADIENTS, ROUNDS, "tree")),
     "experts": _specified(TreeSum, EXPERTS, PURE),
 }
 
