@@ -9,6 +9,7 @@ import pytest
 
 import discreet as dc
 from discreet.cli import ledger
+from discreet.privacy import Budget, Gate
 from discreet.privacy.population.runs import RunGate
 
 from .running import assert_refused, inside
@@ -144,3 +145,22 @@ def test_a_ledger_keeps_to_what_it_was_begun_with(run, tmp_path):
     assert_refused(run(ledger=tmp_path / "a.csv"), "is not a ledger")
     assert_refused(run("--out", tmp_path / "people.ledger"), "is the file that is read")
     assert spent(tmp_path).epsilon() == 1.0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda run: run.part("some").choose([0.0, 1.0], rate=0.1, sensitivity=1.0),
+        lambda run: Gate.of_share(run.split(2)[0], 0).choose([0.0, 1.0], rate=0.1, sensitivity=1.0),
+        lambda run: Gate.from_state(run.state()).choose([0.0, 1.0], rate=0.1, sensitivity=1.0),
+    ],
+)
+def test_whatever_spends_of_a_run_comes_after_its_charge(other):
+    shared = Gate(Budget(1.0), 0)
+    other(RunGate(Budget(0.5), shared, "a list", 0))
+    assert shared.spent.epsilon() == 0.5
+
+
+def test_a_run_is_not_enlarged():
+    with pytest.raises(ValueError, match="budget of their own"):
+        RunGate(Budget(0.5), Gate(Budget(1.0), 0), "a list", 0).enlarged(Budget(2.0))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ..budget import Budget
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from ..budget import Budget, Share
 from ..events import ApproximateRelease, Event, PureRelease
 from ..gate import Gate
 from ..preview import BudgetExceeded
@@ -46,12 +50,42 @@ class RunGate(Gate):
         if self._charged:
             self.shared.mark(*sentences)
 
+    def _charge(self) -> None:
+        if not self._charged:
+            self.shared.mark(*self.marks)
+            self.shared.reserve(self._event, label=self.label)
+            self._charged = True
+
     def reserve(
         self, event: Event, count: int = 1, *, disjoint: bool = False, label: str = "reserved"
     ) -> Release:
         """As `Gate.reserve`, once the run is charged."""
-        if count and not self._charged:
-            self.shared.mark(*self.marks)
-            self.shared.reserve(self._event, label=self.label)
-            self._charged = True
+        if count:
+            self._charge()
         return super().reserve(event, count, disjoint=disjoint, label=label)
+
+    # Other gates that spend of this one's budget: the run is charged before there is one.
+
+    def part(self, name: str, randomness: Seed | Mapping[str, Any] = None) -> Gate:
+        """As `Gate.part`, once the run is charged."""
+        self._charge()
+        return super().part(name, randomness)
+
+    def share(self, fraction: Fraction | int | float) -> Share:
+        """As `Gate.share`, once the run is charged."""
+        self._charge()
+        return super().share(fraction)
+
+    def split(self, parts: int | Sequence[float | Fraction], *, notion: str | None = None) -> list[Share]:
+        """As `Gate.split`, once the run is charged."""
+        self._charge()
+        return super().split(parts, notion=notion)
+
+    def state(self) -> dict[str, Any]:
+        """As `Gate.state`, once the run is charged."""
+        self._charge()
+        return super().state()
+
+    def enlarged(self, budget: Budget) -> Gate:  # noqa: ARG002
+        """Refused: more than the run's budget would be spent."""
+        raise ValueError("settings that need more than they claim need a budget of their own; give one")
