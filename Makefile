@@ -53,6 +53,7 @@ bench: $(VENV)/.bench
 audit: $(VENV)/.test
 	$(BIN)/discreet audit --all --deep --out docs/audit.md
 	$(BIN)/python tools/fuzz_states.py --cases 2000
+	$(BIN)/python -m tools.fuzz_rows --cases 20000 --out docs/rows.md
 	$(BIN)/python -m tools.images
 
 mutants: $(VENV)/.test
@@ -88,26 +89,29 @@ $(VENV)/bin/python:
 	  || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; } \
 	  || { rm -rf $(VENV); echo "could not make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
 
-$(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) -e .
+# Compiled modules lie beside their sources; what changed is compiled again.
+KERNELS := $(wildcard src/discreet/kernels/*.pyx src/discreet/kernels/*.pxd src/discreet/kernels/*.h)
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt setup.py $(KERNELS)
+	$(PIP) cython setuptools
+	$(PIP) --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.core
-	$(PIP) -e '.[plots,sklearn,service]'
+	$(PIP) --no-build-isolation -e '.[plots,sklearn,service]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	$(PIP) -e '.[test]'
+	$(PIP) --no-build-isolation -e '.[test]'
 	@for name in chromium chromium-browser google-chrome; do command -v $$name && exit 0; done; \
 	  $(BIN)/playwright install chromium || echo 'no Chromium: pages will not be tried in a browser'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.core
-	$(PIP) -e '.[lint]'
+	$(PIP) --no-build-isolation -e '.[lint]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.core
-	$(PIP) -e '.[bench]'
+	$(PIP) --no-build-isolation -e '.[bench]'
 	@touch $@
 
 clean:

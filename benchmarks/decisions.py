@@ -24,7 +24,6 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import machine
-from discreet.backends.patience import Patience
 from discreet.core.table import table
 from tools.results import store
 
@@ -242,7 +241,6 @@ def beyond_rows(n_items: int) -> dict[str, float]:
 
 def main() -> int:
     warnings.simplefilter("ignore", UserWarning)
-    Patience.lasts = lambda *_: False  # type: ignore[method-assign]
     by_size = {n_items: measured(n_items) for n_items in SIZES}
     more = {n_items: beyond_rows(n_items) for n_items in SIZES}
     names = list(by_size[SIZES[0]])

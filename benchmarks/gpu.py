@@ -37,7 +37,7 @@ from discreet.objectives import (
     ProbabilisticCoverage,
 )
 from discreet.objectives import greedy as greedy_choice
-from discreet.objectives.rows.fixed_point import FixedPointGains, step
+from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import PrivateGreedy
 from tools.results import store, stored
 
@@ -127,8 +127,10 @@ def greedy(n_people: int, n_items: int) -> dict[str, Any]:
         growing.choose(item, sums)
     rows = made.row_source()
     low, span = rows.fresh(), rows.fresh() + rows.cap
-    loops = rows.device.loops("embedded")
-    one = milliseconds(lambda: loops.sums(rows.device, rows.people, rows.items, low, span, None, rows.tile))
+    loops = rows.device.loops
+    one = milliseconds(
+        lambda: loops.product_sums(rows.device, rows.people, rows.items, low, span, None, rows.tile)
+    )
     seconds = min(s for s, _ in fast)
     return {
         "people": n_people,
@@ -162,10 +164,10 @@ def dense(size: int) -> dict[str, Any]:
                 rows.device.zeros(size, "float64") + 1e-6,
                 rows.device.zeros(size, "float64") + 2.0**36,
             )
-            loops = rows.device.loops("dense")
+            loops = rows.device.loops
             numbers = (state, left, rows.caps)
             taken = milliseconds(
-                lambda r=rows, s=loops, n=numbers: s.sums(
+                lambda r=rows, s=loops, n=numbers: s.gain_sums(
                     r.device, r.kind.code, r.matrix, n, 1.0, 2.0**36, r.tile
                 )
             )
@@ -196,7 +198,7 @@ def log_determinant(n_people: int, n_items: int, k: int) -> dict[str, Any]:
     points = rng.normal(size=(n_items, 32)) / np.sqrt(32)
     kernel, quality = points @ points.T + 1e-6 * np.eye(n_items), rng.random((n_people, n_items)) * 0.1
     bound = 40.0
-    fast_people = LogDeterminant.from_array(kernel, quality, backend="torch", bound=bound)
+    fast_people = LogDeterminant(kernel, quality, backend="torch", bound=bound)
     choose(fast_people, 2, bound)
     fast, chosen = min(choose(fast_people, k, bound) for _ in range(3))
     memory = torch.cuda.max_memory_allocated() / 1e9
@@ -204,7 +206,7 @@ def log_determinant(n_people: int, n_items: int, k: int) -> dict[str, Any]:
     start = time.perf_counter()
     greedy_choice(people, k)  # not private: the library's quickest, which keeps factors from pick to pick
     slow = time.perf_counter() - start
-    arrays, same = choose(LogDeterminant.from_array(kernel, quality, bound=bound), k, bound)
+    arrays, same = choose(LogDeterminant(kernel, quality, bound=bound), k, bound)
     return {
         "people": n_people,
         "items": n_items,
@@ -230,15 +232,13 @@ def gradient(n_people: int, n_items: int) -> dict[str, Any]:
         fast = milliseconds(lambda r=rows: r.gradient_steps(x, per_unit, 1 << 28, 0, 2))
         gpu = rows.gradient_steps(x, per_unit, 1 << 28, 0, 2)
         part = family(weights[: n_people // 10].cpu().numpy())
-        from discreet.objectives.rows.steps import gradient_steps
-
         out = np.zeros(n_items, dtype=np.int64)
         inside = np.zeros((0, n_items), dtype=np.bool_)
         stored_rows = part.as_rows()
-        gradient_steps(stored_rows, x, inside, per_unit, 1 << 28, out)
+        stored_rows.gradient_steps(x, inside, per_unit, 1 << 28, out)
         start = time.perf_counter()
         out[:] = 0
-        gradient_steps(stored_rows, x, inside, per_unit, 1 << 28, out)
+        stored_rows.gradient_steps(x, inside, per_unit, 1 << 28, out)
         slow = 1e4 * (time.perf_counter() - start)
         same = family.from_array(weights[: n_people // 10]).row_source()
         found[family.__name__] = {

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -66,10 +65,6 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
-        with suppress(ImportError):  # versions that compile at once do not have it
-            from discreet.backends.patience import Patience
-
-            Patience.lasts = lambda *_: False  # type: ignore[method-assign]
         rounds(*asked.one, WARM, 20)
         print(json.dumps(rounds(*asked.one, N, ROUNDS + 1)[1:]))
         return

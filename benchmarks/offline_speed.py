@@ -23,7 +23,7 @@ import discreet as dc
 from benchmarks.shared import arguments, target
 from discreet.core.table import table
 from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, Population, greedy
-from discreet.objectives.rows.fixed_point import FixedPointGains, step
+from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import PrivateGreedy
 from tools.results import store, stored
 

@@ -127,9 +127,6 @@ def main() -> None:
     asked = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     if asked.one:
-        from discreet.backends.patience import Patience
-
-        Patience.lasts = lambda *_: False  # type: ignore[method-assign]
         repeats = REPEATS[asked.one]
         print(
             json.dumps(

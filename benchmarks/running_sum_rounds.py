@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +50,6 @@ def main() -> None:
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
-        with suppress(ImportError):  # versions that compile at once do not have it
-            from discreet.backends.patience import Patience
-
-            Patience.lasts = lambda *_: False  # type: ignore[method-assign]
         print(json.dumps(microseconds(asked.one)))
         return
     versions = {"now": ROOT / "src"} | ({"before": asked.source} if asked.source else {})

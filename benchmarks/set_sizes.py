@@ -19,7 +19,6 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import Work, machine, race
-from discreet.backends.patience import Patience
 from discreet.core.table import table
 from tools.results import exponent, store
 
@@ -61,7 +60,6 @@ def microseconds(rounds: int, make: Callable[[int], Any]) -> list[float]:
 
 
 def main() -> int:
-    Patience.lasts = lambda *_: False  # type: ignore[method-assign]
     found = {name: microseconds(*how) for name, how in LEARNERS.items()}
     rows = [
         [name, *(f"{one:.1f}" for one in times), f"{exponent(SIZES, times):.2f}"]

@@ -70,11 +70,9 @@ def test_parts_are_populations_of_their_own(people):
         some = people[part]
         assert np.allclose(some.values(point), people.values(point)[part])
         assert [some.at(i, point)[0] for i in range(len(some))] == pytest.approx(some.values(point))
-        kind, rows, numbers = some.compiled()
-        assert kind == people.compiled()[0]
-        for array in (rows, numbers):
-            assert array.flags.c_contiguous
-            assert not array.flags.writeable
+        costs = np.empty(len(some))
+        some.compiled().costs(0, point, costs)
+        assert costs == pytest.approx(some.values(point))
     with pytest.raises(ValueError, match="point has 2 entries; 3 expected"):
         people.at(0, np.zeros(2))
     with pytest.raises(IndexError):

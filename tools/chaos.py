@@ -53,19 +53,19 @@ class AcknowledgesFirst(SQLiteLedger):
             write()
         return super().version
 
-    def append(self, entry, count, *, expected_version, group=()):
+    def append(self, charge, *, expected_version):
         honest = super().append
-        self.waiting = lambda: honest(entry, count, expected_version=expected_version, group=group)
+        self.waiting = lambda: honest(charge, expected_version=expected_version)
 
 
 class IgnoresVersions(SQLiteLedger):
     """Writes whatever the version is."""
 
-    def append(self, entry, count, *, expected_version, group=()):
+    def append(self, charge, *, expected_version):
         time.sleep(0.003)  # others come in between more often, and it is noticed sooner
         while True:
             try:
-                return super().append(entry, count, expected_version=expected_version, group=group)
+                return super().append(charge, expected_version=expected_version)
             except Exception:
                 expected_version = self.version
 
@@ -76,8 +76,8 @@ class Overwrites(SQLiteLedger):
     def entries(self, since=0):
         with self._reading() as database:
             rows = "SELECT kind, count FROM charge WHERE version > ? ORDER BY version"
-            counts = {kind: int(count) for kind, count in database.execute(rows, (since,))}
-            return self._named(database, counts)
+            counts = dict(database.execute(rows, (since,)).fetchall())
+            return self._charges(database, [(kind, count, None) for kind, count in counts.items()])
 
 
 class ForgetsOthers(SQLiteLedger):
@@ -90,9 +90,9 @@ class ForgetsOthers(SQLiteLedger):
 class ChargesTwice(SQLiteLedger):
     """Writes again what was written, as after an answer that got lost."""
 
-    def append(self, entry, count, *, expected_version, group=()):
-        super().append(entry, count, expected_version=expected_version, group=group)
-        super().append(entry, count, expected_version=self.version, group=group)
+    def append(self, charge, *, expected_version):
+        super().append(charge, expected_version=expected_version)
+        super().append(charge, expected_version=self.version)
 
 
 class CommitsLater(SQLiteLedger):
@@ -100,19 +100,19 @@ class CommitsLater(SQLiteLedger):
 
     held = 0
 
-    def append(self, entry, count, *, expected_version, group=()):
+    def append(self, charge, *, expected_version):
         honest = sqlite3.Connection.execute
         self.held += 1
-        database = self._connected()
+        database, _ = self._connected()
         if self.held % 3:
             if not database.in_transaction:
                 database.execute("BEGIN IMMEDIATE")
         else:
             if database.in_transaction:
                 honest(database, "COMMIT")
-            return super().append(entry, count, expected_version=expected_version, group=group)
-        holder, kind = self._holding(database), self._kind(database, group, entry)
-        row = (expected_version + 1, kind, str(count), holder)
+            return super().append(charge, expected_version=expected_version)
+        kind = self._kind(database, charge.group, charge.entry)
+        row = (expected_version + 1, kind, str(charge.count), None)
         database.execute("INSERT INTO charge VALUES (?, ?, ?, ?)", row)
         return None
 

@@ -145,7 +145,7 @@ def _released(**given: Any) -> Any:
 
 def _simulated(**given: Any) -> Any:
     """One cell, which stays in this process and leaves nothing behind."""
-    from discreet.evaluation.simulation.config import Config
+    from discreet.evaluation.simulation import Config
 
     stream = {"family": "product display"}
     setting = {"rounds": 20, "items": N, "k": K, "repeats": 1, "streams": [stream]}
@@ -430,7 +430,6 @@ NOT_CALLED = {
     "Intersection",
     "Ledger",
     "LedgerConflict",
-    "DurableLedger",  # a protocol
     "PeriodClosed",
     "SQLiteLedger",  # would write files wherever it is told to; tests/privacy has it
     "Losses",

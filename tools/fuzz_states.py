@@ -13,6 +13,8 @@ import contextlib
 import math
 import os
 import random
+import shutil
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -25,26 +27,38 @@ from typing import Any
 _ROOT = Path(__file__).resolve().parent.parent
 # What a refusal may be. Anything else is a failure, above all an index that a compiled loop found outside.
 _REFUSALS = (ValueError, TypeError, RuntimeError, NotImplementedError)
+_UNRAISABLE: list[str] = []  # what loops found that cannot raise
 
 
 def checked_process() -> None:
-    """Start again with compiled loops that check every index; these are kept away from the others."""
-    if os.environ.get("NUMBA_BOUNDSCHECK") != "1":
-        kept = Path(tempfile.gettempdir()) / f"discreet-checked-loops-{os.getuid()}"
-        extra = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(kept))}
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | extra)
+    """Start again with a copy of the package whose compiled loops check every index."""
+    if os.environ.get("DISCREET_CHECKED") == "1":
+        return
+    copy = Path(tempfile.gettempdir()) / f"discreet-checked-{os.getuid()}"
+    for name in ("setup.py", "pyproject.toml", "README.md"):
+        copy.mkdir(exist_ok=True)
+        shutil.copy2(_ROOT / name, copy)
+    shutil.copytree(_ROOT / "src", copy / "src", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.so"))
+    checked = os.environ | {"DISCREET_CHECKED": "1", "PYTHONPATH": str(copy / "src")}
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=copy, env=checked, check=True
+    )
+    os.execve(sys.executable, [sys.executable, *sys.argv], checked)
 
 
 def checks_are_on() -> None:
-    """A loop that is asked for a row beyond the last must say so, or nothing here means anything."""
+    """A loop that is asked for words beyond the last must say so, or nothing here means anything."""
     import numpy as np
 
-    from discreet.backends.numba.selectors import row_values
+    from discreet.kernels.noise import noise_rows
+    from discreet.privacy.samplers.noise import noise_table
 
-    ends, items, data = np.array([0, 1]), np.zeros(1, dtype=np.int32), np.ones(1)
     with contextlib.suppress(IndexError):
-        row_values(0, 0.0, ends, items, data, np.ones(1), 5, np.zeros(1, dtype=np.int32), np.zeros(1))
+        nothing, one = np.zeros(0, dtype=np.uint64), np.zeros((1, 1), dtype=np.int64)
+        noise_rows(nothing, *noise_table(True), True, one)
         sys.exit("the compiled loops do not check their indices")
+    # Where a loop cannot raise, Python prints what it found and goes on: here that is a failure, too.
+    sys.unraisablehook = lambda found: _UNRAISABLE.append(str(found.exc_value))
 
 
 def state_case(rng: random.Random) -> str:
@@ -189,7 +203,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     checked_process()
-    sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
+    sys.path.insert(0, str(_ROOT))
     import numpy as np
 
     checks_are_on()
@@ -202,6 +216,8 @@ def main() -> int:
         kind = rng.choices([state_case, size_case, argument_case], [6, 3, 2])[0]
         try:
             done[kind(rng)] += 1
+            if _UNRAISABLE:
+                raise IndexError(_UNRAISABLE.pop())
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             notes, place = getattr(error, "__notes__", []), f"{Path(where.filename).name}:{where.lineno}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import fcntl
 import re
 import subprocess
 import sys
@@ -56,11 +57,11 @@ EXTRAS = {
         'import sys\nfrom discreet.cli import main\nsys.exit(main(["serve"]))',
     ),
     "postgres": (
-        "import discreet.service.store.postgres",
-        'from discreet.service.store import open_store\nopen_store("postgresql://nobody")',
+        "import discreet.service.postgres",
+        'from discreet.service.database import open_store\nopen_store("postgresql://nobody")',
     ),
-    "telemetry": ("import discreet.service.web.telemetry", None),  # said by the service, which needs more
-    "arrays": ("import array_api_compat, threadpoolctl\nimport discreet.backends.devices", None),
+    "telemetry": ("import discreet.service.telemetry", None),  # said by the service, which needs more
+    "arrays": ("import array_api_compat, threadpoolctl\nimport discreet.objectives.devices", None),
     "dask": ("import dask.distributed\nimport discreet.objectives", None),
 }
 
@@ -95,9 +96,12 @@ def set_version(version: str, day: datetime.date) -> None:
 
 
 def build(folder: Path, *kinds: str) -> list[Path]:
-    """An sdist and a wheel, by the build backend that is installed here."""
-    targets = [word for kind in kinds for word in ("-t", kind)]
-    run([sys.executable, "-m", "hatchling", "build", "-d", str(folder), *targets])
+    """An sdist and a wheel, by the build backend that is installed here; one at a time, in one folder."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with (ROOT / "build" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        targets = [f"--{kind}" for kind in kinds]
+        run([sys.executable, "-P", "-m", "build", "--no-isolation", "--outdir", str(folder), *targets])
     return sorted(folder.iterdir())
 
 
@@ -110,13 +114,17 @@ def wrong_with(wheel: Path) -> list[str]:
             for path in (ROOT / "src" / "discreet").rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         ]
-    wanted = {path.removeprefix("src/") for path in tracked}
+    sources = (".pyx", ".pxd", ".h")
+    wanted = {path.removeprefix("src/") for path in tracked if not path.endswith(sources)}
+    kernels = {Path(path).stem for path in tracked if path.endswith(".pyx")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     with zipfile.ZipFile(wheel) as archive:
         there = {name for name in archive.namelist() if ".dist-info/" not in name}
         meta = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(meta).decode())
+    built = {Path(name).name.split(".")[0] for name in there if name.endswith((".so", ".pyd"))}
     found = [f"missing: {name}" for name in sorted(wanted - there)]
+    found += [f"not compiled: {name}" for name in sorted(kernels - built)]
     found += [f"not of the package: {name}" for name in sorted(there) if not name.startswith("discreet/")]
     found += [f"compiled: {name}" for name in sorted(there) if "__pycache__" in name]
     if set(metadata.get_all("Provides-Extra", [])) != set(project["optional-dependencies"]):

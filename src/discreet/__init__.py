@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .constraints import domains
     from .core.checks import DataError
     from .objectives import losses
-    from .online.segments.load import load
+    from .online.learner import load
     from .planning import plan, plan_convex, plan_minimization
     from .privacy import Budget, BudgetExceeded, Gate
     from .results import Selection, Trace
@@ -28,7 +28,7 @@ _HOMES = {
     "Gate": "privacy",
     "Selection": "results",
     "Trace": "results",
-    "load": "online.segments.load",
+    "load": "online.learner",
     "plan": "planning",
     "plan_convex": "planning",
     "plan_minimization": "planning",

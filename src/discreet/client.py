@@ -5,24 +5,27 @@
     show(decision.items)
     client.report(decision, taken="a")
 
-`AsyncClient` is the same for asyncio. Requests that get no answer are sent again: outcomes count once,
-however often they come, and a decision that nobody saw is a round in which nothing was taken.
+`AsyncClient` is the same for asyncio. Requests that get no answer are sent again: an outcome counts once,
+however often it comes, and a decision is known by its idempotency key, so that it is made and counted once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import http.client
 import json
+import secrets
+import selectors
 import ssl
-import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
+T = TypeVar("T")
 _UNSET: Any = object()
 
 
@@ -45,6 +48,19 @@ class Decision:
     expires: str
 
 
+@dataclass(frozen=True)
+class Acknowledgement:
+    """What the service says of an outcome.
+
+    ``status`` is "recorded", "duplicate" (there was one before), "late" or "refused". ``counted`` is False
+    where the decision is not learned from: somebody has come more often than their population lets them
+    count, or it is too late.
+    """
+
+    status: str
+    counted: bool
+
+
 class Client:
     """Decisions and outcomes of a service; threads may share one.
 
@@ -62,9 +78,21 @@ class Client:
         retries: int = 4,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self._place = _Place(url, key, context)
-        self._timeout, self._retries = timeout, retries
-        self._local = threading.local()
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"url={url!r} must be like http://localhost:8722")
+        if not key.isascii() or not key.isprintable():
+            raise ValueError("key must be one of the service's API keys")
+        where = parts.hostname, parts.port
+        self._open: Callable[[], http.client.HTTPConnection]
+        if parts.scheme == "https":
+            context = context or ssl.create_default_context()
+            self._open = partial(http.client.HTTPSConnection, *where, timeout=timeout, context=context)
+        else:
+            self._open = partial(http.client.HTTPConnection, *where, timeout=timeout)
+        self._base, self._retries = parts.path.rstrip("/"), retries
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self._idle: list[http.client.HTTPConnection] = []  # each is one thread's while it is not in here
 
     # --- decisions -------------------------------------------------------------------------------
 
@@ -75,9 +103,21 @@ class Client:
         *,
         exclude: Iterable[str] = (),
         segment: str | None = None,
+        key: str | None = None,
     ) -> Decision:
-        """A set of items for somebody; ``exclude`` must rest on public facts, such as what is sold out."""
-        return _decision(self.request("POST", _decisions(experiment), _asked(person, exclude, segment)))
+        """A set of items for somebody; ``exclude`` must rest on public facts, such as what is sold out.
+
+        ``key`` is the request's idempotency key: whoever asks again with the same key and the same request
+        gets the same decision, for ten minutes at the least. By default each call has a key of its own, which
+        is for its retries. With ``retries=0`` it has none, and does not wait for a disk.
+        """
+        given = {"person": person, "exclude": list(exclude) or None, "segment": segment}
+        asked = {name: one for name, one in given.items() if one is not None}
+        if key is None and self._retries:
+            key = secrets.token_hex(16)
+        path = f"/v1/experiments/{quote(experiment, safe='')}/decisions"
+        found = self.request("POST", path, asked, headers={} if key is None else {"Idempotency-Key": key})
+        return Decision(found["decision_id"], tuple(found["items"]), found["policy"], found["expires"])
 
     def report(
         self,
@@ -86,58 +126,85 @@ class Client:
         taken: str | None = _UNSET,
         value: float = _UNSET,
         likes: Iterable[str] = _UNSET,
-    ) -> str:
-        """What came of a decision; "recorded", "duplicate" or "late"."""
-        found = self.request("POST", _outcome_of(decision), _outcome(taken, value, likes))
-        return str(found["status"])
+    ) -> Acknowledgement:
+        """What came of a decision."""
+        given = {"taken": taken, "value": value, "likes": likes}
+        said: dict[str, Any] = {name: one for name, one in given.items() if one is not _UNSET}
+        if len(said) != 1:
+            raise TypeError("give one of taken=, value= and likes=")
+        if "likes" in said:
+            said["likes"] = list(said["likes"])
+        number = decision.id if isinstance(decision, Decision) else decision
+        found = self.request("POST", f"/v1/decisions/{quote(number, safe='')}/outcome", said)
+        return Acknowledgement(found["status"], found["counted"])
 
-    def report_many(self, outcomes: Iterable[Mapping[str, Any]]) -> list[str]:
+    def report_many(self, outcomes: Iterable[Mapping[str, Any]]) -> list[Acknowledgement]:
         """Many at once: mappings with ``decision_id`` and one of ``taken``, ``value`` and ``likes``."""
         found = self.request("POST", "/v1/outcomes", [dict(one) for one in outcomes])
-        return [str(one["status"]) for one in found]
+        return [Acknowledgement(one["status"], one["counted"]) for one in found]
 
     # --- requests --------------------------------------------------------------------------------
 
-    def request(self, method: str, path: str, body: Any = None) -> Any:
+    def request(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] = {}) -> Any:
         """Any route of the service; what it answers."""
-        content = None if body is None else json.dumps(body).encode()
+        if not path.isascii() or not path.isprintable() or " " in path:
+            raise ValueError("path must be ASCII without spaces; quote it")
+        content = b"" if body is None else json.dumps(body).encode()
         pause = 0.05
         for attempt in range(self._retries + 1):
+            last = attempt == self._retries
             try:
-                status, answer, wait = self._once(method, path, content)
+                response, answer = self._once(method, path, content, headers)
             except (OSError, http.client.HTTPException):
-                self._drop()
-                if attempt == self._retries:
+                if last:
                     raise
-                wait = None
+                wait = pause
             else:
-                if not _busy(status) or attempt == self._retries:
-                    return _read(status, answer)
-            time.sleep(pause if wait is None else wait)
+                if last or response.status not in (429, 503):
+                    return _read(response.status, answer)
+                after = response.headers.get("Retry-After", "")
+                wait = float(after) if after.isdecimal() else pause
+            time.sleep(wait)
             pause *= 2
         raise AssertionError
 
-    def _once(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes, float | None]:
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._place.connection(self._timeout)
-        connection.request(method, self._place.base + path, content, self._place.headers)
-        response = connection.getresponse()
-        return response.status, response.read(), _seconds(response.headers.get("Retry-After"))
-
-    def _drop(self) -> None:
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
+    def _once(
+        self, method: str, path: str, content: bytes, headers: Mapping[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = self._free()
+        try:
+            connection.request(method, self._base + path, content, {**self._headers, **headers})
+            response = connection.getresponse()
+            answer = response.read()
+        except BaseException:
             connection.close()
-            self._local.connection = None
+            raise
+        self._idle.append(connection)
+        return response, answer
+
+    def _free(self) -> http.client.HTTPConnection:
+        """A connection that nobody uses; one that the service has closed meanwhile has something to read."""
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return self._open()
+            if connection.sock is None:
+                return connection  # it is opened again
+            with selectors.DefaultSelector() as selector:
+                selector.register(connection.sock, selectors.EVENT_READ)
+                if not selector.select(0):
+                    return connection
+            connection.close()
 
     def close(self) -> None:
-        """Close this thread's connection."""
-        self._drop()
+        """Close the connections that are not in use."""
+        while self._idle:
+            self._idle.pop().close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_local"):
-            self._drop()
+        if hasattr(self, "_idle"):
+            self.close()
 
     def __enter__(self) -> Client:
         return self
@@ -149,7 +216,7 @@ class Client:
 class AsyncClient:
     """The same for asyncio, as ``async with AsyncClient(url, key) as client: await client.decide("shop")``.
 
-    At most ``connections`` are open at a time, and go on to be used for further requests.
+    Requests are sent by at most ``connections`` threads at a time, each on a connection of its own.
     """
 
     def __init__(
@@ -162,11 +229,8 @@ class AsyncClient:
         context: ssl.SSLContext | None = None,
         connections: int = 32,
     ) -> None:
-        self._place = _Place(url, key, context)
-        self._timeout, self._retries, self._connections = timeout, retries, connections
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._idle: list[_Connection] = []
-        self._free = asyncio.Semaphore(connections)
+        self._client = Client(url, key, timeout=timeout, retries=retries, context=context)
+        self._threads = ThreadPoolExecutor(connections, "discreet-client")
 
     async def decide(
         self,
@@ -175,10 +239,11 @@ class AsyncClient:
         *,
         exclude: Iterable[str] = (),
         segment: str | None = None,
+        key: str | None = None,
     ) -> Decision:
         """See `Client.decide`."""
-        asked = _asked(person, exclude, segment)
-        return _decision(await self.request("POST", _decisions(experiment), asked))
+        given: dict[str, Any] = {"exclude": exclude, "segment": segment, "key": key}
+        return await self._do(self._client.decide, experiment, person, **given)
 
     async def report(
         self,
@@ -187,62 +252,27 @@ class AsyncClient:
         taken: str | None = _UNSET,
         value: float = _UNSET,
         likes: Iterable[str] = _UNSET,
-    ) -> str:
+    ) -> Acknowledgement:
         """See `Client.report`."""
-        found = await self.request("POST", _outcome_of(decision), _outcome(taken, value, likes))
-        return str(found["status"])
+        return await self._do(self._client.report, decision, taken=taken, value=value, likes=likes)
 
-    async def report_many(self, outcomes: Iterable[Mapping[str, Any]]) -> list[str]:
+    async def report_many(self, outcomes: Iterable[Mapping[str, Any]]) -> list[Acknowledgement]:
         """See `Client.report_many`."""
-        found = await self.request("POST", "/v1/outcomes", [dict(one) for one in outcomes])
-        return [str(one["status"]) for one in found]
+        return await self._do(self._client.report_many, outcomes)
 
-    async def request(self, method: str, path: str, body: Any = None) -> Any:
+    async def request(
+        self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] = {}
+    ) -> Any:
         """See `Client.request`."""
-        sent = self._place.request(method, path, None if body is None else json.dumps(body).encode())
-        if self._loop is not asyncio.get_running_loop():  # connections are of one loop
-            self._loop, self._idle = asyncio.get_running_loop(), []
-            self._free = asyncio.Semaphore(self._connections)
-        pause = 0.05
-        for attempt in range(self._retries + 1):
-            try:
-                async with self._free, asyncio.timeout(self._timeout):
-                    status, answer, wait = await self._once(sent)
-            except (OSError, EOFError, http.client.HTTPException):  # among them, that it took too long
-                if attempt == self._retries:
-                    raise
-                wait = None
-            else:
-                if not _busy(status) or attempt == self._retries:
-                    return _read(status, answer)
-            await asyncio.sleep(pause if wait is None else wait)
-            pause *= 2
-        raise AssertionError
+        return await self._do(self._client.request, method, path, body, headers=headers)
 
-    async def _once(self, sent: bytes) -> tuple[int, bytes, float | None]:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable:
-                break
-            connection.drop()
-        else:
-            connection = await _Connection.open(self._place)
-        try:
-            status, headers, answer = await connection.ask(sent)
-        except BaseException:
-            connection.drop()
-            raise
-        if connection.usable:
-            self._idle.append(connection)
-        else:
-            connection.drop()
-        return status, answer, _seconds(headers.get("retry-after"))
+    async def _do(self, work: Callable[..., T], *given: Any, **more: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, partial(work, *given, **more))
 
     async def close(self) -> None:
         """Close the connections that are not in use."""
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            await connection.close()
+        self._client.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -251,156 +281,12 @@ class AsyncClient:
         await self.close()
 
 
-class _Connection:
-    """One connection of HTTP/1.1, for a request at a time."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer, self._lasts = reader, writer, True
-
-    @classmethod
-    async def open(cls, place: _Place) -> _Connection:
-        return cls(*await asyncio.open_connection(place.host, place.port, ssl=place.context))
-
-    @property
-    def usable(self) -> bool:
-        """Whether another request can be sent, as far as is known."""
-        return self._lasts and not self._writer.is_closing() and not self._reader.at_eof()
-
-    async def ask(self, sent: bytes) -> tuple[int, dict[str, str], bytes]:
-        """(status, headers, body) of the answer."""
-        self._writer.write(sent)
-        await self._writer.drain()
-        status = 100
-        while 100 <= status < 200:  # what comes before an answer
-            head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            version, _, rest = head[0].partition(" ")
-            if not version.startswith("HTTP/1.") or not rest[:3].isdecimal():
-                raise http.client.BadStatusLine(head[0][:40])
-            status = int(rest[:3])
-        fields = [line.partition(":") for line in head[1:] if line]
-        headers = {name.strip().lower(): value.strip() for name, _, value in fields}
-        self._lasts = version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
-        return status, headers, await self._body(status, headers)
-
-    async def _body(self, status: int, headers: dict[str, str]) -> bytes:
-        if status in (204, 304):
-            return b""
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            return await self._chunks()
-        length = headers.get("content-length")
-        if length is None:  # all that comes
-            self._lasts = False
-            return await self._reader.read()
-        if not length.isdecimal():
-            raise http.client.HTTPException("content-length is no number")
-        return await self._reader.readexactly(int(length))
-
-    async def _chunks(self) -> bytes:
-        found = []
-        while True:
-            try:
-                size = int((await self._reader.readuntil(b"\r\n")).partition(b";")[0], 16)
-            except ValueError:
-                raise http.client.HTTPException("a chunk has no size") from None
-            if not size:
-                break
-            found.append(await self._reader.readexactly(size))
-            await self._reader.readexactly(2)
-        while await self._reader.readuntil(b"\r\n") != b"\r\n":  # trailers
-            pass
-        return b"".join(found)
-
-    def drop(self) -> None:
-        """Close it, and wait for nothing."""
-        self._lasts = False
-        self._writer.close()
-
-    async def close(self) -> None:
-        """Close it."""
-        self.drop()
-        with contextlib.suppress(OSError):
-            async with asyncio.timeout(1.0):
-                await self._writer.wait_closed()
-
-
-class _Place:
-    """Where a service is, and what every request to it has."""
-
-    def __init__(self, url: str, key: str, context: ssl.SSLContext | None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url={url!r} must be like http://localhost:8722")
-        if not key.isascii() or not key.isprintable():
-            raise ValueError("key must be one of the service's API keys")
-        secure = parts.scheme == "https"
-        self.context = (context or ssl.create_default_context()) if secure else None
-        self.host, self.port = parts.hostname, parts.port or (443 if secure else 80)
-        self.base = parts.path.rstrip("/")
-        self.headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        self._host = parts.netloc.rpartition("@")[2]
-
-    def connection(self, timeout: float) -> http.client.HTTPConnection:
-        if self.context is None:
-            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
-        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=self.context)
-
-    def request(self, method: str, path: str, content: bytes | None) -> bytes:
-        """A request as it is sent."""
-        target = f"{method} {self.base}{path} HTTP/1.1"
-        if not target.isascii() or not target.isprintable() or target.count(" ") != 2:
-            raise ValueError("method and path must be ASCII without spaces; quote the path")
-        headers = {"Host": self._host, **self.headers, "Content-Length": str(len(content or b""))}
-        lines = [target, *(f"{name}: {value}" for name, value in headers.items()), "", ""]
-        return "\r\n".join(lines).encode() + (content or b"")
-
-
-def _decisions(experiment: str) -> str:
-    return f"/v1/experiments/{quote(experiment, safe='')}/decisions"
-
-
-def _outcome_of(decision: Decision | str) -> str:
-    number = decision.id if isinstance(decision, Decision) else decision
-    return f"/v1/decisions/{quote(number, safe='')}/outcome"
-
-
-def _asked(person: str | None, exclude: Iterable[str], segment: str | None) -> dict[str, Any]:
-    given = {"person": person, "exclude": list(exclude) or None, "segment": segment}
-    return {name: one for name, one in given.items() if one is not None}
-
-
-def _busy(status: int) -> bool:
-    """Whether to ask again a little later."""
-    return status in (429, 503)
-
-
 def _read(status: int, answer: bytes) -> Any:
-    if status >= 400:
-        raise ServiceError(status, _problem(answer))
-    return json.loads(answer) if answer else None
-
-
-def _seconds(after: str | None) -> float | None:
-    return float(after) if after and after.isdecimal() else None
-
-
-def _decision(found: Mapping[str, Any]) -> Decision:
-    return Decision(found["decision_id"], tuple(found["items"]), found["policy"], found["expires"])
-
-
-def _outcome(taken: Any, value: Any, likes: Any) -> dict[str, Any]:
-    given = {
-        name: list(one) if name == "likes" else one
-        for name, one in (("taken", taken), ("value", value), ("likes", likes))
-        if one is not _UNSET
-    }
-    if len(given) != 1:
-        raise TypeError("give one of taken=, value= and likes=")
-    return given
-
-
-def _problem(answer: bytes) -> dict[str, Any]:
+    """What was answered, as JSON; a refusal is raised."""
+    if status < 400:
+        return json.loads(answer) if answer else None
     try:
         found = json.loads(answer)
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = None
+    raise ServiceError(status, found if isinstance(found, dict) else {})

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import uuid
@@ -25,18 +26,17 @@ from typing import Any
 import numpy as np
 
 from .core.checks import DataError
-from .data.labels import Listed
+from .data.labels import Names, in_order, item_name
 from .data.source import Source
 from .data.store import Store
-from .data.store.needs import Needs
-from .data.store.preparing import Found, Work, checked_key, settings_of
+from .data.store.costs import Needs
+from .data.store.preparing import Work, checked_key, settings_of
 from .data.store.sources import batches
 from .data.store.spill import Rows, Spill
 from .data.store.writing import new_folder, write_bucket, write_key, write_labels, write_manifest
 
 _HASHED = "bucket int, key long, item long, weight double"
 _WRITTEN = "bucket int, said string"
-_NUMBERS, _ODD = 1, 2
 
 
 def prepare(
@@ -65,28 +65,24 @@ def prepare(
     source.places(dataframe.columns, asked, public=True)
     wanted = dataframe.select(*dict.fromkeys(asked.values()))
     secret = secrets.token_bytes(32) if key is None else checked_key(key)
-    count = buckets or Needs.of(_answered(wanted.count), 1, weight is not None, 1).buckets
-    if isinstance(names, Found):
-        rows = _answered(wanted.select(item).distinct().collect)
-        found = Found(row[0] for row in rows if row[0] is not None)
-        first = Work(person, item, weight, found, catalogue, "error", cap, highest, count, secret)
-        first.written = False
-        labels, _ = first.labels()
-        names = Listed("items", labels)
+    token = secrets.token_hex(8)
+    count = buckets or Needs.of(_answered(token, wanted.count), 1, weight is not None, 1).buckets
+    if not names.listed:
+        for (cell,) in _answered(token, wanted.select(item).distinct().collect):
+            names.number(cell)
+        labels = names.labels
+        names = Names(item_name, [labels[place] for place in in_order(labels)])
     work = Work(person, item, weight, names, catalogue, unknown_items, cap, highest, count, secret)
-    work.written = False
     with new_folder(Path(to)) as folder:
-        hashed = wanted.mapInArrow(_hashing(work, asked), _HASHED)
-        told = hashed.repartition(count, "bucket").mapInArrow(_writing(work, folder.absolute()), _WRITTEN)
+        hashing = _without_rows(token, _hashing(work, asked))
+        writing = _without_rows(token, _writing(work, folder.absolute()))
+        hashed = wanted.mapInArrow(hashing, _HASHED).repartition(count, "bucket")
+        told = hashed.mapInArrow(writing, _WRITTEN)
         parts: dict[int, dict[str, Any]] = {}
-        for bucket, said in _answered(told.collect):
+        for bucket, said in _answered(token, told.collect):
             if bucket in parts:
                 raise RuntimeError("Spark has answered for a bucket twice; nothing was made of it")
-            if bucket < count:
-                parts[bucket] = json.loads(said)
-            else:
-                work.identities.numbers |= bool((bucket - count) & _NUMBERS)
-                work.identities.odd |= bool((bucket - count) & _ODD)
+            parts[bucket] = json.loads(said)
         if not parts:
             raise ValueError("there are no people; give at least one event")
         for bucket in set(range(count)) - set(parts):
@@ -104,9 +100,8 @@ def prepare(
 
 
 def _hashing(work: Work, asked: dict[str, str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Rows of a partition with keys in place of identities, and in the end which kinds of these it met."""
+    """Rows of a partition with keys in place of identities."""
 
-    @_without_rows
     def hashed(found: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as arrow
 
@@ -114,9 +109,6 @@ def _hashing(work: Work, asked: dict[str, str]) -> Callable[[Iterator[Any]], Ite
             for batch in batches(Source(arrow.Table.from_batches([part])), asked):
                 rows = work.rows(batch, _nothing(work), np.dtype("<i8"))
                 yield _batch(rows.keys % np.uint64(work.buckets), rows)
-        kinds = _NUMBERS * work.identities.numbers + _ODD * work.identities.odd
-        one = np.zeros(1, dtype=np.int64)
-        yield _batch(one + work.buckets + kinds, Rows(one.astype(np.uint64), one, one.astype(float)))
 
     return hashed
 
@@ -124,7 +116,6 @@ def _hashing(work: Work, asked: dict[str, str]) -> Callable[[Iterator[Any]], Ite
 def _writing(work: Work, folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The buckets of a partition, written; what the manifest says about them."""
 
-    @_without_rows
     def written(found: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as arrow
 
@@ -135,7 +126,7 @@ def _writing(work: Work, folder: Path) -> Callable[[Iterator[Any]], Iterator[Any
                 here = which == bucket
                 held[bucket].append(Rows(keys[here].view(np.uint64), items[here], weights[here]))
         for bucket, rows in held.items():
-            said = json.dumps(_write(work, folder, rows)) if bucket < work.buckets else ""
+            said = json.dumps(_write(work, folder, rows))
             schema = arrow.schema([("bucket", arrow.int32()), ("said", arrow.string())])
             yield arrow.RecordBatch.from_pylist([{"bucket": bucket, "said": said}], schema)
 
@@ -172,35 +163,36 @@ def _nothing(work: Work) -> int:
 
 
 def _without_rows(
-    task: Callable[[Iterator[Any]], Iterator[Any]],
+    token: str, task: Callable[[Iterator[Any]], Iterator[Any]]
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The same, whose errors are refusals in words about columns, or name the kind of an error alone."""
+    """The same, whose errors are refusals in words about columns, or name the kind of an error alone.
+
+    ``token`` marks them: of what others say, the frame's own functions among them, nothing is repeated.
+    """
 
     def careful(found: Iterator[Any]) -> Iterator[Any]:
         try:
             yield from task(found)
+        except DataError as error:
+            words = f"{token} refused: {error}"
         except Exception as error:
-            if type(error) in (DataError, TypeError):
-                raise type(error)(str(error)) from None
-            raise RuntimeError(f"a task failed: {type(error).__name__}") from None
+            words = f"{token} failed: {type(error).__name__}"
+        else:
+            return
+        raise RuntimeError(words)
 
     return careful
 
 
-def _answered(ask: Callable[[], Any]) -> Any:
+def _answered(token: str, ask: Callable[[], Any]) -> Any:
     """What Spark answers; a refusal of an executor as it was meant, other errors without their words."""
     try:
         return ask()
     except Exception as error:
-        problem = _problem(error)
-    raise problem
-
-
-def _problem(error: Exception) -> Exception:
-    for line in reversed(str(error).splitlines()):
-        kind, _, words = line.strip().partition(": ")
-        if kind.endswith(("DataError", "TypeError")) and words:
-            return DataError(words)
-        if kind == "RuntimeError" and words.startswith("a task failed: "):
-            return RuntimeError(f"Spark gave no answer; {words}")
-    return RuntimeError(f"Spark gave no answer: {type(error).__name__}")
+        said, kind = str(error), type(error).__name__
+    found = re.search(rf"{token} (refused|failed): (.*)", said)
+    if found is None:
+        raise RuntimeError(f"Spark gave no answer: {kind}")
+    if found[1] == "refused":
+        raise DataError(found[2])
+    raise RuntimeError(f"Spark gave no answer; a task failed: {found[2]}")

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.backends import devices
-from discreet.backends.processor import embedded as loops
 from discreet.constraints import Knapsack, PartitionMatroid
 from discreet.core.checks import DataError
-from discreet.objectives import Coverage, EmbeddedFacilityLocation, FacilityLocation
-from discreet.objectives.arrays.similarities import GrowingSimilarities
-from discreet.objectives.rows.fixed_point import FixedPointGains, step
+from discreet.objectives import Coverage, EmbeddedFacilityLocation, FacilityLocation, devices
+from discreet.objectives.devices import processor as loops
+from discreet.objectives.embedded import GrowingSimilarities
+from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import ContinuousGreedy, PrivateGreedy
 
 from . import BACKENDS
@@ -211,7 +210,7 @@ def test_sums_in_16_bit_floats_would_move_by_other_than_their_part(monkeypatch):
         return max(-least, most)
 
     assert moved() == 0.0
-    monkeypatch.setattr(loops, "sums", short)
+    monkeypatch.setattr(loops, "product_sums", short)
     assert moved() > 0.03
 
 
@@ -228,7 +227,7 @@ def test_a_lack_of_memory_names_the_tile(monkeypatch):
     people = EmbeddedFacilityLocation(*embeddings(), bound=BOUND, tile=(100, 30))
     assert people.tile == (100, 30)
     assert people.working_memory < 10_000_000
-    monkeypatch.setattr(loops, "sums", full)
+    monkeypatch.setattr(loops, "product_sums", full)
     with pytest.raises(MemoryError, match=r"the processor for a tile of 100 people x 30 items .* tile="):
         people.gains([])
 

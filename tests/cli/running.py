@@ -39,7 +39,7 @@ def inside(capsys, *arguments: object) -> Ended:
 
 
 def assert_refused(ended: Ended, *words: str, code: int = 2) -> None:
-    """A user's mistake: its exit code, nothing on standard output, and one line that says what to mend."""
+    """A user's mistake: its exit code, nothing on standard output, and one line that says what to fix."""
     assert ended.code == code, ended
     assert ended.out == ""
     assert len(ended.err.splitlines()) == 1, ended.err

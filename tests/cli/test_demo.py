@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from discreet.client import Client
-from discreet.evaluation.simulation import demo, demo_features, demo_service
+from discreet.evaluation import demo
 from discreet.privacy import Budget
 from discreet.results import Trace
 
@@ -54,7 +54,7 @@ def test_features_get_better_with_epsilon(shown):
     shares = shown["features"]["covariance"]
     small, middle, large = (shares[f"by covariance, epsilon {e}"] for e in (1, 3, 10))
     assert shares["at random"] < small < middle < large <= 1.0
-    assert all(len(set(names)) == demo_features.FEATURES for names in shown["features"]["chosen"].values())
+    assert all(len(set(names)) == demo.FEATURES for names in shown["features"]["chosen"].values())
 
 
 def test_the_report_and_the_plots_are_where_it_says(shown):
@@ -76,7 +76,7 @@ def test_forecasts_stand_beside_what_came_of_them(shown):
 def test_the_service_started_and_can_be_started_again(shown):
     """The page that is named can be opened, with the key that is told."""
     served = shown["service"]
-    assert len(served["display"]) == demo_service.WINDOW
+    assert len(served["display"]) == demo._WINDOW
     assert served["releases"] >= 1
     assert "exp(1) times" in served["promise"]
     assert served["command"].startswith("discreet serve --store sqlite:///")
@@ -94,7 +94,7 @@ def test_the_service_started_and_can_be_started_again(shown):
         again.terminate()
 
 
-def made_up_shop():
+def small_shop():
     """The shape of the real one, without its work."""
     shop = demo.Shop()
     names = (demo.RANDOM, demo.ANY, demo.STEADY, demo.FREE_PHASES, demo.FREE_HEDGE, demo.POPULAR)
@@ -107,8 +107,8 @@ def made_up_shop():
 def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setattr(demo_service, "find_spec", lambda _: None)
-    monkeypatch.setattr(demo, "run_shop", lambda *_: made_up_shop())
+    monkeypatch.setattr(demo, "find_spec", lambda _: None)
+    monkeypatch.setattr(demo, "run_shop", lambda *_: small_shop())
     monkeypatch.setattr(demo, "_running_sum", lambda *_: "sums")
     found = demo.show(1.0, 0.0, 0, tmp_path)
     said = capsys.readouterr().out
@@ -125,4 +125,4 @@ def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkey
 
 def test_ranges_are_rounded_outwards():
     given = np.array([0.0971, 1.0, 39.28, 4254.0, 5.0])
-    assert demo_features._rounded_outwards(given).tolist() == pytest.approx([0.1, 1.0, 50.0, 5000.0, 5.0])
+    assert demo._rounded_outwards(given).tolist() == pytest.approx([0.1, 1.0, 50.0, 5000.0, 5.0])

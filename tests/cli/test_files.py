@@ -11,10 +11,9 @@ import pandas as pd
 import pyarrow
 import pytest
 
-from discreet.cli import simulate
-from discreet.cli.dispatch import available, parser_of
+from discreet.cli import COMMANDS, parser_of, simulate
 from discreet.data import Store
-from discreet.evaluation.simulation.config import Config
+from discreet.evaluation.simulation import Config
 from discreet.objectives import Coverage
 
 from .running import assert_refused, inside
@@ -244,7 +243,7 @@ def test_plan_counts_a_list_of_items(capsys, tmp_path):
 
 def test_items_is_a_file_in_every_command():
     found = set()
-    for name in available():
+    for name in COMMANDS:
         options = {one: action for action in parser_of(name)._actions for one in action.option_strings}
         if "--items" in options:
             found.add(name)

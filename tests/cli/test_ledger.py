@@ -8,9 +8,10 @@ import re
 import pytest
 
 import discreet as dc
-from discreet.cli import ledger
-from discreet.privacy import Budget, Gate
-from discreet.privacy.population.runs import RunGate
+from discreet.cli import select
+from discreet.objectives import Coverage
+from discreet.privacy import Budget, Gate, population
+from discreet.privacy.population import RunGate
 
 from .running import assert_refused, inside
 
@@ -61,7 +62,7 @@ def test_runs_add_up_and_one_beyond_the_budget_is_refused(run, tmp_path):
 
 
 def test_a_run_that_is_not_charged_is_noticed(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(RunGate, "reserve", dc.Gate.reserve)
+    monkeypatch.setattr(population._RunLedger, "append", dc.privacy.MemoryLedger.append)
     with pytest.raises(AssertionError):
         add_up(run, tmp_path)
 
@@ -93,7 +94,7 @@ def test_deltas_and_marks_are_kept_too(run, tmp_path):
         {"who": [1, 2], "what": ["a", "b"]}, person="who", item="what"
     )
     dc.offline.PrivateGreedy(1, RunGate(dc.Budget(0.5), gate, "conditional", 0)).select(people)
-    assert any("list of items" in mark for mark in gate.marks)
+    assert any("list of items" in mark for mark in gate.caveats)
 
 
 @pytest.mark.parametrize(
@@ -125,14 +126,14 @@ def test_what_is_said_of_all_lists_together(run):
 def test_what_would_still_fit_does(tmp_path):
     shared = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure")
     shared.reserve(dc.privacy.ApproximateRelease(0.9, 1e-6 / 3))
-    asked = ledger._refusal(tmp_path / "some.ledger", dc.Budget(0.3, 1e-7), shared)
+    asked = select._refusal(tmp_path / "some.ledger", dc.Budget(0.3, 1e-7), shared)
     assert "--epsilon 0.3 --delta 1e-07 does not fit" in asked
     epsilon, delta = map(float, re.search(r"--epsilon (\S+) --delta (\S+) would still fit", asked).groups())
     assert shared.preview(dc.privacy.ApproximateRelease(epsilon, delta)).fits
     assert 0.0999 < epsilon <= 0.1
     full = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure")
     full.reserve(dc.privacy.ApproximateRelease(0.5, 1e-6))
-    asked = ledger._refusal(tmp_path / "some.ledger", dc.Budget(0.5, 1e-7), full)
+    asked = select._refusal(tmp_path / "some.ledger", dc.Budget(0.5, 1e-7), full)
     assert asked.endswith("--epsilon 0.5 without --delta would still fit")
 
 
@@ -151,14 +152,52 @@ def test_a_ledger_keeps_to_what_it_was_begun_with(run, tmp_path):
     "other",
     [
         lambda run: run.part("some").choose([0.0, 1.0], rate=0.1, sensitivity=1.0),
-        lambda run: Gate.of_share(run.split(2)[0], 0).choose([0.0, 1.0], rate=0.1, sensitivity=1.0),
-        lambda run: Gate.from_state(run.state()).choose([0.0, 1.0], rate=0.1, sensitivity=1.0),
+        lambda run: run.part("some", 5).choose([0.0, 1.0], rate=0.1, sensitivity=1.0),
+        lambda run: dc.offline.PrivateGreedy(1, run.split(2)[0]).select(Coverage([[1, 0], [0, 1]])),
+        lambda run: dc.offline.PrivateGreedy(1, run.share(0.5)).select(Coverage([[1, 0], [0, 1]])),
+        lambda run: dc.online.HedgeSelector(3, 1, 100, run, resample_every=10),
     ],
 )
 def test_whatever_spends_of_a_run_comes_after_its_charge(other):
     shared = Gate(Budget(1.0), 0)
     other(RunGate(Budget(0.5), shared, "a list", 0))
     assert shared.spent.epsilon() == 0.5
+
+
+def test_nothing_spends_of_a_run_behind_its_back():
+    run = RunGate(Budget(0.5), Gate(Budget(1.0), 0), "a list", 0)
+    for share in (run.split(2)[0], run.share(0.5)):
+        with pytest.raises(ValueError, match="the share is of a gate, which has to be charged for it"):
+            Gate.of_share(share, 0)
+    with pytest.raises(ValueError, match="a run is not saved"):
+        run.state()
+
+
+def test_a_run_is_about_the_same_neighbours_as_those_it_is_charged_with():
+    """A guarantee about people who come or go says nothing of people who are replaced, and vice versa."""
+    for mine, theirs in (("replace", "add_remove"), ("add_remove", "replace")):
+        shared = Gate(Budget(1.0, neighbours=theirs))
+        with pytest.raises(ValueError, match=f"neighbours='{mine}', but the shared gate is about '{theirs}'"):
+            RunGate(Budget(0.5, neighbours=mine), shared, "a list")
+        RunGate(Budget(0.5, neighbours=theirs), shared, "a list").laplace(0.0, 10.0, 1.0)
+        assert shared.spent.epsilon() == 0.5
+
+
+@pytest.mark.parametrize("first", ["seed", "part's seed", "caveat", "late caveat"])
+def test_what_a_run_takes_for_granted_the_shared_account_says_too(first):
+    shared = Gate(Budget(1.0))
+    run = RunGate(Budget(0.5), shared, "a list", 7 if first == "seed" else None)
+    where = run.part("some", 7) if first == "part's seed" else run
+    if first == "caveat":
+        run.add_caveats("the list of items came from data")
+    assert not shared.spent.caveats  # a run that releases nothing changes nothing
+    assert not shared.spent.reproducible
+    where.laplace(0.0, 10.0, 1.0)
+    if first == "late caveat":
+        run.part("some").add_caveats("the list of items came from data")
+    for account in (run.spent, shared.spent):
+        assert account.reproducible == ("seed" in first)
+        assert account.caveats == (("the list of items came from data",) if "caveat" in first else ())
 
 
 def test_a_run_is_not_enlarged():

@@ -135,3 +135,15 @@ def test_fewer_items_than_asked_for_are_explained(capsys, shop, seed):
     out = ("--exclude", "tea,milk,jam,eggs,house blend")  # nothing is left at all
     assert "fewer_because" not in chosen(capsys, shop, *bag[:2], *out)
     assert "fewer_because" not in chosen(capsys, shop, k="3")
+
+
+@pytest.mark.parametrize("theirs", ["1", '"1,2"', '" 1, 2"'])
+def test_nobody_s_item_decides_what_an_option_means(capsys, shop, tmp_path, theirs):
+    """Where the list is not public, "1,2" excludes 1 and 2 whether or not somebody has an item "1,2"."""
+    path = tmp_path / "sales.csv"
+    path.write_text((shop / "numbers.csv").read_text() + f"victim,{theirs}\n")
+    asked = ("select", path, *ASK[:4], "--epsilon", "20", "--delta", "1e-6", "--exclude", "1,2", "--seed", 3)
+    ended = inside(capsys, *asked, "--k", "3", "--json", "--items-private", "0.5")
+    assert json.loads(ended.out)["catalogue"] == ["3", "4", "5"], ended.err
+    ended = inside(capsys, *asked, "--k", "3", "--json", "--items-from-data")
+    assert not {"1", "2", "1,2"} & set(json.loads(ended.out)["items"])

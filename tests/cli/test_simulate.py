@@ -13,8 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
-from discreet.evaluation.simulation.config import read_config
-from discreet.evaluation.simulation.simulate import simulate
+from discreet.evaluation.simulation import read_config, simulate
 
 from .running import assert_refused, inside, process
 
@@ -67,8 +66,8 @@ def test_recorded_streams(tmp_path, capsys):
         (["--workers", "0"], "workers=0 is too small"),
         (["--person", "who"], "--events FILE, which is missing"),
         (["--events", "nowhere.csv", "--person", "a", "--item", "b"], "nowhere.csv: no such file"),
-        (["--events", "some.csv", "--rounds", "9"], "--rounds is for made-up streams"),
-        (["--events", "some.csv", "--n-items", "9"], "--n-items is for made-up streams"),
+        (["--events", "some.csv", "--rounds", "9"], "--rounds is for synthetic streams"),
+        (["--events", "some.csv", "--n-items", "9"], "--n-items is for synthetic streams"),
         (["nowhere.toml"], "nowhere.toml: no such file"),
         (["nowhere.toml", "--k", "3"], "--k is for runs without a file"),
         (["nowhere.toml", "--learner", "hedge"], "--learner is for runs without a file"),
@@ -119,7 +118,7 @@ def test_interrupted_and_resumed(tmp_path):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as running:
         deadline = time.monotonic() + 60.0
-        while len(list(out.glob("cells/*.parquet"))) < 3:
+        while len(list(out.glob("cells/*.json"))) < 3:
             assert running.poll() is None, running.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -130,7 +129,7 @@ def test_interrupted_and_resumed(tmp_path):
     assert "run the same command again to go on" in noted
     assert "interrupted" in noted
     assert "Traceback" not in noted
-    finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.parquet")}
+    finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.json")}
     total = len(read_config(config).cells())
     assert 3 <= len(finished) < total
     assert not (out / "results.parquet").exists()
@@ -168,7 +167,7 @@ def test_killed_and_resumed(tmp_path):
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as running:
         deadline = time.monotonic() + 60.0
-        while len(list(out.glob("cells/*.parquet"))) < 2:
+        while len(list(out.glob("cells/*.json"))) < 2:
             assert running.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -180,7 +179,7 @@ def test_killed_and_resumed(tmp_path):
             os.killpg(running.pid, signal.SIGKILL)
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
-    finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.parquet")}
+    finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.json")}
     ended = process("simulate", str(config), "--out", str(out), "--json")
     assert ended.code == 0, ended.err
     assert {path: path.stat().st_mtime_ns for path in finished} == finished

@@ -20,8 +20,7 @@ from discreet.constraints import (
     Matroid,
     PartitionMatroid,
 )
-from discreet.constraints.polytopes.nearest_point import nearest_point
-from discreet.constraints.polytopes.thresholds import scale_to_total, shift_to_total
+from discreet.constraints.polytopes import nearest_point, scale_to_total, shift_to_total
 
 from .matroid_zoo import CLASSES, subsets
 

@@ -98,8 +98,6 @@ class Even(Constraint):
         S = list(S)
         return np.array([i not in S and self.contains([*S, i]) for i in range(5)])
 
-    maximize = project_entropy = project_euclidean = in_polytope = decompose = round = None
-
 
 OTHERS = {
     "knapsack": Knapsack([0.5, 0.1, 0.2, 0.4, 0.0], 0.8),

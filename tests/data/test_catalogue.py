@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from decimal import Decimal
 from fractions import Fraction
 
@@ -72,6 +73,19 @@ def test_neither_order_nor_spelling_depends_on_rows(tmp_path):
     assert str(private_catalogue(zeros, budget, **WHERE, seed=2)[0]) == "0"
     words = {"who": range(300), "what": ["007", "-0", "²"] * 100}
     assert list(private_catalogue(words, budget, **WHERE, seed=2)) == ["-0", "007", "²"]
+
+
+@pytest.mark.parametrize("extra", ["9", "secret", "1e5", "-3", "", "²", 0.5, (1, 2), b"x", 10**30, "\u0664"])
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_an_item_that_is_not_listed_does_not_move_those_that_are(extra, neighbours):
+    """Whoever has something that is no number must not have the numbers of others sorted as text."""
+    listed = ["9", "10", "100", "11.5", "2e1", "a", "007", "A", "é"]
+    expected = ["007", 9, 10, "11.5", "2e1", 100, "A", "a", "é"]
+    who = list(range(120 * len(listed)))
+    for rows in (1, -1):
+        events = {"who": [*who, "victim"][::rows], "what": [*listed * 120, extra or "z"][::rows]}
+        found = private_catalogue(events, dc.Budget(9.0, 1e-9, neighbours), **WHERE, seed=3)
+        assert [(type(item), item) for item in found] == [(type(item), item) for item in expected]
 
 
 def test_weights_of_zero_do_not_count():
@@ -149,7 +163,7 @@ def test_an_event_reader_leaves_out_what_is_not_in_a_private_catalogue():
     reader.add("bob", "item 1")
     people = reader.population(Coverage)
     assert (len(people), people.catalogue, people.labels) == (2, "private", tuple(COMMON))
-    with pytest.raises(ValueError, match="not in the catalogue"):
+    with pytest.raises(ValueError, match="the event's item is not in the catalogue"):
         EventReader(items=COMMON).add("Ann", "Ann's own")
 
 
@@ -195,9 +209,9 @@ def test_people_know_where_their_items_came_from():
             assert people.catalogue == origin
             for same in (people[0], people[:1], people.cap_items(1, np.random.default_rng(0))):
                 assert same.catalogue == origin
-            assert MultilinearExtension(people).marks == people.marks
+            assert MultilinearExtension(people).caveats == people.caveats
             assert (2 * people).catalogue == origin
-            assert bool(people.marks) == (origin != "public")
+            assert bool(people.caveats) == (origin != "public")
 
 
 def test_a_mixture_is_as_conditional_as_its_worst_part():
@@ -212,7 +226,7 @@ def conditional(account: Account) -> bool:
     """Whether an account says it everywhere: printed, on a page, and after it was written and read."""
     said = ["CONDITIONAL on the list of items" in shown for shown in (str(account), account._repr_html_())]
     again = Account.from_json(account.to_json())
-    said += ["CONDITIONAL on the list of items" in str(again), bool(account.marks)]
+    said += ["CONDITIONAL on the list of items" in str(again), bool(account.caveats)]
     assert len(set(said)) == 1
     return said[0]
 
@@ -273,6 +287,59 @@ def test_online_accounts_carry_the_mark(name, tmp_path):
             assert conditional(one.privacy.spent) == (people is data)
 
 
+DIVIDED = {
+    "hedge": lambda share: dc.online.HedgeSelector(20, 2, 1000, share, resample_every=100),
+    "leader": lambda share: dc.online.LeaderSelector(20, 2, 1000, share, batch=100),
+    "running sums": lambda share: dc.online.RunningSumSelector(20, 2, 1000, share, resample_every=100),
+    "phased": lambda share: dc.online.PhasedSelector(20, 2, share, window=100),
+    "best of both": lambda share: dc.online.BestOfBothSelector(20, 2, 1000, share, resample_every=100),
+    "thompson": lambda share: dc.online.ThompsonSelector(20, 2, None, share),
+    "slots": lambda share: dc.online.ThompsonSelector(20, 2, None, share, feedback="slots"),
+    "bandit": lambda share: dc.online.BanditSelector(20, 2, 1000, share),
+}
+
+
+def _whoever(origin, tmp_path):
+    rows = {"who": list(range(30)), "what": [f"item {i % 20:02}" for i in range(30)]}
+    items = None if origin == "from data" else [f"item {i:02}" for i in range(20)]
+    listed = {} if items is None else {"items": items}
+    store = dc.data.prepare(rows, **WHERE, **listed, to=tmp_path / origin, progress=False)
+    return Coverage.from_events(rows, **WHERE, **listed), Coverage.from_store(store)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", DIVIDED)
+def test_a_caveat_goes_wherever_people_are_learned_from(name, tmp_path):
+    """Parts of other servers, segments, stores, shared accounts, what a later learner begins with."""
+    budget, rewards = dc.Budget(1.0, 1e-6), name in ("thompson", "slots", "bandit")
+    for origin in ("from data", "public"):
+        people, stored = _whoever(origin, tmp_path)
+        for some in (people, stored):
+            said = [DIVIDED[name](budget)]
+            said[0].run(some)
+            for whole in () if rewards else (True, False):
+                learner = DIVIDED[name](budget)
+                learner.choose()
+                part = learner.partial("web-1")
+                part.add_all(some) if whole else part.add(people[0])
+                travels = name != "phased"  # whose parts hold people as they are
+                learner.absorb(pickle.loads(pickle.dumps(part)) if travels else part)
+                said.append(learner)
+            segments = dc.online.Segments(DIVIDED[name], ["de", "fr"], budget)
+            if rewards or some is people:
+                segments.run(people, ["de"] * len(people))
+            else:
+                segments.of("de").run(people)
+            gate = Gate(budget, notion="zcdp")
+            shared = DIVIDED[name](gate.share(0.5))
+            shared.run(some)
+            said += [segments, shared, said[0].next_epoch(budget)]
+            for learner in said:
+                for account in (learner.privacy, learner.privacy.spent):
+                    assert ("CONDITIONAL" in str(account)) == (origin == "from data"), learner
+            assert conditional(gate.spent) == (origin == "from data")
+
+
 def test_estimators_carry_the_mark():
     from discreet.offline import PrivateItemSelector
 
@@ -295,7 +362,7 @@ def test_a_private_catalogue_is_mentioned_where_its_cost_may_be_missing():
 
 def test_marks_are_said_once_and_stay():
     gate = Gate(dc.Budget(1.0), 0)
-    gate.part("one").mark("a", "a")
-    gate.mark("b", "a")
-    assert gate.spent.marks == gate.marks == ("a", "b")
-    assert Gate.from_state(gate.state()).spent.marks == ("a", "b")
+    gate.part("one").add_caveats("a", "a")
+    gate.add_caveats("b", "a")
+    assert gate.spent.caveats == gate.caveats == ("a", "b")
+    assert Gate.from_state(gate.state()).spent.caveats == ("a", "b")

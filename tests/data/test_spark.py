@@ -89,10 +89,24 @@ def test_errors_hold_no_rows(tmp_path):
         raise ValueError("row 4711")
         yield
 
-    with pytest.raises(RuntimeError, match="a task failed: ValueError") as quiet:
-        list(spark._without_rows(failing)(iter([])))
-    assert quiet.value.__suppress_context__
+    with pytest.raises(RuntimeError, match=r"^token failed: ValueError$") as quiet:
+        list(spark._without_rows("token", failing)(iter([])))
+    assert quiet.value.__context__ is None
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [TypeError, DataError, RuntimeError])
+def test_words_of_others_are_not_taken_for_refusals(kind, tmp_path):
+    """What the functions of the frame itself say, before any row gets here, may hold rows."""
+
+    def failing():
+        raise kind("a task failed: ann has row 4711")
+
+    frame = LocalFrame((failing,), ("user", "page", "w"))
+    for options in (ASKED, ASKED | {"buckets": None}, ASKED | {"items": None}):
+        with pytest.raises(RuntimeError, match=r"^Spark gave no answer") as caught:
+            spark.prepare(frame, to=tmp_path / "people", **options)
+        assert "4711" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
 
 
 _KILLED = """

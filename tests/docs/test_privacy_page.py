@@ -97,8 +97,8 @@ def test_an_option_of_a_new_learner_would_be_missed(monkeypatch):
 
 
 def test_settings_that_choose_a_mechanism_are_named():
-    from discreet.offline.methods import METHODS
-    from discreet.online.bandit.settings import EXPLORATIONS
+    from discreet.offline.greedy import METHODS
+    from discreet.online.bandit.selector import EXPLORATIONS
 
     for setting in (*EXPLORATIONS, *METHODS, "slots", "values", "tree", "thompson", "published"):
         assert f'"{setting}"' in PAGE, setting
@@ -246,6 +246,6 @@ def test_choosers_move_as_said():
 
 
 def test_covariance_moves_as_said():
-    from discreet.offline.covariance import covariance_range
+    from discreet.offline.estimators import covariance_range
 
     assert covariance_range() == pytest.approx(2.0, rel=1e-5)

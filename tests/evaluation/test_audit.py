@@ -13,17 +13,14 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.audit import black_box, exact, faults, hooks, mechanisms, registry, sampled
+from discreet.audit import faults, hooks, measures, settings
 from discreet.audit import run as face
-from discreet.audit.cases import QUICK, Finding, Played
-from discreet.audit.choices import ChoiceCase
-from discreet.audit.exact import Pair, Space
-from discreet.audit.mixed import MixedCase, Mixture
-from discreet.audit.noise import NoiseCase
+from discreet.audit.cases import QUICK, ChoiceCase, ChoicesWithNumbers, Finding, MixedCase, NoiseCase, Played
+from discreet.audit.measures import Pair, Space
 from discreet.cli import main
 from discreet.constraints.domains import Domain
 
-QUICK_CASES = registry.chosen(None, deep=False)
+QUICK_CASES = settings.chosen(None, deep=False)
 
 
 @pytest.fixture(autouse=True)
@@ -51,9 +48,9 @@ def test_quick_audit(case):
 
 
 def test_nothing_public_is_left_out():
-    assert registry.missing() == []
+    assert settings.missing() == []
     quick = {case.name for case in QUICK_CASES}
-    assert set(registry.to_audit()) <= quick
+    assert set(settings.to_audit()) <= quick
     assert {"Gate.choose", "TreeSum", "FactorizedSum", "HedgeSelector", "PrivateGreedy"} <= quick
 
 
@@ -71,20 +68,20 @@ def test_a_class_without_an_audit_is_missed():
         OnlineLearner=dc.online.OnlineLearner,
         PhasedSelector=dc.online.PhasedSelector,
     )
-    assert registry.missing(module) == ["NewSelector"]
+    assert settings.missing(module) == ["NewSelector"]
 
 
 def test_every_kind_of_running_sum_is_audited():
     """What the classes say they can do, against what the settings say they try."""
-    settings = " ".join(case.setting.lower() for case in registry.cases() if case.name == "TreeSum")
-    assert all(noise in settings for noise in dc.privacy.TreeSum.noises)
-    assert "combined" in settings
+    said = " ".join(case.setting.lower() for case in settings.cases() if case.name == "TreeSum")
+    assert all(noise in said for noise in dc.privacy.TreeSum.noises)
+    assert "combined" in said
     assert len([case for case in QUICK_CASES if case.name == "FactorizedSum"]) == 2
 
 
 def test_outputs_alone_are_put_to_the_test_everywhere():
     """Every setting has a gross error that outputs must reject, or says why it cannot have one."""
-    for case in registry.cases():
+    for case in settings.cases():
         tested = any(name in faults.OUTPUTS for name in case.faults)
         assert tested or any("utputs alone" in reason for reason in case.unseen), (case.name, case.setting)
     assert all(any(name in faults.OUTPUTS for name in case.faults) for case in QUICK_CASES)
@@ -92,16 +89,16 @@ def test_outputs_alone_are_put_to_the_test_everywhere():
 
 def test_errors_that_one_setting_cannot_see_are_seen_in_another():
     noticed = {}
-    for case in registry.cases():
+    for case in settings.cases():
         noticed.setdefault(f"{case.name}, {case.setting.split(',')[0]}", set()).update(case.faults)
     for method in ("basic", "zcdp", "exact", "decomposable", "subsampled"):
         assert {"rate doubled", "charges forgotten"} <= noticed[f"PrivateGreedy, {method}"]
     for objective in ("covariance", "mutual information"):
         assert {"rate doubled", "charges forgotten"} <= noticed[f"PrivateFeatureSelector, {objective}"]
-    knapsacks = [case for case in registry.cases() if "knapsack" in case.setting]
+    knapsacks = [case for case in settings.cases() if "knapsack" in case.setting]
     assert knapsacks
     assert all("charges forgotten" in case.faults for case in knapsacks)
-    assert all("charges forgotten" in case.faults for case in registry.cases() if "ItemSelector" in case.name)
+    assert all("charges forgotten" in case.faults for case in settings.cases() if "ItemSelector" in case.name)
 
 
 # --- the audit of a wrong library fails ---------------------------------------------------------------
@@ -221,7 +218,7 @@ def test_a_release_that_no_noise_covers_is_infinite():
 def test_choices_that_are_not_seen_are_an_error():
     rng = np.random.default_rng(0)
     with pytest.raises(AssertionError, match="not audited"):
-        exact.distribution(lambda: dc.Gate(dc.Budget(9.0), 0).choose(rng.random(2), 1.0, 1.0))
+        measures.distribution(lambda: dc.Gate(dc.Budget(9.0), 0).choose(rng.random(2), 1.0, 1.0))
 
 
 # --- the parts ----------------------------------------------------------------------------------------
@@ -229,14 +226,14 @@ def test_choices_that_are_not_seen_are_an_error():
 
 def test_enumerated_divergences_are_those_of_the_formula():
     """One pick between two candidates: randomised response."""
-    p = exact.distribution(lambda: dc.Gate(dc.Budget(2.0), 0).choose([0.0, 1.0], 1.0, 1.0))
+    p = measures.distribution(lambda: dc.Gate(dc.Budget(2.0), 0).choose([0.0, 1.0], 1.0, 1.0))
     q = {0: p[1], 1: p[0]}
     assert p[1] == pytest.approx(math.e / (1 + math.e))
-    assert exact.exact_epsilon(p, q, 0.0) == pytest.approx(1.0)
-    assert exact.hockey_stick(p, q, 0.5) == pytest.approx(p[1] - math.exp(0.5) * p[0])
-    delta = exact.hockey_stick(p, q, 0.5)
-    assert exact.exact_epsilon(p, q, delta) == pytest.approx(0.5, abs=1e-9)
-    assert exact.exact_epsilon(p, p, 0.1) == 0.0
+    assert measures.exact_epsilon(p, q, 0.0) == pytest.approx(1.0)
+    assert measures.hockey_stick(p, q, 0.5) == pytest.approx(p[1] - math.exp(0.5) * p[0])
+    delta = measures.hockey_stick(p, q, 0.5)
+    assert measures.exact_epsilon(p, q, delta) == pytest.approx(0.5, abs=1e-9)
+    assert measures.exact_epsilon(p, p, 0.1) == 0.0
 
 
 def test_gaussian_curves():
@@ -244,23 +241,23 @@ def test_gaussian_curves():
         for epsilon in (0.0, 0.5, 2.0):
             x = stats.norm.isf(stats.norm.cdf(mu / 2 - epsilon / mu))  # the likelihood ratio's threshold
             expected = stats.norm.sf(x) - math.exp(epsilon) * stats.norm.sf(x + mu)
-            assert exact.gaussian_delta(mu, epsilon) == pytest.approx(expected, rel=1e-9, abs=1e-15)
-        assert exact.gaussian_epsilon(mu, exact.gaussian_delta(mu, 0.7)) == pytest.approx(0.7, rel=1e-6)
-    assert exact.gaussian_epsilon(0.1, 0.9) == 0.0
+            assert measures.gaussian_delta(mu, epsilon) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+        assert measures.gaussian_epsilon(mu, measures.gaussian_delta(mu, 0.7)) == pytest.approx(0.7, rel=1e-6)
+    assert measures.gaussian_epsilon(0.1, 0.9) == 0.0
 
 
 def test_noise_maps_measure_shifts():
     square = np.array([[1.0, 0.0], [1.0, 1.0]])
     moved = np.array([0.3, 0.7])
     groups = (slice(0, 2),)
-    assert exact.NoiseMap(square, groups, "laplace").loss(moved) == pytest.approx(0.3 + 0.4)
-    assert exact.NoiseMap(square, groups, "gaussian").loss(moved) == pytest.approx(0.5)
-    assert exact.NoiseMap(square, groups, "spherical").loss(moved) == pytest.approx(0.5)
+    assert measures.NoiseMap(square, groups, "laplace").loss(moved) == pytest.approx(0.3 + 0.4)
+    assert measures.NoiseMap(square, groups, "gaussian").loss(moved) == pytest.approx(0.5)
+    assert measures.NoiseMap(square, groups, "spherical").loss(moved) == pytest.approx(0.5)
     wide = np.array([[1.0, 2.0]])  # the cheaper of two ways to hide the same move
-    assert exact.NoiseMap(wide, groups, "laplace").loss(np.array([1.0])) == pytest.approx(0.5)
+    assert measures.NoiseMap(wide, groups, "laplace").loss(np.array([1.0])) == pytest.approx(0.5)
     bare = np.array([[1.0], [0.0]])
-    assert math.isinf(exact.NoiseMap(bare, (slice(0, 1),), "laplace").loss(np.array([0.0, 1.0])))
-    assert exact.NoiseMap(bare, (slice(0, 1),), "laplace").loss(np.zeros(2)) == 0.0
+    assert math.isinf(measures.NoiseMap(bare, (slice(0, 1),), "laplace").loss(np.array([0.0, 1.0])))
+    assert measures.NoiseMap(bare, (slice(0, 1),), "laplace").loss(np.zeros(2)) == 0.0
 
 
 def test_alike_candidates_can_be_taken_together():
@@ -276,7 +273,7 @@ def test_alike_candidates_can_be_taken_together():
         warnings.simplefilter("ignore")
         for stream in ([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 0.0], [0.0, 0.0]]):
             whole, merged = (
-                exact.distribution(lambda stream=stream: play(4, 3, np.array(stream)), alike)
+                measures.distribution(lambda stream=stream: play(4, 3, np.array(stream)), alike)
                 for alike in (None, case.alike)
             )
             assert whole.keys() == merged.keys()
@@ -330,7 +327,7 @@ def test_likelihood_ratios_of_noise():
         ("laplace", lambda z: -np.abs(z).sum(axis=1)),
         ("spherical", lambda z: -np.sqrt((z**2).sum(axis=1))),
     ):
-        found = exact.NoiseMap(matrix, groups, law).log_ratios(left, here, there)
+        found = measures.NoiseMap(matrix, groups, law).log_ratios(left, here, there)
         assert found == pytest.approx(density(mine) - density(yours))
 
 
@@ -342,10 +339,10 @@ def test_the_search_finds_the_worst_pair():
         here, there = (pair.mine == target).mean(), (pair.yours == 1.0 - target).mean()
         return float(here + there + (pair.others[1:] == 1.0).mean())
 
-    pair, value = exact.worst_pair(Space(3, 3), loss, 150)
+    pair, value = measures.worst_pair(Space(3, 3), loss, 150)
     assert value == pytest.approx(3.0)
     assert np.array_equal(pair.here[0], target)
-    one_way, _ = exact.worst_pair(Space(3, 3, one_way=True), loss, 60)
+    one_way, _ = measures.worst_pair(Space(3, 3, one_way=True), loss, 60)
     assert (one_way.there[0] == 0.0).all()
 
 
@@ -378,13 +375,13 @@ def test_public_coins_are_the_same_in_every_run():
 
 def test_injected_faults_are_taken_out_again():
     from discreet.online.contribution import ContributionLimit
-    from discreet.privacy import GaussianNoise, MemoryLedger, Release, ScoreChange
+    from discreet.privacy import GaussianNoise, Release, Releases, ScoreChange
     from discreet.privacy.sums.factorizations import Factorization
 
     drawn = ("choice", "flipped_choice", "sample", "ordered_set", "steps")
     places = [
         *((Release, name) for name in drawn),
-        (MemoryLedger, "add"),
+        (Releases, "add"),
         (GaussianNoise, "within"),
         (ScoreChange, "range"),
         (ContributionLimit, "register"),
@@ -405,11 +402,11 @@ def test_injected_faults_are_taken_out_again():
 def test_lower_bounds_come_near_the_truth_and_not_above():
     rng = np.random.default_rng(3)
     for epsilon in (0.5, 1.0, 2.0):
-        bound = black_box.epsilon_lower_bound(
+        bound = measures.epsilon_lower_bound(
             rng.laplace(1.0, 1.0 / epsilon, 40_000), rng.laplace(0.0, 1.0 / epsilon, 40_000)
         )
         assert 0.8 * epsilon < bound <= epsilon
-    same = black_box.epsilon_lower_bound(rng.random(5000), rng.random(5000))
+    same = measures.epsilon_lower_bound(rng.random(5000), rng.random(5000))
     assert same == 0.0
 
 
@@ -420,7 +417,7 @@ def test_lower_bounds_are_seldom_wrong():
     wrong = 0
     for _ in range(400):
         here, there = rng.random(300) < 0.5, rng.random(300) < chance
-        bound = black_box.epsilon_lower_bound(here.astype(float), there.astype(float), mistake=0.05)
+        bound = measures.epsilon_lower_bound(here.astype(float), there.astype(float), mistake=0.05)
         wrong += bound > 1.0
     assert wrong <= stats.binom.isf(1e-6, 400, 0.05)
 
@@ -428,59 +425,59 @@ def test_lower_bounds_are_seldom_wrong():
 def test_runs_that_prove_an_epsilon():
     """The plan for perfectly separated worlds is the fewest runs that do, and for others it is kept."""
     for epsilon, delta in ((0.5, 0.0), (1.0, 1e-5), (2.0, 0.05), (4.0, 0.0)):
-        runs = black_box.runs_to_prove(epsilon, delta)
-        assert black_box.epsilon_lower_bound(np.ones(runs), np.zeros(runs), delta) > epsilon
-        assert black_box.epsilon_lower_bound(np.ones(runs - 2), np.zeros(runs - 2), delta) <= epsilon
+        runs = measures.runs_to_prove(epsilon, delta)
+        assert measures.epsilon_lower_bound(np.ones(runs), np.zeros(runs), delta) > epsilon
+        assert measures.epsilon_lower_bound(np.ones(runs - 2), np.zeros(runs - 2), delta) <= epsilon
     p, q = np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.2, 0.7])
-    runs = black_box.runs_needed(p, q, 1.2, 0.0, 20_000)
+    runs = measures.runs_needed(p, q, 1.2, 0.0, 20_000)
     rng = np.random.default_rng(7)
     scores = [np.log(p / q)[rng.choice(3, runs, p=chances)] for chances in (p, q)]
-    assert 1.2 < black_box.epsilon_lower_bound(*scores) <= math.log(7.0)
-    assert black_box.runs_needed(p, q, math.log(7.0), 0.0, 20_000) is None
-    assert black_box.provable(p, p, 1000) < 0.0
+    assert 1.2 < measures.epsilon_lower_bound(*scores) <= math.log(7.0)
+    assert measures.runs_needed(p, q, math.log(7.0), 0.0, 20_000) is None
+    assert measures.provable(p, p, 1000) < 0.0
 
 
 def test_the_better_of_several_scores_is_taken():
     rng = np.random.default_rng(8)
     noise = [rng.normal(size=(400, 1)) for _ in range(2)]
     both = [np.hstack([noise[0], np.ones((400, 1))]), np.hstack([noise[1], np.zeros((400, 1))])]
-    assert black_box.epsilon_lower_bound(*both) > 2.0
-    assert black_box.epsilon_lower_bound(*noise) == 0.0
+    assert measures.epsilon_lower_bound(*both) > 2.0
+    assert measures.epsilon_lower_bound(*noise) == 0.0
 
 
 def test_binomial_intervals():
-    low, high = black_box.clopper_pearson(3, 20, 1e-3)
+    low, high = measures.clopper_pearson(3, 20, 1e-3)
     assert stats.binom.sf(2, 20, low) == pytest.approx(1e-3)
     assert stats.binom.cdf(3, 20, high) == pytest.approx(1e-3)
-    assert black_box.clopper_pearson(0, 20, 1e-3)[0] == 0.0
-    assert black_box.clopper_pearson(20, 20, 1e-3)[1] == 1.0
+    assert measures.clopper_pearson(0, 20, 1e-3)[0] == 0.0
+    assert measures.clopper_pearson(20, 20, 1e-3)[1] == 1.0
 
 
 def test_discriminants_find_the_direction():
     rng = np.random.default_rng(5)
     here, there = rng.normal(size=(4000, 3)), rng.normal(size=(4000, 3)) + np.array([0.0, 2.0, 0.0])
-    scores = black_box.discriminant_scores(here, there)
-    assert black_box.epsilon_lower_bound(*scores, 1e-3) > 1.0
-    still = black_box.discriminant_scores(np.zeros((200, 3)), np.tile([0.0, 1e-3, 0.0], (200, 1)))
-    assert black_box.epsilon_lower_bound(*still) > 1.0
+    scores = measures.discriminant_scores(here, there)
+    assert measures.epsilon_lower_bound(*scores, 1e-3) > 1.0
+    still = measures.discriminant_scores(np.zeros((200, 3)), np.tile([0.0, 1e-3, 0.0], (200, 1)))
+    assert measures.epsilon_lower_bound(*still) > 1.0
 
 
 def test_goodness_of_fit():
     rng = np.random.default_rng(6)
     law = {0: 0.5, 1: 0.3, 2: 0.2}
     fair = rng.choice(3, 3000, p=list(law.values())).tolist()
-    assert sampled.chi_square(fair, law) > 1e-6
-    assert sampled.chi_square(fair, {0: 0.4, 1: 0.4, 2: 0.2}) < 1e-6
-    assert sampled.chi_square([3], law) == 0.0
+    assert measures.chi_square(fair, law) > 1e-6
+    assert measures.chi_square(fair, {0: 0.4, 1: 0.4, 2: 0.2}) < 1e-6
+    assert measures.chi_square([3], law) == 0.0
     normal, wide = rng.normal(size=3000), rng.laplace(size=3000)
-    assert sampled.noise_law([normal], "gaussian") > 1e-6 > sampled.noise_law([normal], "laplace")
-    assert sampled.noise_law([wide], "laplace") > 1e-6 > sampled.noise_law([wide / 2], "laplace")
+    assert measures.noise_law([normal], "gaussian") > 1e-6 > measures.noise_law([normal], "laplace")
+    assert measures.noise_law([wide], "laplace") > 1e-6 > measures.noise_law([wide / 2], "laplace")
     from discreet.privacy.samplers import spherical_steps
 
     vectors = [spherical_steps(hooks.Source(seed), 3) / hooks.ONE for seed in range(1500)]
-    assert sampled.noise_law(vectors, "spherical") > 1e-6
-    assert sampled.noise_law([np.abs(v) for v in vectors], "spherical") < 1e-6
-    assert sampled.noise_law([v / 2 for v in vectors], "spherical") < 1e-6
+    assert measures.noise_law(vectors, "spherical") > 1e-6
+    assert measures.noise_law([np.abs(v) for v in vectors], "spherical") < 1e-6
+    assert measures.noise_law([v / 2 for v in vectors], "spherical") < 1e-6
 
 
 # --- the table and the command ----------------------------------------------------------------------------
@@ -515,7 +512,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     assert report["sound"]
     assert report["findings"][0]["name"] == "Gate.laplace"
     assert "## Columns" in page.read_text()
-    monkeypatch.setattr(face, "audit", lambda *_, **__: face.AuditReport((finding(excess=1.0),)))
+    monkeypatch.setattr("discreet.audit.audit", lambda *_, **__: face.AuditReport((finding(excess=1.0),)))
     assert main(["audit", "--all", "--out", str(plain)]) == 1
     assert not json.loads(plain.read_text())["sound"]
     assert "beyond the account" in capsys.readouterr().out
@@ -531,7 +528,7 @@ def test_command_mistakes(capsys):
 
 
 def test_mechanism_settings_spend_what_they_claim():
-    for case in mechanisms.cases():
+    for case in settings._mechanisms():
         with np.errstate(all="raise"):
             played = case.play(np.zeros((case.space.rows, case.space.columns)), case.source(0))
         spent = played.account().epsilon()
@@ -541,8 +538,8 @@ def test_mechanism_settings_spend_what_they_claim():
 def test_choices_of_one_world_only_are_not_hidden_by_noise():
     """Item 1 can be chosen in one of two worlds: everything of its chance is lost, whatever the noise."""
     none = np.zeros(1)
-    here = Mixture({(0,): 0.75, (1,): 0.25}, {(0,): none, (1,): none})
-    there = Mixture({(0,): 1.0}, {(0,): none})
+    here = ChoicesWithNumbers({(0,): 0.75, (1,): 0.25}, {(0,): none, (1,): none})
+    there = ChoicesWithNumbers({(0,): 1.0}, {(0,): none})
     for one, other in ((here, there), (there, here)):
         assert MixedCase._delta(one, other, {(0,): 0.0}, 5.0) == pytest.approx(0.25)
     case = next(case for case in QUICK_CASES if isinstance(case, MixedCase))

@@ -13,8 +13,7 @@ import discreet as dc
 from discreet import constraints, evaluation
 from discreet.evaluation import best_fixed_set, regret, regret_bands
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction, WeightedTopics
-from discreet.objectives.each import value_to_each
-from discreet.objectives.greedy import greedy
+from discreet.objectives.base import greedy, value_to_each
 from discreet.results import Trace
 
 ALPHA = 1.0 - 1.0 / math.e

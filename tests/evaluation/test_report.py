@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 import discreet as dc
 from discreet.evaluation import plots
 from discreet.evaluation.report import NOT_PRIVATE, Report, simulation_report
-from discreet.evaluation.simulation.config import Config
-from discreet.evaluation.simulation.simulate import simulate
+from discreet.evaluation.simulation import Config, simulate
 from discreet.objectives import Coverage
 from discreet.online import HedgeSelector
 

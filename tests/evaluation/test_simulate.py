@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import sys
 import warnings
 
@@ -11,15 +10,12 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.evaluation import simulation
 from discreet.evaluation.regret import regret
-from discreet.evaluation.simulation import cells
-from discreet.evaluation.simulation import simulate as module
-from discreet.evaluation.simulation.cells import run_cell
-from discreet.evaluation.simulation.config import Config, learner_names, read_config
-from discreet.evaluation.simulation.simulate import simulate
+from discreet.evaluation.simulation import Config, learner_names, read_config, run_cell, simulate
 from discreet.evaluation.streams import STREAMS, baskets, event_file
 from discreet.objectives import greedy
-from discreet.objectives.each import value_to_each
+from discreet.objectives.base import value_to_each
 from discreet.planning import plan
 from discreet.results import Trace
 
@@ -127,9 +123,9 @@ def test_config_files(tmp_path):
         read_config(config)
 
 
-def test_the_planner_plans_once_for_all_repeats_and_all_processes(monkeypatch):
-    """Plans depend on public sizes only; what another process planned is taken as it is."""
-    monkeypatch.setattr(cells, "_PLANS", {})
+def test_the_planner_plans_once_for_all_repeats(monkeypatch):
+    """Plans depend on public sizes only."""
+    monkeypatch.setattr(simulation, "_PLANS", {})
     made = []
 
     def counted(**asked):
@@ -141,14 +137,9 @@ def test_the_planner_plans_once_for_all_repeats_and_all_processes(monkeypatch):
     config = Config.of(given)
     results = simulate(config, None, workers=1)
     assert made == [1.0, 2.0]
-    taken = [str(found.best) for found in cells._PLANS.values()]
+    taken = [str(found.best) for found in simulation._PLANS.values()]
     assert [one.planned for one in results.outcomes] == taken * 3
     assert all(len(one.shown) == 2 for one in results.outcomes)
-    sent = pickle.loads(pickle.dumps(cells.plans_for(config.cells())))
-    cells._PLANS.clear()
-    cells.take_plans(sent)
-    assert averages(simulate(config, None, workers=1)) == averages(results)
-    assert made == [1.0, 2.0]
 
 
 # --- resuming ------------------------------------------------------------------------------------
@@ -163,7 +154,7 @@ def calls(monkeypatch):
         made.append(cell)
         return run_cell(cell)
 
-    monkeypatch.setattr(module, "run_cell", counted)
+    monkeypatch.setattr(simulation, "run_cell", counted)
     return made
 
 
@@ -211,7 +202,7 @@ def test_a_broken_file_counts_as_not_finished(tmp_path, calls):
     empty.write_bytes(b"")
     calls.clear()
     simulate(Config.of(SMALL), tmp_path, workers=1)
-    assert {f"{cell.key}.parquet" for cell in calls} == {broken.name, empty.name}
+    assert {f"{cell.key}.json" for cell in calls} == {broken.name, empty.name}
 
 
 def test_an_interruption_keeps_what_is_finished(tmp_path, monkeypatch):
@@ -224,7 +215,7 @@ def test_an_interruption_keeps_what_is_finished(tmp_path, monkeypatch):
         done.append(cell.key)
         return run_cell(cell)
 
-    monkeypatch.setattr(module, "run_cell", interrupted)
+    monkeypatch.setattr(simulation, "run_cell", interrupted)
     with pytest.raises(KeyboardInterrupt):
         simulate(Config.of(SMALL), tmp_path, workers=1)
     assert sorted(path.stem for path in (tmp_path / "cells").iterdir()) == sorted(done)
@@ -257,9 +248,9 @@ def test_the_file_of_results_holds_every_cell(tmp_path):
 def test_regret_is_that_of_the_trace(alpha):
     config = Config.of(SMALL | {"comparator": "best", "repeats": 1, "learners": [{"learner": "popularity"}]})
     (outcome,) = simulate(config, None, workers=1).outcomes
-    seed = int(cells.digest(outcome.cell.stage)[:15], 16)
+    seed = int(simulation.digest(outcome.cell.stage)[:15], 16)
     people = outcome.cell.stream.people(seed)
-    items = cells._popular(people, 2)
+    items = simulation._popular(people, 2)
     expected = regret(
         Trace(value_to_each(people, items), np.tile(np.array(items, np.int32), (300, 1))), people, alpha=alpha
     )
@@ -339,7 +330,7 @@ def test_importing_is_light():
     import subprocess
 
     code = (
-        "import sys, discreet.evaluation.simulation.simulate, discreet.evaluation.report;"
+        "import sys, discreet.evaluation.simulation, discreet.evaluation.report;"
         "print([m for m in ('numba', 'pyarrow', 'matplotlib', 'pandas', 'sklearn') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -352,7 +343,7 @@ def test_numbers_that_cannot_be_computed_with_cost_one_cell_and_not_all(error, m
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(cells, "_made", fails)
+    monkeypatch.setattr(simulation, "_made", fails)
     results = simulate(Config.of(SMALL | {"repeats": 1}), None, workers=1)
     assert [why for _, why in results.refused] == [str(error)]
     assert {one.cell.learner.kind for one in results.outcomes} == {"popularity", "greedy"}

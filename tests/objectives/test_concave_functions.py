@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from discreet.objectives import ConcaveOverModular
-from discreet.objectives.rows.fixed_point import FixedPointGains, step
+from discreet.objectives.fixed_point import FixedPointGains, step
 
 LESS = 1.2  # a bound below what people reach: it takes something from them
 

@@ -8,7 +8,7 @@ import pytest
 from discreet.core.checks import DataError
 from discreet.core.labels import item_numbers
 from discreet.objectives import Coverage
-from discreet.objectives.each import value_to_each
+from discreet.objectives.base import value_to_each
 from discreet.results import Selection
 
 from .families import FAMILIES

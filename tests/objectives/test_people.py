@@ -18,9 +18,9 @@ from discreet.objectives import (
     ProbabilisticCoverage,
     SaturatedCoverage,
     greedy,
+    matrices,
 )
-from discreet.objectives.rows import matrices
-from discreet.objectives.rows import people as people_of_rows
+from discreet.objectives import rows as people_of_rows
 
 
 def test_the_matrix_given_is_left_alone_and_tidied() -> None:

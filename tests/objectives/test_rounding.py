@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,11 +15,13 @@ from discreet.objectives import (
     FacilityLocation,
     GraphCut,
     LogDeterminant,
+    MutualInformation,
     SaturatedCoverage,
     WeightedTopics,
     greedy,
 )
-from discreet.objectives.each import value_to_each
+from discreet.objectives.base import value_to_each
+from discreet.objectives.mutual_information import _movement, _rounding
 
 
 def test_rounded_sums_stay_within_the_stated_sensitivity() -> None:
@@ -107,3 +110,31 @@ def test_each_person_is_asked_about_a_set() -> None:
         with pytest.raises(ValueError, match=words):
             value_to_each(people, items)
     np.testing.assert_array_equal(value_to_each(people, [1, 0]), [0.5])
+
+
+TABLES = [(2, 1, 5000), (3, 4, 9), (400, 1, 30), (2, 9, 3)]
+
+
+@pytest.mark.parametrize(("classes", "features", "values"), TABLES)
+def test_information_is_as_right_as_its_sensitivity_allows(classes, features, values) -> None:
+    """Against 40 digits. Only then is the sensitivity one of numbers as computed."""
+    rng, people = np.random.default_rng(classes), 20_000
+    table = rng.integers(0, values, (people, features)) ** 2 // values
+    informed = MutualInformation(table, rng.integers(0, classes, people), n_classes=classes)
+    frequencies, within = informed._model
+    with mpmath.workdps(40):
+        # The true frequencies of the same counts, which the model holds as quotients.
+        sizes = [mpmath.mpf(round(share * people)) for share in frequencies]
+        cells = [[size / people] for size in sizes]
+        for chances in within:
+            for place, (row, size) in enumerate(zip(chances, sizes, strict=True)):
+                shares = [mpmath.mpf(round(p * float(size))) / size for p in row]
+                cells[place] = [cell * share for cell in cells[place] for share in shares]
+        joint = [cell for row in cells for cell in row]
+        parts = [[sum(row) for row in cells], [sum(column) for column in zip(*cells, strict=True)], joint]
+        of_class, of_features, of_both = (-sum(p * mpmath.log(p) for p in part if p > 0) for part in parts)
+        error = abs(mpmath.mpf(informed.value(range(features))) - (of_class + of_features - of_both))
+    assert error <= _rounding(classes, features)
+    claimed = informed.sensitivity("replace", "value", set_size=features)
+    moved = _movement(people, classes, features, "replace")
+    assert claimed >= moved + 2.0 * _rounding(classes, features) * (1.0 - 1e-9)

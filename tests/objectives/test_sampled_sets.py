@@ -9,7 +9,7 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import SetFunction, answers
-from discreet.objectives.extensions import Known, SampledSets, SharedSets, random_sets
+from discreet.objectives.base import Known, SampledSets, SharedSets, random_sets
 from discreet.privacy import Coins
 
 N = 12
@@ -87,7 +87,7 @@ def value(calls, own, chosen):
 def test_choices_are_the_same_without_room_for_answers(n_items, monkeypatch):
     calls, chosen, asked = [], [], []
     for room in (1 << 22, 0):
-        monkeypatch.setattr("discreet.offline.gradients._MOST_VALUES", room)
+        monkeypatch.setattr("discreet.offline.continuous._MOST_VALUES", room)
         calls.clear()
         functions = [partial(value, calls, own) for own in range(3)]
         some = SetFunction(functions, n_items=n_items, bound=1.0, monotone=True)

@@ -13,7 +13,7 @@ import pytest
 import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.objectives import Coverage, FacilityLocation
-from discreet.offline import PrivateGreedy, continuous, covariance, estimators
+from discreet.offline import PrivateGreedy, continuous, estimators
 from discreet.privacy import Release, samplers
 from discreet.privacy import picks as accounts
 from discreet.privacy.samplers import flips
@@ -148,7 +148,7 @@ def test_gains_are_clipped_to_what_a_person_has_left_whoever_is_in_the_sample():
 
 def test_too_many_people_are_refused_without_saying_how_many(monkeypatch):
     monkeypatch.setattr(continuous, "MOST_PEOPLE", 10)
-    monkeypatch.setattr(covariance, "MOST_PEOPLE", 10)
+    monkeypatch.setattr(estimators, "MOST_PEOPLE", 10)
     crowd = Coverage(np.eye(3)[[0, 1, 2] * 5])
     budget = dc.Budget(1.0, neighbours="add_remove")
     features, classes = np.linspace(0.0, 1.0, 45).reshape(15, 3), np.arange(15) % 2

@@ -10,7 +10,7 @@ import pytest
 import discreet as dc
 from discreet.objectives import Coverage
 from discreet.offline import PrivateGreedy
-from discreet.offline.arithmetic import Step
+from discreet.offline.greedy import Step
 from discreet.privacy.picks import Picks
 
 SEEN = {"exp": math.exp, "log": math.log, "sqrt": math.sqrt}

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.backends.numba.continuous import SHORT
 from discreet.bounds import ALPHA
 from discreet.bounds import continuous as bounds
 from discreet.constraints import (
@@ -25,6 +24,7 @@ from discreet.constraints import (
     PartitionMatroid,
     TransversalMatroid,
 )
+from discreet.kernels.rows import SHORT
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -38,10 +38,8 @@ from discreet.objectives import (
     WeightedTopics,
     greedy,
 )
-from discreet.offline.continuous import ContinuousGreedy
-from discreet.offline.continuous_settings import Setting
+from discreet.offline.continuous import Change, ContinuousGreedy, Setting, StatedGradient, SummedGradient
 from discreet.offline.curvature import CurvatureGreedy
-from discreet.offline.gradients import Change, StatedGradient, SummedGradient
 from discreet.privacy import (
     BudgetExceeded,
     Coins,
@@ -50,7 +48,7 @@ from discreet.privacy import (
     LaplaceNoise,
     samplers,
 )
-from discreet.privacy.books import Books
+from discreet.privacy.accountant import Accountant
 from tests.privacy.audit import hockey_stick, transcripts
 
 FREE = dc.Budget(math.inf)
@@ -411,7 +409,7 @@ def test_the_audit_sees_steps_that_were_not_charged():
             books.ledger.add(entry, count)
 
     with (
-        mock.patch.object(Books, "charge", forgetful),
+        mock.patch.object(Accountant, "charge", forgetful),
         mock.patch.object(Setting, "releases", return_value=1),
     ):
         assert excess(CASES["cardinality"], PURE["replace"]) > 1.2
@@ -510,7 +508,7 @@ def test_the_noisy_audit_sees_faults(noise, fault):
     faults = {
         "sensitivity": [mock.patch.object(Change, "of_sum", halved)],
         "steps": [
-            mock.patch.object(Books, "charge", forgetful),
+            mock.patch.object(Accountant, "charge", forgetful),
             mock.patch.object(Setting, "releases", return_value=1),
         ],
     }[fault]

@@ -25,7 +25,6 @@ from discreet.objectives import (
     Coverage,
     FacilityLocation,
     GraphCut,
-    LogDeterminant,
     MutualInformation,
     ProbabilisticCoverage,
     SaturatedCoverage,
@@ -33,12 +32,15 @@ from discreet.objectives import (
     WeightedTopics,
     greedy,
 )
-from discreet.objectives.rows.fixed_point import FixedPointGains, step
-from discreet.offline import PrivateGreedy, scores
+from discreet.objectives.fixed_point import FixedPointGains, step
+from discreet.offline import PrivateGreedy
+from discreet.offline import greedy as offline_greedy
 from discreet.privacy import Release, samplers
 from discreet.privacy import picks as accounts
 from discreet.privacy.samplers import flips
 from tests.privacy.audit import hockey_stick
+
+from . import averaged
 
 BUDGET = dc.Budget(1.0, 1e-6)
 NEIGHBOURS = ("replace", "add_remove")
@@ -220,7 +222,7 @@ def test_the_audit_sees_costs_that_stretch_the_scores():
         )
 
     original = ChargedCosts.of
-    with mock.patch.object(scores, "costs_of", stretched):
+    with mock.patch.object(offline_greedy, "costs_of", stretched):
         assert _excess(SMALL["knapsack"], dc.Budget(1.0, 0.0), "basic", tries=6)[0] > 1e-3
 
 
@@ -245,7 +247,7 @@ def test_a_row_that_exceeds_the_bound_is_held_to_it():
     worst, widest = _excess(SMALL["cardinality"], budget, "basic", family=family)
     assert worst <= 1e-9
     assert widest <= 1.0 + 1e-9
-    with mock.patch("discreet.offline.scores.FixedPointGains", _Unheld):
+    with mock.patch("discreet.offline.greedy.FixedPointGains", _Unheld):
         assert _excess(SMALL["cardinality"], budget, "basic", family=family)[0] > 1e-3
 
 
@@ -707,11 +709,6 @@ def _released_gains(people, budget, method, constraint=2, **options):
     return seen[0]
 
 
-def averaged(weights):
-    """The sum of the weights of the chosen items, as a family whose scores are averages."""
-    return LogDeterminant(np.eye(len(weights[0])), np.sqrt(np.expm1(weights)))
-
-
 LOVERS = {
     "rows": lambda first, n=1: FacilityLocation([[1.0, 0.0, 0.0] if first else [0.0, 1.0, 0.0]] * n),
     "averages": lambda first, n=1: averaged([[1.0, 0.0, 0.0] if first else [0.0, 1.0, 0.0]] * n),
@@ -980,7 +977,7 @@ def test_tables_that_would_grow_too_large_are_refused_before_anything_is_spent()
 def test_nobody_is_asked_after_the_last_pick():
     for people in (
         SetFunction([lambda chosen: len(chosen) / 4] * 2, n_items=4, bound=1.0, monotone=True),
-        LogDeterminant(np.eye(4), np.full((5, 4), 0.5)),
+        averaged(np.full((5, 4), 0.25)),
         MutualInformation(np.eye(4, dtype=int), [0, 0, 1, 1]),
     ):
         sizes, original = [], type(people).gains

@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 import discreet as dc
-from discreet.audit.exact import distribution, hockey_stick
+from discreet.audit.measures import distribution, hockey_stick
 from discreet.constraints import (
     Cardinality,
     GraphicMatroid,
@@ -28,10 +28,12 @@ from discreet.offline import (
     PrivateFeatureSelector,
     PrivateGreedy,
     PrivateItemSelector,
-    scores,
+    greedy,
 )
-from discreet.offline.gradients import Change
+from discreet.offline.continuous import Change
 from discreet.privacy import picks as accounts
+
+from . import averaged
 
 NAMES = ("tea", "milk", "jam", "bread", "eggs", "salt")
 BUDGET = dc.Budget(2.0, 1e-6)
@@ -308,10 +310,10 @@ def test_the_enumeration_sees_weights_above_one():
         found = original(constraint)
         return None if found is None else type(found)(**{**vars(found), "weights": found.weights * 4.0})
 
-    original, bag = scores.costs_of, Knapsack([0.0, *[0.4] * 6, 0.0], 0.9)
+    original, bag = greedy.costs_of, Knapsack([0.0, *[0.4] * 6, 0.0], 0.9)
     options = {"method": "basic", "include": (0, 7), "rows": (np.zeros((1, 8)), np.eye(8)[[1, 2]])}
     assert excess(bag, ONE_WAY, **options) <= 1e-9
-    with mock.patch.object(scores, "costs_of", whole):
+    with mock.patch.object(greedy, "costs_of", whole):
         assert excess(bag, ONE_WAY, **options) > 1e-3
 
 
@@ -326,7 +328,7 @@ def test_the_enumeration_sees_a_start_that_was_read_off_the_people(method):
     assert excess(SMALL["cardinality"], budget, method=method, include=favourite) > 0.1
 
 
-class Refunded(scores.OnTop):
+class Refunded(greedy.OnTop):
     """The injected fault: the start gives people back what they have used up, and once more."""
 
     def __init__(self, inner, left):
@@ -348,11 +350,11 @@ def test_what_a_person_gave_to_the_start_is_gone():
             return np.full(self.n_items, 0.8)
 
     people = Growing([greedy_one], 4, 1.0, monotone=True)
-    terms = scores.Terms(1.0, None, 8, "replace")
+    terms = greedy.Terms(1.0, None, 8, "replace")
     question = terms.question(Residual.of(Cardinality(4, n_items=4), [0]), 1, people)
     held = question.scores(people)
     assert sum(held.add(item) for item in range(3)) <= 0.2 + 1e-6
-    with mock.patch.object(scores, "OnTop", Refunded):
+    with mock.patch.object(greedy, "OnTop", Refunded):
         refunded = question.scores(people)
     assert sum(refunded.add(item) for item in range(3)) > 1.0
 
@@ -361,7 +363,7 @@ def test_information_is_charged_for_sets_with_the_given_features():
     """One row moves the information of five features further than that of two: the given ones count."""
     rng = np.random.default_rng(0)
     people = MutualInformation(rng.integers(0, 2, (500, 6)), rng.integers(0, 2, 500))
-    terms = scores.Terms(1.0, None, None, "replace")
+    terms = greedy.Terms(1.0, None, None, "replace")
     given = terms.question(Residual.of(Cardinality(5, n_items=6), [0, 1, 2]), 500, people)
     plain = terms.question(Residual.of(Cardinality(2, n_items=6)), 500, people)
     assert given.picks == plain.picks == 2
@@ -377,10 +379,10 @@ def test_information_is_charged_for_sets_with_the_given_features():
 def test_a_knapsack_of_averages_is_summed_exactly_beside_given_items():
     """What the picks add is then no average by itself; see `PrivateGreedy._by_average`."""
     rng = np.random.default_rng(0)
-    people = dc.objectives.LogDeterminant(np.eye(4) * 0.5, quality=rng.random((30, 4)) * 0.5, bound=4.0)
+    people = averaged(rng.random((30, 4)) * 0.25)
     bag = Knapsack([0.1, 0.6, 0.3, 0.2], 1.0)
     for include in ([], [0]):
-        greedy = PrivateGreedy(bag, dc.Budget(1.0), "basic", bound=4.0, include=include, seed=0)
+        greedy = PrivateGreedy(bag, dc.Budget(1.0), "basic", include=include, seed=0)
         assert len(greedy.select(people)) >= 1
 
 

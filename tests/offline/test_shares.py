@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
-from discreet.objectives import Coverage, FacilityLocation, LogDeterminant, MutualInformation
+from discreet.objectives import Coverage, FacilityLocation, MutualInformation
 from discreet.offline import (
     ContinuousGreedy,
     CurvatureGreedy,
@@ -24,17 +24,19 @@ from discreet.offline import (
     PrivateGreedy,
     PrivateItemSelector,
 )
-from discreet.offline.continuous_settings import Setting
+from discreet.offline.continuous import Setting
 from discreet.privacy import BudgetExceeded, GaussianNoise, picks
 from discreet.privacy.events import Loss
 from discreet.privacy.limits import Filter, filter_of
 from discreet.privacy.published import PublishedCalibrationWarning
 
+from . import averaged
+
 RNG = np.random.default_rng(0)
 BASKETS = (RNG.random((400, 6)) < 0.3).astype(float)
 PEOPLE = {
     "rows": Coverage(BASKETS),
-    "averages": LogDeterminant(np.eye(6), np.sqrt(np.expm1(RNG.random((400, 6)) / 6.0))),
+    "averages": averaged(RNG.random((400, 6)) / 6.0),
     "one function": MutualInformation(RNG.integers(0, 2, (400, 6)), RNG.integers(0, 2, 400)),
 }
 BAG = Knapsack([0.6, 0.3, 0.3, 0.2, 0.4, 0.5], 1.0)

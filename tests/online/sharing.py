@@ -7,14 +7,14 @@ import contextlib
 import pytest
 
 import discreet as dc
-from discreet.privacy import Account, Gate, MemoryLedger
+from discreet.privacy import Account, Gate, Releases
 
 APPROXIMATE, PURE = dc.Budget(1.0, 1e-6, max_rounds_per_person=2), dc.Budget(1.0)
 
 
 def composed(learners, budget):
     """One account of everything that these learners, each with a gate of its own, release."""
-    ledger = MemoryLedger()
+    ledger = Releases()
     for learner in learners:
         for entry, count in learner.privacy.ledger.counts.items():
             ledger.add(entry, count)

@@ -13,14 +13,12 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.backends.numba import bandit as kernels
 from discreet.bounds import bandit as limits
+from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage
 from discreet.online import BanditSelector
-from discreet.online.bandit import glances, schedule, settings, slots
-from discreet.online.bandit.settings import BanditSettings
-from discreet.online.bandit.slots import SlotFeedback
-from discreet.online.bandit.values import ValueFeedback
+from discreet.online.bandit import selector
+from discreet.online.bandit.selector import BanditSettings, SlotFeedback, ValueFeedback
 from discreet.privacy import Release, ordered, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.online import sharing
@@ -198,7 +196,7 @@ def test_injected_unclipped_values_are_caught():
 
 def test_injected_free_draws_are_caught():
     options = {"exploration": "every_round", "exploration_rate": 1.0, "rate": 0.4}
-    with mock.patch.object(settings, "redraws", return_value=0):
+    with mock.patch.object(selector, "redraws", return_value=0):
         assert worst_excess(options, PURE, (3, 1, 3), range(4), changed=0) > 0.1
 
 
@@ -310,6 +308,9 @@ def test_injected_faults_in_blocks_are_caught(monkeypatch):
     halved = samplers.Grid.for_noise
     with monkeypatch.context() as patched:
         patched.setattr(samplers.Grid, "for_noise", lambda scale, *rest: halved(scale / 2, *rest))
+        with pytest.raises(ValueError, match=r"does not pay for noise of scale 0\.5"):  # by the release
+            most_moved(options, budget)
+        patched.setattr(dc.privacy.Release, "_check_grid", lambda *_: None)
         seen, account = most_moved(options, budget)
         assert seen > 1.2 * account
 
@@ -453,7 +454,7 @@ def test_slow_twin_of_the_compiled_stream():
     """The compiled loop against Python that says the same, on people of every compiled kind of value."""
     rng = np.random.default_rng(4)
     people = ProbabilisticCoverage(rng.random((300, 6)) * (rng.random((300, 6)) < 0.5))
-    with mock.patch.object(schedule, "_CHUNK", 50):
+    with mock.patch.object(selector, "_CHUNK", 50):
         for options in ({"block": 9, "repeats": 2}, {"exploration": "every_round", "exploration_rate": 0.4}):
             fast = BanditSelector(6, 3, 300, LOOSE, seed=8, **options)
             trace = fast.run(people)
@@ -551,7 +552,6 @@ def test_teaching_moves_the_tree_beyond_its_range():
     assert seen[chances < 1e-12].sum() == 0
     kept = chances >= 1e-12
     assert stats.chisquare(seen[kept], 5000 * chances[kept] / chances[kept].sum()).pvalue > NEVER
-    assert kernels.teach.signatures
 
 
 # --- published constants --------------------------------------------------------------------------------
@@ -598,7 +598,7 @@ def test_published_sets_are_drawn_right_after_exploring_and_as_often_as_charged(
     rounds, chance = 50, 0.2
     with (
         mock.patch.object(limits, "published_exploration", return_value=chance),
-        mock.patch.object(schedule, "_CHUNK", 4),
+        mock.patch.object(selector, "_CHUNK", 4),
     ):
         for seed in range(40):
             learner = BanditSelector(
@@ -606,14 +606,14 @@ def test_published_sets_are_drawn_right_after_exploring_and_as_often_as_charged(
             )
             engine, explored, due = learner._engine, [], []
             charged = {label: count for label, _, count in learner.settings.releases}
-            assert charged == {settings.DRAWS: 20, settings.TAIL: 1}
+            assert charged == {selector.DRAWS: 20, selector.TAIL: 1}
             for t in range(rounds):
                 engine.schedule.reach(t)
                 chunk = engine.schedule.chunk
                 explored.append(bool(chunk.explore[t - chunk.start] >= 0))
                 due.append(bool(chunk.due[t - chunk.start]))
             assert due == [True, *explored[:-1]]
-            assert sum(due[1:]) <= charged[settings.DRAWS] or sum(explored) > 2 * chance * rounds
+            assert sum(due[1:]) <= charged[selector.DRAWS] or sum(explored) > 2 * chance * rounds
 
 
 def test_presampled_published_takes_its_rate_from_the_number_of_rounds_picked():
@@ -682,7 +682,7 @@ def test_a_sample_waits_for_its_last_reward():
 
 
 def test_late_rewards_of_a_chunk_that_has_passed():
-    with mock.patch.object(schedule, "_CHUNK", 4):
+    with mock.patch.object(selector, "_CHUNK", 4):
         learner = BanditSelector(5, 2, 40, PURE, block=4, repeats=1, seed=6)
         for _ in range(41):
             learner.choose(wait=False)
@@ -697,7 +697,7 @@ def test_what_slots_take_an_item_to_be_worth_before_it_is_known():
     engine = BanditSelector(4, 2, 100, FREE, feedback="slots", block=5, bound=2.0, seed=0)._engine
     assert engine._means() == pytest.approx([2.0 / 400.0] * 4)  # nobody has been seen
     engine._shows[:], engine._taken[:] = [100.0, 100.0, 0.0, 0.0], [60.0, 20.0, 0.0, 0.0]
-    heavy = slots._COMMON
+    heavy = selector._COMMON
     known = [(60.0 + 0.4 * heavy) / (100.0 + heavy), (20.0 + 0.4 * heavy) / (100.0 + heavy)]
     assert engine._means() == pytest.approx([*known, 0.4, 0.4])
     engine._taken[:2] = 900.0
@@ -714,10 +714,10 @@ def test_how_far_the_lists_of_slots_spread(bound, taken):
     engine = BanditSelector(2, 1, 10**4, FREE, feedback="slots", block=5, bound=bound, seed=0)._engine
     engine._shows[:], engine._taken[:] = 300.0, taken * bound
     engine._shows[0], engine._taken[0] = 1e9, engine._means()[1] * 1e9 + 1e7 * bound  # better by .01, surely
-    mean, weight = engine._means(), 300.0 + slots._COMMON
+    mean, weight = engine._means(), 300.0 + selector._COMMON
     share = np.clip(mean[1] / bound, 0.01 / 2, 1.0 - 0.01 / 2)
     deviation = bound * math.sqrt(share * (1.0 - share) / weight)
-    needed = (mean[0] - mean[1]) / (slots._SPREAD * deviation)
+    needed = (mean[0] - mean[1]) / (selector._SPREAD * deviation)
     for times, first in ((0.97, 0), (1.03, 1)):
         engine._coins = mock.Mock()
         engine._coins.generator.standard_normal = lambda shape, z=times * needed: np.tile(
@@ -737,7 +737,7 @@ def test_the_largest_of_many_normal_numbers(least, fault):
     first, second = np.argsort(-drawn, axis=1)[:, :2].T
     chances = np.bincount(6 * first + second, minlength=36) / (50 * count)
     used = deviations * 0.9 if fault else deviations
-    lists = glances.largest(means, used, 2, count, least, np.random.default_rng(6))
+    lists = selector.largest(means, used, 2, count, least, np.random.default_rng(6))
     seen = np.bincount(6 * lists[:, 0] + lists[:, 1], minlength=36)
     common = chances * count >= 10
     observed, expected = seen[common], chances[common] * count
@@ -749,8 +749,8 @@ def test_the_largest_of_many_normal_numbers(least, fault):
 def test_slots_with_many_items_draw_as_with_few():
     """Lists by glances and lists by all numbers: the same items, equally often."""
     found = []
-    for few in (slots._FEW, 10**6):
-        with mock.patch.object(slots, "_FEW", few):
+    for few in (selector._FEW, 10**6):
+        with mock.patch.object(selector, "_FEW", few):
             engine = BanditSelector(300, 2, 10**5, FREE, feedback="slots", block=64, seed=0)._engine
             engine._shows[:], engine._taken[:] = 400.0, 40.0 + np.arange(300) * 0.2
             engine._closes = 10**5
@@ -771,14 +771,14 @@ def test_draws_that_are_settled_exactly_have_the_rate_of_the_others():
         learner.choose()
         learner.learn(0.5)
     engine, seen = learner._engine, []
-    words, place = np.arange(1, 1 + 4 * 8, dtype=np.uint64), np.zeros(16, dtype=np.int64)
+    words = np.arange(1, 1 + 4 * 8, dtype=np.uint64)
 
     def settled(scores, unit, *_):
         seen.append(float(unit * engine._experts.scale))
         return int(np.argmin(scores))
 
     with mock.patch.object(samplers, "exact_draw", settled):
-        engine._at(60).settle(engine._draws, words, engine._current.copy(), place)
+        engine._at(60).settle(engine._draws, words, engine._current.copy())
     assert seen
     assert seen == pytest.approx([0.5 / 4] * len(seen), rel=1e-12)
 
@@ -825,7 +825,7 @@ def test_late_rounds_are_saved_and_only_open_rounds_are_taken(tmp_path):
     for bad in (-0.1, 1.5, math.nan):
         with pytest.raises(ValueError, match="value"):
             learner.learn(bad, round=2)
-    with pytest.raises(TypeError, match="value must be a number"):
+    with pytest.raises(DataError, match="invalid feedback: value must be a number from 0 to 1"):
         learner.learn(None, round=2)
     assert learner.pending == (0, 1, 2, 3)
     learner.learn(0.5, round=2)
@@ -971,8 +971,12 @@ def test_slots_take_items_nothing_or_numbers():
         ([1.0, 1.0, 0.1], "sum to at most bound=2"),
         ([math.nan, 0.0, 0.0], "finite"),
     ):
-        with pytest.raises((ValueError, TypeError), match=message):
+        with pytest.raises(
+            DataError, match="invalid feedback: value must be the item that was taken"
+        ) as caught:
             learner.learn(bad)
+        assert message in caught.value.details  # and nowhere else: it is a fact about somebody
+        assert caught.value.__context__ is None
     assert learner.round == 0
     learner.learn(None)
     learner.choose()

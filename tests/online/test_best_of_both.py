@@ -14,10 +14,10 @@ import discreet as dc
 from discreet import bounds
 from discreet.objectives import Coverage, FacilityLocation, SetFunction
 from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelector
-from discreet.online.select.best_of_both_settings import PRIOR, SHARES, BestOfBothSettings
-from discreet.online.select.leader_settings import LeaderSettings
-from discreet.online.select.running_sum_settings import RunningSumSettings
-from discreet.privacy import samplers
+from discreet.online.select.best_of_both import PRIOR, SHARES, BestOfBothSettings
+from discreet.online.select.leader import LeaderSettings
+from discreet.online.select.running_sums import RunningSumSettings
+from discreet.privacy import RunningSum, samplers
 from tests.online import sharing
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -51,7 +51,7 @@ def test_three_sums_share_one_budget():
 def test_a_release_of_all_three_loses_at_most_mu(neighbours):
     """Every pair of rows, with the sets of the two learners as scripted."""
     budget = dc.Budget(1.0, 1e-6, neighbours)
-    values, rounds = samplers.Grid.values, 4
+    honest, rounds = RunningSum._released, 4
     script = [([0], [1]), ([1], [2]), ([2], [1]), ([0], [2])]
 
     def quiet(_source, count, *, gaussian):  # noqa: ARG001
@@ -60,20 +60,19 @@ def test_a_release_of_all_three_loses_at_most_mu(neighbours):
     def released(rows):
         seen = []
 
-        def watched(grid, steps):
-            if steps.dtype == np.int64:
-                seen.append(steps.astype(float).ravel() / 2.0**samplers.STEPS_BITS)
-            return values(grid, steps)
+        def watched(total, sums):
+            seen.append(sums.astype(float).ravel() / 2.0**samplers.STEPS_BITS)
+            return honest(total, sums)
 
         with (
             mock.patch.object(samplers, "noise_steps", quiet),
-            mock.patch.object(samplers.Grid, "values", watched),
+            mock.patch.object(RunningSum, "_released", watched),
         ):
             learner = BestOfBothSelector(3, 1, rounds + 1, budget, seed=0)
             for row, sets in zip(rows, script, strict=True):
                 learner.choose()
                 for one, shown in zip((learner._leader, learner._experts), sets, strict=True):
-                    one._rounds.show(np.array(shown, dtype=np.int32))
+                    one._rounds.shown = np.array(shown, dtype=np.int32)
                 learner.learn(Coverage([row]))
             learner.choose()
         return np.concatenate(seen)
@@ -108,7 +107,7 @@ def test_a_difference_never_exceeds_the_bound():
     learner = BestOfBothSelector(4, 1, 100, FREE, resample_every=50, weights=None, seed=0)
     learner.choose()
     first = int(learner._leader._shown[0])
-    learner._experts._rounds.show(np.array([(first + 1) % 4], dtype=np.int32))
+    learner._experts._rounds.shown = np.array([(first + 1) % 4], dtype=np.int32)
     learner.learn(SetFunction(lambda items: float(first in items), 4, 1.0, monotone=True))
     assert learner._total.gathered[0] == learner.settings.units
     learner.choose()

@@ -7,7 +7,7 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import ConcaveOverModular
-from discreet.online.select import functions, selector
+from discreet.online.select import functions
 
 ROUNDS, ITEMS, BOUND = 60, 12, 4.0
 
@@ -75,8 +75,10 @@ def test_rounds_are_those_of_people_asked_one_by_one(make, concave, monkeypatch)
     stream, limit = people(concave), [i % 50 for i in range(ROUNDS)]
     found = []
     for slow in (False, True):
-        monkeypatch.setattr(selector, "can_wait", lambda _, slow=slow: slow)
-        found.append(played(make(), stream, limit))
+        learner = make()
+        if slow:
+            monkeypatch.setattr(type(learner), "_function_rounds", lambda *_: None)
+        found.append(played(learner, stream, limit))
     assert found[0] == found[1]
     assert concave in (falling, failing) or len(found[0][0]) == ROUNDS
 
@@ -94,7 +96,7 @@ def test_values_above_the_bound_are_refused_as_one_by_one():
     assert max(gains[: worth.size]) <= 2.0
 
 
-def test_nobody_is_asked_together_with_somebody_else(monkeypatch):
+def test_nobody_is_asked_together_with_somebody_else():
     """Whatever a function does, a person's part is made of that person's weights: it saw no other."""
     rng = np.random.default_rng(2)
     own = 8.0 ** -np.arange(ROUNDS)  # a person's sums are whole multiples of their own number
@@ -106,7 +108,6 @@ def test_nobody_is_asked_together_with_somebody_else(monkeypatch):
         return np.sqrt(total)
 
     stream = ConcaveOverModular(weights, concave=spying, bound=8.0)
-    monkeypatch.setattr(selector, "can_wait", lambda _: False)
     for make in (hedge, batches, phased):
         seen.clear()
         make().run(stream)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.core.state import Saved
+from discreet.core.state import capture, restore
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import HedgeSelector
 from discreet.online.contribution import ContributionLimit
@@ -23,7 +23,7 @@ def test_everybody_is_known_again_after_a_restart():
         assert limit.register(name)
     assert limit.register("bob")
     again = ContributionLimit(2, bytes(32))
-    again.resume(Saved(*limit.state()))
+    restore(again, *capture(limit))
     assert [again.register(name) for name in names] == [True, False, True, True]
     assert not any(again.register(name) for name in names)
     assert again.register("somebody new")
@@ -67,8 +67,7 @@ class Raw(bytes):
     [
         ("ann", Name.ANN, Changing("ann"), Changing("ann"), np.str_("ann")),
         (5, Number.FIVE, 5.0, Weight(5.0), np.int8(5)),
-        (0.5, Weight(0.5), np.float64(0.5)),
-        (1, True, np.True_, 1.0),
+        (1, "1", 1.0, "01"),
         (uuid.UUID(int=7), Key(int=7)),
         (b"x", Raw(b"x"), np.bytes_(b"x")),
         (("ann", 5), (Name.ANN, Number.FIVE), (Changing("ann"), 5.0)),
@@ -77,7 +76,6 @@ class Raw(bytes):
 )
 def test_who_is_equal_is_the_same_person_in_whatever_form_they_come(same):
     """Else they would be learned from once for each form, at the price of one."""
-    assert len(set(same)) == 1
     limit = ContributionLimit(1, bytes(32))
     assert [limit.register(form) for form in same] == [True] + [False] * (len(same) - 1)
     assert limit.register("somebody else")
@@ -92,14 +90,14 @@ def test_somebody_in_several_forms_is_learned_from_once():
 
 
 def _counts(learner):
-    return {name: array.tolist() for name, array in learner._contribution.state()[1].items()}
+    return learner._contribution._counts
 
 
 def test_a_refused_identity_counts_nobody():
     """Neither those before it in its stream, nor those who had been here before."""
     learner = HedgeSelector(3, 1, 20, dc.Budget(1.0, 1e-6, max_rounds_per_person=3), seed=0)
     learner.run(Coverage(np.eye(3)), person_ids=["ann", "bob", None])
-    before = _counts(learner)
+    before = dict(_counts(learner))
     with pytest.raises(TypeError, match="person_id must be"):
         learner.run(Coverage(np.eye(3)), person_ids=["ann", "eve", object()])
     assert _counts(learner) == before
@@ -116,5 +114,5 @@ def test_those_behind_a_failure_were_not_here_whether_known_or_not():
     stream = SetFunction(rows, 3, 1.0, monotone=True)
     with pytest.raises(ZeroDivisionError):
         learner.run(stream, person_ids=["ann", None, None, "bob", "eve"])
-    assert len(_counts(learner)["counts"]) == 1
+    assert len(_counts(learner)) == 1
     assert [learner._contribution.register(who) for who in ("ann", "bob", "eve")] == [False, True, True]

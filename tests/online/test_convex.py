@@ -15,13 +15,15 @@ from scipy.optimize import minimize
 import discreet as dc
 from discreet.bounds import convex as bounds
 from discreet.constraints.domains import Ball, Box, CappedSimplex, Domain, Simplex
+from discreet.kernels.convex import Leader, RowLosses, shorten
 from discreet.objectives.losses import Distance, Linear, Logistic, Squared
 from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader
+from discreet.online.convex import approximate
 from discreet.online.convex.approximate import ApproximateLeaderSettings
-from discreet.online.convex.bandit_settings import BanditLeaderSettings
+from discreet.online.convex.bandit import BanditLeaderSettings
 from discreet.privacy import VectorBounds, samplers, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
-from discreet.privacy.sums import compiled
+from discreet.privacy.sums import factorized
 from tests.online.learners import BANDIT_LEADERS, LEADERS
 from tests.privacy.audit import exact_sum_loss
 
@@ -256,7 +258,7 @@ def test_compiled_rounds_are_the_rounds(who, where, budget, monkeypatch):
 
     And nearly the same ones without any compiled step: costs as functions, over a set that is not known.
     """
-    monkeypatch.setattr(compiled, "_ROWS_AHEAD", 64)
+    monkeypatch.setattr(factorized, "_ROWS_AHEAD", 64)
     people, domain = COMPILED[who], SETS[where]
     ids = [t % 150 if t % 3 else None for t in range(700)]
     options = {"lipschitz": 0.4, "clip": True, "strong_convexity": 1.0 if who == "distance" else 0.0}
@@ -280,11 +282,14 @@ def test_compiled_rounds_are_the_rounds(who, where, budget, monkeypatch):
 
 
 def test_compiled_rounds_are_used_and_only_where_nothing_can_be_refused(monkeypatch):
-    from discreet.backends.numba import convex as kernel
-
     used = []
-    honest = kernel.leader_rounds
-    monkeypatch.setattr(kernel, "leader_rounds", lambda *all_: used.append(1) or honest(*all_))
+
+    class Watched(Leader):
+        def run(self, *arguments):
+            used.append(1)
+            return super().run(*arguments)
+
+    monkeypatch.setattr(approximate, "Leader", Watched)
     people = COMPILED["distance"]
     _leader(lipschitz=12.0)().run(people)
     assert used
@@ -307,17 +312,15 @@ def test_compiled_rounds_are_used_and_only_where_nothing_can_be_refused(monkeypa
 
 def test_an_interrupted_stretch_gives_nothing_more(monkeypatch, tmp_path):
     """Ctrl-C in compiled rounds: who came is in no later answer, and no file counts them twice."""
-    from discreet.backends.numba import convex as kernel
-
     learner = _leader(lipschitz=12.0)(rounds=700)
-    honest = kernel.leader_rounds
 
-    def interrupted(*all_):
-        honest(*all_)
-        raise KeyboardInterrupt
+    class Interrupted(Leader):
+        def run(self, *arguments):
+            super().run(*arguments)
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(kernel, "leader_rounds", interrupted)
+        patched.setattr(approximate, "Leader", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             learner.run(COMPILED["distance"], person_ids=range(700))
     with pytest.raises(RuntimeError, match="interrupted half-way"):
@@ -328,8 +331,6 @@ def test_an_interrupted_stretch_gives_nothing_more(monkeypatch, tmp_path):
 
 
 def test_vectors_are_shortened_whatever_their_size():
-    from discreet.backends.numba.convex import shorten
-
     for size in (1e-310, 1e-200, 1.0, 1e200, 1e308):
         vector = np.array([0.6, -0.8, 0.0]) * size
         length = shorten(vector, 0.5 * size)
@@ -337,6 +338,22 @@ def test_vectors_are_shortened_whatever_their_size():
         assert np.allclose(vector / size, [0.3, -0.4, 0.0], rtol=0, atol=1e-9)
         assert shorten(vector, 0.6 * size) == pytest.approx(0.5 * size, rel=1e-9)
     assert shorten(np.zeros(2), 1.0) == 0.0
+
+
+def test_losses_that_lead_outside_of_their_arrays_are_refused():
+    rows, point = np.ones((3, 2)), np.zeros(2)
+    with pytest.raises(ValueError, match="kind=4 is not a kind of cost"):
+        RowLosses(4, rows, np.ones(3))
+    with pytest.raises(ValueError, match="a row and a number for each person"):
+        RowLosses(0, rows, np.ones(2))
+    losses = RowLosses(0, rows, np.ones(3))
+    for person in (-1, 3):
+        with pytest.raises(IndexError, match="are not among 3"):
+            losses.cost_and_gradient(person, point)
+    with pytest.raises(IndexError, match="people 2 to 4 are not among 3"):
+        losses.costs(2, point, np.empty(2))
+    with pytest.raises(ValueError, match="point has 3 entries; 2 expected"):
+        losses.cost_and_gradient(0, np.zeros(3))
 
 
 # --- what is computed ---------------------------------------------------------------------------
@@ -489,7 +506,7 @@ def _audited(sums="auto", budget=APPROXIMATE, **options):
 @pytest.fixture
 def row_by_row(monkeypatch):
     """Audits move one noise vector at a time, so each has to be a draw of its own."""
-    monkeypatch.setattr(compiled, "_ROWS_AHEAD", 1)
+    monkeypatch.setattr(factorized, "_ROWS_AHEAD", 1)
 
 
 @pytest.mark.usefixtures("row_by_row")
@@ -530,7 +547,7 @@ def _compiled_loss(here, there, *, rows_ahead, budget=APPROXIMATE, **options):
 
         with (
             mock.patch.object(samplers, "noise_steps", scripted),
-            mock.patch.object(compiled, "_ROWS_AHEAD", rows_ahead),
+            mock.patch.object(factorized, "_ROWS_AHEAD", rows_ahead),
         ):
             learner = ApproximateLeader(
                 WIDE,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import discreet as dc
 from discreet import constraints as c
-from discreet.backends.numba.frank_wolfe import add_row_gradients
 from discreet.bounds import frank_wolfe as bounds
 from discreet.bounds.selection import ALPHA
 from discreet.constraints.domains import Box
+from discreet.kernels.rows import SURVIVE, Compressed, RowTable
 from discreet.objectives import (
     ConcaveOfLinear,
     ConcaveOverModular,
@@ -28,8 +28,8 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.online import MetaFrankWolfe, MetaFrankWolfePoints
-from discreet.online.frank_wolfe.leader import Leader
-from discreet.privacy import Gate, SumSpec, TreeSum, VectorBounds, samplers
+from discreet.online.frank_wolfe.sets import Leader
+from discreet.privacy import Gate, RunningSum, SumSpec, VectorBounds, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.online.learners import people
 from tests.privacy.audit import exact_sum_loss
@@ -238,9 +238,7 @@ def test_compiled_gradients_match_the_objective(family, distorted):
     rows, scale = stream.as_rows(), 2.0**31
     totals = np.zeros((4, 9), dtype=np.int64)
     within_limit = rng.random(40) < 0.8
-    table = rows.sparse
-    row_arguments = (rows.kind.code, table.indptr, table.indices, table.data, 0, within_limit)
-    add_row_gradients(*row_arguments, points, shares, scale, 2**31, totals)
+    rows.gradients.add_gradients(0, within_limit.view(np.uint8), points, shares, scale, 2**31, totals)
     expected = sum(_payoffs(stream[int(i)], points, shares) for i in np.flatnonzero(within_limit))
     assert np.abs(totals / scale - expected).max() <= 40 / scale + 1e-9
 
@@ -267,24 +265,14 @@ def _released(make, stream, points):
     """What the learner releases, in units of its noise and without it, when the points are as scripted."""
     seen = []
     script = iter(points)
-    values, tree = samplers.Grid.values, TreeSum._released
+    released = RunningSum._released
 
     def quiet(_source, count, *, gaussian):  # noqa: ARG001
         return np.zeros(count, dtype=np.int64)
 
-    def watched_values(grid, steps):
-        seen.append(steps.astype(float) / 2.0**samplers.STEPS_BITS)
-        return values(grid, steps)
-
-    def watched_node(total, sums):
-        seen.append(sums.astype(float) / 2.0**samplers.STEPS_BITS)
-        return tree(total, sums)
-
-    watch = (
-        mock.patch.object(TreeSum, "_released", watched_node)
-        if make().sums == "tree"
-        else mock.patch.object(samplers.Grid, "values", watched_values)
-    )
+    def watched(total, sums):
+        seen.extend(sums.astype(float) / 2.0**samplers.STEPS_BITS)
+        return released(total, sums)
 
     def scripted(*_):
         return next(script)
@@ -292,7 +280,7 @@ def _released(make, stream, points):
     with (
         mock.patch.object(Leader, "partial_points", scripted),
         mock.patch.object(samplers, "noise_steps", quiet),
-        watch,
+        mock.patch.object(RunningSum, "_released", watched),
     ):
         learner = make()
         for person in stream:
@@ -520,10 +508,9 @@ def test_what_rounding_adds_is_not_counted():
     assert units.max() == learner._experts.most
     assert units.min() == 0
     totals = np.zeros((1, 2), dtype=np.int64)
-    row = (np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([1.0 + 5e-10, 1.0]))
-    add_row_gradients(
-        1, *row, 0, np.ones(1, dtype=np.bool_), np.zeros((1, 2)), np.ones(1), 2.0**31, 2**31, totals
-    )
+    row = Compressed(np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([1.0 + 5e-10, 1.0]), 2)
+    table = RowTable(SURVIVE, 1.0, row, np.ones(1), np.ones(1))
+    table.add_gradients(0, np.ones(1, np.uint8), np.zeros((1, 2)), np.ones(1), 2.0**31, 2**31, totals)
     assert totals.tolist() == [[2**31, 2**31]]
 
 

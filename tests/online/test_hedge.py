@@ -13,12 +13,11 @@ from unittest import mock
 import mpmath
 import numpy as np
 import pytest
-from numba import njit
 from scipy import stats
 
 import discreet as dc
 from discreet import bounds
-from discreet.backends.numba import hedge as kernels
+from discreet.kernels import experts as kernels
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -28,12 +27,13 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.online import OnlineSelector
-from discreet.online.rounds import Rounds
+from discreet.online.learner import Rounds
 from discreet.online.select import hedge
 from discreet.online.select.hedge import HedgeSelector, HedgeSettings
-from discreet.online.select.selector import score_range
+from discreet.online.selector import score_range
 from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness, samplers
 from discreet.privacy.conversions import exact
+from discreet.privacy.ordered import OrderedExperts
 from tests.online.sharing import APPROXIMATE, PURE, check_one_budget_for_two
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -174,17 +174,20 @@ def test_the_tree_is_a_function_of_the_gains():
     learner = HedgeSelector(200, 3, 500, FREE, rate=0.9, seed=1)
     learner.run(people)
     learner.choose()
-    gains, refs, tree, starts, touched, _, *rest = learner._experts.tree_arguments
-    again = np.zeros_like(tree)
-    kernels.settle(gains, refs.copy(), again, starts, touched, np.array([0, 0, 1]), *rest)
-    assert (again == tree).all()
+    kept = learner._experts
+    # Trees that followed the scores draw what those do that are made of the scores anew.
+    anew = OrderedExperts(kept.scores.copy(), kept.rate, kept.scale, kept.most)
+    anew.trees(kept.trees()[0])
+    words = ReproducibleRandomness(5).words(3000).tolist()
+    for expert in range(3):
+        assert [kept.find(expert, word) for word in words] == [anew.find(expert, word) for word in words]
 
 
 def test_references_move_when_weights_grow_too_large():
     people = Coverage(np.tile([1, 1, 0, 0, 0, 0, 0, 0, 0, 0], (3000, 1)))
     learner = HedgeSelector(10, 2, 3000, FREE, rate=0.5, seed=0)
     trace = learner.run(people)
-    assert learner._experts.tree_arguments[1].max() > 0  # at rate * G = 1500 there was no other way
+    assert learner._experts.trees()[0].max() > 0  # at rate * G = 1500 there was no other way
     assert trace.rewards[200:].mean() == 1.0
     selections, _, _ = twin(people[:900], 2, 1, 0.5, 0)
     assert (trace.selections[:900] == selections).all()
@@ -283,28 +286,6 @@ def test_a_wrong_rate_would_show():
     )
 
 
-def settled(gains, rate):
-    learner = HedgeSelector(*gains.shape, 10, FREE, rate=rate, seed=0)
-    learner._experts.scores[:] = gains
-    kernels.settle(*learner._experts.tree_arguments)
-    return learner._experts.tree_arguments
-
-
-@njit
-def rebuild(*arguments):
-    kernels._rebuild(*arguments)
-
-
-@njit
-def whole(*arguments):
-    return kernels._total(*arguments)
-
-
-@njit
-def walk(*arguments):
-    return kernels._descend(*arguments)
-
-
 def exact_borders(gains, ref, rate):
     with mpmath.workprec(400):
         unit = mpmath.mpf(exact(rate).numerator) / exact(rate).denominator / 2**32
@@ -320,21 +301,20 @@ def test_what_the_margin_claims(n_items, top, moved):
     rate = 0.1
     raw = rng.uniform(0, top, (n_items, 1)) if top else np.zeros((n_items, 1))
     gains = (raw / rate * 2**32).astype(np.int64) + rng.integers(0, 2**30, (n_items, 1))
-    gains, refs, tree, starts, _, _, k, unit, *spare = settled(gains, rate)
+    experts = OrderedExperts(gains, rate, Fraction(2**32), 1 << 32)
     # An older reference, as after many rounds: all weights are larger, and so are the errors.
-    refs[0] -= int(moved / rate * 2**32)
-    rebuild(gains, refs, tree, starts, k, np.uint64(0), k, unit, *spare[:2])
-    borders = exact_borders(gains, refs[0], rate)
+    refs, tree = experts.trees(experts.trees()[0] - int(moved / rate * 2**32))
+    borders = exact_borders(gains.ravel(), refs[0], rate)
     total = borders[-1]
     log_items = max(1.0, math.log(n_items))
-    levels = starts.size - 1
+    levels = math.ceil(math.log(max(2, n_items), 8))
     margin = (13 * (math.log(total) + 2 * log_items) + 16 * levels + 128) * 2.0**-53
-    assert abs(whole(tree, starts, np.uint64(0)) / total - 1) < margin / 3
+    assert abs(tree[-8:].sum() / total - 1) < margin / 3
     for level_0, low, high in zip(tree[:n_items], borders, borders[1:], strict=False):
         assert abs(level_0 - (high - low)) <= margin / 3 * total
 
     def descend(word):
-        return int(walk(tree, starts, k, np.uint64(0), np.uint64(word), log_items))
+        return experts.find(0, word)
 
     def true(word):
         """The item, or None where the bits of the word do not say."""
@@ -407,7 +387,6 @@ def test_close_calls_after_items_that_were_taken(until):
             # Below the border it is item 1 again, and then item 0 by the next word.
             assert learner.choose().items == (1, item if item == 2 else 0)
         assert called.call_count >= until + 1
-        assert not learner._experts.tree_arguments[-1].any()
 
 
 def test_a_stream_goes_on_after_a_close_call():
@@ -430,42 +409,32 @@ def test_always_asking_changes_nothing():
     a = HedgeSelector(6, 3, 30, FREE, rate=1.5, seed=11).run(people)
     draws = []
 
-    def always_ask(*given):
-        k, shown, place = given[6], given[-2], given[-1]
-        for i in range(int(place[kernels.EXPERT]), int(k)):
-            if place[kernels.DECIDED] < 0:
-                place[kernels.EXPERT] = i
-                return kernels.ASK
-            shown[i], place[kernels.DECIDED] = place[kernels.DECIDED], -1
-            place[kernels.DRAW] += 1
-            draws.append(i)
-        return kernels.DONE
+    class Undecided(OrderedExperts):
+        """Every draw is decided outside."""
 
-    learner = HedgeSelector(6, 3, 30, FREE, rate=1.5, seed=11)
-    with mock.patch.object(kernels, "draw_set", always_ask):
-        for t, person in enumerate(people):
-            assert learner.choose().items == tuple(a.selections[t].tolist())
-            learner.learn(person)
+        def begin(self):
+            self.place, self.item = 0, None
+
+        def draw(self, words, shown):  # noqa: ARG002
+            if self.item is not None:
+                shown[self.place], self.item = self.item, None
+                draws.append(self.place)
+                self.place += 1
+            return self.place < self.k
+
+        @property
+        def undecided(self):
+            return self.place, self.place
+
+        def decide(self, item):
+            self.item = item
+
+    with mock.patch.object(hedge, "OrderedExperts", Undecided):
+        learner = HedgeSelector(6, 3, 30, FREE, rate=1.5, seed=11)
+    for t, person in enumerate(people):
+        assert learner.choose().items == tuple(a.selections[t].tolist())
+        learner.learn(person)
     assert len(draws) == 90
-
-
-def test_exponentials_are_as_good_as_they_say():
-    rng = np.random.default_rng(4)
-    given = np.concatenate(
-        [rng.uniform(-708, 700, 2000), rng.uniform(-2, 2, 2000), [0.0, -708.0, 700.0, -1e-300]]
-    )
-    results = np.empty_like(given)
-    kernels.exponentials(np.uint64(given.size), given.copy(), results)
-    with mpmath.workprec(120):
-        errors = [
-            abs(mpmath.mpf(r) / mpmath.exp(mpmath.mpf(x)) - 1) for x, r in zip(given, results, strict=True)
-        ]
-    assert max(errors) <= 4 * 2.0**-53  # two units in the last place
-    assert results[given == 0.0] == 1.0
-    beyond = np.array([-708.5, -1e9, -math.inf, 701.0, math.inf])
-    kernels.exponentials(np.uint64(5), beyond, results)
-    assert results[:3].tolist() == [0.0, 0.0, 0.0]
-    assert (results[3:5] > 1e300).all()
 
 
 def test_exact_draw_is_the_inverse_of_the_distribution():
@@ -495,11 +464,10 @@ def transcripts(learner, stream):
         path = []
         log_chance = 0.0
 
-        def scripted(*given, script=script, path=path):
+        def scripted(experts, _words, shown, script=script, path=path):
             nonlocal log_chance
-            gains, k, unit, shown = given[0], given[6], given[7], given[-2]
-            scores = gains.reshape(-1, int(k))
-            for i in range(int(k)):
+            scores, unit = experts.scores, float(experts.unit)
+            for i in range(experts.k):
                 allowed = [j for j in range(len(scores)) if j not in shown[:i].tolist()]
                 index = script[len(path)] if len(path) < len(script) else 0
                 if len(path) >= len(script):
@@ -508,11 +476,11 @@ def transcripts(learner, stream):
                 log_chance += logits[index] - math.log(np.exp(logits).sum())
                 path.append(index)
                 shown[i] = allowed[index]
-            return kernels.DONE
+            return False
 
         learner._experts.scores[:] = 0
         learner._rounds = Rounds(learner.rounds)
-        with mock.patch.object(kernels, "draw_set", scripted):
+        with mock.patch.object(OrderedExperts, "draw", scripted, create=True):
             for person in stream:
                 learner.choose()
                 learner.learn(person)
@@ -762,16 +730,16 @@ def test_an_interrupted_run_is_paid_for():
     learner = HedgeSelector(9, 3, 400, BUDGET, seed=0)
     calls = []
 
-    def stream(*given):
+    def run(*given):
         calls.append(given)
         if len(calls) == 3:
             raise KeyboardInterrupt
         return honest(*given)
 
-    honest = kernels.stream
+    honest = kernels.OrderedExperts.run
     with (
         mock.patch.object(hedge, "_CHUNK_WORDS", 100 * 3 * kernels.WORDS),
-        mock.patch.object(kernels, "stream", stream),
+        mock.patch.object(OrderedExperts, "run", run, create=True),
         pytest.raises(KeyboardInterrupt),
     ):
         learner.run(people)
@@ -879,7 +847,7 @@ def test_an_interrupt_before_the_first_block_ends_draws_nothing_unpaid(monkeypat
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(hedge, "_row_arguments", interrupt)
+    monkeypatch.setattr(OrderedExperts, "run", interrupt)
     with pytest.raises(KeyboardInterrupt):
         learner.run(people)
     assert learner.over

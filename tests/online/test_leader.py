@@ -23,8 +23,8 @@ from discreet.objectives import (
 )
 from discreet.online import LeaderSelector
 from discreet.online.select import leader
-from discreet.online.select.leader_settings import LONGEST, UNITS, LeaderSettings
-from discreet.privacy import FactorizedSum, samplers
+from discreet.online.select.leader import LONGEST, UNITS, LeaderSettings
+from discreet.privacy import FactorizedSum, RunningSum, samplers
 from tests.online import sharing
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -35,7 +35,7 @@ def _gathered(person, shown, bound=1.0):
     """A person's part in the next sum, in whole units, when ``shown`` is on show."""
     learner = LeaderSelector(person.n_items, len(shown), 100, FREE, batch=50, bound=bound, seed=0)
     learner.choose()
-    learner._rounds.show(np.array(shown, dtype=np.int32))
+    learner._rounds.shown = np.array(shown, dtype=np.int32)
     learner.learn(person)
     return learner._total.gathered
 
@@ -92,24 +92,23 @@ def test_no_person_has_a_vector_longer_than_one():
 
 def _released(rows, script, make):
     """What leaves, without noise and in units of it, when the sets are as scripted."""
-    seen, values = [], samplers.Grid.values
+    seen, honest = [], RunningSum._released
 
     def quiet(_source, count, *, gaussian):  # noqa: ARG001
         return np.zeros(count, dtype=np.int64)
 
-    def watched(grid, steps):
-        if steps.dtype == np.int64:
-            seen.append(steps.astype(float) / 2.0**samplers.STEPS_BITS)
-        return values(grid, steps)
+    def watched(total, sums):
+        seen.extend(sums.astype(float) / 2.0**samplers.STEPS_BITS)
+        return honest(total, sums)
 
     with (
         mock.patch.object(samplers, "noise_steps", quiet),
-        mock.patch.object(samplers.Grid, "values", watched),
+        mock.patch.object(RunningSum, "_released", watched),
     ):
         learner = make()
         for row, shown in zip(rows, script, strict=True):
             learner.choose()
-            learner._rounds.show(np.array(shown, dtype=np.int32))
+            learner._rounds.shown = np.array(shown, dtype=np.int32)
             learner.learn(Coverage([row]))
         learner.choose()
     return np.array(seen)

@@ -15,14 +15,13 @@ from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
 from discreet.online import HedgeSelector
 from discreet.online.catalogue import Catalogue
-from discreet.online.catalogue_learner import CatalogueLearner
 from discreet.online.examples import N_ITEMS
+from discreet.online.learner import Rounds
 from discreet.online.partial import Absorbed
 from discreet.online.pending import MOST_OPEN, Pending, Waiting
 from discreet.online.released import Released
-from discreet.online.rounds import Rounds
-from discreet.online.serving import ServingLearner
-from discreet.privacy.books import Books
+from discreet.online.selector import OnlineSelector
+from discreet.privacy.accountant import Accountant
 from discreet.privacy.ordered import OrderedExperts, units_per_one
 from tests.online.learners import FRANK_WOLFE_SETS, SELECTORS
 from tests.online.living import ACTIONS, by_slot, live
@@ -58,13 +57,13 @@ def test_a_living_learner(name, actions):
 
 
 def _unchecked_close(rounds, count=1, then=None):
-    rounds._number, rounds._open = rounds._number + count, False
+    rounds.number, rounds.is_open = rounds.number + count, False
     if then is not None:
         then()
 
 
 def _unpaid_epoch(learner, budget, **options):
-    with mock.patch.object(Books, "charge"):
+    with mock.patch.object(Accountant, "charge"):
         return NEXT_EPOCH(learner, budget, **options)
 
 
@@ -75,12 +74,7 @@ def _epoch_of_all_items(learner, budget, **options):
     return epoch
 
 
-def _without_retired(catalogue, state=Catalogue.state):
-    plain, arrays = state(catalogue)
-    return plain, arrays | {"retired": np.zeros(0, dtype=np.int64)}
-
-
-NEXT_EPOCH = CatalogueLearner.next_epoch
+NEXT_EPOCH = OnlineSelector.next_epoch
 LATE = [("choose", 0)] * 8 + [("late", 1)] * 7
 RETIRED = [("choose", 0), *(("retire", 1),) * 2]
 # What goes wrong where, for which learner, what happens then, and how that is noticed.
@@ -104,13 +98,13 @@ FAULTS = {
         "learned from again",
     ),
     "expired rounds stay open": (
-        (ServingLearner, "_expire", lambda _, count: count),
+        (OnlineSelector, "_expire", lambda _, count: count),
         "thompson, slots",
         [("choose", 0)] * 4 + [("expire", 0)],
         "learned from again",
     ),
     "skipped rounds stay open": (
-        (ServingLearner, "skip", lambda *_: None),
+        (OnlineSelector, "skip", lambda *_: None),
         "hedge, tight",
         [("choose", 0)] * 4 + [("skip", 1)],
         "learned from again",
@@ -140,19 +134,19 @@ FAULTS = {
         "not available",
     ),
     "a file forgets what was retired": (
-        (Catalogue, "state", _without_retired),
+        (Catalogue, "_state", ("_sets", "changed")),
         "running sum, endless",
         [*RETIRED, ("save", 0), *(("choose", 0),) * 20],
         "not available",
     ),
     "an epoch forgets what was retired": (
-        (CatalogueLearner, "next_epoch", _epoch_of_all_items),
+        (OnlineSelector, "next_epoch", _epoch_of_all_items),
         "thompson, sets",
         [*RETIRED, ("epoch", 0), *(("choose", 0),) * 20],
         "not available",
     ),
     "an epoch is not charged": (
-        (CatalogueLearner, "next_epoch", _unpaid_epoch),
+        (OnlineSelector, "next_epoch", _unpaid_epoch),
         "leader selector",
         [("choose", 0), ("epoch", 1)],
         "not paid for",
@@ -421,7 +415,7 @@ def test_waiting_is_bounded():
     learner = dc.online.HedgeSelector(3, 1, None or 10**6, dc.Budget(1.0, 1e-6), resample_every=10**5, seed=0)
     learner.choose()
     learner._pending._tickets = dict.fromkeys(range(MOST_OPEN), ())
-    object.__setattr__(learner._rounds, "_number", MOST_OPEN)
+    learner._rounds.number = MOST_OPEN
     learner.choose(wait=False)
     assert len(learner.pending) == MOST_OPEN
     assert learner.pending[0] == 1  # the oldest has expired
@@ -502,7 +496,7 @@ def test_what_was_released_moves_to_another_catalogue_by_label():
 
 
 def test_every_selector_serves(setting):
-    assert isinstance(setting.make(), ServingLearner)
+    assert isinstance(setting.make(), OnlineSelector)
 
 
 # --- parts of a crowd -------------------------------------------------------------------------------
@@ -588,18 +582,18 @@ def test_people_of_parts_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="functions cannot travel"):
         part.add(SetFunction(lambda items: float(0 in items), 6, bound=1.0, monotone=True))
     part.add(items=["i1"])
-    part.people.append(part.people[0])  # somebody twice
+    part._people.append(part.people[0])  # somebody twice
     with pytest.raises(ValueError, match="other people than it counts"):
         phases.absorb(part)
-    part.people[:] = [Coverage([[1.0] * 5])]
+    part._people[:] = [Coverage([[1.0] * 5])]
     with pytest.raises(ValueError, match="over 5 items"):
         phases.absorb(part)
     slots = DIVIDED["slots"]()
     part = slots.partial(server="a")
-    with pytest.raises(ValueError, match="was not shown"):
+    with pytest.raises(DataError, match="invalid feedback"):
         part.add(next(name for name in SIX if name not in slots.choose().labels))
     part.add(slots.choose().labels[0])
-    part.sums[:] = part.sums.max()  # somebody who took two items whole
+    part._sums[:] = part.sums.max()  # somebody who took two items whole
     with pytest.raises(ValueError, match="its people cannot have"):
         slots.absorb(part)
     slots.retire_items(slots.choose().labels[:1])
@@ -608,7 +602,7 @@ def test_people_of_parts_that_cannot_be_are_refused():
     both = DIVIDED["both"]()
     part = both.partial(server="a")
     part.add(items=["i1"])
-    part.sums[-1] = 2 * both.settings.units  # a difference that nobody's rewards have
+    part._sums[-1] = 2 * both.settings.units  # a difference that nobody's rewards have
     with pytest.raises(ValueError, match="its people cannot have"):
         both.absorb(part)
     assert phases.round == slots.round == both.round == 0
@@ -665,7 +659,28 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
         learner.absorb(late)
     forged = learner.partial(server="e")
     forged.add(items=["i2"])
-    forged.sums += forged.sums  # somebody's gains twice
+    for name, value in (("server", "f"), ("count", 0), ("batch", 0), ("id", ""), ("caveats", ())):
+        with pytest.raises(AttributeError):
+            setattr(forged, name, value)
+    with pytest.raises(ValueError, match="read-only"):
+        forged.sums += forged.sums
+    renamed = pickle.loads(pickle.dumps(forged))
+    renamed._about = ("f", *renamed._about[1:])
+    learner.absorb(forged)
+    with pytest.raises(ValueError, match="was absorbed in batch 25 already"):  # the same people, renamed
+        learner.absorb(renamed)
+    travelled = forged.__getstate__()
+    for change in (
+        {"_count": 0},
+        {"_about": renamed._about},
+        {"_sums": 2 * forged.sums},
+        {"_caveats": ("x",)},
+    ):
+        with pytest.raises(ValueError, match="was changed while it travelled"):
+            type(forged).__new__(type(forged)).__setstate__(travelled | change)
+    forged = learner.partial(server="g")
+    forged.add(items=["i2"])
+    forged._sums += forged._sums  # somebody's gains twice
     with pytest.raises(ValueError, match="its people cannot have"):
         learner.absorb(forged)
     with pytest.raises(TypeError, match="server must be a name"):

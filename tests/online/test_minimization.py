@@ -14,19 +14,21 @@ from scipy import stats
 from scipy.optimize import linprog
 
 import discreet as dc
-from discreet.backends.numba import minimization as kernels
 from discreet.bounds import minimization as bounds
 from discreet.evaluation.streams import cuts_and_prices
+from discreet.kernels.minimization import Chain, Cuts
 from discreet.objectives import GraphCut, SetFunction
-from discreet.online.minimize import bandit_settings
-from discreet.online.minimize.bandit import BanditSubmodularMinimizer
-from discreet.online.minimize.bandit_settings import BanditMinimizerSettings, HorizonTooShort, value_noise
-from discreet.online.minimize.lovasz_sums import ROUNDING
-from discreet.online.minimize.minimizer import MinimizerSettings, SubmodularMinimizer
+from discreet.online.minimize import bandit
+from discreet.online.minimize.bandit import (
+    BanditMinimizerSettings,
+    BanditSubmodularMinimizer,
+    HorizonTooShort,
+    value_noise,
+)
+from discreet.online.minimize.minimizer import ROUNDING, MinimizerSettings, SubmodularMinimizer
 from discreet.online.total import CostTotal
-from discreet.privacy import SumSpec, TreeSum, VectorBounds, samplers, tree_levels
+from discreet.privacy import RunningSum, SumSpec, TreeSum, VectorBounds, samplers, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
-from discreet.privacy.sums.compiled import CompiledSum
 
 BUDGET = dc.Budget(1.0, 1e-6)
 PURE = dc.Budget(1.0)
@@ -35,6 +37,10 @@ UNIT = 2.0**samplers.STEPS_BITS
 
 
 # --- what a gradient can be ---------------------------------------------------------------------
+
+
+def _range(gradient, order, free):
+    return Chain(gradient.size, 1.0, 0.5).range(gradient, np.argsort(order).astype(float), free)
 
 
 def _subsets(n):
@@ -106,10 +112,12 @@ def test_gauge_is_the_range_that_a_gradient_needs():
             inside = rng.dirichlet(np.full(len(corners), 0.2)) @ corners
             gradient = np.empty(3)
             gradient[order] = inside
-            assert kernels.gauge(gradient, order, free) <= limit * (1 + 1e-12)
+            assert Chain(3, 1.0, 0.5).range(gradient, np.argsort(order).astype(float), free) <= limit * (
+                1 + 1e-12
+            )
         for corner in corners:
             gradient[order] = corner * 1.01
-            size = kernels.gauge(gradient, order, free)
+            size = _range(gradient, order, free)
             steps = np.cumsum(np.concatenate(([0.0], corner)))
             ups = np.maximum(corner, 0).sum()
             assert size == pytest.approx(1.01 * (max(ups, -steps.min()) if free else ups - steps.min()))
@@ -160,35 +168,23 @@ def _released(make, people, known):
     """What a learner releases, in units of noise and without it, when its sums are as scripted."""
     seen = []
     script = iter(known)
-    add, node, truncate = CompiledSum._add, TreeSum._released, samplers.Grid.truncate
+    add, released = RunningSum._add, RunningSum._released
 
-    def factorised(total, vector):
-        def watched(grid, values):
-            steps = truncate(grid, values)
-            seen.append(steps / UNIT)
-            return steps
+    def watched(total, sums):
+        seen.extend(sums / UNIT)
+        return released(total, sums)
 
-        with mock.patch.object(samplers.Grid, "truncate", watched):
-            add(total, vector)
-        return next(script)
-
-    def tree_node(total, sums):
-        seen.append(sums / UNIT)
-        return node(total, sums)
-
-    def tree_add(total, vector):
-        original(total, vector)
+    def scripted(total, vector):
+        add(total, vector)
         return next(script)
 
     def quiet(_source, count, *, gaussian):  # noqa: ARG001
         return np.zeros(count, dtype=np.int64)
 
-    original = TreeSum._add
     with (
         mock.patch.object(samplers, "noise_steps", quiet),
-        mock.patch.object(CompiledSum, "_add", factorised),
-        mock.patch.object(TreeSum, "_released", tree_node),
-        mock.patch.object(TreeSum, "_add", tree_add),
+        mock.patch.object(RunningSum, "_released", watched),
+        mock.patch.object(RunningSum, "_add", scripted),
     ):
         learner = make()
         for person in people:
@@ -348,7 +344,7 @@ def test_injected_faults_in_the_values_are_caught():
         assert _values_loss(make, here, there) > 1.9
     with mock.patch.object(BanditSubmodularMinimizer, "_noisy", lambda _, total: total):  # no noise
         assert _values_loss(make, here, there) == math.inf
-    with mock.patch.object(bandit_settings, "_value_moves", lambda bound, _: bound):
+    with mock.patch.object(bandit, "_value_moves", lambda bound, _: bound):
         assert _values_loss(make, here, there) > 1.9  # calibrated to a size instead of a difference
 
 
@@ -378,12 +374,12 @@ def _know(learner, known):
         learner._tree.known = summed
     else:
         learner._summed = summed
-    kernels.put_in_order(summed, learner._order)
+    learner._chain.sort_by(summed)
 
 
 def _estimates(learner):
     """Each place of the chain with its chance, for every side of the coin: (probability, place, side)."""
-    heights = learner.point[learner._order]
+    heights = learner.point[learner._chain.order]
     weights = -np.diff(heights, prepend=1.0, append=0.0)
     chances = (1 - learner.exploration_rate) * weights + learner.exploration_rate / (learner.n_items + 1)
     return [(chances[i] / 2, chances[i], i, side) for i in range(chances.size) for side in (0.2, 0.8)]
@@ -398,7 +394,7 @@ def test_estimates_are_gradients_on_average_and_no_larger_than_certified(calibra
     mean, square = np.zeros(5), 0.0
     for probability, chance, place, side in _estimates(learner):
         learner._place, learner._chance, learner._side = place, chance, side
-        estimate = learner._estimate(person.value(learner._order[:place]))
+        estimate = learner._estimate(person.value(learner._chain.order[:place]))
         mean += probability * estimate
         square += probability * estimate @ estimate
     assert mean == pytest.approx(person.lovasz_gradient(-learner._known), abs=1e-12)
@@ -428,7 +424,7 @@ def test_sets_are_drawn_with_the_chain_s_chances():
     for _ in range(20_000):
         shown = learner._draw()
         counts[int(shown.sum())] += 1
-        assert (np.diff(shown[learner._order]) <= 0).all()
+        assert (np.diff(shown[learner._chain.order]) <= 0).all()
     expected = np.array([probability for probability, *_ in _estimates(learner)]).reshape(4, 2).sum(axis=1)
     assert stats.chisquare(counts, expected * 20_000).pvalue > 1e-6
 
@@ -451,7 +447,7 @@ def _estimate_losses(make, here, there, norm):
     node = TreeSum._released
 
     def watched(total, sums):
-        seen.append(total._grid.values(sums) / float(total.event.scale))
+        seen.extend(total._grid.values(sums) / float(total.event.scale))
         return node(total, sums)
 
     def run(values):
@@ -460,7 +456,7 @@ def _estimate_losses(make, here, there, norm):
         with mock.patch.object(TreeSum, "_released", watched):
             for value in values:
                 learner.choose()
-                learner._order, learner._place, learner._side = np.arange(2), 1, 0.2
+                learner._chain.order, learner._place, learner._side = np.arange(2), 1, 0.2
                 learner._chance = learner.exploration_rate / 3
                 learner.learn(value)
         return list(seen)
@@ -493,9 +489,10 @@ def test_order_is_a_stable_sort(n):
     rng = np.random.default_rng(n)
     for _ in range(10):
         scores = rng.integers(-3, 4, size=n).astype(float)
-        order = rng.permutation(n)
-        kernels.put_in_order(scores, order)
-        assert order.tolist() == np.argsort(scores, kind="stable").tolist()
+        chain = Chain(n, 1.0, 0.5)
+        chain.order = rng.permutation(n)
+        chain.sort_by(scores)
+        assert chain.order.tolist() == np.argsort(scores, kind="stable").tolist()
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -508,12 +505,12 @@ def test_cut_kernels_match_the_objective(directed):
         people = GraphCut(graphs, modular=modular, directed=directed, bound=60)
         for t in range(5):
             scores = rng.integers(-2, 3, size=6).astype(float)
-            gradient = np.empty(6)
-            kernels.cut_gradient(people.as_arcs(), t, scores, gradient)
-            assert gradient == pytest.approx(people[t].lovasz_gradient(-scores), abs=1e-12)
+            cuts = Cuts(people.as_arcs())
+            assert cuts.gradient(t, scores) == pytest.approx(people[t].lovasz_gradient(-scores), abs=1e-12)
             inside = (rng.random(6) < 0.5).astype(float)
-            value = kernels.cut_value(people.as_arcs(), t, inside)
-            assert value == pytest.approx(people[t].value(np.flatnonzero(inside)), abs=1e-12)
+            value = np.empty(1)
+            cuts.values(t, inside, value)
+            assert value[0] == pytest.approx(people[t].value(np.flatnonzero(inside)), abs=1e-12)
 
 
 def test_threshold_draws_each_item_with_its_coordinate():
@@ -561,7 +558,8 @@ def test_measured_regret_is_within_the_certified_one_and_learning_happens(budget
 
 def _spiteful(kind, learner, t):
     """A cost that depends on the point: what the learner has settled on is what costs."""
-    n, order = learner.n_items, learner._order()
+    learner._chain.sort_by(learner._known)
+    n, order = learner.n_items, learner._chain.order
     wanted = {
         "opposite": np.where(learner.point > 0.5, 1.0, -1.0) / n,
         "alternating": np.full(n, 2.0 * (t % 2) - 1.0) / n,
@@ -816,16 +814,14 @@ def test_a_saved_file_holds_no_noise_that_two_learners_could_share(tmp_path):
 def test_nobody_enters_twice_through_a_file_after_an_interruption(tmp_path):
     """Ctrl-C in a compiled stretch comes up after it: its people are in the sum, its rounds are not."""
     learner = SubmodularMinimizer(4, 600, BUDGET, seed=0)
-    whole = kernels.cut_rounds
 
-    def interrupted(*arrays):
-        whole(*arrays)
-        raise KeyboardInterrupt
+    class Interrupted(Chain):
+        def run(self, *arguments):
+            super().run(*arguments)
+            raise KeyboardInterrupt
 
-    with (
-        mock.patch.object(kernels, "cut_rounds", interrupted),
-        pytest.raises(KeyboardInterrupt),
-    ):
+    learner._chain = Interrupted(4, learner.regularization, 0.5)
+    with pytest.raises(KeyboardInterrupt):
         learner.run(PEOPLE[:100])
     assert learner.round == 0
     with pytest.raises(RuntimeError, match="last saved state"):
@@ -841,8 +837,7 @@ def test_a_draw_that_was_interrupted_is_repeated_and_nobody_is_added_twice(name)
     batch = getattr(learner, "batch", 1)
     last = 649 // batch * batch
     added = []
-    add, noisy = TreeSum._add, BanditSubmodularMinimizer._noisy
-    add_factorised = CompiledSum._add
+    add, noisy = RunningSum._add, BanditSubmodularMinimizer._noisy
 
     def watched(method):
         def inner(total, vector):
@@ -851,16 +846,16 @@ def test_a_draw_that_was_interrupted_is_repeated_and_nobody_is_added_twice(name)
 
         return inner
 
-    which = "draw_from_chain" if isinstance(learner, BanditSubmodularMinimizer) else "threshold"
+    broken = mock.Mock(spec=Chain, order=learner._chain.order)
+    broken.draw.side_effect = broken.threshold.side_effect = KeyboardInterrupt
     with (
-        mock.patch.object(TreeSum, "_add", watched(add)),
-        mock.patch.object(CompiledSum, "_add", watched(add_factorised)),
+        mock.patch.object(RunningSum, "_add", watched(add)),
         mock.patch.object(BanditSubmodularMinimizer, "_noisy", watched(noisy)),
     ):
         for t in range(650):
             if t in (20 * batch, last):
                 with (
-                    mock.patch.object(kernels, which, side_effect=KeyboardInterrupt),
+                    mock.patch.object(learner, "_chain", broken),
                     pytest.raises(KeyboardInterrupt),
                 ):
                     learner.choose()
@@ -1034,3 +1029,30 @@ def test_how_far_from_free_the_empty_set_may_be_goes_with_the_bound(bound):
         else:
             with pytest.raises(ValueError, match="the empty set costs"):
                 learner.learn(cost)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tail": [5]}, "arc 0 joins items that are not among 2"),
+        ({"head": [-1]}, "arc 0 joins items that are not among 2"),
+        ({"indices": [1]}, "arc 1 is not one of 1"),
+        ({"indptr": [0, 2]}, "people have more arcs than there are"),
+        ({"indptr": [1, 0]}, "the arcs of person 0 end before they start"),
+        ({"weights": [1.0, 2.0]}, "every arc of a person a weight"),
+    ],
+)
+def test_cuts_that_lead_outside_of_their_arrays_are_refused(change, message):
+    arcs = {"tail": [0], "head": [1], "indptr": [0, 1], "indices": [0], "weights": [1.0]} | change
+    kinds = {"indices": np.int32, "weights": np.float64}
+    arrays = [np.array(values, dtype=kinds.get(name, np.int64)) for name, values in arcs.items()]
+    with pytest.raises((IndexError, ValueError), match=message):
+        Cuts((*arrays, np.zeros((1, 2))))
+
+
+def test_an_order_that_is_no_permutation_is_refused():
+    chain = Chain(3, 1.0, 0.5)
+    for wrong in ([0, 1, 3], [0, 0, 1], [-1, 0, 1]):
+        with pytest.raises(ValueError, match="does not name every item once"):
+            chain.order = np.array(wrong)
+    assert chain.order.tolist() == [0, 1, 2]

@@ -22,11 +22,9 @@ from discreet.objectives import (
     SetFunction,
     WeightedTopics,
 )
-from discreet.objectives.greedy import greedy
-from discreet.objectives.rows.fixed_point import step
-from discreet.online.select.phased import PhasedSelector
-from discreet.online.select.phased_settings import PhasedSettings
-from discreet.online.select.window import Window
+from discreet.objectives.base import greedy
+from discreet.objectives.fixed_point import step
+from discreet.online.select.phased import PhasedSelector, PhasedSettings, Window
 from discreet.privacy import samplers
 from tests.online.sharing import APPROXIMATE, PURE, check_one_budget_for_two
 from tests.privacy.audit import hockey_stick, transcripts

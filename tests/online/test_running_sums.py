@@ -9,18 +9,14 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import discreet as dc
 from discreet import bounds
-from discreet.backends import arrays
-from discreet.backends.numba import selectors
-from discreet.backends.numba.vectors import exponentials
+from discreet.kernels.selection import UnitGains
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
-from discreet.online.select import batches
-from discreet.online.select.running_sum_settings import RunningSumSettings
-from discreet.online.select.running_sums import RunningSumSelector
-from discreet.privacy import FactorizedSum, TreeSum, VectorBounds, samplers
+from discreet.online.select import batches, running_sums
+from discreet.online.select.running_sums import RunningSumSelector, RunningSumSettings
+from discreet.privacy import FactorizedSum, RunningSum, VectorBounds, samplers
 from tests.online import sharing
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -35,31 +31,22 @@ def _released(make, rows, script):
     seen = []
     shown = iter(script)
 
-    def draw(_scores, _rate, _coins, out):
-        out[:] = next(shown)
+    def draw(_scores, _rate, _uniforms):
+        return np.asarray(next(shown), dtype=np.int32)
 
     def quiet(_source, count, *, gaussian):  # noqa: ARG001
         return np.zeros(count, dtype=np.int64)
 
-    factorized, tree = FactorizedSum._noise_steps, TreeSum._released
-    values = samplers.Grid.values
+    released = RunningSum._released
 
-    def watched_values(grid, steps):
-        if steps.dtype == np.int64:
-            seen.append(steps.astype(float) / 2.0**samplers.STEPS_BITS)
-        return values(grid, steps)
-
-    def watched_node(total, sums):
-        seen.append(sums.astype(float) / 2.0**samplers.STEPS_BITS)
-        return tree(total, sums)
+    def watched(total, sums):
+        seen.extend(sums.astype(float) / 2.0**samplers.STEPS_BITS)
+        return released(total, sums)
 
     with (
-        mock.patch.object(selectors, "draw_ordered", draw),
+        mock.patch.object(running_sums, "draw_ordered", draw),
         mock.patch.object(samplers, "noise_steps", quiet),
-        mock.patch.object(FactorizedSum, "_noise_steps", factorized),
-        mock.patch.object(samplers.Grid, "values", watched_values)
-        if make().sums != "tree"
-        else mock.patch.object(TreeSum, "_released", watched_node),
+        mock.patch.object(RunningSum, "_released", watched),
     ):
         learner = make()
         for row in rows:
@@ -142,15 +129,13 @@ def test_people_who_are_not_weighted_are_caught():
     def make():
         return RunningSumSelector(6, 2, 6, BUDGET, weights="norm", seed=0)
 
-    plain = selectors.add_row_gains
-
-    def unweighted(*given):
-        plain(*given[:10], False, *given[11:])
+    def unweighted(bound, _weighted, *rest):
+        return UnitGains(bound, False, *rest)
 
     def checked(_, values, clip):  # noqa: ARG001
         return np.asarray(values)
 
-    with mock.patch.object(selectors, "add_row_gains", unweighted):
+    with mock.patch.object(running_sums, "UnitGains", unweighted):
         with pytest.raises(ValueError, match="norm_bound"):  # the sum itself refuses such a vector
             _worst_loss(make, 6, 2, 6, 2)
         with mock.patch.object(VectorBounds, "checked", checked):
@@ -182,13 +167,13 @@ def test_weights_are_those_of_the_norm_and_functions_are_held_to_them():
 def test_a_falling_rate_depends_on_the_round_alone():
     rates = []
 
-    def draw(_scores, rate, _coins, out):
+    def draw(_scores, rate, _uniforms):
         rates.append(rate)
-        out[:] = [0, 1]
+        return np.array([0, 1], dtype=np.int32)
 
     people = Coverage(np.zeros((400, 6)))
     learner = RunningSumSelector(6, 2, 400, BUDGET, rate="falling", bound=3.0, seed=0)
-    with mock.patch.object(selectors, "draw_ordered", draw):
+    with mock.patch.object(running_sums, "draw_ordered", draw):
         for person in people:
             learner.choose()
             learner.learn(person)
@@ -277,8 +262,7 @@ def test_gains_of_rows_are_those_of_the_objective(k):
     people = ProbabilisticCoverage((rng.random((30, 9)) < 0.5) * rng.random((30, 9)))
     rows, shown = people.as_rows(), rng.permutation(9)[:k].astype(np.int32)
     counted, totals = rng.random(30) < 0.8, np.zeros((k, 9), dtype=np.int64)
-    about = (0, counted, shown, 1.0, False, 2.0**31, 1 << 31)
-    selectors.add_row_gains(rows.kind.code, rows.kind.fresh, *rows.arrays, *about, totals)
+    UnitGains(1.0, False, 2.0**31, 1 << 31).add(rows.compressed, 0, counted, shown, totals)
     expected = np.zeros((k, 9))
     for person in itertools.compress(people, counted):
         for i in range(k):
@@ -288,67 +272,11 @@ def test_gains_of_rows_are_those_of_the_objective(k):
     np.testing.assert_allclose(totals / 2.0**31, expected, atol=30 * 2.0**-31)
 
 
-def test_the_largest_of_few_weights_is_never_left_out():
-    """With a coin of 0 the first item that weighs something is drawn, with one of almost 1 the last."""
-    scores = np.array([[0.0, -49.0, -60.0, -1.0, -51.0]])
-    out = np.empty(1, dtype=np.int32)
-    for coin, pick in ((0.0, 0), (math.nextafter(1.0, 0.0), 3)):
-        selectors.draw_ordered(scores, 1.0, np.array([coin]), out)
-        assert out.tolist() == [pick]
-
-
 def test_row_values_match_the_objective():
     rng = np.random.default_rng(1)
     people = ProbabilisticCoverage((rng.random((40, 9)) < 0.4) * rng.random((40, 9)))
     trace = RunningSumSelector(9, 3, 40, BUDGET, seed=2).run(people)
     assert np.allclose(trace.rewards, [people[t].value(trace.selections[t]) for t in range(40)])
-
-
-# --- drawing ------------------------------------------------------------------------------------
-
-
-def test_draws_follow_the_softmax_without_what_is_chosen():
-    scores = np.array([[0.0, 1.0, 2.0, 0.5], [3.0, 0.0, 1.0, 1.0]])
-    coins = np.random.default_rng(3)
-    out = np.empty(2, dtype=np.int32)
-    counts = np.zeros((4, 4))
-    for _ in range(60_000):
-        selectors.draw_ordered(scores, 0.8, coins.random(2), out)
-        counts[out[0], out[1]] += 1
-    first = np.exp(0.8 * scores[0])
-    first /= first.sum()
-    expected = np.zeros((4, 4))
-    for a in range(4):
-        second = np.exp(0.8 * scores[1])
-        second[a] = 0.0
-        expected[a] = first[a] * second / second.sum()
-    off = ~np.eye(4, dtype=bool)
-    assert counts[~off].sum() == 0
-    assert stats.chisquare(counts[off], expected[off] * counts.sum()).pvalue > 1e-6
-
-
-def test_draws_in_numpy_are_those_of_the_compiled_loop():
-    rng = np.random.default_rng(4)
-    for scale in (0.0, 0.3, 5.0, 80.0, 1e9):
-        scores = rng.normal(0.0, scale, (6, 700)).round(2)
-        for _ in range(20):
-            rate, coins = rng.random() * 2.0, rng.random(6)
-            compiled, plain = np.empty((2, 6), dtype=np.int32)
-            selectors.draw_ordered(scores, rate, coins, compiled)
-            arrays.draw_ordered(scores, rate, coins, plain)
-            assert compiled.tolist() == plain.tolist()
-    given = rng.uniform(-50.0, 0.0, 10_000)
-    results = np.empty(given.size)
-    exponentials(np.uint64(given.size), given.copy(), results)
-    assert np.array_equal(arrays.exponentials(given), results)
-
-
-def test_draws_survive_extreme_scores():
-    out = np.empty(3, dtype=np.int32)
-    scores = np.array([[1e9, 0.0, -1e9]] * 3)
-    for coin in (0.0, 0.5, math.nextafter(1.0, 0.0)):
-        selectors.draw_ordered(scores, 1.0, np.full(3, coin), out)
-        assert out.tolist() == [0, 1, 2]
 
 
 # --- learning -----------------------------------------------------------------------------------
@@ -560,30 +488,3 @@ def test_returning_people_count_once_in_a_growing_batch():
         before = now.copy()
         learner.learn(Coverage(np.eye(5)[[who]]), person_id=int(who))
     assert before.max() == 3.0
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_loops_over_one_person_are_the_same_in_python(weighted):
-    """The first people of a process are taken up so: bit by bit, for every kind of row."""
-    rng = np.random.default_rng(5)
-    table = (rng.random((6, 12)) < 0.5) * rng.random((6, 12))
-    shown, inside = np.array([7, 2, 5], dtype=np.int32), np.zeros(12, dtype=np.bool_)
-    inside[shown] = True
-    families = [dc.objectives.ConcaveOverModular(table, concave=one, bound=9.0) for one in ("sqrt", "log")]
-    families += [dc.objectives.ConcaveOverModular(table, concave="capped", cap=1.0, bound=9.0)]
-    families += [Coverage(table), ProbabilisticCoverage(table), dc.objectives.FacilityLocation(table)]
-    for person in (one for family in families for one in family):
-        rows = person.as_rows()
-        values, one = (rows.kind.code, rows.kind.fresh, *rows.arrays), np.ones(1, dtype=np.bool_)
-        found = []
-        for way in (lambda loop: loop, lambda loop: loop.py_func):
-            gains, left_out = np.zeros((3, 12), dtype=np.int64), np.zeros(12, dtype=np.int64)
-            worth, weight = np.zeros((2, 1))
-            units = (9.0, weighted, 2.0**40, 9 << 40)
-            way(selectors.add_row_gains)(*values, 0, one, shown, *units, gains)
-            way(selectors.add_leave_one_out)(*values, 0, one, inside, 9.0, 2.0**40, left_out)
-            way(selectors.row_values)(*values, 0, shown, worth)
-            kind, fresh, indptr, _, data, cap = values
-            way(selectors.row_weights)(kind, fresh, indptr, data, cap, 0.3, weight)
-            found.append([*gains.ravel(), *left_out, *worth, *weight])
-        assert found[0] == found[1]

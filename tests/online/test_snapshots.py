@@ -44,7 +44,7 @@ def test_a_snapshot_stays_as_it_was_and_goes_on_as_the_learner_did(setting, stop
     _rounds(setting, learner, 0, stop)
     if asked:
         learner.choose()
-    saved, spent = learner._saved(), learner.privacy.spent.to_json()
+    saved, spent = learner._saved_whole(), learner.privacy.spent.to_json()
     before = as_bytes(*saved)
     rest = _rounds(setting, learner, stop, ROUNDS)
     assert as_bytes(*saved) == before
@@ -75,7 +75,7 @@ def test_nobody_is_learned_from_while_a_file_is_written(kind, tmp_path, monkeypa
     twin.choose()
     twin.save(tmp_path / "twin")
     with monkeypatch.context() as patched:
-        learning = _meanwhile(type(learner), "_parts", lambda: learner.learn(feedback), patched)
+        learning = _meanwhile(type(learner), "_saved", lambda: learner.learn(feedback), patched)
         learner.save(tmp_path / "file")
     learning.finish()
     assert learner.round == 6
@@ -119,7 +119,7 @@ def test_a_person_who_cannot_be_saved_is_not_left_out_of_a_file(tmp_path, monkey
     learner.choose()
     function = SetFunction(lambda items: float(bool(items)), N_ITEMS, 1.0, monotone=True)
     with monkeypatch.context() as patched:
-        learning = _meanwhile(type(learner), "_parts", lambda: learner.learn(function), patched)
+        learning = _meanwhile(type(learner), "_saved", lambda: learner.learn(function), patched)
         learner.save(tmp_path / "file")
     learning.finish()
     assert dc.load(tmp_path / "file").round == 1

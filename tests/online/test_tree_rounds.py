@@ -10,18 +10,11 @@ import pytest
 import discreet as dc
 from discreet.constraints.domains import Ball
 from discreet.objectives.losses import Linear
-from discreet.online import protocol
 from discreet.privacy.randomness import ReproducibleRandomness
 from discreet.privacy.samplers import noise as sampler
 from discreet.privacy.samplers import noise_rows, noise_steps, spherical_rows, spherical_steps
 
 ROUNDS, ITEMS = 67, 5
-
-
-@pytest.fixture
-def compiled(monkeypatch):
-    monkeypatch.setattr(protocol.PATIENCE, "_limit", -1)
-    monkeypatch.setattr(sampler._ROWS, "_limit", -1)
 
 
 LAWS = {
@@ -33,7 +26,6 @@ LAWS = {
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("rows", "width"), [(400, 20), (3, 1), (10, 1000)])
-@pytest.mark.usefixtures("compiled")
 def test_rows_of_noise_are_those_drawn_one_by_one(rows, width, law):
     at_once, in_turn = ReproducibleRandomness(5), ReproducibleRandomness(5)
     together, alone = LAWS[law]
@@ -60,7 +52,6 @@ class Given:
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.usefixtures("compiled")
 def test_rows_that_need_more_digits_are_those_drawn_one_by_one(law):
     """A first word at the very border of a cell, and a place that is not kept, in rows of two."""
     border = int(sampler.noise_table(law != "laplace")[0][3])
@@ -118,7 +109,6 @@ def held(learner):
 
 
 @pytest.mark.parametrize(("make", "how", "people"), CASES)
-@pytest.mark.usefixtures("compiled")
 def test_runs_are_rounds_one_by_one(make, how, people):
     """In pieces, with choices in between, and a saved learner in the middle."""
     whole, parts, single, stream = make(how), make(how), make(how), people()
@@ -140,7 +130,6 @@ def test_runs_are_rounds_one_by_one(make, how, people):
     assert held(whole) == held(parts) == held(single)
 
 
-@pytest.mark.usefixtures("compiled")
 def test_a_cost_that_is_refused_ends_the_run_there():
     rows = np.full((ROUNDS, 3), 0.3)
     rows[30] = 9.0

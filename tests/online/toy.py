@@ -6,29 +6,25 @@ the hostile states, the account and the audit all run over it because they read 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.core.settings import of
-from discreet.core.state import Saved
 from discreet.objectives import answers
-from discreet.objectives.rows.table import Rows
+from discreet.objectives.rows import Rows
 from discreet.online.examples import N_ITEMS, PURE, PURE_TWICE, ROUNDS, K
-from discreet.online.parts import Part
-from discreet.online.protocol import Stream
+from discreet.online.learner import Stream
 from discreet.online.registry import REGISTRY, AuditExample, Example, Registered
-from discreet.online.select.selector import OnlineSelector, SelectorSettings, common_settings
+from discreet.online.selector import OnlineSelector, SelectorSettings, common_settings
 from discreet.online.total import PrivateTotal
 from discreet.privacy import Account, Budget, Event, SumSpec, VectorBounds, spend_from
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToySettings(SelectorSettings):
-    event: Event | None = of(Event.from_json, Event.to_json, optional=True)
+    event: Event | None
 
     @property
     def spec(self) -> SumSpec | None:
@@ -41,6 +37,7 @@ class ToySelector(OnlineSelector):
 
     settings: ToySettings
     _settings_type: ClassVar[type[ToySettings]] = ToySettings
+    _state: ClassVar[tuple[str, ...]] = ("_total",)
 
     def __init__(self, n_items, k, rounds, budget, *, bound=1.0, labels=None, seed=None):
         share = spend_from(budget, seed)
@@ -84,12 +81,6 @@ class ToySelector(OnlineSelector):
 
     def _spent(self) -> Account:
         return self._account(*self._total.released())
-
-    def _parts(self) -> Mapping[str, Part]:
-        return {"total": self._total}
-
-    def _restore(self, saved: Saved) -> None:
-        self._total.resume(saved.part("total"), self._rounds, 1, most=self.bound)
 
 
 def _examples() -> dict[str, Example]:

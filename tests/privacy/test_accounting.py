@@ -13,9 +13,8 @@ from dp_accounting import pld, rdp
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import account
+from discreet.privacy import Entry, Releases, account
 from discreet.privacy.events import Event, Loss
-from discreet.privacy.ledger import Entry, MemoryLedger
 from discreet.privacy.partitions import ThresholdedCounts
 from discreet.privacy.picks import SampledPicks, SummedPicks
 
@@ -43,7 +42,7 @@ def test_every_kind_of_event_is_exercised_here():
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 def test_count_equals_loop(event):
-    together, one_by_one = MemoryLedger(), MemoryLedger()
+    together, one_by_one = Releases(), Releases()
     together.add(Entry("x", event), 137)
     for _ in range(137):
         one_by_one.add(Entry("x", event), 1)
@@ -305,7 +304,7 @@ def test_rate_for_ten_thousand_choices_is_4_64_times_the_published_one():
 
 
 def _exact(*releases, rounds=1):
-    ledger = MemoryLedger()
+    ledger = Releases()
     for event, count in releases:
         ledger.add(Entry("x", event), count)
     return account._ExactCurve.of(ledger, dc.Budget(1.0, 1e-6, "replace", rounds))

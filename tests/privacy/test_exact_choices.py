@@ -122,8 +122,6 @@ def test_the_account_says_what_it_is_and_survives_a_restart():
     assert again.spent.epsilon() == gate.spent.epsilon() <= 1.0
     with pytest.raises(BudgetExceeded):
         again.reserve(event)
-    with again.resumed():
-        again.reserve(event, label="picks")
     with pytest.raises(TypeError, match="does not pay for permute-and-flip"):
         Gate(BUDGET, 0).reserve(event).flipped_choice(np.array([0.0, 1.0]))
 
@@ -144,7 +142,7 @@ def _worst_delta(number, faster, gap_of):
             seen = []
             for _ in range(number):
                 gap = gap_of(seen) / event.rate
-                seen.append(release.choice(np.array([gap - nearer, 0.0]), faster * event.rate))
+                seen.append(release.choice(faster * np.array([gap - nearer, 0.0])))
 
         runs.append(transcripts(program, SMALL))
     return hockey_stick(*runs, 1.0)

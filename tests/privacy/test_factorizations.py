@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.linalg import toeplitz
 
-from discreet.backends import arrays
-from discreet.backends.numba import sums
 from discreet.privacy.sums.factorizations import Factorization, buffered, square_root
 
 HORIZONS = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 16, 17, 33, 100, 257, 600]
@@ -328,18 +326,3 @@ def test_parameters_cannot_be_changed_behind_the_norms() -> None:
         factorization.decays[0] = 0.1
     with pytest.raises(AttributeError):
         factorization.rounds = 11
-
-
-def test_sums_in_numpy_are_those_of_the_compiled_loops():
-    """Bit by bit: a sum may begin in one and go on in the other."""
-    rng = np.random.default_rng(8)
-    compiled = [rng.normal(size=(5, 40)), rng.normal(size=(5, 40)), np.zeros(40), np.zeros(40)]
-    plain = [one.copy() for one in compiled]
-    decays, weights = rng.random(5), rng.normal(size=5)
-    for _ in range(20):
-        vector = rng.normal(size=40)
-        for how, (encoder, decoder, prefix, out) in ((sums, compiled), (arrays, plain)):
-            how.encode(encoder, decays, weights, vector, out)
-            how.decode(decoder, decays, weights, out.copy(), prefix, out)
-    for one, other in zip(compiled, plain, strict=True):
-        assert np.array_equal(one, other)

@@ -327,7 +327,7 @@ def test_a_state_that_spent_more_than_its_budget_is_refused(notion):
     restored = dc.Gate.from_state(json.loads(json.dumps(state)))
     assert restored.notion == notion
     assert restored.spent.loss == gate.spent.loss
-    state["account"]["ledger"]["parts"]["a"]["releases"][0]["count"] = 200
+    state["ledger"]["charges"][0]["count"] = 200
     with pytest.raises(ValueError, match="more was spent than the budget allows"):
         dc.Gate.from_state(state)
 

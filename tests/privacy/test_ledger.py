@@ -7,13 +7,18 @@ import sys
 import threading
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import discreet as dc
 from discreet.privacy import (
     Account,
+    Charge,
     Coins,
     Entry,
+    ExactChoices,
+    ExponentialChoice,
+    FlippedChoice,
     Gate,
     GaussianNoise,
     LaplaceNoise,
@@ -21,8 +26,10 @@ from discreet.privacy import (
     LedgerConflict,
     MemoryLedger,
     PureRelease,
+    Releases,
     TreeSum,
 )
+from discreet.privacy.samplers import Grid
 from tests.states import Meanwhile
 
 PURE, APPROXIMATE = dc.Budget(1.0), dc.Budget(1.0, 1e-6)
@@ -52,7 +59,7 @@ def test_gates_on_one_ledger_share_one_budget():
     gates = [Gate(PURE, 0, ledger=ledger) for _ in range(3)]
     assert _filled(gates) == 10
     assert [gate.spent.epsilon() for gate in gates] == [1.0] * 3
-    assert ledger.counts == {Entry("reserved", TENTH): 10}
+    assert ledger.entries() == [Charge((), Entry("reserved", TENTH), 10)]
     assert ledger.version == 10
     late = Gate(PURE, 1, ledger=ledger)
     assert late.remaining.epsilon == 0.0
@@ -88,9 +95,9 @@ def test_parts_are_written_as_groups():
     mine.part("north").reserve(PureRelease(0.8), label="own")
     yours.part("south").part("coast").reserve(TENTH, 3, label="own")
     assert ledger.entries() == [
-        ((), Entry("all", TENTH), 2),
-        (("north",), Entry("own", PureRelease(0.8)), 1),
-        (("south", "coast"), Entry("own", TENTH), 3),
+        Charge((), Entry("all", TENTH), 2),
+        Charge(("north",), Entry("own", PureRelease(0.8)), 1),
+        Charge(("south", "coast"), Entry("own", TENTH), 3),
     ]
     assert yours.spent.epsilon() == 1.0  # everybody's, and the worst of the parts
     assert yours.part("south").remaining.epsilon == 0.5
@@ -103,11 +110,11 @@ def test_parts_are_written_as_groups():
 def test_a_gate_with_a_ledger_keeps_to_one_notion():
     with pytest.raises(ValueError, match="gates that share a ledger keep to one privacy notion"):
         Gate(APPROXIMATE, ledger=MemoryLedger())
-    with pytest.raises(TypeError, match="ledger must have version, entries"):
+    with pytest.raises(TypeError, match="ledger must be a Ledger"):
         Gate(PURE, ledger={})
     spent = MemoryLedger()
     Gate(dc.Budget(2.0), ledger=spent).reserve(PureRelease(1.5))
-    with pytest.raises(ValueError, match="holds more than this budget allows"):
+    with pytest.raises(ValueError, match="more was spent than the budget allows"):
         Gate(PURE, ledger=spent)
 
 
@@ -122,12 +129,12 @@ class Raced(MemoryLedger):
         self.first = (entry, count)
         self.conflicts = 0
 
-    def append(self, entry, count, *, expected_version, group=()):
+    def append(self, charge, *, expected_version):
         if self.first is not None:
             (other, number), self.first = self.first, None
-            super().append(other, number, expected_version=self.version)
+            super().append(Charge((), other, number), expected_version=self.version)
         try:
-            super().append(entry, count, expected_version=expected_version, group=group)
+            super().append(charge, expected_version=expected_version)
         except LedgerConflict:
             self.conflicts += 1
             raise
@@ -136,11 +143,18 @@ class Raced(MemoryLedger):
 class Careless(Raced):
     """An injected fault: versions are not looked at."""
 
-    def append(self, entry, count, *, expected_version, group=()):  # noqa: ARG002
+    def append(self, charge, *, expected_version):  # noqa: ARG002
         if self.first is not None:
             (other, number), self.first = self.first, None
-            self.of_group(()).add(other, number)
-        self.of_group(group).add(entry, count)
+            MemoryLedger.append(self, Charge((), other, number), expected_version=self.version)
+        MemoryLedger.append(self, charge, expected_version=self.version)
+
+
+def _loss(ledger):
+    total = Releases()
+    for group, entry, count, _ in ledger.entries():
+        total.of_group(group).add(entry, count)
+    return total.loss
 
 
 def _spent_in_a_race(kind, theirs, mine):
@@ -151,7 +165,7 @@ def _spent_in_a_race(kind, theirs, mine):
         outcome = "released"
     except dc.BudgetExceeded:
         outcome = "refused"
-    return float(ledger.loss.pure), outcome, getattr(ledger, "conflicts", 0)
+    return float(_loss(ledger).pure), outcome, getattr(ledger, "conflicts", 0)
 
 
 def test_a_conflict_is_looked_at_again():
@@ -182,25 +196,25 @@ def test_many_writers_never_spend_more_than_the_budget():
     finally:
         sys.setswitchinterval(before)
     assert sum(made) == 100
-    assert ledger.loss.pure == 1
+    assert _loss(ledger).pure == 1
 
 
-def test_writers_in_memory_take_turns(monkeypatch):
+def test_writers_in_memory_take_turns():
     """Between the look at the version and the entry nobody else writes."""
-    ledger, honest = MemoryLedger(), MemoryLedger.add
+    ledger = MemoryLedger()
     mine, yours = (Gate(PURE, seed, ledger=ledger) for seed in (0, 1))
     other = Meanwhile(lambda: yours.reserve(PureRelease(0.6)))
 
-    def slow(self, entry, count):
-        if self is ledger:
+    class Slow(list):
+        def append(self, charge):  # between the look at the version and the entry
             other.start()
-        honest(self, entry, count)
+            super().append(charge)
 
-    monkeypatch.setattr(MemoryLedger, "add", slow)
+    ledger._runs = Slow()
     mine.reserve(PureRelease(0.6))
     with pytest.raises(dc.BudgetExceeded):
         other.finish()
-    assert ledger.loss.pure == Fraction(3, 5)
+    assert _loss(ledger).pure == Fraction(3, 5)
 
 
 def test_an_entry_that_a_ledger_loses_is_noticed():
@@ -208,23 +222,53 @@ def test_an_entry_that_a_ledger_loses_is_noticed():
     gate = Gate(PURE, 0, ledger=ledger)
     gate.reserve(PureRelease(0.6))
     assert gate.spent.epsilon() == 0.6
-    ledger.counts.clear()
-    ledger.append(Entry("other", TENTH), 1, expected_version=ledger.version)
+    ledger._runs = [(Charge((), Entry("lost", PureRelease(0.0)), 1), 1)]
+    ledger.append(Charge((), Entry("other", TENTH), 1), expected_version=ledger.version)
     with pytest.raises(dc.BudgetExceeded, match=r"spent epsilon 0\.7"):  # the gate remembers what it has read
         gate.reserve(PureRelease(0.6))
-    ledger._version = 1
+    del ledger._runs[1:], ledger._ends[1:]
     with pytest.raises(ValueError, match="fewer releases than were charged"):
         gate.reserve(TENTH)
 
 
 def test_versions():
     ledger = MemoryLedger()
-    ledger.append(Entry("a", TENTH), 2, expected_version=0)
-    ledger.append(Entry("a", TENTH), 1, expected_version=1, group=("north",))
+    everybody, north = Charge((), Entry("a", TENTH), 2), Charge(("north",), Entry("a", TENTH), 1)
+    ledger.append(everybody, expected_version=0)
+    ledger.append(north, expected_version=1)
     with pytest.raises(LedgerConflict, match="at version 2, not 1"):
-        ledger.append(Entry("a", TENTH), 1, expected_version=1)
-    assert ledger.loss.pure == Fraction(3, 10)
-    assert (ledger.version, ledger.parts["north"].version) == (2, 1)
+        ledger.append(north, expected_version=1)
+    assert _loss(ledger).pure == Fraction(3, 10)
+    assert (ledger.version, ledger.entries(1)) == (2, [north])
+    for version in (2, 3, 4):
+        ledger.append(north, expected_version=version)  # a charge that repeats is kept once, and counted
+    assert [ledger.entries(since) for since in (2, 3, 4, 5)] == [
+        [north._replace(count=3)],
+        [north._replace(count=2)],
+        [north],
+        [],
+    ]
+
+
+def test_a_ledger_in_memory_is_saved_with_all_it_knows():
+    ledger = MemoryLedger()
+    gate = Gate(PURE, 0, ledger=ledger)
+    gate.add_caveats("the list of items came from data")
+    for _ in range(3):
+        gate.reserve(TENTH)
+        gate.part("north").reserve(TENTH, disjoint=True, label="own")
+    again = MemoryLedger.from_json(json.loads(json.dumps(ledger.to_json())))
+    assert (again.id, again.version, again.caveats) == (ledger.id, 6, ledger.caveats)
+    assert _loss(again) == _loss(ledger)
+    assert Gate(PURE, ledger=again).spent.to_json() == gate.spent.to_json()
+    late = Charge((), Entry("late", TENTH), 1)
+    again.append(late, expected_version=6)
+    assert again.entries(6) == [late]
+    with pytest.raises(ValueError, match="not known one by one"):
+        again.entries(3)
+    for wrong in ({"version": 0}, {"charges": [ledger.to_json()["charges"][0] | {"owner": "nobody"}]}):
+        with pytest.raises(ValueError, match=r"version|owner"):
+            MemoryLedger.from_json(ledger.to_json() | wrong)
 
 
 # --- saving behind a ledger ----------------------------------------------------------------------------
@@ -244,7 +288,7 @@ def test_a_restored_gate_goes_on_with_the_same_ledger():
     assert _filled([mine, again, yours]) == 1
     with pytest.raises(ValueError, match="ledger= must be the one"):
         Gate.from_state(Gate(PURE, 0).state(), MemoryLedger())
-    with pytest.raises(ValueError, match="fewer releases of 'reserved' than were charged"):
+    with pytest.raises(ValueError, match="another one than the saved gate was made with"):
         Gate.from_state(state, MemoryLedger())
 
 
@@ -255,6 +299,9 @@ def test_a_sum_comes_back_behind_a_ledger_once():
     total.add([0.1, 0.2])
     state, behind = total.state(), gate.state()
     Gate(APPROXIMATE, 4, notion="gdp", ledger=ledger).gaussian(0.0, sigma=40.0, sensitivity=1.0)
+    with pytest.raises(ValueError, match="in use already"):  # it lives
+        TreeSum.from_state(*state, Gate.from_state(behind, ledger))
+    ledger = MemoryLedger.from_json(ledger.to_json())
     again = Gate.from_state(behind, ledger)
     before = again.spent.to_json()
     twin = TreeSum.from_state(*state, again)
@@ -306,20 +353,84 @@ def test_disjoint_is_true_or_false():
         Account.from_json(record)
 
 
-def test_what_is_taken_up_again_is_as_disjoint_as_what_was_charged():
-    gate = Gate(PURE, 0)
-    gate.reserve(TENTH, 3, disjoint=True, label="windows")
-    again = Gate.from_state(gate.state())
-    with again.resumed(), pytest.raises(ValueError, match="not charged"):
-        again.reserve(TENTH, 3, label="windows")
-    with again.resumed():
-        assert again.reserve(TENTH, 3, disjoint=True, label="windows").disjoint
-
-
 def test_draws_that_depend_on_nobody_are_not_entered():
     gate = Gate(PURE, 0)
-    free = gate.reserve(LaplaceNoise(1.0, 1.0), 0)
-    assert free.steps(3).shape == (3,)
+    assert gate.post_processing().choice(np.array([1.0, 2.0]), 1.0) in (0, 1)
     assert isinstance(gate.coins(), Coins)
     assert len(gate.key()) == 32
     assert gate.spent.ledger.counts == {}
+
+
+# --- draws are counted -------------------------------------------------------------------------------------
+
+SCORES = np.array([0.0, 1.0])
+DRAWS = {
+    "choice": (ExponentialChoice(0.1, 1.0), lambda release: release.choice(SCORES)),
+    "flipped": (FlippedChoice(0.1, 1.0), lambda release: release.flipped_choice(SCORES)),
+    "steps": (LaplaceNoise(0.1, 1.0), lambda release: release.steps(3)),
+    "noise": (LaplaceNoise(0.1, 1.0), lambda release: release.noise(Grid.for_noise(1.0, 0.1, 0), 3)),
+    "rows": (LaplaceNoise(0.1, 1.0), lambda release: release.noise_rows(Grid.for_noise(1.0, 0.1, 0), 1, 3)),
+    "noisy": (LaplaceNoise(0.1, 1.0), lambda release: release.noisy(SCORES, Grid.for_noise(1.0, 0.1, 0))),
+    "bare": (LaplaceNoise(0.0, 0.0), lambda release: release.noisy(SCORES, None)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_no_more_is_drawn_than_was_charged_for(name):
+    event, draw = DRAWS[name]
+    gate = Gate(PURE, 0)
+    release = gate.reserve(event, 2)
+    draw(release)
+    draw(release)
+    before = gate.state()["randomness"]
+    with pytest.raises(RuntimeError, match="was charged for 2 releases, and 0 draws are left"):
+        draw(release)
+    nothing = gate.reserve(event, 0)
+    for anything in (draw, lambda release: release.words(1), lambda release: release.sample(5, 1 << 63)):
+        with pytest.raises(RuntimeError, match="was charged for 0 releases"):
+            anything(nothing)
+    assert gate.state()["randomness"] == before  # nothing was drawn
+    groups = gate.reserve(event, 1, disjoint=True)  # about one group after the other
+    for _ in range(5):
+        draw(groups)
+    several = gate.reserve(event, 1, draws=3)  # of which one person's data enters one
+    for _ in range(3):
+        draw(several)
+    with pytest.raises(RuntimeError, match="0 draws are left"):
+        draw(several)
+
+
+def test_choices_that_are_composed_exactly_are_counted_together():
+    gate = Gate(APPROXIMATE, 0)
+    release = gate.reserve(ExactChoices(0.1, 1.0, 4, Fraction(1, 10**7)))
+    for _ in range(4):
+        release.choice(SCORES)
+    with pytest.raises(RuntimeError, match="0 draws are left"):
+        release.choice(SCORES)
+
+
+def test_no_release_is_drawn_more_sharply_than_was_charged_for():
+    gate = Gate(PURE, 0)
+    choice, noise = gate.reserve(ExponentialChoice(0.1, 1.0)), gate.reserve(LaplaceNoise(0.1, 1.0))
+    with pytest.raises(ValueError, match=r"does not pay for choices at rate 0\.2"):
+        choice.choice(SCORES, 0.2)
+    fine = Grid.for_noise(0.5, 0.1, 0)
+    for draw in (lambda: noise.noise(fine, 1), lambda: noise.noise_rows(fine, 1, 1)):
+        with pytest.raises(ValueError, match=r"does not pay for noise of scale 0\.5"):
+            draw()
+
+
+def test_a_charge_pays_for_nothing_but_what_it_names():
+    gate = Gate(dc.Budget(9.0), 0)
+    noise, choice = gate.reserve(LaplaceNoise(1.0, 1.0)), gate.reserve(ExponentialChoice(0.5, 2.0))
+    with pytest.raises(ValueError, match="without noise"):
+        noise.noisy(np.array([52000.123]), None)
+    with pytest.raises(TypeError, match="does not pay for choices"):
+        noise.choice(np.array([0.0, 1e-3]), rate=1e6)
+    with pytest.raises(TypeError, match="does not pay for choices"):
+        noise.flipped_choice(np.array([0.0, 1e-3]), rate=1e6)
+    with pytest.raises(TypeError, match="leave law= out"):
+        choice.steps(3, "laplace")
+    with pytest.raises(TypeError, match="leave law= out"):
+        noise.steps(3, "gaussian")
+    assert not hasattr(noise, "index")

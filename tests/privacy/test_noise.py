@@ -11,10 +11,7 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.backends import arrays
-from discreet.backends.arrays import REJECTED, UNDECIDED
-from discreet.backends.numba.noise import attempt_noise
-from discreet.backends.patience import Patience
+from discreet.kernels.noise import REJECTED, UNDECIDED, attempt_noise
 from discreet.privacy import ReproducibleRandomness, samplers
 from discreet.privacy.samplers import Grid, noise, spherical
 
@@ -43,21 +40,11 @@ class Scripted:
         return None
 
 
-def _same_in_numpy(words, gaussian, out, places, why):
-    plain, where = np.zeros((2, out.size), dtype=np.int64)
-    reasons = np.zeros(out.size, dtype=np.uint8)
-    failed = arrays.attempt_noise(words, *noise.noise_table(gaussian), gaussian, 0, plain, where, reasons)
-    assert where[:failed].tolist() == places.tolist()
-    assert reasons[:failed].tolist() == why.tolist()
-    assert np.array_equal(np.delete(plain, places), np.delete(out, places))
-
-
 def _attempt(words, gaussian):
     words = np.asarray(words, dtype=np.uint64)
     out, places = np.zeros((2, words.size // 2), dtype=np.int64)
     why = np.zeros(out.size, dtype=np.uint8)
     failed = attempt_noise(words, *noise.noise_table(gaussian), gaussian, 0, out, places, why)
-    _same_in_numpy(words, gaussian, out, places[:failed], why[:failed])
     status = np.full(out.size, DONE, dtype=np.uint8)
     status[places[:failed]] = why[:failed]
     return out, status
@@ -209,11 +196,6 @@ def test_draws_are_half_steps_rounded(gaussian):
 # --- the grid -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[False, True], ids=["compiled", "in NumPy"])
-def either_way(request, monkeypatch):
-    monkeypatch.setattr(Patience, "lasts", lambda *_: request.param)
-
-
 @pytest.mark.parametrize(
     "step", [Fraction(1, 3), Fraction(10**12), Fraction(1, 10**12), Fraction(1), Fraction(7, 8)]
 )
@@ -223,7 +205,6 @@ def test_grid_is_the_finest_that_is_not_finer(step):
     assert step <= grid.step <= step * (1 + Fraction(1, 1 << 31))
 
 
-@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("size", [5, 400])
 def test_truncation_is_exact_and_towards_zero(size):
     rng = np.random.default_rng(3)
@@ -236,7 +217,6 @@ def test_truncation_is_exact_and_towards_zero(size):
         assert int(step) == math.trunc(Fraction(float(value)) / grid.step)
 
 
-@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("exponent", [-1060, -930, -60, 0, 40, 910])
 def test_truncation_next_to_grid_lines_is_exact(exponent):
     """Quotients in floating point would be wrong here, whatever their size: integers have to decide."""
@@ -251,7 +231,6 @@ def test_truncation_next_to_grid_lines_is_exact(exponent):
         assert grid.truncate(both).tolist() == [math.trunc(Fraction(v) / grid.step) for v in both.tolist()]
 
 
-@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("size", [3, 30])
 def test_truncation_saturates_instead_of_wrapping(size):
     grid = Grid.at_least(Fraction(1))
@@ -259,7 +238,6 @@ def test_truncation_saturates_instead_of_wrapping(size):
     assert steps[:3].tolist() == [1 << 62, -(1 << 62), 1 << 62]
 
 
-@pytest.mark.usefixtures("either_way")
 def test_truncation_boundaries_at_multiples_of_the_step():
     grid = Grid(3 << 30, -30)  # step 3
     values = np.array([n * 3.0 + d for n in range(-20, 21) for d in (-0.5, 0.0, 0.5)])

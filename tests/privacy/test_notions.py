@@ -14,7 +14,7 @@ from scipy.special import log_ndtr, ndtr
 import discreet as dc
 from discreet import privacy as pv
 from discreet.privacy import limits
-from discreet.privacy.books import Books
+from discreet.privacy.accountant import Accountant
 from discreet.privacy.conversions import gdp_epsilon
 
 # --- the analyst -----------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def test_a_union_of_notions_would_be_noticed(monkeypatch):
     def any_notion(books, loss):
         return limits.smallest_epsilon(loss, books.budget, books.budget.delta) <= books.budget.epsilon
 
-    monkeypatch.setattr(Books, "fits_in", any_notion)
+    monkeypatch.setattr(Accountant, "fits_in", any_notion)
     found = _true_delta(lambda: dc.Gate(budget, 0), budget, 2)
     assert found > 1.1 * budget.delta
 
@@ -136,7 +136,7 @@ def test_an_unfixed_part_of_delta_would_be_noticed(monkeypatch):
     def loose(books, loss):
         return limits.filter_of(books.budget, "gdp", min(loss.delta, Fraction(1, 101))).fits(loss)
 
-    monkeypatch.setattr(Books, "fits_in", loose)
+    monkeypatch.setattr(Accountant, "fits_in", loose)
     monkeypatch.setattr(dc.Gate, "remaining", property(lambda _: pv.Remaining(0.0, 0.0, 0.0, 0.004)))
     found = _true_delta(lambda: dc.Gate(budget, 0, notion="gdp"), budget, 2)
     assert found > 1.02 * budget.delta
@@ -214,7 +214,7 @@ def test_failures_beside_zcdp_need_a_part_of_delta():
     with pytest.raises(dc.BudgetExceeded):
         dc.Gate(budget, 0, notion="zcdp").reserve(pv.ApproximateRelease(0.0, 1e-9))
     again = dc.Gate.from_state(json.loads(json.dumps(gate.state())))
-    assert again._books.limit == gate._books.limit
+    assert again._accountant.limit == gate._accountant.limit
 
 
 def test_bad_notions_are_refused():

@@ -10,6 +10,7 @@ import pytest
 
 import discreet as dc
 from discreet.privacy import (
+    Charge,
     Entry,
     FactorizedSum,
     Gate,
@@ -228,13 +229,13 @@ def test_a_release_about_other_numbers_of_rounds_is_refused():
     with pytest.raises(ValueError, match="participations=3 rounds of a person"):
         Gate(budget, 0).reserve(event)
     ledger = MemoryLedger()
-    ledger.add(Entry("sum", event), 1)
+    ledger.append(Charge((), Entry("sum", event), 1), expected_version=0)
     with pytest.raises(ValueError, match="max_rounds_per_person=2"):
         Gate(budget, 0, notion="zcdp", ledger=ledger)
     record = Gate(dc.Budget(1.0, 1e-6, max_rounds_per_person=3), 0)
     record.reserve(event)
     state = record.state()
-    state["account"]["budget"]["max_rounds_per_person"] = 2
+    state["budget"]["max_rounds_per_person"] = 2
     with pytest.raises(ValueError, match="max_rounds_per_person=2"):
         Gate.from_state(state)
 
@@ -264,5 +265,5 @@ def test_what_is_declared_must_fit():
         spec.make(Gate(budget, 0), event=GroupGaussianNoise(20.0, 1e4, 3))
     for wrong in (None, [1], [1, 0], "12"):
         with pytest.raises((TypeError, ValueError)):
-            Participation.read(wrong)
-    assert Participation.read(Participation(3, 2).plain()) == Participation(3, 2)
+            Participation.from_json(wrong)
+    assert Participation.from_json(Participation(3, 2).to_json()) == Participation(3, 2)

@@ -130,14 +130,14 @@ def test_what_is_named_is_what_the_rule_says(monkeypatch, neighbours):
     monkeypatch.setattr(samplers, "noise_steps", scripted)
     for less, expected in ((0, [True, False, True, True, False, True]), (1, [False] * 5 + [True])):
         drawn.append(less)
-        assert rule.named(counts, Gate(Budget(1.0), 0).reserve(rule.event, 0)).tolist() == expected
+        assert rule.named(counts, Gate(Budget(1.0), 0).post_processing()).tolist() == expected
 
 
 def test_chances_are_those_of_the_draws():
     rule = rule_of(1.0, 0.05, 1, "add_remove")
     tries = 200_000
     counts = np.repeat([1, 2, 3, 4, 6], tries)
-    named = rule.named(counts, Gate(Budget(1.0), 11).reserve(rule.event, 0)).reshape(5, tries).sum(axis=1)
+    named = rule.named(counts, Gate(Budget(1.0), 11).post_processing()).reshape(5, tries).sum(axis=1)
     for count, found in zip((1, 2, 3, 4, 6), named, strict=True):
         low, high = binom.ppf([1e-8, 1 - 1e-8], tries, rule.chance(count))
         assert low <= found <= high

@@ -26,6 +26,7 @@ from discreet.privacy import (
     PeriodClosed,
     Periods,
     PureRelease,
+    Releases,
     SQLiteLedger,
     TreeSum,
 )
@@ -75,16 +76,49 @@ def test_a_period_that_begins_in_between_is_noticed(ledger):
     gate = mine.gate("1")
     honest, begun = type(ledger).append, []
 
-    def raced(entry, count, *, expected_version, group=()):
+    def raced(charge, *, expected_version):
         if not begun:
             begun.append(1)
             yours.gate("2").reserve(HALF)
-        honest(ledger, entry, count, expected_version=expected_version, group=group)
+        honest(ledger, charge, expected_version=expected_version)
 
     ledger.append = raced
     with pytest.raises(PeriodClosed):
         gate.reserve(HALF)
     assert yours.names == ["2"]
+
+
+@pytest.mark.parametrize("end", ["horizon", "finish()"])
+def test_a_learner_that_outlives_its_period_is_in_the_account_of_both(ledger, end):
+    """Who is learned from by learners of two periods takes part in both; once one is over, no more."""
+    periods = Periods(dc.Budget(1.0), ledger)
+    old = dc.online.ThompsonSelector(3, 1, 30, periods.gate("2026-11"), block=5)
+    said = "learners of the period '2026-11' are not over in '2026-12'"
+
+    def accounts():
+        return [
+            periods.account("2026-11"),
+            periods.account("2026-12"),
+            old.privacy,
+            periods.gate("2026-12").spent,
+            periods.total(["2026-12"]),
+        ]
+
+    assert said not in str(periods.account("2026-11"))
+    new = dc.online.ThompsonSelector(3, 1, None, periods.gate("2026-12"), block=5)
+    for _ in range(20):
+        for learner in (old, new):
+            learner.choose()
+            learner.learn(1.0)
+    assert all(said in str(account) for account in (*accounts(), new.privacy))
+    assert said not in str(periods.total())  # which adds the two up
+    if end == "finish()":
+        old.finish()
+    else:
+        for _ in range(10):
+            old.choose()
+            old.learn(1.0)
+    assert not any(said in str(account) for account in (*accounts(), new.privacy))
 
 
 def test_names_follow_each_other():
@@ -126,7 +160,7 @@ def test_groups_and_restarts_within_a_period(tmp_path):
     periods.ledger.close()
     again = Periods(APPROXIMATE, SQLiteLedger(tmp_path / "l"), notion="gdp")
     assert set(again.account("2026-11").ledger.parts) == {"north", "south"}
-    with pytest.raises(ValueError, match="not charged, or are in use already"):
+    with pytest.raises(ValueError, match="was not charged for these"):
         TreeSum.from_state(*state, again.gate("2026-12").part("south"))
     total = TreeSum.from_state(*state, again.gate("2026-11").part("south"))  # paid for in time
     assert total.add([0.1, 0.2]).shape == (2,)
@@ -348,8 +382,8 @@ def test_the_total_covers_somebody_who_comes_every_period(number):
     seen = _loss_seen(number, 0.5)
     assert seen <= periods.total().epsilon() * (1 + 1e-12)
     # An injected fault: periods taken for disjoint people would promise less than is seen.
-    parallel = MemoryLedger()
-    for group, entry, count in periods.ledger.entries():
+    parallel = Releases()
+    for group, entry, count, _ in periods.ledger.entries():
         parallel.of_group(group).add(entry, count)
     if number > 1:
         assert seen > Account(PURE, parallel).epsilon() * 1.5

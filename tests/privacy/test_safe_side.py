@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.privacy import VectorBounds
+from discreet.privacy import Entry, Releases, VectorBounds
 from discreet.privacy import conversions as cv
 from discreet.privacy.account import Account
 from discreet.privacy.composition import adaptive_choices_delta, adaptive_choices_epsilon
 from discreet.privacy.events import ApproximateRelease, GaussianNoise, LaplaceNoise
-from discreet.privacy.ledger import Entry, MemoryLedger
 from discreet.privacy.samplers import choice
 
 DIGITS = 60
@@ -290,7 +289,7 @@ def test_one_choice_is_never_below_its_own_curve():
 
 
 def _account(budget, *events):
-    ledger = MemoryLedger()
+    ledger = Releases()
     for event in events:
         ledger.add(Entry("test", event), 1)
     return Account(budget, ledger)

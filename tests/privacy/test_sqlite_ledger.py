@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import random
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 
 import discreet as dc
 from discreet.privacy import (
-    DurableLedger,
+    Charge,
     Entry,
     Gate,
     GaussianNoise,
@@ -48,7 +49,6 @@ def path(tmp_path):
 def test_gates_over_one_file_share_one_budget(path):
     mine, yours = (Gate(PURE, ledger=SQLiteLedger(path)) for _ in range(2))
     assert isinstance(SQLiteLedger(path), Ledger)
-    assert isinstance(SQLiteLedger(path), DurableLedger)
     for _ in range(3):
         mine.reserve(TENTH)
         yours.reserve(TENTH, label="other")
@@ -93,21 +93,28 @@ def test_it_says_what_a_ledger_in_memory_says(path):
         # One adds up in order, the other what is equal together; the sums are the same.
         assert pairs[0][which].spent.loss == pairs[1][which].spent.loss
     assert stores[0].version == stores[1].version > 20
-    assert sorted(map(repr, stores[0].entries())) == sorted(map(repr, stores[1].entries()))
+    counted = []
+    for store in stores:
+        counts = {}
+        for group, entry, count, _ in store.entries():
+            counts[group, entry] = counts.get((group, entry), 0) + count
+        counted.append(counts)
+    assert counted[0] == counted[1]
     assert stores[1].entries(stores[1].version - 1) == stores[0].entries(stores[0].version - 1)
 
 
 def test_versions_and_numbers_of_any_size(path):
     ledger = SQLiteLedger(path)
-    ledger.append(Entry("a", TENTH), 10**30, expected_version=0)
-    ledger.append(Entry("a", TENTH), 10**30, expected_version=1, group=("north",))
+    everybody, north = (Charge(group, Entry("a", TENTH), 10**30) for group in ((), ("north",)))
+    ledger.append(everybody, expected_version=0)
+    ledger.append(north, expected_version=1)
     with pytest.raises(LedgerConflict, match="at version 2, not 1"):
-        ledger.append(Entry("a", TENTH), 1, expected_version=1)
+        ledger.append(everybody, expected_version=1)
     assert ledger.version == 2
-    assert ledger.entries() == [((), Entry("a", TENTH), 10**30), (("north",), Entry("a", TENTH), 10**30)]
-    assert ledger.entries(1) == [(("north",), Entry("a", TENTH), 10**30)]
+    assert ledger.entries() == [everybody, north]
+    assert ledger.entries(1) == [north]
     with pytest.raises(ValueError, match="count=0 is too small"):
-        ledger.append(Entry("a", TENTH), 0, expected_version=2)
+        ledger.append(north._replace(count=0), expected_version=2)
 
 
 def test_threads_never_spend_more_than_the_budget(path):
@@ -139,7 +146,7 @@ def test_reading_goes_on_where_it_ended(path, monkeypatch):
 
     def watched(self, since=0):
         found = honest(self, since)
-        read.append(sum(count for _, _, count in found))
+        read.append(sum(charge.count for charge in found))
         return found
 
     monkeypatch.setattr(SQLiteLedger, "entries", watched)
@@ -154,7 +161,7 @@ def test_many_entries_open_at_once(path):
     ledger = SQLiteLedger(path)
     Gate(dc.Budget(1e6), ledger=ledger).reserve(TENTH)
     with sqlite3.connect(path) as database:
-        rows = ((version, 1, "1", 1) for version in range(2, 20_001))
+        rows = ((version, 1, "1", None) for version in range(2, 20_001))
         database.executemany("INSERT INTO charge VALUES (?, ?, ?, ?)", rows)
     database.close()
     gate = Gate(dc.Budget(1e6), ledger=ledger)
@@ -195,12 +202,12 @@ def test_files_of_others_are_refused_and_left_alone(tmp_path):
     text.write_text("this is no database, but long enough to be taken for one" * 20)
     SQLiteLedger(newer).close()
     with sqlite3.connect(newer) as database:
-        database.execute("PRAGMA user_version = 2")
+        database.execute("PRAGMA user_version = 3")
     database.close()
     for name, words in (
         (other, "is a database of something else"),
         (text, "is not a ledger, or is damaged"),
-        (newer, "is a ledger of format 2; this version of discreet knows 1"),
+        (newer, "is a ledger of format 3; this version of discreet knows 2"),
     ):
         before = name.read_bytes()
         with pytest.raises(ValueError, match=words):
@@ -228,7 +235,9 @@ def test_only_the_owner_reads_it(path):
     Gate(PURE, ledger=(ledger := SQLiteLedger(path))).reserve(TENTH)
     files = sorted(path.parent.iterdir())
     assert len(files) >= 3
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600, 0o700}
+    inside = Path(f"{path}-holders").iterdir()
+    assert {stat.S_IMODE(file.stat().st_mode) for file in inside} == {0o600}
     ledger.close()
 
 
@@ -246,7 +255,7 @@ def test_rows_are_not_changed_by_accident(path):
     ledger = SQLiteLedger(path)
     Gate(PURE, 0, ledger=ledger).reserve(TENTH)
     database = sqlite3.connect(path)
-    for table in ("charge", "kind", "terms", "mark"):
+    for table in ("charge", "kind", "terms", "caveat", "ledger"):
         with pytest.raises(sqlite3.IntegrityError, match="only grows"):
             database.execute(f"DELETE FROM {table}")
     with pytest.raises(sqlite3.IntegrityError, match="only grows"):
@@ -293,11 +302,11 @@ def test_accounts_of_all_gates_say_what_one_of_them_knows(path):
     seeded, secure = Gate(PURE, 0, ledger=SQLiteLedger(path)), Gate(PURE, ledger=SQLiteLedger(path))
     assert not secure.spent.reproducible
     seeded.reserve(TENTH)
-    secure.mark("the list of items came from data")
+    secure.add_caveats("the list of items came from data")
     for gate in (secure, Gate(PURE, ledger=SQLiteLedger(path))):
         account = gate.spent
         assert account.reproducible
-        assert account.marks == ("the list of items came from data",)
+        assert account.caveats == ("the list of items came from data",)
         assert "not private" in str(account)
 
 
@@ -313,7 +322,7 @@ def _gate(path):
 
 
 def _close(gate):
-    gate._books.store.close()
+    gate._accountant.ledger.close()
 
 
 def test_charges_are_taken_up_once_and_only_when_nobody_uses_them(path):
@@ -342,44 +351,34 @@ def test_another_name_of_the_file_is_the_same_ledger(path, tmp_path):
         TreeSum.from_state(*state, _gate(tmp_path / "link"))
 
 
-def test_equal_entries_are_taken_up_however_their_numbers_are_written(path):
-    first = Gate(PURE, ledger=SQLiteLedger(path))
-    first.reserve(PureRelease(0.5))
-    first.reserve(PureRelease(Fraction(1, 2)))
-    _close(first)
-    second = Gate(PURE, ledger=SQLiteLedger(path))
-    with second.resumed():
-        second.reserve(PureRelease(Fraction(1, 2)), 2)
-    assert second.spent.epsilon() == 1.0
-
-
 def test_two_alike_are_two_charges(path):
+    """What one of them was charged for says nothing about the other."""
     first = _gate(path)
-    state, _ = (_sum(first).state() for _ in range(2))
+    mine, yours = (_sum(first).state() for _ in range(2))
     _close(first)
     second, third = _gate(path), _gate(path)
-    TreeSum.from_state(*state, second)
-    kept = TreeSum.from_state(*state, third)
-    with pytest.raises(ValueError, match="in use already"):
-        TreeSum.from_state(*state, second)
-    assert kept.gate is third
+    TreeSum.from_state(*mine, second)
+    for gate in (second, third):
+        with pytest.raises(ValueError, match="in use already"):
+            TreeSum.from_state(*mine, gate)
+    assert TreeSum.from_state(*yours, third).add([0.1, 0.2]).shape == (2,)
 
 
 def test_of_two_that_take_up_at_once_one_is_refused(path, monkeypatch):
     first = _gate(path)
     state = _sum(first).state()
     _close(first)
-    second, third, honest = _gate(path), _gate(path), SQLiteLedger.claim
+    second, third, honest = _gate(path), _gate(path), SQLiteLedger.take_up
     taken = []
 
-    def late(self, charges):
+    def late(self, *about):
         if not taken:
             taken.append(1)
             TreeSum.from_state(*state, third)
-        honest(self, charges)
+        honest(self, *about)
 
-    monkeypatch.setattr(SQLiteLedger, "claim", late)
-    with pytest.raises(ValueError, match="another process was first"):
+    monkeypatch.setattr(SQLiteLedger, "take_up", late)
+    with pytest.raises(ValueError, match="in use already"):
         TreeSum.from_state(*state, second)
 
 
@@ -388,33 +387,9 @@ def test_a_failed_restart_takes_nothing_up(path):
     state, arrays = _sum(first).state()
     _close(first)
     second = _gate(path)
-    (((label, event, _), count),) = second.spent.ledger.counts.items()
-
-    def fail():
-        with second.resumed():
-            second.reserve(event, count, label=label)
-            raise KeyError("something else")
-
-    with pytest.raises(KeyError):
-        fail()
+    with pytest.raises(ValueError, match="the array ahead is missing"):
+        TreeSum.from_state(state, {}, second)
     assert TreeSum.from_state(state, arrays, second) is not None
-
-
-def test_a_saved_gate_notices_an_older_ledger(path, tmp_path):
-    """What a new gate cannot know: that the file was put back from a copy."""
-    first = _gate(path)
-    first.reserve(TENTH)
-    _close(first)
-    (tmp_path / "copy").write_bytes(path.read_bytes())
-    with pytest.raises(ValueError, match=r"copy-holders is missing.*put an empty file there"):
-        SQLiteLedger(tmp_path / "copy")
-    (tmp_path / "copy-holders").touch()
-    second = _gate(path)
-    second.reserve(TENTH)
-    state = json.loads(json.dumps(second.state()))
-    assert Gate.from_state(state, SQLiteLedger(path)).spent.pure == 0.2
-    with pytest.raises(ValueError, match="fewer releases of 'reserved' than were charged"):
-        Gate.from_state(state, SQLiteLedger(tmp_path / "copy"))
 
 
 def test_what_was_closed_releases_nothing(path):
@@ -491,7 +466,7 @@ if not child:
     os._exit(1)
 said.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 mine.reserve(PureRelease(0.01), label="parent")
-said.append({entry.label: count for _, entry, count in SQLiteLedger(path).entries()})
+said.append({entry.label: count for _, entry, count, _ in SQLiteLedger(path).entries()})
 
 ours, theirs = os.pipe()
 child = os.fork()
@@ -534,3 +509,127 @@ def test_processes_that_fork_end_and_are_killed(path):
     )
     assert done.stderr == ""
     assert json.loads(done.stdout) == [0, {"parent": 2, "child": 1}, "in use", "taken", 0, "in use"]
+
+
+# --- copies ------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_is_not_a_ledger(path, tmp_path):
+    """A copy would be a second budget for the same people."""
+    first = _gate(path)
+    first.reserve(TENTH)
+    copy = tmp_path / "elsewhere" / "people.ledger"
+    copy.parent.mkdir()
+    shutil.copy(path, copy)
+    with pytest.raises(ValueError, match=r"people\.ledger-holders is missing.*SQLiteLedger\.restore"):
+        SQLiteLedger(copy)
+    shutil.copytree(f"{path}-holders", f"{copy}-holders")
+    with pytest.raises(ValueError, match=r"is a copy of a ledger.*does not know of"):
+        SQLiteLedger(copy)
+    assert _gate(path).spent.pure == 0.1
+
+
+def test_an_older_copy_in_the_place_of_a_ledger_is_noticed(path):
+    """By the file's folder where the file alone was put back; by those who have seen more in any case."""
+    first = _gate(path)
+    first.reserve(TENTH)
+    _close(first)
+    older = path.read_bytes()
+    second = _gate(path)
+    second.reserve(TENTH)
+    state = json.loads(json.dumps(second.state()))
+    _close(second)
+    path.write_bytes(older)
+    with pytest.raises(ValueError, match="holds 1 charges, and had 2: an older copy stands in its place"):
+        SQLiteLedger(path)
+    lock = Path(f"{path}-holders") / "lock"
+    lock.write_bytes(lock.read_bytes()[:21] + b"%20d" % 1)  # the folder was put back as well
+    with pytest.raises(ValueError, match="fewer releases than were charged"):
+        Gate.from_state(state, SQLiteLedger(path))
+
+
+def test_a_backup_is_complete_and_becomes_a_ledger_when_it_is_asked_for(path, tmp_path):
+    gate, copy = _gate(path), tmp_path / "backup"
+    gate.add_caveats("the list of items came from data")
+    total = _sum(gate)
+    state = total.state()
+    gate.reserve(TENTH)
+    gate._accountant.ledger.backup(copy)
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    gate.reserve(TENTH)  # others go on
+    with pytest.raises(FileExistsError):
+        gate._accountant.ledger.backup(copy)
+    with pytest.raises(ValueError, match="restore"):
+        SQLiteLedger(copy)
+    for where in (path, copy):
+        with pytest.raises(FileExistsError):
+            SQLiteLedger.restore(copy, where)
+    with pytest.raises(FileNotFoundError):
+        SQLiteLedger.restore(tmp_path / "none", tmp_path / "again")
+    (tmp_path / "text").write_text("no ledger")
+    with pytest.raises(ValueError, match="not a ledger"):
+        SQLiteLedger.restore(tmp_path / "text", tmp_path / "again")
+    ledger = SQLiteLedger.restore(copy, tmp_path / "again")
+    again = Gate(APPROXIMATE, notion="gdp", ledger=ledger)
+    assert (ledger.version, ledger.id) == (2, gate._accountant.ledger.id)
+    assert again.spent.caveats == gate.spent.caveats
+    assert again.spent.ledger.counts == dict(list(gate.spent.ledger.counts.items())[:1]) | {
+        Entry("reserved", TENTH): 1
+    }
+    twin = TreeSum.from_state(*state, again)  # in use by nobody there
+    assert twin.add([0.1, 0.2]).shape == (2,)
+    with SQLiteLedger(tmp_path / "again") as same:
+        assert same.version == 2
+
+
+_OTHER = """
+import sys
+from discreet.privacy import Gate, SQLiteLedger
+import discreet as dc
+path, state = sys.argv[1:]
+try:
+    dc.load(state, gate=Gate(dc.Budget(1.0, 1e-6), notion="gdp", ledger=SQLiteLedger(path)))
+    print("loaded")
+except ValueError as error:
+    print("in use" if "in use already" in str(error) else error)
+"""
+
+
+def test_copying_the_files_in_the_process_drops_no_lock(path, tmp_path):
+    """Locks by lockf() would be dropped for all of the process by the first close of any handle."""
+    learner = dc.online.LeaderSelector(3, 1, 100, _gate(path), batch=10)
+    learner.choose()
+    learner.learn(items=[1])
+    state = tmp_path / "state"
+    learner.save(state)
+
+    def other():
+        environment = os.environ | {"PYTHONPATH": str(Path(dc.__file__).parents[1])}
+        arguments = [sys.executable, "-c", _OTHER, str(path), str(state)]
+        done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=True)
+        return done.stdout.strip()
+
+    assert other() == "in use"
+    for name in list(tmp_path.rglob("*")):
+        if name.is_file():
+            shutil.copy(name, tmp_path / "copy")
+    shutil.copytree(f"{path}-holders", tmp_path / "folder")
+    learner._gate._accountant.ledger.backup(tmp_path / "backup")
+    assert other() == "in use"
+    learner._gate._accountant.ledger.close()
+    assert other() == "loaded"
+
+
+def test_a_writer_excludes_others_whose_files_were_copied(path, tmp_path):
+    """SQLite's own locks are dropped by a copy in the process; whoever writes is alone nevertheless."""
+    mine, yours = SQLiteLedger(path), SQLiteLedger(path, timeout=0.05)
+    with mine._writing() as database:
+        database.execute("INSERT OR IGNORE INTO caveat (sentence) VALUES ('mine')")
+        for name in tmp_path.glob("people.ledger*"):
+            if name.is_file():
+                shutil.copy(name, tmp_path / "copy")
+        for use in (lambda: yours.add_caveats("yours"), lambda: yours.version):
+            with pytest.raises(TimeoutError, match="locked by another writer"):
+                use()
+    yours.add_caveats("yours")
+    assert mine.caveats == ("mine", "yours")

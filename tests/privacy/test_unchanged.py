@@ -15,8 +15,7 @@ import pytest
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import VectorBounds, composition, conversions
-from discreet.privacy.ledger import Entry, MemoryLedger
+from discreet.privacy import Entry, Releases, VectorBounds, composition, conversions
 from discreet.privacy.limits import smallest_epsilon
 from discreet.privacy.sums import factorizations
 from tests.online.test_unchanged import _plain, _same
@@ -64,7 +63,7 @@ def _budgets():
 def _accounts():
     for name, releases in EVENTS.items():
         for budget in (dc.Budget(1.0, 1e-6), dc.Budget(1.0, 1e-6, "add_remove", 2)):
-            ledger = MemoryLedger()
+            ledger = Releases()
             for event, count in releases:
                 ledger.add(Entry("x", event), count)
             account = pv.Account(budget, ledger, False)

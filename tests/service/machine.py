@@ -1,6 +1,6 @@
 """A service that is told what happens next, in any order, and what has to hold whatever the order is.
 
-The engine's loop and its keeper go on when they are told to, and both clocks are the machine's. A crash drops
+The engine's loop and its worker go on when they are told to, and both clocks are the machine's. A crash drops
 the process and leaves what was committed.
 """
 
@@ -19,25 +19,24 @@ from unittest import mock
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from discreet.service import care, failpoints
+from discreet.service import backup, database, failpoints, groups
+from discreet.service.auth import Secrets
+from discreet.service.blocks import linked
 from discreet.service.config import PopulationConfig
-from discreet.service.engine import Engine, mark_of, running
-from discreet.service.hands import linked
-from discreet.service.keeper import PAUSED, RUNNING, Keeper
-from discreet.service.keys import Secrets
+from discreet.service.engine import Engine, pseudonym_of, running
 from discreet.service.learning import Learning
-from discreet.service.store import sqlite, visits
+from discreet.service.worker import PAUSED, RUNNING, Worker
 
 from .world import ITEMS, likes, taken
 
 LIMIT, WAIT = 2, 10.0
 PEOPLE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=LIMIT, period="month")
 TICKS = [point for point in failpoints.POINTS if point not in ("outcomes queued", "outcomes committed")]
-BETWEEN = ["hand closed", "outcomes read", "noise drawn"]
+BETWEEN = ["block closed", "outcomes read", "noise drawn"]
 persons = st.sampled_from(["ann", "ben", None])
 
 
-class Quick(sqlite.SQLiteStore):
+class Quick(database.SQLiteStore):
     """Nobody pulls a plug here: what was written is there."""
 
     PRAGMAS = ("journal_mode=WAL", "synchronous=OFF", "secure_delete=ON", "foreign_keys=ON")
@@ -67,10 +66,13 @@ class ServiceMachine(RuleBasedStateMachine):
         self.waiting = {}  # (epoch, place): what is to be learned of it, and whose it is
         self.expected = {}  # the same, once it was learned
         self.visits = Counter()  # (period, person)
+        self.erased = set()  # the same
+        self.answers = {}  # of requests that were written down
+        self.again = set()  # (epoch, place) of places that were served to requests that were sent again
         self.counted = {}  # (epoch, place) of places whose people were counted, or had been often enough
         self.added = 0
         self.patches = ExitStack()
-        self.patches.enter_context(mock.patch.object(sqlite._Transaction, "now", self._clock))
+        self.patches.enter_context(mock.patch.object(database._Transaction, "now", self._clock))
         self._watch()
 
     def _clock(self):
@@ -78,33 +80,34 @@ class ServiceMachine(RuleBasedStateMachine):
 
     def _watch(self):
         """Write down what is learned, in the transaction that it is learned in."""
-        fold, save, count = Learning.fold, Keeper._save, visits.count
+        aggregate, save, write = Learning.aggregate, Worker._save, groups._cursors
 
-        def counted(tx, population, period, limit, hand):
-            count(tx, population, period, limit, hand)
-            ((named,),) = tx.all(
-                "SELECT named FROM hand WHERE epoch = ? AND first = ?", hand.epoch, hand.first
-            )
-            rows = [(hand.epoch, hand.first + o, o not in hand.uncounted) for o in range(named)]
-            tx.many("INSERT INTO counted VALUES (?, ?, ?)", rows)
+        def counted(tx, served, left_out, blocks):
+            before = dict(blocks)
+            write(tx, served, left_out, blocks)
+            for where, row in blocks.items():
+                new = range(before[where].served, row.served)
+                rows = [(row.epoch, row.first + offset, row.counts(offset)) for offset in new]
+                tx.many("INSERT INTO counted VALUES (?, ?, ?)", rows)
 
-        self.patches.enter_context(mock.patch.object(visits, "count", counted))
+        self.patches.enter_context(mock.patch.object(groups, "_cursors", counted))
 
-        def folded(learning, hand, outcomes):
-            fold(learning, hand, outcomes)
+        def aggregated(learning, block, outcomes):
+            aggregate(learning, block, outcomes)
             seen = learning.__dict__.setdefault("seen", [])
-            for offset in range(hand.count):
-                altered, body = outcomes.get(hand.first + offset, (False, None))
-                if hand.first + offset in outcomes:
-                    heard = offset < hand.served and altered == (offset in hand.altered)
-                    seen.append((hand.epoch, hand.first + offset, body if heard else None))
+            for offset in range(block.count):
+                altered, body = outcomes.get(block.first + offset, (False, None))
+                if block.first + offset in outcomes:
+                    heard = offset < block.served and altered == (offset in block.altered)
+                    assert body is None or offset not in block.uncounted
+                    seen.append((block.epoch, block.first + offset, body if heard else None))
 
-        def saved(keeper, tx, one, dealt, releases=()):
-            save(keeper, tx, one, dealt, releases)
+        def saved(worker, tx, one, allocated, releases=()):
+            save(worker, tx, one, allocated, releases)
             tx.many("INSERT INTO witness VALUES (?, ?, ?)", one.learning.__dict__.pop("seen", []))
 
-        self.patches.enter_context(mock.patch.object(Learning, "fold", folded))
-        self.patches.enter_context(mock.patch.object(Keeper, "_save", saved))
+        self.patches.enter_context(mock.patch.object(Learning, "aggregate", aggregated))
+        self.patches.enter_context(mock.patch.object(Worker, "_save", saved))
 
     # --- a process -------------------------------------------------------------------------------
 
@@ -139,43 +142,56 @@ class ServiceMachine(RuleBasedStateMachine):
         with self.engine.store.transaction() as tx:
             tx.do("CREATE TABLE witness (epoch INTEGER, place INTEGER, body BLOB)")
             tx.do("CREATE TABLE counted (epoch INTEGER, place INTEGER, counts INTEGER)")
-        keeper = self.engine.keeper
-        keeper.create_population("people", PEOPLE)
-        self.config = config(items=ITEMS[:6], k=2, hand=4, outcome_wait=WAIT, seed=None)
-        self.shop = keeper.create("shop", "people", self.config).id
+        worker = self.engine.worker
+        worker.create_population("people", PEOPLE)
+        self.config = config(items=ITEMS[:6], k=2, block_size=4, outcome_wait=WAIT, seed=None)
+        self.shop = worker.create("shop", "people", self.config).id
 
     # --- what happens ----------------------------------------------------------------------------
 
-    @rule(target=decisions, person=persons, exclude=st.booleans())
-    def decide(self, person, exclude):
+    @rule(target=decisions, person=persons, exclude=st.booleans(), key=st.sampled_from([None, b"a", b"b"]))
+    def decide(self, person, exclude, key=None):
         engine, live = self.engine, self._live()
         if not running(live):
             return None
-        mark = mark_of(engine, live, person)
-        found = self._run(self._take(live, mark))
+        pseudonym = pseudonym_of(engine, live, person)
+        found = self._run(self._take(live, pseudonym, exclude, key))
         if found is None:
             return None
-        hand, offset = found
-        items, altered = live.without(hand, offset, {"item 0"} if exclude else set())
+        block, offset, items, altered, answer = found
         assert len(set(items)) == 2
-        where = hand.epoch, hand.first + offset
+        where = block.epoch, block.first + offset
         assert where not in self.served, "a place was served twice"
         self.served[where] = live.period, person
-        there = self._rows("SELECT 1 FROM hand WHERE epoch = ? AND first = ?", hand.epoch, hand.first)
-        over = engine.keeper.period(PEOPLE) != live.period  # it may have been folded, and outcomes are late
-        assert there or over, "a hand was served that nobody has committed"
+        if key is not None:
+            assert self.answers.setdefault(key, answer) == answer, "another answer to the same request"
+            if json.loads(answer) != [*where]:
+                self.again.add(where)
+        there = self._rows("SELECT 1 FROM block WHERE epoch = ? AND first = ?", block.epoch, block.first)
+        over = (
+            engine.worker.period(PEOPLE) != live.period
+        )  # it may have been aggregated, and outcomes are late
+        assert there or over, "a block was served that nobody has committed"
         chains = {linked(b"", f"experiment {self.shop}")}
         chains |= {bytes(chain) for (chain,) in self._rows("SELECT chain FROM release")}
-        assert hand.chain in chains, "something was served that follows from no release"
-        return engine.secrets.sign(live.id, *where, mark, altered), person, live.period
+        assert block.chain in chains, "something was served that follows from no release"
+        return engine.secrets.sign(live.id, *where, pseudonym, altered), person, live.period
 
-    async def _take(self, live, mark):
-        """A place, if a hand waits for somebody to claim it."""
-        found = self.engine.take(live, mark)
+    async def _take(self, live, pseudonym, exclude, key):
+        """A place, if a block waits for somebody to lease it, and what is known of the request."""
+        found = self.engine.take(live, pseudonym)
         if found is None:
-            await (live.claiming or self.engine._start_claim(live))
-            found = self.engine.take(live, mark)
-        return found
+            await (live.leasing or self.engine._start_lease(live))
+            found = self.engine.take(live, pseudonym)
+        if found is None:
+            return None
+        block, offset = found
+        items, altered = live.without(block, offset, {"item 0"} if exclude else set())
+        answer = None
+        if key is not None:
+            said = json.dumps([block.epoch, block.first + offset])
+            answer = (await self.engine.keep(key, altered, said)).answer
+        return block, offset, items, altered, answer
 
     @rule(decision=decisions, number=st.integers(0, 5))
     def report(self, decision, number):
@@ -187,8 +203,11 @@ class ServiceMachine(RuleBasedStateMachine):
         body = json.dumps(ITEMS[number] if self.config.feedback == "taken" else [ITEMS[number]]).encode()
         answer = self._run(self._record(known, body))
         where = known.epoch, known.place
-        if answer != "recorded":
-            assert answer == "late" or where in self.waiting | self.expected
+        status, counted = answer
+        counts = where not in self.again and (person is None or self._may_count(where))
+        assert counts or not counted, "an outcome is said to count that does not"
+        if status != "recorded":
+            assert status == "late" or where in self.waiting | self.expected
             return
         assert where not in self.waiting | self.expected, "a second outcome was recorded"
         self.waiting[where] = [body, person, period, known.altered]
@@ -202,7 +221,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(person=persons, number=st.integers(0, 5))
     def busy_minute(self, person, number):
-        """A hand is served, and folded once its time is over."""
+        """A block is served, and aggregated once its time is over."""
         for _ in range(4):
             self.visit(person, number)
         self.look()
@@ -222,13 +241,13 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule()
     def tick(self):
-        for number in self.engine.keeper.due():
-            self.engine.keeper.tick(number)
+        for number in self.engine.worker.due():
+            self.engine.worker.tick(number)
         self._learned()
 
     @rule(decision=decisions, number=st.integers(0, 5), point=st.sampled_from(BETWEEN))
     def report_in_a_step(self, decision, number, point):
-        """While the keeper is at work, and between two of its transactions."""
+        """While the worker is at work, and between two of its transactions."""
         failpoints.at(point, lambda: self.report(decision, number))
         try:
             self.tick()
@@ -243,25 +262,25 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(status=st.sampled_from([PAUSED, RUNNING]))
     def switch(self, status):
-        self.engine.keeper.set_status(self.shop, status)
+        self.engine.worker.set_status(self.shop, status)
 
     @rule(retire=st.booleans())
     def change(self, retire):
         labels = [label for (label,) in self._rows("SELECT label FROM item WHERE retired = 0")]
         self.added += 1
         gone = labels[:1] if retire and len(labels) > 4 else []
-        self.engine.keeper.change_items(self.shop, [f"new {self.added}"], gone)
+        self.engine.worker.change_items(self.shop, [f"new {self.added}"], gone)
 
     @rule(person=persons.filter(bool))
     def erase(self, person):
         self._learned()
         self.engine.erase("people", person)
         periods = {
-            self.engine.keeper.period(PEOPLE),
+            self.engine.worker.period(PEOPLE),
             *[p for (p,) in self._rows("SELECT period FROM experiment")],
         }
         for period in periods:
-            self.visits[period, person] = LIMIT
+            self.erased.add((period, person))
         for entry in self.waiting.values():
             if entry[1] == person and entry[2] in periods:
                 entry[0] = None
@@ -289,7 +308,8 @@ class ServiceMachine(RuleBasedStateMachine):
         """What was learned since the last time is what was acknowledged, once, of who counts."""
         for epoch, place, counts in self._rows("SELECT * FROM counted ORDER BY rowid")[len(self.counted) :]:
             whose = self.served[epoch, place]
-            allowed = whose[1] is None or self.visits[whose] < LIMIT
+            allowed = (epoch, place) not in self.again
+            allowed = allowed and (whose[1] is None or self.visits[whose] < LIMIT)
             assert counts == allowed, "another decision was counted than the first ones"
             self.visits[whose] += counts
             assert (epoch, place) not in self.counted, "somebody was counted twice for one decision"
@@ -297,14 +317,20 @@ class ServiceMachine(RuleBasedStateMachine):
         for epoch, place, body in self._rows("SELECT epoch, place, body FROM witness"):
             where = epoch, place
             if where in self.waiting:
-                wanted, person, _, altered = entry = self.waiting.pop(where)
-                if person is not None and not self.counted.get(where):
+                wanted, person, period, altered = entry = self.waiting.pop(where)
+                if not self.counted.get(where) or (period, person) in self.erased:
                     wanted = entry[0] = None
                 self.expected[where] = entry
                 body = None if body is None else bytes(body)
                 assert body == wanted or (altered and body is None), (
                     f"of {person} was learned what was not acknowledged, or not what was"
                 )
+
+    def _may_count(self, where):
+        """Whether a place is one of the first ones of a person, by what was written down."""
+        rows = self._rows("SELECT epoch, place FROM counted ORDER BY rowid")
+        whose = [one for one in rows if self.served[one] == self.served[where] and one not in self.again]
+        return where in whose[:LIMIT]
 
     @invariant()
     def nothing_is_learned_twice_nor_kept(self):
@@ -314,8 +340,6 @@ class ServiceMachine(RuleBasedStateMachine):
         assert len(rows) == len(set(rows)), "something was learned twice"
         kept = self._rows("SELECT epoch, place FROM outcome")
         assert not set(rows) & set(kept), "a raw outcome was kept after it was learned"
-        over = self._rows("SELECT 1 FROM visit WHERE times > ?", LIMIT)
-        assert not over, "somebody counts more often than allowed"
 
     def teardown(self):
         try:
@@ -329,14 +353,14 @@ class ServiceMachine(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
     def _settle(self):
-        """Everything is folded, and whatever was acknowledged has been learned, or was to be forgotten."""
-        self.engine.keeper.set_status(self.shop, RUNNING)
+        """Everything is aggregated; whatever was acknowledged has been learned, or was to be forgotten."""
+        self.engine.worker.set_status(self.shop, RUNNING)
         self.crash()
         self.now += datetime.timedelta(seconds=2 * WAIT)
         for _ in range(50):
-            if self.engine.keeper.due():
+            if self.engine.worker.due():
                 self.tick()
-        assert not self.engine.keeper.due(), "the keeper comes to no end"
+        assert not self.engine.worker.due(), "the worker comes to no end"
         self.nothing_is_learned_twice_nor_kept()
         assert not self.waiting, "an acknowledged outcome was lost"
         assert not self._rows("SELECT 1 FROM outcome"), "a raw outcome was kept"
@@ -344,10 +368,10 @@ class ServiceMachine(RuleBasedStateMachine):
             (period, person) for wanted, person, period, _ in self.expected.values() if person and wanted
         )
         assert not by_person or max(by_person.values()) <= LIMIT
-        wrong = care.verify(self.engine.store)
+        wrong = backup.verify(self.engine.store)
         assert not wrong, wrong[0]
         ((epoch,),) = self._rows("SELECT epoch FROM experiment")
-        periods = self.engine.keeper.periods(1)
+        periods = self.engine.worker.periods(1)
         assert len(periods.names) == epoch + 1, "a period was not charged, or twice"
         for name in periods.names:
             assert 0.9 < periods.account(name).epsilon() <= 1.0, "another sum was charged"

@@ -52,18 +52,18 @@ def key_of(admin, role, experiments=None):
 
 def make(client, name, items, *, epsilon=8.0, **more):
     """An experiment that releases soon."""
-    client.request("POST", "/v1/populations", {"name": name, "epsilon": epsilon})
+    client.request("POST", "/v1/populations", {"name": name, "epsilon": epsilon, "anonymous": True})
     asked = {"name": name, "population": name, "items": items, "k": 2, "feedback": "taken"}
     client.request(
         "POST", "/v1/experiments", asked | {"hand": 32, "outcome_wait": 0.0, "holdout": 0.25} | more
     )
 
 
-def serve(client, name, best, hands, hand=32):
-    """People who take one item where they see it, and else nothing; each hand is released before the next."""
-    for _ in range(hands):
+def serve(client, name, best, blocks, block=32):
+    """People who take one item where they see it, or nothing; each block is released before the next."""
+    for _ in range(blocks):
         before = client.request("GET", f"/v1/experiments/{name}/status")["releases"]
-        count = hand - 1  # a hand is over with its last decision, so that none of these is late
+        count = block - 1  # a block is over with its last decision, so that none of these is late
         asked = client.request("POST", f"/v1/experiments/{name}/decisions", {"count": count})["decisions"]
         taken = [best if best in one["items"] else None for one in asked]
         client.report_many(

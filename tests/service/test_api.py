@@ -10,13 +10,14 @@ import urllib.request
 
 import pytest
 
-from discreet.client import Client, ServiceError
+from discreet.client import Acknowledgement, Client, ServiceError
 
 ITEMS = [f"item {number}" for number in range(20)]
 
 
-def experiment(client, name, **more):
-    client.request("POST", "/v1/populations", {"name": name, "epsilon": 1.0, "delta": 1e-6, "notion": "gdp"})
+def experiment(client, name, *, anonymous=True, **more):
+    people = {"name": name, "epsilon": 1.0, "delta": 1e-6, "notion": "gdp", "anonymous": anonymous}
+    client.request("POST", "/v1/populations", people)
     asked = {"name": name, "population": name, "items": ITEMS, "k": 3, "hand": 16, "outcome_wait": 0.0}
     client.request("POST", "/v1/experiments", asked | more)
 
@@ -35,7 +36,7 @@ def settled(client, name, releases):
 
 
 def answers(number):
-    """A hand is over with its last decision, so that an outcome of this one may come late."""
+    """A block is over with its last decision, so that an outcome of this one may come late."""
     return {"recorded"} if (number + 1) % 16 else {"recorded", "late"}
 
 
@@ -47,11 +48,11 @@ def test_a_shop_from_the_first_decision_to_a_release(shared_service):
         decision = client.decide("shop", f"person {number}")
         assert len(set(decision.items)) == 3
         seen.append(decision)
-        assert client.report(decision, likes=["item 1", "item 2"]) in answers(number)
+        assert client.report(decision, likes=["item 1", "item 2"]).status in answers(number)
         if number < 10:
-            assert client.report(decision, likes=["item 3"]) == "duplicate"
-        settled(client, "shop", (number + 1) // 16)  # hands that wait together are released together
-    assert client.report(seen[0], likes=["item 1"]) == "late"
+            assert client.report(decision, likes=["item 3"]).status == "duplicate"
+        settled(client, "shop", (number + 1) // 16)  # blocks that wait together are released together
+    assert client.report(seen[0], likes=["item 1"]).status == "late"
     assert len({one.id for one in seen}) == len(seen)
     status = client.request("GET", "/v1/experiments/shop")
     assert status["status"] == "running"
@@ -69,9 +70,12 @@ def test_many_at_once(shared_service):
     found = client.request("POST", "/v1/experiments/many/decisions", {"count": 50})["decisions"]
     assert len({one["decision_id"] for one in found}) == 50
     outcomes = [{"decision_id": one["decision_id"], "likes": []} for one in found]
-    assert client.report_many(outcomes) == ["recorded"] * 50
+    assert client.report_many(outcomes) == [Acknowledgement("recorded", True)] * 50
     wrong = [{"decision_id": "nonsense", "likes": []}, {**outcomes[0], "likes": ["item 1"]}]
-    assert client.report_many(wrong) == ["refused", "duplicate"]
+    assert client.report_many(wrong) == [
+        Acknowledgement("refused", False),
+        Acknowledgement("duplicate", True),
+    ]
 
 
 def test_excluded_items_are_replaced(shared_service):
@@ -91,7 +95,7 @@ def test_a_catalogue_that_changes(shared_service):
     client.request("PATCH", "/v1/experiments/changing", changes)
     catalogue = client.request("GET", "/v1/experiments/changing/items")["items"]
     assert [one["item"] for one in catalogue if not one["retired"]] == [*ITEMS[15:], "new"]
-    for _ in range(64):  # what was claimed before may still be served
+    for _ in range(64):  # what was leased before may still be served
         last = client.decide("changing")
     assert set(last.items) <= {*ITEMS[15:], "new"}
 
@@ -117,10 +121,10 @@ def test_roles(shared_service):
     app, analyst, operator = key("app", ["ours"]), key("analyst"), key("operator")
     assert app.decide("ours").items
     assert refused(lambda: app.decide("theirs")).status == 403
-    assert app.report(app.decide("ours"), likes=[]) == "recorded"
+    assert app.report(app.decide("ours"), likes=[]).status == "recorded"
     other = admin.decide("theirs")
     assert refused(lambda: app.report(other, likes=[])).status == 403
-    assert app.report_many([{"decision_id": other.id, "likes": []}]) == ["refused"]
+    assert app.report_many([{"decision_id": other.id, "likes": []}]) == [Acknowledgement("refused", False)]
     assert refused(lambda: app.request("GET", "/v1/experiments/ours")).status == 403
     assert analyst.request("GET", "/v1/experiments/ours/account")["periods"]
     assert refused(lambda: analyst.decide("ours")).status == 403
@@ -174,9 +178,9 @@ def test_erasure(shared_service):
     client = shared_service.client()
     experiment(client, "erasing", outcome_wait=3600.0)
     first, second = client.decide("erasing", "somebody"), client.decide("erasing", "somebody")
-    assert client.report(first, likes=["item 1"]) == "recorded"
+    assert client.report(first, likes=["item 1"]).status == "recorded"
     client.request("DELETE", "/v1/people/somebody?population=erasing")
-    assert client.report(second, likes=["item 1"]) == "recorded"  # and nothing of it is kept
+    assert client.report(second, likes=["item 1"]) == Acknowledgement("recorded", False)
 
 
 def test_bodies_that_are_too_large(shared_service):
@@ -194,13 +198,16 @@ def test_what_was_acknowledged_survives_a_kill(service):
     for number in range(100):
         decision = client.decide("shop", f"person {number}")
         if number % 3:
-            assert client.report(decision, likes=["item 1"]) in answers(number)
+            assert client.report(decision, likes=["item 1"]).status in answers(number)
         else:
             open_decisions.append(decision)
     service.kill()
     service.start()
     client = Client(service.url, service.key)
-    assert {client.report(one, likes=["item 1"]) for one in open_decisions[-3:]} <= {"recorded", "late"}
+    assert {client.report(one, likes=["item 1"]).status for one in open_decisions[-3:]} <= {
+        "recorded",
+        "late",
+    }
     new = client.decide("shop")
     assert new.id not in {one.id for one in open_decisions}
     settled(client, "shop", 1)
@@ -260,3 +267,70 @@ def test_refusals_say_where_a_new_experiment_is_wrong(shared_service, change, at
     found = caught.value.problem
     assert found.get("at") == at
     assert detail is None or detail in found["detail"]
+
+
+def test_a_person_is_named_unless_a_population_is_anonymous(shared_service):
+    """Whoever is promised that people are counted has decisions that say whom they are for."""
+    client = shared_service.client()
+    for name, anonymous in (("named", False), ("nameless", True)):
+        experiment(client, name, anonymous=anonymous, outcome_wait=60.0)
+        promise = client.request("GET", f"/v1/experiments/{name}/account")["promise"]
+        assert ("Of a person one decision counts" in promise) != anonymous
+        assert ("which nothing checks" in promise) == anonymous
+        assert "Which decisions there were, when and for whom, is public" in promise
+    assert refused(lambda: client.decide("named")).name == "person"
+    assert client.decide("nameless").items
+    said = [client.report(client.decide("named", "ann"), likes=[]) for _ in range(2)]
+    assert said == [Acknowledgement("recorded", True), Acknowledgement("recorded", False)]
+
+
+def test_a_decision_that_is_sent_again_has_the_same_answer_and_counts_once(service):
+    """Whether the service has been killed meanwhile or not; another request is another decision."""
+    client = service.client()
+    experiment(client, "shop", anonymous=False, outcome_wait=60.0)
+    first = client.decide("shop", "ann", key="visit 1")
+    assert client.decide("shop", "ann", key="visit 1") == first
+    service.kill()
+    service.start()
+    client = service.client()
+    assert client.decide("shop", "ann", key="visit 1") == first
+    others = [
+        client.decide("shop", "ann", key="visit 2"),
+        client.decide("shop", "ben", key="visit 1"),
+        client.decide("shop", "ann", key="visit 1", exclude=[first.items[0]]),
+        client.decide("shop", "ann"),
+    ]
+    assert len({one.id for one in [first, *others]}) == 5
+    assert client.report(first, likes=["item 1"]) == Acknowledgement("recorded", True)
+    counted = [client.report(one, likes=["item 1"]).counted for one in others]
+    assert counted == [False, True, False, False]
+    path, headers = "/v1/experiments/shop/decisions", {"Idempotency-Key": "many"}
+    asked = {"person": "cyd", "count": 3}
+    several = client.request("POST", path, asked, headers=headers)
+    assert client.request("POST", path, asked, headers=headers) == several
+    assert len({one["decision_id"] for one in several["decisions"]}) == 3
+    for wrong in ("", "x" * 257, "\xe9"):
+        headers = {"Idempotency-Key": wrong}
+        assert (
+            refused(lambda headers=headers: client.request("POST", path, asked, headers=headers)).status
+            == 422
+        )
+
+
+def test_people_who_come_again_are_not_learned_to_have_taken_nothing(shared_service):
+    """The share that is released is that of decisions that count, however often people come."""
+    client = shared_service.client()
+    people = {"name": "again", "epsilon": 4000.0}
+    client.request("POST", "/v1/populations", people)
+    asked = {"name": "again", "population": "again", "items": ["a", "b"], "k": 1, "feedback": "taken"}
+    more = {"outcome_wait": 0.2, "hand": 10, "measure": 0.5, "holdout": 0.0}
+    client.request("POST", "/v1/experiments", asked | more)
+    for number in range(120):
+        decision = client.decide("again", f"person {number % 30}")
+        client.report(decision, taken=decision.items[0])
+    settled(client, "again", 6)
+    found = client.request("GET", "/v1/experiments/again/releases")["releases"]
+    blocks = [block for one in found for block in one["shares"]]
+    places, served = (sum(sum(one[name]) for one in blocks) for name in ("places", "served"))
+    assert 0 < places <= 30
+    assert served / places > 0.9

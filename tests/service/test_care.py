@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from discreet.cli import main
-from discreet.service import care, server, views
-from discreet.service.config import PopulationConfig
+from discreet.service import backup, queries, server
+from discreet.service.auth import Secrets
+from discreet.service.config import PopulationConfig, Settings
+from discreet.service.database import Frozen, StoreError, open_store
 from discreet.service.engine import Engine
-from discreet.service.keeper import FROZEN
-from discreet.service.keys import Secrets
-from discreet.service.settings import Settings
-from discreet.service.store import Frozen, StoreError, open_store
+from discreet.service.worker import FROZEN
 
 from .test_api import experiment, refused, settled
 from .world import ITEMS, World, likes
@@ -43,14 +42,14 @@ def test_a_restored_service_is_frozen_until_its_budget_renews(tmp_path):
     assert main(["service", "restore", str(tmp_path / "saved"), "--store", url]) == 0
     world.open()
     assert world.one.status == FROZEN
-    assert not world.keeper.due()
+    assert not world.worker.due()
     assert not world.rows("SELECT * FROM outcome")
-    assert not world.keeper.set_status(world.shop, "running")
-    assert "restored from a backup" in str(world.keeper.account(1, "2026-11"))
+    assert not world.worker.set_status(world.shop, "running")
+    assert "restored from a backup" in str(world.worker.account(1, "2026-11"))
     world.now = world.now.replace(year=2104)
     world.settle()
     assert world.one.status == "running"
-    assert [one["epoch"] for one in views.epochs(world.store, "shop")] == [world.one.epoch, 0]
+    assert [one["epoch"] for one in queries.epochs(world.store, "shop")] == [world.one.epoch, 0]
     assert world.serve()[2]
     world.store.close()
 
@@ -62,38 +61,38 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     busy(world, 10)
     before, world.now = world.now, datetime.datetime.now(datetime.UTC)
     assert world.now.date() > before.date()
-    care.gone_back(world.store)
-    world.keeper.forget(world.shop)
-    assert not world.keeper.due()
-    assert not world.keeper.tick(world.shop)
+    backup.gone_back(world.store)
+    world.worker.forget(world.shop)
+    assert not world.worker.due()
+    assert not world.worker.tick(world.shop)
     assert (world.one.status, world.one.epoch) == (FROZEN, 0)
     with pytest.raises(Frozen):
-        world.keeper.create("another", "people", likes(seed=None, share=0.5))
+        world.worker.create("another", "people", likes(seed=None, share=0.5))
     with pytest.raises(Frozen):
-        world.keeper.change_items(world.shop, ["new"], [])
+        world.worker.change_items(world.shop, ["new"], [])
     world.now = world.now.replace(year=2104)
     world.settle()
     assert world.one.status == "running"
-    world.hands = []
+    world.blocks = []
     place = world.serve()[1]  # what was lost may have had the next epoch, and such a place
     assert world.report(place, ["item 1"], epoch=1) == "late"
     assert world.report(place, ["item 1"]) == "recorded"
-    world.keeper.create("another", "people", likes(seed=None, share=0.5))
+    world.worker.create("another", "people", likes(seed=None, share=0.5))
 
 
-def test_what_was_open_is_burnt_where_a_state_has_gone_back(url):
+def test_what_was_open_is_invalidated_where_a_state_has_gone_back(url):
     """Nobody hears "recorded" of what will not be learned, and no raw outcome waits for the next period."""
     world = World(url, likes(seed=None, share=0.5, outcome_wait=3600.0))
     places = [world.serve()[1] for _ in range(2)]
     assert world.report(places[0], ["item 1"]) == "recorded"
-    other = world.keeper.create("other", "people", likes(seed=None, share=0.5)).id
+    other = world.worker.create("other", "people", likes(seed=None, share=0.5)).id
     engine = Engine(world.store, Secrets.fresh(), calendar=lambda: world.now)
     engine._check_late(world._outcome(places[1], ["item 1"]))
     assert world.one.status == "running"
     engine._check_late(world._outcome(10_000, ["item 1"]))  # as if this store had made it, and lost it
-    world.keeper.forget_all()
-    assert [world.keeper.experiment(one).status for one in (world.shop, other)] == [FROZEN] * 2
-    assert care.RESTORED in str(world.keeper.account(1, "2026-11"))
+    world.worker.forget_all()
+    assert [world.worker.experiment(one).status for one in (world.shop, other)] == [FROZEN] * 2
+    assert backup.RESTORED in str(world.worker.account(1, "2026-11"))
     assert not world.rows("SELECT * FROM outcome")
     assert world.report(places[1], ["item 1"]) == "late"
 
@@ -118,7 +117,7 @@ def test_a_state_that_went_back_unseen_is_noticed_by_a_decision(service):
     shutil.copy(old, service.folder / "service.db")
     service.start()
     client = service.client()
-    assert client.report(last, likes=["item 1"]) == "late"
+    assert client.report(last, likes=["item 1"]).status == "late"
     assert client.request("GET", "/v1/experiments/shop")["status"] == "frozen"
     assert refused(lambda: client.request("POST", "/v1/experiments/shop/resume")).name == "frozen"
     change = {"add_items": ["new"]}
@@ -135,7 +134,7 @@ def test_a_state_that_went_back_unseen_is_noticed_by_a_decision(service):
         ("UPDATE charge SET count = '900'", "more was spent"),
         ("UPDATE charge SET count = '0'", "was not charged for"),
         ("UPDATE private_state SET body = x'00'", "its state cannot be read"),
-        ("UPDATE hand SET body = x'00'", "a hand cannot be read"),
+        ("UPDATE block SET body = x'00'", "a block cannot be read"),
         ("UPDATE release SET payload = x'00' WHERE seq = 1", "is not what was released"),
     ],
 )
@@ -148,7 +147,7 @@ def test_verify_finds_what_was_altered(tmp_path, capsys, sql, words):
     store = open_store(url)
     with store.transaction() as tx:
         tx.do(sql)
-    assert any(words in one for one in care.verify(store))
+    assert any(words in one for one in backup.verify(store))
     store.close()
     assert main(["service", "verify", "--store", url]) == 2
     assert words in capsys.readouterr().out
@@ -192,7 +191,7 @@ def test_a_store_that_is_in_use_or_not_there_is_a_line_and_makes_no_file(tmp_pat
 def test_a_full_disk_acknowledges_nothing_and_loses_nothing(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes(seed=None, outcome_wait=3600.0))
     places = [world.serve()[1] for _ in range(8)]
-    assert world.report(places[0], ["item 1"], served=False) == "recorded"
+    assert world.report(places[0], ["item 1"]) == "recorded"
     (pages,) = world.rows("PRAGMA page_count")[0]
     world.rows(f"PRAGMA max_page_count={pages}")
     with pytest.raises(StoreError):

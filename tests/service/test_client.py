@@ -1,4 +1,4 @@
-"""The client for asyncio: what it sends, what it makes of answers, and when it asks again."""
+"""The clients: what they send, what they make of answers, and when they ask again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from discreet.client import AsyncClient, Client, ServiceError
+from discreet.client import Acknowledgement, AsyncClient, Client, ServiceError
 
 from .test_api import experiment
 
@@ -87,6 +87,7 @@ def test_a_request_as_it_is_sent():
     host = server.url.removeprefix("http://")
     assert set(lines[1:]) == {
         f"Host: {host}",
+        "Accept-Encoding: identity",
         "Authorization: Bearer dk_key",
         "Content-Type: application/json",
         "Content-Length: 8",
@@ -194,15 +195,53 @@ def test_many_at_once_on_few_connections(shared_service):
 
     async def story():
         found = await asyncio.gather(*(visit(number) for number in range(40)))
-        assert len(client._idle) <= 4
+        assert len(client._client._idle) <= 4
         decision = await client.decide("async")
         many = [{"decision_id": decision.id, "likes": []}, {"decision_id": "x", "likes": []}]
-        assert await client.report_many(many) == ["recorded", "refused"]
+        assert await client.report_many(many) == [
+            Acknowledgement("recorded", True),
+            Acknowledgement("refused", False),
+        ]
         with pytest.raises(ServiceError) as caught:
-            await client.decide("nowhere")
+            await client.decide("nowhere", "somebody")
         assert caught.value.name == "not-found"
         await client.close()
         return found
 
-    assert asyncio.run(story()) == [("recorded", "duplicate")] * 40
-    assert asyncio.run(story()) == [("recorded", "duplicate")] * 40  # in another loop
+    first, again = asyncio.run(story()), asyncio.run(story())  # in another loop
+    assert first == [(Acknowledgement("recorded", True), Acknowledgement("duplicate", True))] * 40
+    assert (
+        again == [(Acknowledgement("recorded", False), Acknowledgement("duplicate", False))] * 40
+    )  # people count once
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_decision_that_is_asked_for_again_has_the_same_key(kind):
+    """Each call has a key of its own, which all of its tries have; without retries there is none."""
+    made = b'{"decision_id": "x", "items": [], "policy": "", "expires": ""}'
+    fine = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(made) + made
+
+    def keys(server):
+        heads = [request.partition(b"\r\n\r\n")[0].decode().split("\r\n") for request in server.requests]
+        return [[line for line in head if line.lower().startswith("idempotency-key: ")] for head in heads]
+
+    async def story():
+        async with Script(b"CLOSE", fine, fine, fine, fine) as server:
+            if kind == "asyncio":
+                async with AsyncClient(server.url, "key") as client:
+                    for _ in range(2):
+                        await client.decide("shop", "ann")
+                    await client.decide("shop", "ann", key="visit 17")
+            else:
+                with Client(server.url, "key") as client:
+                    for more in ({}, {}, {"key": "visit 17"}):
+                        await asyncio.to_thread(client.decide, "shop", "ann", **more)
+            async with AsyncClient(server.url, "key", retries=0) as client:
+                await client.decide("shop", "ann")
+            return keys(server)
+
+    first, again, second, given, none = asyncio.run(story())
+    assert first == again != second
+    assert len(first) == len(second) == 1
+    assert given == ["Idempotency-Key: visit 17"]
+    assert none == []

@@ -1,4 +1,4 @@
-"""Hands, outcomes, releases and charges: what is committed together, and what a crash leaves."""
+"""Blocks, outcomes, releases and charges: what is committed together, and what a crash leaves."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 import discreet as dc
 from discreet.privacy.population import Periods
-from discreet.service import views
+from discreet.service import queries
+from discreet.service.auth import Secrets
+from discreet.service.blocks import linked
 from discreet.service.config import PopulationConfig
+from discreet.service.database import open_store
 from discreet.service.engine import Engine
-from discreet.service.hands import linked
-from discreet.service.keys import Secrets
 from discreet.service.learning import Learning
-from discreet.service.store import open_store
 
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
@@ -26,7 +26,7 @@ def liked(rng):
 
 
 def test_decisions_with_likes_are_those_of_the_library(url):
-    """The same gate, seed and people: every hand shows what the library's learner shows."""
+    """The same gate, seed and people: every block shows what the library's learner shows."""
     world = World(url, likes(holdout=0.0, measure=0.0))
     gate = Periods(dc.Budget(1.0, 1e-6), notion="gdp").gate("2026-11", 5)
     twin = Learning.begin(likes(holdout=0.0, measure=0.0), gate)
@@ -53,24 +53,24 @@ def test_decisions_with_taken_items_are_those_of_the_library(url):
     gate = Periods(dc.Budget(4.0), notion="pure").gate("2026-11", 5)
     learner = Learning.begin(taken(holdout=0.0, measure=0.0), gate).learner
     rng = np.random.default_rng(0)
-    dealt = [learner.choose(wait=False) for _ in range(16)]
+    allocated = [learner.choose(wait=False) for _ in range(16)]
     sets = set()
     for _ in range(60):
         answers = []
-        for one in dealt[:8]:
+        for one in allocated[:8]:
             _, place, labels = world.serve()
             assert tuple(labels) == one.labels
             answers.append(labels[0] if rng.random() < 0.5 else None)
             world.report(place, answers[-1])
         world.settle()
-        for one, answer in zip(dealt[:8], answers, strict=True):
+        for one, answer in zip(allocated[:8], answers, strict=True):
             learner.learn(answer, round=one.round)
-        dealt = dealt[8:] + [learner.choose(wait=False) for _ in range(8)]
+        allocated = allocated[8:] + [learner.choose(wait=False) for _ in range(8)]
         sets.add(tuple(labels))
     assert len(sets) > 3
 
 
-def test_a_release_is_the_next_link_of_a_chain_that_hands_name(url):
+def test_a_release_is_the_next_link_of_a_chain_that_blocks_name(url):
     world = World(url, likes())
     for _ in range(40):
         _, place, _ = world.serve()
@@ -83,7 +83,7 @@ def test_a_release_is_the_next_link_of_a_chain_that_hands_name(url):
         chains.add(chain)
         assert bytes(link) == chain
     assert world.one.seq > 3
-    assert all(bytes(link) in chains for (link,) in world.rows("SELECT chain FROM hand"))
+    assert all(bytes(link) in chains for (link,) in world.rows("SELECT chain FROM block"))
 
 
 def test_raw_outcomes_are_gone_after_their_release(tmp_path):
@@ -119,9 +119,9 @@ def test_raw_outcomes_are_gone_after_a_kill_between_release_and_scrub(tmp_path):
 
 def test_nothing_is_left_of_what_was_erased(tmp_path):
     world, secrets = World(f"sqlite:///{tmp_path}/service.db", likes()), Secrets.fresh()
-    mark = secrets.mark(1, "2026-11", "ann")
-    _, place, _ = world.serve(mark=mark)
-    world.report(place, ["a very rare marker"], mark=mark)
+    pseudonym = secrets.pseudonym(1, "2026-11", "ann")
+    _, place, _ = world.serve(pseudonym=pseudonym)
+    world.report(place, ["a very rare marker"], pseudonym=pseudonym)
     Engine(world.store, secrets, calendar=lambda: world.now).erase("people", "ann")
     assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
 
@@ -129,6 +129,8 @@ def test_nothing_is_left_of_what_was_erased(tmp_path):
 def test_an_outcome_counts_once_and_in_time(url):
     world = World(url, likes())
     places = [world.serve()[1] for _ in range(8)]
+    assert world.report(places[0], ["item 1"], served=False) == "early"
+    world.write()
     assert world.report(places[0], ["item 1"], served=False) == "recorded"
     assert world.report(places[0], ["item 2"], served=False) == "duplicate"
     assert [bytes(body) for (body,) in world.rows("SELECT body FROM outcome")] == [b'["item 1"]']
@@ -152,11 +154,11 @@ def test_state_after_a_crash_is_that_of_the_last_commit(url):
             assert (world.one.seq, world.one.next_place, world.rows("SELECT count(*) FROM outcome")) == before
             assert world.one.learning.learner.released.items == released.items
             with pytest.raises(IndexError):
-                world.hands[0]  # what was claimed is not served again
+                world.blocks[0]  # what was leased is not served again
         world.settle()
-    firsts = [first for (first,) in world.rows("SELECT first FROM hand ORDER BY first")]
+    firsts = [first for (first,) in world.rows("SELECT first FROM block ORDER BY first")]
     assert len(set(firsts)) == len(firsts)
-    assert world.keeper.account(1, "2026-11").epsilon() <= 1.0
+    assert world.worker.account(1, "2026-11").epsilon() <= 1.0
 
 
 def test_a_commit_that_fails_leaves_everything(url):
@@ -175,7 +177,7 @@ def test_a_commit_that_fails_leaves_everything(url):
     failpoints.at("noise drawn", fail)
     try:
         with pytest.raises(KeyboardInterrupt):
-            world.keeper.tick(world.shop)
+            world.worker.tick(world.shop)
     finally:
         failpoints.at("noise drawn", None)
     assert (world.rows("SELECT * FROM outcome"), world.rows("SELECT seq, body FROM private_state")) == before
@@ -193,39 +195,38 @@ def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
         world.report(place, ["item 3"])
         world.settle()
     last = world.serve()
-    mark = b"m" * 12
-    assert world.report(world.serve(mark=mark)[1], ["item 3"], mark=mark) == "recorded"
+    pseudonym = b"m" * 12
+    assert world.report(world.serve(pseudonym=pseudonym)[1], ["item 3"], pseudonym=pseudonym) == "recorded"
     before = world.one.learning.learner.round
     old = world.one.learning.learner
     world.now = world.now.replace(month=12)
     world.settle()
     assert world.one.epoch == 1
-    # What was acknowledged was learned by the last month's learner. All places of a hand that is still
-    # served from count as served.
-    assert old.round == before + 8
+    # What was acknowledged was learned by the last month's learner; what nobody wrote down is no round.
+    assert old.round == before + 2
     assert not world.rows("SELECT * FROM outcome")
     assert not world.rows("SELECT * FROM visit")
-    assert {epoch for (epoch,) in world.rows("SELECT epoch FROM hand")} == {1}
+    assert {epoch for (epoch,) in world.rows("SELECT epoch FROM block")} == {1}
     assert world.report(last[1], ["item 3"], epoch=0, served=False) == "late"
-    periods = world.keeper.periods(1)
+    periods = world.worker.periods(1)
     assert periods.names == ["2026-11", "2026-12"]
-    epochs = views.epochs(world.store, "shop")
+    epochs = queries.epochs(world.store, "shop")
     assert [(one["epoch"], one.get("period")) for one in epochs] == [(1, "2026-12"), (0, None)]
     assert epochs[0]["releases"] + epochs[1]["releases"] == world.one.seq
     for name in periods.names:
         assert 28.0 < periods.account(name).epsilon() <= 30.0
     assert 30.0 < periods.total().epsilon() < 60.0
-    world.hands = []
+    world.blocks = []
     assert "item 3" in world.serve()[2]  # a warm start
 
 
 def test_experiments_of_a_population_share_its_budget(url):
     world = World(url, likes(share=0.6))
     with pytest.raises(dc.BudgetExceeded, match="budget"):
-        world.keeper.create("second", "people", likes(share=0.6))
+        world.worker.create("second", "people", likes(share=0.6))
     assert world.rows("SELECT name FROM experiment") == [("shop",)]
-    world.keeper.create("second", "people", likes(share=0.4))
-    spent = world.keeper.account(1, "2026-11")
+    world.worker.create("second", "people", likes(share=0.4))
+    spent = world.worker.account(1, "2026-11")
     assert 0.95 < spent.epsilon() <= 1.0
 
 
@@ -236,7 +237,7 @@ def test_shares_of_people_served_leave_with_noise_for_one_person(url):
     for _ in range(400):
         _, place, labels = world.serve()
         world.report(place, [labels[0]] if place % 2 else [])
-        if world.hands[0].over:
+        if world.blocks[0].over:
             world.settle()
     blocks = [
         block
@@ -270,7 +271,7 @@ def test_wrong_settings_are_refused_and_leave_nothing(url):
         {"bound": 2.0},
     ):
         with pytest.raises(ValueError):
-            world.keeper.create("wrong", "people", likes(share=0.1, **wrong))
+            world.worker.create("wrong", "people", likes(share=0.1, **wrong))
     assert world.rows("SELECT name FROM experiment") == [("shop",)]
     assert len(world.rows("SELECT DISTINCT experiment FROM charge")) == 1
     assert NOISY.epsilon == 1.0
@@ -288,9 +289,9 @@ def test_whether_somebody_reported_changes_no_number_of_rounds(config):
         {7: (False, b'"item 1"' if config.feedback == "taken" else b'["item 1"]')},  # was never served
     ):
         learning = Learning.begin(config, dc.Gate(dc.Budget(1.0, 1e-6), 5, notion="zcdp"))
-        hand = learning.deal(1, 0, 0, 8, b"")
-        hand.served, hand.altered = 6, {2}
-        learning.fold(hand, outcomes)
+        block = learning.allocate(1, 0, 0, 8, b"")
+        block.served, block.altered = 6, {2}
+        learning.aggregate(block, outcomes)
         found.append(
             (
                 learning.learner.round,
@@ -303,13 +304,13 @@ def test_whether_somebody_reported_changes_no_number_of_rounds(config):
 
 
 def test_the_oldest_of_too_many_open_rounds_count_as_took_nothing(monkeypatch):
-    """The learner waits for so many; hands that are older are folded all the same."""
-    monkeypatch.setattr("discreet.online.serving.MOST_OPEN", 12)
+    """The learner waits for so many; blocks that are older are aggregated all the same."""
+    monkeypatch.setattr("discreet.online.selector.MOST_OPEN", 12)
     config = taken(holdout=0.0)
     learning = Learning.begin(config, dc.Gate(dc.Budget(4.0), 5, notion="pure"))
-    hands = [learning.deal(1, 0, 8 * number, 8, b"") for number in range(3)]
-    for hand in hands:
-        hand.served = 7
-        learning.fold(hand, dict.fromkeys(range(24), (False, b'"item 1"')))
+    blocks = [learning.allocate(1, 0, 8 * number, 8, b"") for number in range(3)]
+    for block in blocks:
+        block.served = 7
+        learning.aggregate(block, dict.fromkeys(range(24), (False, b'"item 1"')))
     assert learning.learner.pending == ()
     assert learning.measure._open[""].places == [21, 0]

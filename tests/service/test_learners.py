@@ -35,7 +35,7 @@ def test_a_learner_serves(name, feedback, tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", config, PEOPLE)
     rng = np.random.default_rng(3)
 
-    def hands(count):
+    def blocks(count):
         for _ in range(8 * count):
             _, place, labels = world.serve()
             assert len(set(labels)) == 3
@@ -43,22 +43,22 @@ def test_a_learner_serves(name, feedback, tmp_path):
             assert world.report(place, outcome(feedback, labels, rng)) == "recorded"
         world.settle()
 
-    hands(3)
-    spent = world.keeper.account(world.one.population, "2026-11").epsilon()
+    blocks(3)
+    spent = world.worker.account(world.one.population, "2026-11").epsilon()
     assert 0.0 < spent <= PEOPLE.epsilon
     before = world.one.learning.learner.round
     world.crash()
     world.settle()
-    hands(1)
+    blocks(1)
     assert world.one.learning.learner.round > before
     world.now = datetime.datetime(2026, 12, 1, tzinfo=datetime.UTC)
     world.settle()
-    world.hands = []
-    hands(1)
+    world.blocks = []
+    blocks(1)
     assert world.one.epoch == 1
     released = dict(world.rows("SELECT epoch, count(*) FROM release GROUP BY epoch"))
     assert released[0] >= 2  # with what was known before the crash, and after it
-    assert released[1] >= 2  # what the new period begins with, and what came of its first hand
+    assert released[1] >= 2  # what the new period begins with, and what came of its first block
 
 
 def test_there_are_selectors_of_every_kind():

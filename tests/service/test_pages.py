@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from discreet.online.registry import REGISTRY
-from discreet.service.web import sessions
-from discreet.service.web.forms import DEFAULTS, LEARNERS
+from discreet.service import auth
+from discreet.service.pages import DEFAULTS, LEARNERS
 
 from .pages import Visitor, key_of, make, serve
 
 HOSTILE = ['<script>alert("item")</script>', "\"><img src=x onerror='alert(1)'>", "{{ 7 * 7 }}", "plain"]
 MARKER = "a-person-who-must-not-be-seen"
-WEB = Path(sessions.__file__).parent
+WEB = Path(auth.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_cookies_are_for_this_site_and_for_no_script(world):
     service, keys = world
     found = Visitor(service.port).post("/login", key=keys["analyst"])
     words = found.headers["set-cookie"].lower()
-    for part in ("httponly", "samesite=strict", "path=/", f"max-age={sessions.LIFE}"):
+    for part in ("httponly", "samesite=strict", "path=/", f"max-age={auth.LIFE}"):
         assert part in words
     assert "secure" not in words  # not over plain HTTP; see below
     assert keys["analyst"] not in words
@@ -406,13 +406,14 @@ def test_a_form_makes_an_experiment(world, operator):
     assert "made-here" not in {one["name"] for one in client.request("GET", "/v1/experiments")["experiments"]}
     found = operator.post("/new", **FORM)
     assert (found.status, found.headers["location"]) == (303, "/experiments/made-here")
-    assert set(client.decide("made-here").items) <= {"a", "b", "c", "d"}
+    assert set(client.decide("made-here", "ann").items) <= {"a", "b", "c", "d"}
     budget = next(
         one["budget"]
         for one in client.request("GET", "/v1/populations")["populations"]
         if one["name"] == "made-here"
     )
     assert (budget["epsilon"], budget["notion"], budget["delta"]) == (1.0, "pure", 0.0)
+    assert not budget["anonymous"]
 
 
 def test_a_form_offers_learners_groups_and_options(world, operator):
@@ -430,7 +431,7 @@ def test_a_form_offers_learners_groups_and_options(world, operator):
     assert operator.post("/new", **FORM | groups).status == 303
     client = world[0].client()
     for _ in range(20):
-        items = set(client.decide("grouped").items)
+        items = set(client.decide("grouped", "ann").items)
         assert len(items & {"c", "d"}) <= 1
         assert len(items & {"a", "b"}) <= 2
     config = client.request("GET", "/v1/experiments/grouped")["config"]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
+import re
 import time
 from contextlib import closing
 
 import pytest
 
-from discreet.service.hands import Hand
-from discreet.service.keys import Secrets
+from discreet.service import groups
+from discreet.service.auth import Secrets
+from discreet.service.blocks import DecisionBlock
+from discreet.service.database import open_store
+from discreet.service.engine import Live
+from discreet.service.groups import Group
 from discreet.service.learning import Learning
-from discreet.service.lookups import Live
-from discreet.service.store import events, open_store
-from discreet.service.store.events import Event, Group
-from discreet.service.web.personalizer import ranked
+from discreet.service.personalizer import ranked
 
 from .conftest import Running
 from .test_api import ITEMS, experiment
@@ -124,17 +125,17 @@ def test_excluded_actions_stay_where_they_were(shared_service):
 @pytest.mark.parametrize(
     ("available", "order", "altered"),
     [
-        ("abcdef", "dbfcae", False),  # the set that was dealt, what was released, and what was asked for
+        ("abcdef", "dbfcae", False),  # the set that was allocated, what was released, and what was asked for
         ("bcd", "dbc", False),
         ("acef", "fcae", True),  # another item stands in
         ("ae", "ae", True),  # nothing is known of these
     ],
 )
 def test_a_set_comes_first(available, order, altered):
-    hand = Hand(1, 0, 0, 1, [[3, 1]], [(0, 1)], {}, 0, [3, 5, 2], b"")
+    block = DecisionBlock(1, 0, 0, 1, [[3, 1]], [(0, 1)], {}, 0, [3, 5, 2], b"")
     live = Live(1, 1, "shop", None, None, "", 0, "", 0, list("abcdef"))
-    assert ranked(live, hand, 0, list(available)) == (list(order), altered)
-    assert hand.altered == ({0} if altered else set())
+    assert ranked(live, block, 0, list(available)) == (list(order), altered)
+    assert block.altered == ({0} if altered else set())
 
 
 def test_refusals_are_that_services_with_fixed_texts(shared_service):
@@ -196,12 +197,9 @@ def test_what_is_kept(service):
     assert marker not in (service.folder / "log").read_text()
     store = open_store(service.store)
     with store.transaction() as tx:
-        left = tx.all("SELECT place FROM event WHERE experiment = 2")
-        hands = tx.one("SELECT min(first) FROM hand WHERE experiment = 2")[0]
         assert tx.all("SELECT place, body FROM outcome WHERE experiment = 1") == [(0, b"0.5"), (1, b"0.25")]
-        assert tx.all("SELECT place, active FROM event WHERE experiment = 1") == [(1, 0)]
+        assert tx.all("SELECT place, active FROM request WHERE experiment = 1") == [(1, 0)]
     store.close()
-    assert all(place >= hands for (place,) in left)  # what was folded is gone
     service.start()
 
 
@@ -216,20 +214,22 @@ def shown(url, plan, config=None):
     """40 places; ``plan`` says of each what is reported, and whether it was seen (None: not deferred)."""
     world = World(url, config or values())
     for offset in range(40):
-        _, place, _ = world.serve()
         value, active = plan(offset)
+        number = offset.to_bytes(16, "big")
+        _, place, _ = world.serve(request=None if active is None else number)
         if active is not None:
-            with world.store.transaction() as tx:
-                number = place.to_bytes(16, "big")
-                event = Event(world.shop, number, world.one.epoch, place, False, bytes(12), False, "{}")
-                assert events.add(tx, event) == event
-                if active:
-                    events.activate(tx, world.shop, number)
+            served = world.places.pop()
+            world.places.append(served._replace(request=served.request._replace(active=False)))
+            world.write()
+            if active:
+                world.store.record(Group(activated=[(world.shop, number)]))
         if value is not None:
             world.report(place, value)
         world.settle()
     one = world.one
-    return one.next_place, one.seq, one.learning.learner.round, one.learning.dump()[""], world
+    owner = one.learning.gate.owner.id.encode()  # random, whatever the seed is
+    state = re.sub(rb'"%b", "number": \d+' % owner, b"", one.learning.dump()[""])
+    return one.next_place, one.seq, one.learning.learner.round, state, world
 
 
 def test_what_was_not_seen_took_nothing(url, tmp_path):
@@ -239,25 +239,11 @@ def test_what_was_not_seen_took_nothing(url, tmp_path):
         return float(offset % 3 == 0)
 
     unseen = shown(url, lambda offset: (rewards(offset), offset % 2 == 0))
-    assert unseen[4].rows("SELECT count(*) FROM event") == [(0,)]
+    assert unseen[4].rows("SELECT active, count(*) FROM request GROUP BY active") == [(0, 20), (1, 20)]
     silent = shown(f"{tmp_path}/a.db", lambda offset: (rewards(offset) if offset % 2 == 0 else None, None))
     everything = shown(f"{tmp_path}/b.db", lambda offset: (rewards(offset), None))
     assert unseen[:4] == silent[:4]
     assert unseen[3] != everything[3]
-
-
-def test_an_event_that_was_written_down_while_its_epoch_ended_goes_with_the_next_hand(url):
-    world = World(url, values())
-    world.now = world.now.replace(month=12)
-    world.settle()
-    with world.store.transaction() as tx:
-        for epoch in (0, 1):
-            events.add(tx, Event(world.shop, b"%d" % epoch, epoch, 100, False, bytes(12), True, "{}"))
-    hand, *_ = world.serve()
-    while not hand.over:
-        world.serve()
-    world.settle()
-    assert world.rows("SELECT epoch FROM event") == [(1,)]
 
 
 def rounds_depend_on_who_saw(folder):
@@ -271,55 +257,27 @@ def test_no_number_of_rounds_depends_on_who_has_seen_something(tmp_path):
     assert not rounds_depend_on_who_saw(tmp_path)
 
 
-def test_a_fold_that_leaves_out_unseen_rounds_is_noticed(tmp_path, monkeypatch):
-    honest = Learning.fold
+def test_an_aggregate_that_leaves_out_unseen_rounds_is_noticed(tmp_path, monkeypatch):
+    honest = Learning.aggregate
 
-    def fold(self, hand, outcomes):  # as the retired service did: no learning from what nobody saw
-        gone = {offset for offset in range(hand.served) if hand.first + offset not in outcomes}
-        hand.altered |= gone
-        honest(self, hand, outcomes)
+    def aggregate(self, block, outcomes):  # as the retired service did: no learning from what nobody saw
+        gone = {offset for offset in range(block.served) if block.first + offset not in outcomes}
+        block.altered |= gone
+        honest(self, block, outcomes)
 
-    monkeypatch.setattr(Learning, "fold", fold)
+    monkeypatch.setattr(Learning, "aggregate", aggregate)
     assert rounds_depend_on_who_saw(tmp_path)
 
 
-def test_ids_of_events_are_kept_apart(url):
-    secrets = Secrets.fresh()
-    assert secrets.event(1, "a") == secrets.event(1, "a")
-    assert (
-        len(
-            {
-                secrets.event(1, "a"),
-                secrets.event(2, "a"),
-                secrets.event(1, "b"),
-                Secrets.fresh().event(1, "a"),
-            }
-        )
-        == 4
-    )
+def test_ids_of_requests_are_kept_apart(url):
+    secrets, others = Secrets.fresh(), Secrets.fresh()
+    made = [secrets.request(1, b"a"), secrets.request(2, b"a"), secrets.request(1, b"b")]
+    assert len({*made, others.request(1, b"a")}) == 4
+    assert secrets.request(1, b"a") == made[0]
     world = World(url, values())
+    first = world.serve(request=b"a")[1]
+    world.write()
     with world.store.transaction() as tx:
-        first = Event(world.shop, b"a", 0, 1, False, bytes(12), True, "{}")
-        events.add(tx, first)
-        assert events.add(tx, first._replace(place=2)) == first  # the first one has the id
-        assert events.find(tx, world.shop, b"a") == first
-        assert events.find(tx, world.shop, b"b") is None
-        assert events.find(tx, world.shop + 1, b"a") is None
-
-
-def test_groups_work_in_the_order_of_events_and_each_has_its_answer(url):
-    """Two processes that wait for each other's events would be in a circle otherwise."""
-    store, order = World(url, likes()).store, []
-
-    async def story():
-        group = Group(store)
-
-        def noted(number):
-            return lambda _: order.append(number) or number
-
-        asked = [(2, b"a"), (1, b"b"), (1, b"c"), (1, b"a")]
-        assert await asyncio.gather(*[group.do(*one, noted(one)) for one in asked]) == asked
-
-    asyncio.run(story())
-    assert order == [(1, b"a"), (1, b"b"), (1, b"c"), (2, b"a")]
-    store.close()
+        assert groups.request(tx, world.shop, b"a").place == first
+        assert groups.request(tx, world.shop, b"b") is None
+        assert groups.request(tx, world.shop + 1, b"a") is None

@@ -13,19 +13,19 @@ from contextlib import contextmanager, suppress
 import psycopg
 import pytest
 
-from discreet.service import care, failpoints
+from discreet.service import backup, failpoints, postgres
+from discreet.service.auth import Secrets, owner_name
+from discreet.service.blocks import OPEN, DecisionBlock
 from discreet.service.config import PopulationConfig
+from discreet.service.database import Fenced, StoreError, open_store
 from discreet.service.engine import Engine
-from discreet.service.hands import OPEN, Hand
-from discreet.service.keys import Secrets, owner_name
+from discreet.service.groups import Cursor, Group, Outcome, ServedDecision
 from discreet.service.learning import Learning
-from discreet.service.store import Fenced, Outcome, Served, StoreError, connections, open_store, postgres
-from discreet.service.store.connections import PostgresTransaction
-from discreet.service.store.postgres import PostgresStore
+from discreet.service.postgres import PostgresStore, PostgresTransaction
 
 from .world import World, likes
 
-MARK = b"m" * 12
+PSEUDONYM = b"m" * 12
 
 
 class Replica(World):
@@ -54,9 +54,9 @@ def _noted(made):
     return made
 
 
-def full_hand(world, reported=8, mark=bytes(12)):
-    """Serve a whole hand and report some of its outcomes."""
-    places = [world.serve(mark=mark)[1] for _ in range(8)]
+def full_block(world, reported=8, pseudonym=bytes(12)):
+    """Serve a whole block and report some of its outcomes."""
+    places = [world.serve(pseudonym=pseudonym)[1] for _ in range(8)]
     for place in places[:reported]:
         assert world.report(place, ["item 1"]) == "recorded"
     return places
@@ -66,8 +66,12 @@ def numbers(world, sql):
     return {number for (number,) in world.rows(sql)}
 
 
-def outcome(world, place, *, mark=MARK):
-    return Outcome(world.shop, 0, place, False, b'["item 1"]', mark)
+def outcome(world, place, *, pseudonym=PSEUDONYM):
+    return Outcome(world.shop, 0, place, False, b'["item 1"]', pseudonym)
+
+
+def statuses(store, outcomes, served=(), places=()):
+    return [one.status for one in store.record(Group(outcomes, served, places)).outcomes]
 
 
 @contextmanager
@@ -99,70 +103,70 @@ def slow_commit(pool):
         del pool._commit
 
 
-# --- hands ---------------------------------------------------------------------------------------------
+# --- blocks ---------------------------------------------------------------------------------------------
 
 
-def test_replicas_claim_disjoint_hands(world):
+def test_replicas_lease_disjoint_blocks(world):
     with world.store.transaction() as tx:
-        ((body,), *_) = tx.all("SELECT body FROM hand")
+        ((body,), *_) = tx.all("SELECT body FROM block")
         tx.many(
-            "INSERT INTO hand (experiment, epoch, first, count, body, chain, state, served)"
+            "INSERT INTO block (experiment, epoch, first, count, body, chain, state, served)"
             " VALUES (1, 0, ?, 8, ?, ?, 0, 0)",
             [(first, body, b"") for first in range(1000, 1480, 8)],
         )
     others = [world, Replica(world), Replica(world)]
 
-    def claim_all(one):
+    def lease_all(one):
         found = []
-        while (row := one.store.claim(1, 0, one.owner)) is not None:
+        while (row := one.store.lease_block(1, 0, one.owner)) is not None:
             found.append(row[2])
         return found
 
     with ThreadPoolExecutor(3) as threads:
-        claimed = list(threads.map(claim_all, others))
-    together = [first for found in claimed for first in found]
+        leased = list(threads.map(lease_all, others))
+    together = [first for found in leased for first in found]
     assert len(together) == len(set(together)) == 62
-    assert sum(map(bool, claimed)) > 1
-    owners = dict(world.rows("SELECT first, owner FROM hand"))
-    for one, found in zip(others, claimed, strict=True):
+    assert sum(map(bool, leased)) > 1
+    owners = dict(world.rows("SELECT first, owner FROM block"))
+    for one, found in zip(others, leased, strict=True):
         assert all(owners[first] == one.owner for first in found)
 
 
-def test_hands_are_closed_when_their_process_is_gone_and_not_before(world):
+def test_blocks_are_closed_when_their_process_is_gone_and_not_before(world):
     other = Replica(world)
-    mine, yours = (Hand.read(one.store.claim(1, 0, one.owner)).first for one in (world, other))
+    mine, yours = (DecisionBlock.read(one.store.lease_block(1, 0, one.owner)).first for one in (world, other))
     third = Replica(world)
     third.store.recover(third.owner)
-    assert not world.rows("SELECT first FROM hand WHERE closed_at IS NOT NULL")
+    assert not world.rows("SELECT first FROM block WHERE closed_at IS NOT NULL")
     with world.store.transaction() as tx:
         tx.do("UPDATE process SET until = 0 WHERE name = ?", other.owner)
     third.store.recover(third.owner)
-    assert world.rows("SELECT first FROM hand WHERE closed_at IS NOT NULL") == [(yours,)]
+    assert world.rows("SELECT first FROM block WHERE closed_at IS NOT NULL") == [(yours,)]
     assert mine != yours
-    world.keeper.tick(1)
+    world.worker.tick(1)
     assert not other.store.beat(other.owner)
-    assert other.store.claim(1, 0, other.owner) is None
+    assert other.store.lease_block(1, 0, other.owner) is None
     assert other.store.beat(owner_name(), new=True)
 
 
-def test_a_claim_of_which_nobody_knows_whether_it_was_committed_is_found_again(world, monkeypatch):
-    plain = connections.Pool._commit
+def test_a_lease_of_which_nobody_knows_whether_it_was_committed_is_found_again(world, monkeypatch):
+    plain = postgres.Pool._commit
 
     def lost(_, connection):
         connection.execute("COMMIT")
         connection.close()
         raise StoreError("nobody knows")
 
-    monkeypatch.setattr(connections.Pool, "_commit", lost)
+    monkeypatch.setattr(postgres.Pool, "_commit", lost)
     with pytest.raises(StoreError):
-        world.store.claim(1, 0, world.owner)
-    monkeypatch.setattr(connections.Pool, "_commit", plain)
-    ((first,),) = world.rows("SELECT first FROM hand WHERE state = ?", OPEN)
-    assert world.store.claim(1, 0, world.owner)[2] == first
-    assert world.store.claim(1, 0, world.owner)[2] != first
+        world.store.lease_block(1, 0, world.owner)
+    monkeypatch.setattr(postgres.Pool, "_commit", plain)
+    ((first,),) = world.rows("SELECT first FROM block WHERE state = ?", OPEN)
+    assert world.store.lease_block(1, 0, world.owner)[2] == first
+    assert world.store.lease_block(1, 0, world.owner)[2] != first
 
 
-# --- a hand that is closed while outcomes come in ----------------------------------------------------------
+# --- a block that is closed while outcomes come in ----------------------------------------------------------
 
 
 def somebody_waits(replica):
@@ -173,99 +177,106 @@ def somebody_waits(replica):
 
 
 def race(world):
-    """A group is in flight when its hand is closed: (whether the keeper waits to read it, the answer)."""
-    places = full_hand(world, reported=6)
+    """A group is in flight when its block is closed: (whether the worker waits to read it, the answer)."""
+    places = full_block(world, reported=6)
     other, read = Replica(world), threading.Event()
     failpoints.at("outcomes read", read.set)
     with ThreadPoolExecutor(2) as threads, slow_commit(other.store._writer) as (there, go):
-        group = threads.submit(other.store.record, [outcome(world, places[6])], [])
+        group = threads.submit(statuses, other.store, [outcome(world, places[6])])
         assert there.wait(60)
-        folding = threads.submit(world.keeper.tick, 1)
-        while not folding.done() and not somebody_waits(other):
+        aggregating = threads.submit(world.worker.tick, 1)
+        while not aggregating.done() and not somebody_waits(other):
             time.sleep(0.01)
         waited = not read.is_set()
         go.set()
         answer = group.result()
-        folding.result()
+        aggregating.result()
     failpoints.at("outcomes read", None)
     return waited, answer[0]
 
 
 def test_what_another_process_took_counts_at_the_end_of_a_period(world, monkeypatch):
-    """Whoever serves a hand writes down how far every second; an outcome reported elsewhere is faster."""
+    """The block goes on to be served from, and nobody has written down how far."""
     _, place, _ = world.serve()
-    assert world.report(place, ["item 1"], served=False) == "recorded"
-    counted, plain = [], Learning.fold
+    world.write()
+    world.serve()
+    assert statuses(Replica(world).store, [outcome(world, place)]) == ["recorded"]
+    counted, plain = [], Learning.aggregate
 
-    def fold(self, hand, outcomes):
-        counted.extend(one for one in outcomes if one - hand.first < hand.served)
-        plain(self, hand, outcomes)
+    def aggregate(self, block, outcomes):
+        counted.extend(one for one in outcomes if one - block.first < block.served)
+        plain(self, block, outcomes)
 
-    monkeypatch.setattr(Learning, "fold", fold)
+    monkeypatch.setattr(Learning, "aggregate", aggregate)
     world.now = world.now.replace(month=12)
-    assert world.keeper.tick(world.shop)
+    assert world.worker.tick(world.shop)
     assert counted == [place]
 
 
-def test_a_keeper_waits_for_groups_in_flight(world):
+def test_a_worker_waits_for_groups_in_flight(world):
     assert race(world) == (True, "recorded")
     assert not world.rows("SELECT * FROM outcome")
     assert len(world.rows("SELECT * FROM learned")) == 7
 
 
-@pytest.mark.parametrize("without", ["the group's lock", "the keeper's lock"])
+@pytest.mark.parametrize("without", ["the group's lock", "the worker's lock"])
 def test_an_outcome_is_orphaned_without_either_lock(world, monkeypatch, without):
-    if without == "the group's lock":
-        monkeypatch.setattr(postgres, "_RECORD", postgres._RECORD.replace("FOR KEY SHARE OF h", ""))
-    else:
-        plain = connections.PostgresTransaction.locked
-        unlocked = connections.PostgresTransaction.all
-        monkeypatch.setattr(
-            connections.PostgresTransaction,
-            "locked",
-            lambda tx, sql, *values: (unlocked if "FROM hand" in sql else plain)(tx, sql, *values),
-        )
+    plain = PostgresTransaction.locked
+    strength = "KEY SHARE" if without == "the group's lock" else "UPDATE"
+
+    def locked(tx, sql, *values, **how):
+        if "FROM block" in sql and how.get("strength", "UPDATE") == strength:
+            return tx.all(sql, *values)
+        return plain(tx, sql, *values, **how)
+
+    monkeypatch.setattr(PostgresTransaction, "locked", locked)
     assert race(world) == (False, "recorded")
     assert world.rows("SELECT * FROM outcome")
 
 
-def test_a_group_waits_for_a_keeper_and_finds_the_hand_closed(world):
-    places = full_hand(world, reported=6)
+def test_a_group_waits_for_a_worker_and_finds_the_block_closed(world):
+    places = full_block(world, reported=6)
     other, one = Replica(world), world.one
     with ThreadPoolExecutor(2) as threads, slow_commit(world.store._rest) as (there, go):
-        closing = threads.submit(world.keeper._close, one, over=False)
+        closing = threads.submit(world.worker._close, one, over=False)
         assert there.wait(60)
-        group = threads.submit(other.store.record, [outcome(world, places[6])], [])
+        group = threads.submit(statuses, other.store, [outcome(world, places[6])])
         while not somebody_waits(other):
             assert not group.done()
             time.sleep(0.01)
         go.set()
-        assert [hand.first for hand in closing.result()] == [places[0]]
+        assert [block.first for block in closing.result()] == [places[0]]
         assert group.result() == ["late"]
 
 
-def test_groups_and_keepers_never_wait_in_a_circle(world):
-    """Two replicas report about the same hands in opposite orders while these are closed one by one."""
+def test_groups_and_workers_never_wait_in_a_circle(world):
+    """Two replicas report about the same blocks in opposite orders while these are closed one by one."""
     others = [world, Replica(world)]
-    places = [place for _ in range(8) for place in full_hand(world, reported=0)]
+    places = [place for _ in range(8) for place in full_block(world, reported=0)]
     orders = [places, places[::-1]]
 
     def report(number):
         answers = []
         for start in range(0, len(places), 16):
             group = [outcome(world, one) for one in orders[number][start : start + 16]]
-            over = [Served(1, 0, one, 8, 0.0, "", 0, MARK * 8) for one in places[start : start + 16 : 8]]
-            answers += others[number].store.record(group, over[:: 1 - 2 * number])
+            firsts = places[start : start + 16 : 8][:: 1 - 2 * number]
+            over = [Cursor(1, 0, one, 8, 0.0) for one in firsts]
+            whose = [
+                ServedDecision(1, 0, one, offset, PSEUDONYM, 1, "", 1000)
+                for one in firsts
+                for offset in range(8)
+            ]
+            answers += statuses(others[number].store, group, over, whose)
         return answers
 
     with ThreadPoolExecutor(3) as threads:
         found = [threads.submit(report, number) for number in range(2)]
         while not all(one.done() for one in found):
-            world.keeper.tick(1)
+            world.worker.tick(1)
     both = list(zip(found[0].result(), found[1].result()[::-1], strict=True))
     recorded = sum(pair.count("recorded") for pair in both)
     assert all(pair.count("recorded") <= 1 for pair in both)
-    world.hands = []
+    world.blocks = []
     world.settle()
     assert len(world.rows("SELECT * FROM learned")) == recorded > 0
 
@@ -273,104 +284,122 @@ def test_groups_and_keepers_never_wait_in_a_circle(world):
 # --- people ------------------------------------------------------------------------------------------------
 
 
-def test_the_limit_of_a_person_holds_for_experiments_that_close_at_once(postgres_url):
-    """Two keepers close hands of two experiments, all of one person: it counts three times in all."""
+def test_the_limit_of_a_person_holds_for_processes_that_write_at_once(postgres_url):
+    """Two processes serve two experiments to one person, whom nobody knew before: it counts three times."""
     people = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=3, period="month")
     one = World(postgres_url, likes(seed=None, share=0.5), people)
     other = Replica(one)
-    other.shop = other.keeper.create("other", "people", likes(seed=None, share=0.5)).id
+    other.shop = other.worker.create("other", "people", likes(seed=None, share=0.5)).id
     worlds, start = (one, other), threading.Barrier(2)
     for world in worlds:
-        world.serve(mark=MARK)
-        for _ in range(7):
-            world.serve(mark=MARK)
-        world.store.record([], world.cursors())
+        for _ in range(8):
+            world.serve(pseudonym=PSEUDONYM)
 
-    def close(world):
-        fence = world.store.lease(world.shop, world.owner)
-        mine = world.keeper._fenced(world.shop, fence)
+    def write(world):
         start.wait()
-        return world.keeper._close(mine, over=False)
+        world.write()
 
     with ThreadPoolExecutor(2) as threads:
-        hands = [hand for found in threads.map(close, worlds) for hand in found]
-    assert sorted(len(hand.uncounted) for hand in hands) in ([5, 8], [6, 7])
-    assert one.rows("SELECT times FROM visit") == [(3,)]
-    assert not one.rows("SELECT * FROM served_to")
+        list(threads.map(write, worlds))
+    left_out = [len(text.split()) for (text,) in one.rows("SELECT uncounted FROM block WHERE state = 1")]
+    assert sorted(left_out) == [5, 8]
+    assert one.rows("SELECT times FROM visit") == [(16,)]
 
 
-def test_an_outcome_waits_for_the_process_that_served_its_decision(world):
-    """Another process has not written down yet whom a place was for; if it never does, nothing is learned."""
-    _, place, _ = world.serve(mark=MARK)
+def test_a_request_that_is_sent_to_two_processes_at_once_is_one_decision(world):
+    """The second one waits for the end of the first, and has its answer."""
     other = Replica(world)
-    assert other.store.record([outcome(world, place)], []) == ["early"]
-    world.store.record([], world.cursors())
-    assert other.store.record([outcome(world, place)], []) == ["recorded"]
-    _, lost, _ = world.serve(mark=MARK)
-    assert other.store.record([outcome(world, lost)], []) == ["early"]
+    mine, yours = (one.serve(pseudonym=PSEUDONYM, request=b"r")[1] for one in (world, other))
+    assert mine != yours
+    with ThreadPoolExecutor(2) as threads, slow_commit(world.store._writer) as (there, go):
+        first = threads.submit(world.write)
+        assert there.wait(60)
+        second = threads.submit(other.write)
+        while not somebody_waits(other):
+            assert not second.done()
+            time.sleep(0.01)
+        go.set()
+        assert first.result().requests[0].place == second.result().requests[0].place == mine
+    assert world.rows("SELECT times FROM visit") == [(1,)]
+    assert other.acknowledged(yours, ["item 1"], pseudonym=PSEUDONYM) == ("recorded", False)
+
+
+@pytest.mark.parametrize("pseudonym", [PSEUDONYM, bytes(12)])
+def test_an_outcome_waits_for_the_process_that_served_its_decision(world, pseudonym):
+    """Another process has not written down yet whom a place was for; if it never does, nothing is learned."""
+    _, place, _ = world.serve(pseudonym=pseudonym)
+    other = Replica(world)
+    assert statuses(other.store, [outcome(world, place, pseudonym=pseudonym)]) == ["early"]
+    world.write()
+    assert statuses(other.store, [outcome(world, place, pseudonym=pseudonym)]) == ["recorded"]
+    _, lost, _ = world.serve(pseudonym=pseudonym)
+    assert statuses(other.store, [outcome(world, lost, pseudonym=pseudonym)]) == ["early"]
     with world.store.transaction() as tx:
         tx.do("UPDATE process SET until = 0 WHERE name = ?", world.owner)
     other.store.recover(other.owner)
-    assert other.store.record([outcome(world, lost)], []) == ["late"]
+    assert statuses(other.store, [outcome(world, lost, pseudonym=pseudonym)]) == ["late"]
 
 
-def test_an_outcome_is_not_late_where_its_hand_ends_meanwhile(world, monkeypatch):
-    """It was early, and before that was known its place was written down, with the last one of its hand."""
-    places = [world.serve(mark=MARK)[1] for _ in range(8)]
-    other = Replica(world)
-    plain = other.store._why_not
-
-    def why_not(tx, one):
-        world.store.record([], world.cursors())
-        return plain(tx, one)
-
-    monkeypatch.setattr(other.store, "_why_not", why_not)
-    assert other.store.record([outcome(world, places[0])], []) == ["early"]
-    assert other.store.record([outcome(world, places[0])], []) == ["recorded"]
+def test_a_group_waits_for_one_of_which_nobody_knows_how_it_ended(world):
+    """It is sent again while the server still commits it: nobody is counted twice."""
+    world.serve(pseudonym=PSEUDONYM)
+    group, other = world.group(), Replica(world)
+    with ThreadPoolExecutor(2) as threads, slow_commit(world.store._writer) as (there, go):
+        first = threads.submit(world.store.record, group)
+        assert there.wait(60)
+        again = threads.submit(other.store.record, group)  # on another connection
+        while not somebody_waits(other):
+            assert not again.done()
+            time.sleep(0.01)
+        go.set()
+        first.result()
+        again.result()
+    assert world.rows("SELECT times FROM visit") == [(1,)]
+    assert world.rows("SELECT served, uncounted FROM block WHERE first = 0") == [(1, "")]
 
 
 def test_a_group_counts_the_first_of_two_reports(world):
-    one, two = full_hand(world, reported=0, mark=MARK)[:2]
+    one, two = full_block(world, reported=0, pseudonym=PSEUDONYM)[:2]
     rows = [outcome(world, place) for place in (one, one, two, 10_000, 10_000)]
     rows[1] = rows[1]._replace(body=b'["item 2"]')
-    answers = world.store.record(rows, world.cursors())
+    answers = [one.status for one in world.write(rows).outcomes]
     assert answers == ["recorded", "duplicate", "recorded", "late", "late"]
-    assert world.store.record(rows[:3], []) == ["duplicate"] * 3
-    assert {bytes(body) for (body,) in world.rows("SELECT body FROM outcome")} == {b'["item 1"]'}
+    assert statuses(world.store, rows[:3]) == ["duplicate"] * 3
+    assert world.rows("SELECT body FROM outcome ORDER BY place") == [(b'["item 1"]',), (None,)]
 
 
-# --- keepers -----------------------------------------------------------------------------------------------
+# --- workers -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", ["hand closed", "outcomes read", "noise drawn"])
-def test_a_keeper_that_was_paused_is_fenced(world, point):
+@pytest.mark.parametrize("point", ["block closed", "outcomes read", "noise drawn"])
+def test_a_worker_that_was_paused_is_fenced(world, point):
     """It stops at a point, another one takes over and releases, and it wakes up again."""
-    full_hand(world)
+    full_block(world)
     other = Replica(world)
-    assert other.keeper.due() == [1]
-    assert not other.keeper.tick(1)  # somebody else's
+    assert other.worker.due() == [1]
+    assert not other.worker.tick(1)  # somebody else's
 
     def pause():
         with other.store.transaction() as tx:
             tx.do("UPDATE process SET until = 0 WHERE name = ?", world.owner)
         other.store._leases.clear()
         failpoints.at(point, None)
-        assert other.keeper.tick(1)
+        assert other.worker.tick(1)
 
     with at(point, pause), pytest.raises(Fenced):
-        world.keeper.tick(1)
+        world.worker.tick(1)
     assert len(world.rows("SELECT * FROM learned")) == 8
     assert world.rows("SELECT seq FROM release") == [(1,)]
-    assert not world.keeper.tick(1)
-    assert other.keeper.tick(1) or not other.keeper.due()
+    assert not world.worker.tick(1)
+    assert other.worker.tick(1) or not other.worker.due()
 
 
-def test_a_keeper_that_stops_in_a_transaction_is_cut_off(world, monkeypatch):
-    monkeypatch.setattr(connections, "_SET", "SET idle_in_transaction_session_timeout = '2s'")
-    full_hand(world)
-    world.keeper.tick(1)
+def test_a_worker_that_stops_in_a_transaction_is_cut_off(world, monkeypatch):
+    monkeypatch.setattr(postgres, "_SET", "SET idle_in_transaction_session_timeout = '2s'")
+    full_block(world)
+    world.worker.tick(1)
     with world.store.transaction() as tx:
-        tx.do("DELETE FROM hand WHERE state = 0")
+        tx.do("DELETE FROM block WHERE state = 0")
         tx.do("UPDATE process SET until = 0 WHERE name = ?", world.owner)
     world.crash()
     other = Replica(world)
@@ -381,36 +410,36 @@ def test_a_keeper_that_stops_in_a_transaction_is_cut_off(world, monkeypatch):
         tx.do("UPDATE process SET until = 0 WHERE name = ?", world.owner)
 
     def pause():
-        failpoints.at("dealt, not committed", None)
-        assert other.keeper.tick(1)  # waits until the other one's session is ended
+        failpoints.at("allocated, not committed", None)
+        assert other.worker.tick(1)  # waits until the other one's session is ended
 
-    with at("dealt, not committed", pause), pytest.raises(StoreError):
-        world.keeper.tick(1)
-    firsts = world.rows("SELECT first FROM hand WHERE state = 0 ORDER BY first")
+    with at("allocated, not committed", pause), pytest.raises(StoreError):
+        world.worker.tick(1)
+    firsts = world.rows("SELECT first FROM block WHERE state = 0 ORDER BY first")
     assert len(firsts) == len(set(firsts)) == 2
     with pytest.raises(Fenced):
-        world.keeper.tick(1)
+        world.worker.tick(1)
 
 
 def test_an_operator_may_ask_any_replica(world):
     """Another catalogue: the replica that was asked takes over, and whoever kept it is fenced off."""
     world.settle()
     other = Replica(world)
-    other.keeper.change_items(1, ["new"], ["item 0"])
-    world.keeper.forget(1)
-    full_hand(world)
+    other.worker.change_items(1, ["new"], ["item 0"])
+    world.worker.forget(1)
+    full_block(world)
     with pytest.raises(Fenced):
-        world.keeper.tick(1)
-    assert not world.keeper.tick(1)
-    assert other.keeper.tick(1)
+        world.worker.tick(1)
+    assert not world.worker.tick(1)
+    assert other.worker.tick(1)
     assert "new" in other.one.learning.labels
     for number, replica in enumerate((world, other, world)):  # whoever kept it has not noticed yet
-        replica.keeper.change_items(1, [f"newer {number}"], [])
+        replica.worker.change_items(1, [f"newer {number}"], [])
 
 
-def test_whoever_freezes_waits_for_a_keeper_and_not_in_a_circle(world, monkeypatch):
-    """Both lock hands and delete outcomes."""
-    full_hand(world)
+def test_whoever_freezes_waits_for_a_worker_and_not_in_a_circle(world, monkeypatch):
+    """Both lock blocks and delete outcomes."""
+    full_block(world)
     other, plain, begun = Replica(world), PostgresTransaction.do, threading.Event()
 
     def do(tx, sql, *values):
@@ -422,21 +451,21 @@ def test_whoever_freezes_waits_for_a_keeper_and_not_in_a_circle(world, monkeypat
 
     monkeypatch.setattr(PostgresTransaction, "do", do)
     with ThreadPoolExecutor(1) as threads:
-        keeping = threads.submit(world.keeper.tick, 1)
+        keeping = threads.submit(world.worker.tick, 1)
         assert begun.wait(10)
-        assert care.gone_back(other.store, other.keeper) == ["shop"]
+        assert backup.gone_back(other.store, other.worker) == ["shop"]
         assert keeping.result()
     assert len(world.rows("SELECT * FROM release")) == 1
-    assert not world.rows("SELECT * FROM hand")
+    assert not world.rows("SELECT * FROM block")
 
 
 def test_what_was_frozen_elsewhere_is_not_released(world):
-    full_hand(world)
+    full_block(world)
     other = Replica(world)
-    with at("noise drawn", lambda: care.gone_back(other.store, other.keeper)), pytest.raises(Fenced):
-        world.keeper.tick(1)
+    with at("noise drawn", lambda: backup.gone_back(other.store, other.worker)), pytest.raises(Fenced):
+        world.worker.tick(1)
     assert not world.rows("SELECT * FROM release")
-    assert not world.keeper.due()
+    assert not world.worker.due()
 
 
 # --- cut connections ---------------------------------------------------------------------------------------
@@ -467,7 +496,7 @@ def test_cut_connections_lose_nothing_that_was_acknowledged(world, monkeypatch, 
             try:
                 return work()
             except StoreError:
-                world.hands = [hand for hand in world.hands if hand.served]
+                world.blocks = [block for block in world.blocks if block.served]
         raise AssertionError("it never works")
 
     monkeypatch.setattr(psycopg.Connection, "execute", execute)
@@ -480,7 +509,7 @@ def test_cut_connections_lose_nothing_that_was_acknowledged(world, monkeypatch, 
             assert answer in {"recorded", "duplicate"}
             acknowledged.add(place)
         insist(world.settle)
-    world.hands[0].over_at = 0.0
+    world.blocks[0].over_at = 0.0
     insist(world.settle)
     monkeypatch.undo()
     admin.close()
@@ -551,8 +580,8 @@ def test_raw_outcomes_leave_the_files_of_the_table(world, postgres):
 # --- engines -----------------------------------------------------------------------------------------------
 
 
-def test_a_process_that_was_stopped_serves_nothing_of_its_old_hands(world, monkeypatch):
-    """Its heart stops, another process closes its hands, and it goes on under another name."""
+def test_a_process_that_was_stopped_serves_nothing_of_its_old_blocks(world, monkeypatch):
+    """Its heart stops, another process closes its blocks, and it goes on under another name."""
     monkeypatch.setattr(PostgresStore, "patience", 3.0)
     world.store.leave(world.owner)
     secrets = Secrets.fresh()
@@ -564,27 +593,27 @@ def test_a_process_that_was_stopped_serves_nothing_of_its_old_hands(world, monke
         try:
             shop = await one.live("shop")
             served = {(await one.next_place(shop))[0].first}
-            name, until = one.life.owner, one.life.until
-            while one.life.until == until:  # its heart beats
+            name, until = one.process.owner, one.process.until
+            while one.process.until == until:  # its heart beats
                 await asyncio.sleep(0.05)
-            assert one.life.owner == name
+            assert one.process.owner == name
             assert one.take(shop) is not None
             one._tasks[1].cancel()
             one._stop.set()
             deadline = time.monotonic() + 60
-            while world.rows("SELECT 1 FROM hand WHERE owner = ? AND closed_at IS NULL", name):
+            while world.rows("SELECT 1 FROM block WHERE owner = ? AND closed_at IS NULL", name):
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.05)
-            hand, _ = await one.next_place(shop)
-            assert hand.first not in served
-            assert one.life.owner != name
+            block, _ = await one.next_place(shop)
+            assert block.first not in served
+            assert one.process.owner != name
         finally:
             await one.stop()
             await two.stop()
 
     asyncio.run(story())
     assert not world.rows("SELECT * FROM process")
-    assert not world.rows("SELECT * FROM hand WHERE state = ? AND closed_at IS NULL", OPEN)
+    assert not world.rows("SELECT * FROM block WHERE state = ? AND closed_at IS NULL", OPEN)
 
 
 def test_two_services_share_an_experiment(postgres_url):
@@ -601,15 +630,15 @@ def test_two_services_share_an_experiment(postgres_url):
             places, answers = [], []
             for number in range(30):
                 which = number % 2
-                mark = number.to_bytes(12, "big")
-                hand, offset = await engines[which].next_place(shops[which], mark)
-                place = hand.first + offset
+                pseudonym = number.to_bytes(12, "big")
+                block, offset = await engines[which].next_place(shops[which], pseudonym)
+                place = block.first + offset
                 places.append(place)
-                decision = secrets.verify(secrets.sign(1, 0, place, mark))
+                decision = secrets.verify(secrets.sign(1, 0, place, pseudonym))
                 body = json.dumps(["item 1"]).encode()
                 answers.append(await engines[1 - which].record(decision, body))
             assert len(places) == len(set(places))
-            assert answers.count("recorded") == 30
+            assert answers == [("recorded", True)] * 30
         finally:
             for one in engines:
                 await one.stop()
@@ -617,6 +646,6 @@ def test_two_services_share_an_experiment(postgres_url):
 
     places = asyncio.run(story())
     with world.store.transaction() as tx:
-        tx.do("UPDATE hand SET closed_at = 0 WHERE state = ?", OPEN)
+        tx.do("UPDATE block SET closed_at = 0 WHERE state = ?", OPEN)
     Replica(world).settle()
     assert numbers(world, "SELECT place FROM learned") == places

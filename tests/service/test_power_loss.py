@@ -6,8 +6,7 @@ import shutil
 
 import pytest
 
-from discreet.service.store import StoreError, open_store
-from discreet.service.store.sqlite import SQLiteStore
+from discreet.service.database import SQLiteStore, StoreError, open_store
 
 from .world import World, likes
 
@@ -105,7 +104,7 @@ def after(tmp_path, monkeypatch, synchronous):
     acknowledged, lost = set(), 0
     for number in range(12):
         _, place, _ = world.serve()
-        assert world.report(place, ["item 1"], served=False) == "recorded"
+        assert world.report(place, ["item 1"]) == "recorded"
         acknowledged.add(place)
         folder = tmp_path / f"after {number}"
         folder.mkdir()

@@ -15,10 +15,10 @@ import pytest
 import discreet as dc
 from discreet.client import ServiceError
 from discreet.privacy.population import Periods
+from discreet.service.blocks import linked
 from discreet.service.config import PopulationConfig
-from discreet.service.experiments import OtherSegments
-from discreet.service.hands import linked
 from discreet.service.learning import MOST_SEGMENTS, Learning
+from discreet.service.worker import OtherSegments
 
 from .pages import Visitor
 from .world import ITEMS, NOISY, PURE, World, likes, taken
@@ -58,7 +58,7 @@ def test_decisions_with_likes_are_those_of_the_librarys_segments(url):
         for person in people:
             twin.choose(segment)
             twin.learn(items=person, segment=segment)
-        shown[segment] = twin.choose(segment).labels  # it was dealt again
+        shown[segment] = twin.choose(segment).labels  # it was allocated again
         sets[segment].add(shown[segment])
     assert len(sets["fr"]) > 2
     assert len(sets["de"]) > 2
@@ -71,21 +71,23 @@ def test_decisions_with_taken_items_are_those_of_the_librarys_segments(tmp_path)
     config = taken(segments=VALUES, holdout=0.0, measure=0.0)
     world, twin = World(f"sqlite:///{tmp_path}/service.db", config, PURE), twin_of(config, PURE)
     rng = np.random.default_rng(0)
-    dealt = {one: [twin.choose(one, wait=False) for _ in range(2 * HAND)] for one in VALUES}
+    allocated = {one: [twin.choose(one, wait=False) for _ in range(2 * HAND)] for one in VALUES}
     sets = set()
     for _ in range(40):
         segment = str(rng.choice(VALUES))
         answers, places = [], []
-        for one in dealt[segment][:HAND]:
+        for one in allocated[segment][:HAND]:
             _, place, labels = world.serve(segment)
             assert tuple(labels) == one.labels
             answers.append(labels[0] if rng.random() < 0.5 else None)
             places.append(place)
         world.report_all(zip(places, answers, strict=True))
         world.settle()
-        for one, answer in zip(dealt[segment][:HAND], answers, strict=True):
+        for one, answer in zip(allocated[segment][:HAND], answers, strict=True):
             twin.learn(answer, round=one.round)
-        dealt[segment] = dealt[segment][HAND:] + [twin.choose(segment, wait=False) for _ in range(HAND)]
+        allocated[segment] = allocated[segment][HAND:] + [
+            twin.choose(segment, wait=False) for _ in range(HAND)
+        ]
         sets.add(tuple(labels))
     assert len(sets) > 3
 
@@ -102,7 +104,7 @@ def test_a_segment_learns_from_its_own_people(tmp_path):
     for segment in ["fr", "de"] * 20:
         world.report_all([(world.serve(segment)[1], [favourite[segment]]) for _ in range(HAND)])
         world.settle()
-    world.hands = []
+    world.blocks = []
     best = {segment: world.one.learning.payload(segment)["values"][0]["item"] for segment in favourite}
     assert best == favourite
     assert {segment for (segment,) in world.rows("SELECT segment FROM release")} == {"fr", "de"}
@@ -113,36 +115,38 @@ def test_a_segment_learns_from_its_own_people(tmp_path):
     world.now = world.now.replace(month=12)
     world.settle()
     assert world.one.epoch == 1
-    world.hands = []
+    world.blocks = []
     for segment, item in favourite.items():  # each begins with what it has released itself
         assert item in world.serve(segment)[2]
     assert len(world.rows("SELECT seq FROM release WHERE epoch = 1")) == 3
 
 
-def test_hands_are_folded_in_the_order_of_their_segment(url):
-    """A hand waits for those of its own segment that come before it, and for no others."""
+def test_blocks_are_aggregated_in_the_order_of_their_segment(url):
+    """A block waits for those of its own segment that come before it, and for no others."""
     world = World(url, taken(segments=["de", "fr"], holdout=0.0), PURE)
     world.serve("de")  # stays open
-    early = world.claimed["de"][0]
+    early = world.leased["de"][0]
     for _ in range(2):
         world.report_all([(world.serve("fr")[1], None) for _ in range(HAND)])
     world.settle()
     assert {segment for (segment,) in world.rows("SELECT segment FROM release")} == {"fr"}
-    late = world.store.claim(world.shop, 0, world.owner, "de")
-    world.rows("UPDATE hand SET closed_at = 0 WHERE first = ? RETURNING first", late[2])
-    while world.keeper.tick(world.shop):
+    late = world.store.lease_block(world.shop, 0, world.owner, "de")
+    world.rows("UPDATE block SET closed_at = 0 WHERE first = ? RETURNING first", late[2])
+    while world.worker.tick(world.shop):
         pass
-    assert world.rows("SELECT state FROM hand WHERE first = ?", late[2]) == [(2,)]  # closed, and not folded
+    assert world.rows("SELECT state FROM block WHERE first = ?", late[2]) == [
+        (2,)
+    ]  # closed, and not aggregated
     assert world.one.learning.queues["de"].waits_for(early.round)
     while not early.over:
         world.serve("de")
     world.settle()
-    assert not world.rows("SELECT 1 FROM hand WHERE first IN (?, ?)", early.first, late[2])
+    assert not world.rows("SELECT 1 FROM block WHERE first IN (?, ?)", early.first, late[2])
     assert not world.one.learning.queues["de"].waits_for(early.round)
 
 
 @pytest.mark.parametrize("config", [likes(segments=VALUES), taken(segments=VALUES)], ids=["likes", "taken"])
-def test_a_crash_in_the_middle_of_a_fold_keeps_every_segment_in_order(url, config):
+def test_a_crash_in_the_middle_of_a_aggregate_keeps_every_segment_in_order(url, config):
     from discreet.service import failpoints
 
     class Killed(BaseException):
@@ -152,7 +156,7 @@ def test_a_crash_in_the_middle_of_a_fold_keeps_every_segment_in_order(url, confi
         raise Killed
 
     world = World(url, config, NOISY if config.feedback == "likes" else PURE)
-    rng, points = np.random.default_rng(2), itertools.cycle(("outcomes read", "noise drawn", "hand closed"))
+    rng, points = np.random.default_rng(2), itertools.cycle(("outcomes read", "noise drawn", "block closed"))
     counted = dict.fromkeys(VALUES, 0)
     for number in range(30):
         segment = str(rng.choice(VALUES))
@@ -162,11 +166,11 @@ def test_a_crash_in_the_middle_of_a_fold_keeps_every_segment_in_order(url, confi
             reports.append((place, labels[:1] if config.feedback == "likes" else labels[0]))
         world.report_all(reports)
         if number % 5 == 4:
-            world.store.record([], world.cursors())
+            world.write()
             failpoints.at(point := next(points), kill)
             try:
-                while world.keeper.due():
-                    world.keeper.tick(world.shop)
+                while world.worker.due():
+                    world.worker.tick(world.shop)
             except Killed:
                 pass
             finally:
@@ -183,8 +187,8 @@ def test_a_crash_in_the_middle_of_a_fold_keeps_every_segment_in_order(url, confi
         chain = linked(chain, payload)
         chains.add(chain)
         assert bytes(link) == chain
-    assert all(bytes(link) in chains for (link,) in world.rows("SELECT chain FROM hand"))
-    assert world.keeper.account(1, "2026-11").epsilon() <= world.one.people.epsilon
+    assert all(bytes(link) in chains for (link,) in world.rows("SELECT chain FROM block"))
+    assert world.worker.account(1, "2026-11").epsilon() <= world.one.people.epsilon
 
 
 # --- what it costs ----------------------------------------------------------------------------------------
@@ -196,7 +200,7 @@ def test_segments_cost_what_one_learner_costs(tmp_path, make):
     spent = []
     for segments in ([], VALUES):
         world = World(f"sqlite:///{tmp_path}/{len(segments)}.db", make(segments=segments), people)
-        spent.append(world.keeper.account(1, "2026-11"))
+        spent.append(world.worker.account(1, "2026-11"))
     alone, divided = spent
     assert divided.epsilon() == pytest.approx(alone.epsilon(), rel=1e-9)
     assert divided.epsilon() <= people.epsilon
@@ -212,24 +216,24 @@ def rounds_that_change(url, marked, **more):
     seen = []
     for item in ("item 1", "item 2"):
         world = World(f"{url}.{item[-1]}", likes(segments=VALUES, holdout=0.0, **more), TWICE)
-        folded = []
-        honest = world.one.learning.fold
+        aggregated = []
+        honest = world.one.learning.aggregate
 
-        def fold(hand, outcomes, honest=honest, folded=folded):
-            places = range(hand.first, hand.first + hand.count)
-            folded.extend((hand.segment, place, outcomes.get(place)) for place in places)
-            honest(hand, outcomes)
+        def aggregate(block, outcomes, honest=honest, aggregated=aggregated):
+            places = range(block.first, block.first + block.count)
+            aggregated.extend((block.segment, place, outcomes.get(place)) for place in places)
+            honest(block, outcomes)
 
-        world.one.learning.fold = fold
+        world.one.learning.aggregate = aggregate
         for segment in [*VALUES, *VALUES]:
             for who, what in (("somebody", item), ("somebody else", "item 5")):
-                mark = marked(who, segment)
-                _, place, _ = world.serve(segment, mark)
-                world.report(place, [what], mark=mark)
-        for hand in world.hands:
-            hand.over_at = 0.0
+                pseudonym = marked(who, segment)
+                _, place, _ = world.serve(segment, pseudonym)
+                world.report(place, [what], pseudonym=pseudonym)
+        for block in world.blocks:
+            block.over_at = 0.0
         world.settle()
-        seen.append(sorted(folded, key=lambda one: one[:2]))
+        seen.append(sorted(aggregated, key=lambda one: one[:2]))
     assert [one[:2] for one in seen[0]] == [one[:2] for one in seen[1]]
     return sum(one != other for one, other in zip(*seen, strict=True))
 
@@ -239,7 +243,7 @@ def hashed(*who):
 
 
 def test_somebody_in_three_segments_changes_no_more_rounds_than_allowed(tmp_path):
-    """One mark in all segments: whatever the person says, two rounds see it, as the account says."""
+    """One pseudonym in all segments: whatever the person says, two rounds see it, as the account says."""
     assert rounds_that_change(f"sqlite:///{tmp_path}/service", lambda person, _: hashed(person)) == 2
 
 
@@ -252,13 +256,13 @@ def test_experiments_of_a_population_are_divided_alike(url):
     world = World(url, likes(segments=["de", "fr"], share=0.4))
     before = world.rows("SELECT count(*) FROM charge")
     with pytest.raises(OtherSegments):
-        world.keeper.create("second", "people", likes(segments=["de", "it"], share=0.2))
+        world.worker.create("second", "people", likes(segments=["de", "it"], share=0.2))
     assert world.rows("SELECT count(*) FROM charge") == before
-    world.keeper.create("third", "people", likes(segments=["fr", "de"], share=0.2))
-    world.keeper.create("fourth", "people", likes(share=0.4))
+    world.worker.create("third", "people", likes(segments=["fr", "de"], share=0.2))
+    world.worker.create("fourth", "people", likes(share=0.4))
     with pytest.raises(dc.BudgetExceeded):
-        world.keeper.create("fifth", "people", likes(segments=["fr", "de"], share=0.1))
-    assert 0.9 < world.keeper.account(1, "2026-11").epsilon() <= 1.0
+        world.worker.create("fifth", "people", likes(segments=["fr", "de"], share=0.1))
+    assert 0.9 < world.worker.account(1, "2026-11").epsilon() <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -268,7 +272,7 @@ def test_experiments_of_a_population_are_divided_alike(url):
 def test_segments_that_cannot_be(tmp_path, wrong):
     world = World(f"sqlite:///{tmp_path}/service.db", likes(share=0.5))
     with pytest.raises(ValueError, match="segments"):
-        world.keeper.create("wrong", "people", likes(segments=wrong, share=0.1))
+        world.worker.create("wrong", "people", likes(segments=wrong, share=0.1))
     assert world.rows("SELECT name FROM experiment") == [("shop",)]
 
 
@@ -299,7 +303,9 @@ def test_shares_of_segments_leave_in_blocks_of_their_own(tmp_path):
 def test_decisions_name_their_segment(shared_service):
     client = shared_service.client()
     client.request(
-        "POST", "/v1/populations", {"name": "segments", "epsilon": 30.0, "delta": 1e-6, "notion": "gdp"}
+        "POST",
+        "/v1/populations",
+        {"name": "segments", "epsilon": 30.0, "delta": 1e-6, "notion": "gdp", "anonymous": True},
     )
     asked = {"population": "segments", "items": ITEMS, "k": 3, "hand": 5, "outcome_wait": 0.0, "holdout": 0.0}
     divided = asked | {"segments": ["de", "fr"], "share": 0.4, "options": {"first_batch": 4}}
@@ -344,8 +350,8 @@ def test_decisions_name_their_segment(shared_service):
             body = {"segment": segment, "count": 4}
             found = client.request("POST", "/v1/experiments/divided/decisions", body)["decisions"]
             outcomes = [{"decision_id": one["decision_id"], "likes": [item]} for one in found]
-            assert client.report_many(outcomes) == ["recorded"] * 4
-            client.decide("divided", segment=segment)  # the last of a hand, which is over with it
+            assert [one.status for one in client.report_many(outcomes)] == ["recorded"] * 4
+            client.decide("divided", segment=segment)  # the last of a block, which is over with it
     status = client.request("GET", "/v1/experiments/divided")
     assert [one["segment"] for one in status["segments"]] == ["de", "fr"]
     assert all(len(one["display"]) == 3 for one in status["segments"])
@@ -365,6 +371,7 @@ def test_pages_of_segments(shared_service):
         "k": "2",
         "feedback": "taken",
         "epsilon": "8",
+        "anonymous": "yes",
         "hand": "32",
     }
     form |= {"wait": "0", "holdout": "25", "visitors": "20000"}

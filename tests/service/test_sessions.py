@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 
-from discreet.service.keys import Secrets
-from discreet.service.web import sessions
-from discreet.service.web.auth import Throttle
-from discreet.service.web.sessions import Sessions
+from discreet.service import auth
+from discreet.service.auth import Secrets, Sessions, Throttle
 
 from .conftest import Running
 from .pages import Visitor
@@ -29,7 +27,7 @@ def test_ended_sessions_are_known_to_all_processes(url, monkeypatch):
     later.refresh()
     assert later.read(cookie) is None
     assert later.read(second) is not None
-    over = time.time() + sessions.LIFE
+    over = time.time() + auth.LIFE
     session = later.read(second)
     monkeypatch.setattr(time, "time", lambda: over)
     assert later.read(second) is None

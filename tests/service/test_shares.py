@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from discreet.privacy import Gate
-from discreet.service import views
+from discreet.service import queries
 from discreet.service.config import ExperimentConfig, PopulationConfig
-from discreet.service.experiments import budget_of
+from discreet.service.forecast import forecast, release_plan
 from discreet.service.learning import Learning
-from discreet.service.outlook import forecast, outlook
 from discreet.service.shares import SURE, Progress, series
+from discreet.service.worker import budget_of
 
 from .world import PURE, World, taken
 
@@ -84,14 +84,14 @@ def test_margins_hold():
 
 
 def test_shares_are_read_from_where_one_was(url):
-    world = World(url, taken(hand=40), PURE)
+    world = World(url, taken(block_size=40), PURE)
     for _ in range(240):
         _, place, shown = world.serve()
         world.report(place, shown[0])
         if place % 40 == 39:
             world.settle()
-    every = views.releases(world.store, "shop")[::-1]
-    found = views.shares(world.store, "shop")
+    every = queries.releases(world.store, "shop")[::-1]
+    found = queries.shares(world.store, "shop")
     assert sum(len(one["shares"]) for one in every) >= 2
     assert [one["shares"] for one in found if one["shares"]] == [
         one["shares"] for one in every if one["shares"]
@@ -100,10 +100,10 @@ def test_shares_are_read_from_where_one_was(url):
     whole, parts = Progress(), Progress()
     whole.add(found)
     for seq in range(every[-1]["seq"]):
-        new = views.shares(world.store, "shop", parts.seq)
+        new = queries.shares(world.store, "shop", parts.seq)
         parts.add(one for one in new if parts.seq < one["seq"] <= seq + 1)
     assert parts.points == whole.points
-    assert views.shares(world.store, "shop", whole.seq) == []
+    assert queries.shares(world.store, "shop", whole.seq) == []
 
 
 @pytest.mark.parametrize("feedback", ["likes", "taken", "value"])
@@ -111,18 +111,18 @@ def test_the_outlook_is_what_happens(feedback):
     """Shares leave after as many places as was said, and with that noise."""
     likes = feedback == "likes"
     people = PopulationConfig(epsilon=4.0, delta=1e-6 if likes else 0.0, notion="gdp" if likes else "pure")
-    config = ExperimentConfig(items=list("abcdef"), k=2, feedback=feedback, hand=8)
-    said = outlook(config, people)
+    config = ExperimentConfig(items=list("abcdef"), k=2, feedback=feedback, block_size=8)
+    said = release_plan(config, people)
     learning = Learning.begin(config, Gate(budget_of(people), 1, notion=people.notion))
     place = learned = 0
     first_share = first_value = None
     while first_share is None or first_value is None:
-        hand = learning.deal(1, 0, place, 8, b"")
-        hand.served = 8
+        block = learning.allocate(1, 0, place, 8, b"")
+        block.served = 8
         body = {"likes": ["a"], "taken": "a", "value": 0.5}[feedback]
-        learning.fold(hand, {place + offset: (False, json.dumps(body).encode()) for offset in range(8)})
+        learning.aggregate(block, {place + offset: (False, json.dumps(body).encode()) for offset in range(8)})
         place += 8
-        learned += 8 - len(hand.baseline)
+        learned += 8 - len(block.baseline)
         released = learning.payload()
         if released["shares"] and first_share is None:
             first_share = place

@@ -11,13 +11,12 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from discreet.service.auth import Secrets
+from discreet.service.config import Settings
+from discreet.service.database import open_store
 from discreet.service.engine import Engine
-from discreet.service.keys import Secrets
-from discreet.service.server import application, prepare
-from discreet.service.settings import Settings
-from discreet.service.store import open_store
-from discreet.service.web.app import App
-from discreet.service.web.telemetry import Traced
+from discreet.service.server import App, application, prepare
+from discreet.service.telemetry import Traced
 
 from .conftest import Running
 from .test_api import experiment
@@ -77,8 +76,8 @@ def spans(folder, reports, kind=Traced):
 
     async def run():
         await app.engine.start(every=app.keys.refresh)
-        app.engine.keeper.create_population("people", NOISY)
-        app.engine.keeper.create("shop", "people", likes(seed=None))
+        app.engine.worker.create_population("people", NOISY)
+        app.engine.worker.create("shop", "people", likes(seed=None))
         _, key = app.keys.create("test", "admin")
         try:
             await visits(outer, key, reports)
@@ -172,7 +171,7 @@ def test_a_collector_gets_the_spans_of_a_service(tmp_path, monkeypatch):
         client = service.client()
         experiment(client, "shop")
         decision = client.decide("shop", MARKER)
-        assert client.report(decision, likes=["item 1"]) == "recorded"
+        assert client.report(decision, likes=["item 1"]).status == "recorded"
         service.stop()  # spans that wait are sent
         server.shutdown()
     sent = b"".join(bodies)

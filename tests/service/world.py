@@ -1,4 +1,4 @@
-"""A service without HTTP: hands are claimed, served and reported on by hand, and its keeper is told when."""
+"""A service without HTTP: blocks are leased, served and reported on by hand, and its worker is told when."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import datetime
 import json
 from typing import ClassVar
 
+from discreet.service.auth import owner_name
+from discreet.service.blocks import NOBODY, DecisionBlock
 from discreet.service.config import ExperimentConfig, PopulationConfig
-from discreet.service.hands import Hand
-from discreet.service.keeper import Keeper
-from discreet.service.keys import MARK, NOBODY, owner_name
-from discreet.service.store import Outcome, Served, open_store
+from discreet.service.database import open_store
+from discreet.service.groups import Cursor, Group, KeptRequest, Outcome, ServedDecision
+from discreet.service.worker import Worker
 
 ITEMS = [f"item {number}" for number in range(12)]
 PURE = PopulationConfig(epsilon=4.0, period="month")
@@ -18,7 +19,9 @@ NOISY = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", period="month")
 
 
 def likes(**more):
-    return ExperimentConfig(**{"items": ITEMS, "k": 3, "hand": 8, "outcome_wait": 0.0, "seed": 5, **more})
+    return ExperimentConfig(
+        **{"items": ITEMS, "k": 3, "block_size": 8, "outcome_wait": 0.0, "seed": 5, **more}
+    )
 
 
 def taken(**more):
@@ -35,8 +38,8 @@ class World:
         self.now = datetime.datetime(2026, 11, 3, tzinfo=datetime.UTC)
         self.open()
         if config is not None:
-            self.keeper.create_population("people", people)
-            self.shop = self.keeper.create("shop", "people", config).id
+            self.worker.create_population("people", people)
+            self.shop = self.worker.create("shop", "people", config).id
 
     def open(self):
         self.store = open_store(self.url)
@@ -44,8 +47,9 @@ class World:
         self.store.migrate()
         self.owner = owner_name()
         self.store.beat(self.owner, new=True)
-        self.keeper = Keeper(self.store, self.owner, clock=lambda: self.now)
-        self.claimed = {}  # by segment: hands, of which the first is served
+        self.worker = Worker(self.store, self.owner, clock=lambda: self.now)
+        self.leased = {}  # by segment: blocks, of which the first is served
+        self.places = []  # that were served, and are not written down
 
     def crash(self):
         """Another process takes over, once this one is taken for dead."""
@@ -57,44 +61,75 @@ class World:
 
     @property
     def one(self):
-        return self.keeper.experiment(self.shop)
+        return self.worker.experiment(self.shop)
 
     @property
-    def hands(self):
-        return [hand for hands in self.claimed.values() for hand in hands]
+    def blocks(self):
+        return [block for blocks in self.leased.values() for block in blocks]
 
-    @hands.setter
-    def hands(self, hands):
-        self.claimed = {}
-        for hand in hands:
-            self.claimed.setdefault(hand.segment, []).append(hand)
+    @blocks.setter
+    def blocks(self, blocks):
+        self.leased = {}
+        for block in blocks:
+            self.leased.setdefault(block.segment, []).append(block)
 
-    def serve(self, segment="", mark=NOBODY):
-        """The next decision: (hand, place, labels)."""
-        hands = self.claimed.setdefault(segment, [])
-        if not hands or hands[0].over:
-            del hands[:1]
-            row = self.store.claim(self.shop, self.one.epoch, self.owner, segment)
+    def serve(self, segment="", pseudonym=NOBODY, request=None):
+        """The next decision: (block, place, labels); ``request`` is what it is known by."""
+        blocks = self.leased.setdefault(segment, [])
+        if not blocks or blocks[0].over:
+            del blocks[:1]
+            row = self.store.lease_block(self.shop, self.one.epoch, self.owner, segment)
             if row is None:
-                self.keeper.tick(self.shop)
-                row = self.store.claim(self.shop, self.one.epoch, self.owner, segment)
-            hands.append(Hand.read(row))
-        hand = hands[0]
-        offset = hand.served
-        hand.served += 1
-        hand.marks += mark
-        labels = self.one.learning.labels
-        return hand, hand.first + offset, [labels[item] for item in hand.lists[hand.which[offset]]]
+                self.worker.tick(self.shop)
+                row = self.store.lease_block(self.shop, self.one.epoch, self.owner, segment)
+            blocks.append(DecisionBlock.read(row))
+        block = blocks[0]
+        offset = block.served
+        block.served += 1
+        one = self.one
+        known = request and KeptRequest(
+            one.id,
+            request,
+            one.epoch,
+            block.first + offset,
+            False,
+            pseudonym,
+            True,
+            f"{block.first + offset}",
+        )
+        self.places.append(
+            ServedDecision(
+                *(block.experiment, block.epoch, block.first, offset, pseudonym),
+                *(one.population, one.period, one.people.max_rounds_per_person, known),
+            )
+        )
+        labels = one.learning.labels
+        return block, block.first + offset, [labels[item] for item in block.lists[block.which[offset]]]
 
     def report(self, place, outcome, *, served=True, **more):
-        rows = [self._outcome(place, outcome, **more)]
-        return self.store.record(rows, self.cursors() if served else [])[0]
+        return self.acknowledged(place, outcome, served=served, **more).status
+
+    def acknowledged(self, place, outcome, *, served=True, **more):
+        """All that is said of an outcome."""
+        return self.write([self._outcome(place, outcome, **more)], served=served).outcomes[0]
 
     def report_all(self, outcomes):
         """What came of several places, in one group."""
-        return self.store.record([self._outcome(*one) for one in outcomes], self.cursors())
+        return [one.status for one in self.write([self._outcome(*one) for one in outcomes]).outcomes]
 
-    def _outcome(self, place, outcome, *, mark=NOBODY, altered=False, epoch=None):
+    def group(self, outcomes=()):
+        """All that waits to be written down, and outcomes."""
+        return Group(list(outcomes), self.cursors(), list(self.places))
+
+    def write(self, outcomes=(), *, served=True):
+        """Write a group down."""
+        if not served:
+            return self.store.record(Group(list(outcomes)))
+        found = self.store.record(self.group(outcomes))
+        self.places.clear()
+        return found
+
+    def _outcome(self, place, outcome, *, pseudonym=NOBODY, altered=False, epoch=None):
         one = self.one
         return Outcome(
             one.id,
@@ -102,30 +137,28 @@ class World:
             place,
             altered,
             json.dumps(outcome).encode(),
-            mark,
+            pseudonym,
         )
 
     def cursors(self):
         return [
-            Served(
-                hand.experiment,
-                hand.epoch,
-                hand.first,
-                hand.served,
-                0.0 if hand.over else None,
-                " ".join(map(str, hand.altered)),
-                hand.served - len(hand.marks) // MARK,
-                bytes(hand.marks),
+            Cursor(
+                block.experiment,
+                block.epoch,
+                block.first,
+                block.served,
+                0.0 if block.over else None,
+                " ".join(map(str, block.altered)),
             )
-            for hand in self.hands
+            for block in self.blocks
         ]
 
     def settle(self):
-        """Fold and deal until nothing is due."""
-        if self.hands:
-            self.store.record([], self.cursors())
-        while self.keeper.due():
-            assert self.keeper.tick(self.shop)
+        """Aggregate and allocate until nothing is due."""
+        if self.blocks:
+            self.write()
+        while self.worker.due():
+            assert self.worker.tick(self.shop)
 
     def rows(self, sql, *values):
         with self.store.transaction() as tx:

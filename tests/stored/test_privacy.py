@@ -11,7 +11,7 @@ import discreet as dc
 from discreet import backends
 from discreet.data.store import Store
 from discreet.objectives import ConcaveOverModular, Coverage, ProbabilisticCoverage
-from discreet.objectives.rows.fixed_point import FixedPointGains, step
+from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import PrivateGreedy
 from discreet.privacy import Release
 

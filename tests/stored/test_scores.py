@@ -15,13 +15,13 @@ from discreet import backends
 from discreet.constraints import (
     Cardinality,
     GraphicMatroid,
+    Intersection,
     Knapsack,
     LaminarMatroid,
     LinearMatroid,
     PartitionMatroid,
     TransversalMatroid,
 )
-from discreet.constraints.intersection import Intersection
 from discreet.core.checks import DataError
 from discreet.objectives import (
     ConcaveOverModular,
@@ -30,7 +30,7 @@ from discreet.objectives import (
     ProbabilisticCoverage,
     SaturatedCoverage,
 )
-from discreet.objectives.rows.fixed_point import FixedPointGains, step
+from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.objectives.stored.engines import Threads
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.privacy import Coins, Release
@@ -128,7 +128,7 @@ def test_averages_gradients_and_curvature_agree(stores, name):
 
 @pytest.mark.parametrize("name", ["coverage", "facility", "sqrt"])
 def test_gradients_in_steps_are_those_in_memory(stores, name):
-    from discreet.offline.gradients import SummedGradient
+    from discreet.offline.continuous import SummedGradient
 
     family, options = FAMILIES[name]
     x = np.random.default_rng(5).random(N_ITEMS)

@@ -13,10 +13,10 @@ import scipy.sparse as sp
 import discreet as dc
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, WeightedTopics
-from discreet.objectives.rows import topic_steps
-from discreet.objectives.rows.fixed_point import FixedPointGains, step
+from discreet.objectives import topics as topic_steps
+from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import ContinuousGreedy, CurvatureGreedy
-from discreet.offline.gradients import SummedGradient
+from discreet.offline.continuous import SummedGradient
 from discreet.privacy import Coins
 
 from .stores import keys_of, store_of

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet as dc
-from discreet.client import Client, Decision
+from discreet.client import Acknowledgement, Client, Decision
 from discreet.offline import PrivateGreedy
 from discreet.online import HedgeSelector
 from discreet.privacy import Account, ScoreChange
@@ -41,7 +41,7 @@ def first(scores: Sequence[float], budget: dc.Budget) -> int:
     return gate.choose(scores, rate=0.1, sensitivity=ScoreChange(1.0))
 
 
-def visit(client: Client, person: str) -> str:
+def visit(client: Client, person: str) -> Acknowledgement:
     """A decision of the service, and what came of it."""
     decision = client.decide("shop", person)
     assert_type(decision, Decision)

@@ -27,7 +27,7 @@ from .faults import FAULTS
 from .verdict import verdict
 from .world import PATIENCE, World, moment
 
-_CALM = 30.0  # seconds in which everything has to be folded
+_CALM = 30.0  # seconds in which everything has to be aggregated
 
 
 def run(
@@ -116,20 +116,20 @@ def _trouble(world: World, rng: random.Random, where: Counter[str]) -> None:
 
 
 def _settle(world: World) -> bool:
-    """Wait until no hand that was served waits to be folded. Restart first: it closes what was open."""
+    """Wait until no block that was served waits to be aggregated. Restart first: it closes what was open."""
     world.kill_all()
     world.start()
     end = time.monotonic() + _CALM
     while time.monotonic() < end:
         time.sleep(0.1)
-        if not _unfolded(world.url):
+        if not _waiting(world.url):
             return True
     return False
 
 
-def _unfolded(url: str) -> int:
-    """How many hands wait, by a look that needs no lock."""
-    asked = "SELECT count(*) FROM hand WHERE state IN (1, 2)"
+def _waiting(url: str) -> int:
+    """How many blocks wait, by a look that needs no lock."""
+    asked = "SELECT count(*) FROM block WHERE state IN (1, 2)"
     if url.startswith("postgres"):
         import psycopg
 

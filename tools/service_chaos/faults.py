@@ -6,13 +6,12 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 
+from discreet.service import groups
+from discreet.service.blocks import ALLOCATED, OPEN, PSEUDONYM, DecisionBlock
+from discreet.service.database import SQLiteStore
 from discreet.service.engine import Engine
-from discreet.service.hands import DEALT, OPEN, Hand
-from discreet.service.keeper import Keeper
-from discreet.service.keys import MARK
-from discreet.service.ledger import PopulationLedger
-from discreet.service.store import sqlite, visits
-from discreet.service.store.sqlite import SQLiteStore
+from discreet.service.groups import Acknowledged
+from discreet.service.worker import PopulationLedger, Worker
 
 FAULTS: dict[str, Callable[[], None]] = {}
 
@@ -24,31 +23,31 @@ def fault(make: Callable[[], None]) -> Callable[[], None]:
 
 @fault
 def serves_before_commit() -> None:
-    """Shows hands as soon as they are dealt; they are committed a moment later."""
-    honest = Keeper._save
+    """Shows blocks as soon as they are allocated; they are committed a moment later."""
+    honest = Worker._save
 
-    def save(self, tx, one, dealt, releases=()):
+    def save(self, tx, one, allocated, releases=()):
         early = getattr(self, "early", None)
-        if early is not None and dealt:
-            early(one.id, dealt)
-        honest(self, tx, one, dealt, releases)
+        if early is not None and allocated:
+            early(one.id, allocated)
+        honest(self, tx, one, allocated, releases)
 
-    Keeper._save = save
+    Worker._save = save
     start = Engine.start
 
     async def started(self, **more):
         await start(self, **more)
         loop = asyncio.get_running_loop()
 
-        def early(number, dealt):
+        def early(number, allocated):
             live = self._by_number.get(number)
             if live is not None:
-                for h in reversed(dealt):
+                for h in reversed(allocated):
                     row = (h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0, "", h.segment, "")
-                    hands = live.segments.get(h.segment, live).hands
-                    loop.call_soon_threadsafe(hands.appendleft, Hand.read(row))
+                    blocks = live.segments.get(h.segment, live).blocks
+                    loop.call_soon_threadsafe(blocks.appendleft, DecisionBlock.read(row))
 
-        self.keeper.early = early
+        self.worker.early = early
 
     Engine.start = started
 
@@ -56,20 +55,21 @@ def serves_before_commit() -> None:
 @fault
 def acknowledges_before_commit() -> None:
     """Answers an outcome before its group is written."""
-    honest = Engine.add
+    honest = Engine.record
 
-    def add(self, decision, body, answer):
-        loop = asyncio.get_running_loop()
-        honest(self, decision, body, loop.create_future())
-        loop.call_soon(answer.set_result, "recorded")
+    def record(self, decision, body):
+        honest(self, decision, body).add_done_callback(lambda done: done.exception())
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(Acknowledged("recorded", False))
+        return answer
 
-    Engine.add = add
+    Engine.record = record
 
 
 @fault
 def replays_across_a_release() -> None:
-    """Leaves the outcomes of a release and the state of their hands as they were: they are learned again."""
-    _without(lambda sql: sql.startswith(("DELETE FROM outcome", "DELETE FROM hand")))
+    """Leaves the outcomes of a release and the state of their blocks as they were: they are learned again."""
+    _without(lambda sql: sql.startswith(("DELETE FROM outcome", "DELETE FROM block")))
 
 
 @fault
@@ -80,11 +80,11 @@ def keeps_raw_rows() -> None:
 
 @fault
 def serves_again_after_a_crash() -> None:
-    """Takes hands for unserved that were being served when the process died."""
+    """Takes blocks for unserved that were being served when the process died."""
 
     def recover(self, _):
         with self.transaction() as tx:
-            tx.do("UPDATE hand SET state = ? WHERE state = ?", DEALT, OPEN)
+            tx.do("UPDATE block SET state = ? WHERE state = ?", ALLOCATED, OPEN)
 
     SQLiteStore.recover = recover
 
@@ -103,8 +103,8 @@ def forgets_the_state() -> None:
 
 @fault
 def takes_outcomes_too_late() -> None:
-    """Accepts outcomes of hands that are being folded."""
-    sqlite.CLOSING = 9
+    """Accepts outcomes of blocks that are being aggregated."""
+    groups.CLOSING = 9
 
 
 @fault
@@ -123,59 +123,57 @@ def counts_people_in_memory() -> None:
 @fault
 def counts_people_by_segment() -> None:
     """Takes somebody in several segments for several people."""
-    honest = visits.count
+    honest = groups._over_limit
 
-    def count(tx, population, period, limit, hand):
-        where = (hand.first, hand.end)
-        for place, marks in tx.all(
-            "SELECT place, marks FROM served_to WHERE place >= ? AND place < ?", *where
-        ):
-            people = [marks[at : at + MARK] + hand.segment.encode() for at in range(0, len(marks), MARK)]
-            others = b"".join(hashlib.blake2b(one, digest_size=MARK).digest() for one in people)
-            tx.do("UPDATE served_to SET marks = ? WHERE place = ?", others, place)
-        honest(tx, population, period, limit, hand)
+    def over_limit(tx, places):
+        with_segments = {}
+        for place in places:
+            (segment,) = tx.one("SELECT segment FROM block WHERE epoch = ? AND first = ?", *place[1:3])
+            pseudonym = hashlib.blake2b(place.pseudonym + segment.encode(), digest_size=PSEUDONYM).digest()
+            with_segments[place._replace(pseudonym=pseudonym)] = place
+        return {with_segments[place] for place in honest(tx, list(with_segments))}
 
-    visits.count = count
+    groups._over_limit = over_limit
 
 
 @fault
 def mixes_up_segments() -> None:
-    """Learns what came of a hand in the segment of the hand before it."""
-    honest = Keeper._fold
+    """Learns what came of a block in the segment of the block before it."""
+    honest = Worker._aggregate
 
-    def fold(self, one, hands, *, last):
-        segments = [hand.segment for hand in hands]
-        for hand, segment in zip(hands[1:], segments, strict=False):
-            hand.segment = segment
-        honest(self, one, hands, last=last)
+    def aggregate(self, one, blocks, *, last):
+        segments = [block.segment for block in blocks]
+        for block, segment in zip(blocks[1:], segments, strict=False):
+            block.segment = segment
+        honest(self, one, blocks, last=last)
 
-    Keeper._fold = fold
+    Worker._aggregate = aggregate
 
 
 @fault
 def takes_the_last_word() -> None:
     """Lets a second outcome of a decision replace the first, and says that it was recorded."""
-    honest = SQLiteStore._record
+    honest = groups._outcomes
 
-    def record(self, tx, outcomes):
-        for one in outcomes:
+    def outcomes(tx, reported, blocks):
+        for one in reported:
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND place = ?", *one[:3])
-        return honest(self, tx, outcomes)
+        return honest(tx, reported, blocks)
 
-    SQLiteStore._record = record
+    groups._outcomes = outcomes
 
 
 @fault
 def breaks_the_chain() -> None:
     """Commits what it serves from under another name than the release it follows from."""
-    honest = Keeper._release
+    honest = Worker._release
 
     def release(self, one, segment):
         *rest, chain = honest(self, one, segment)
         one.chain = bytes(reversed(chain))
         return (*rest, one.chain)
 
-    Keeper._release = release
+    Worker._release = release
 
 
 # --- how ------------------------------------------------------------------------------------------------

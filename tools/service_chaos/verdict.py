@@ -6,16 +6,16 @@ import json
 from collections import Counter
 
 from discreet.privacy.population import Periods
-from discreet.service.hands import linked
-from discreet.service.keeper import Keeper, budget_of
-from discreet.service.store import open_store
+from discreet.service.blocks import linked
+from discreet.service.database import open_store
+from discreet.service.worker import Worker, budget_of
 
 from .clients import Clients
 from .world import LIMIT, PEOPLE, World
 
 
 def verdict(world: World, clients: Clients) -> list[str]:
-    """Every promise that was broken; the service is down, and everything has been folded."""
+    """Every promise that was broken; the service is down, and everything has been aggregated."""
     store = open_store(world.url)
     try:
         with store.transaction() as tx:
@@ -64,7 +64,7 @@ def verdict(world: World, clients: Clients) -> list[str]:
         if bytes(chain) != link or not seq == state_seq == len(releases):
             found.append("the state is not that of the last release")
         rounds: Counter[str] = Counter()
-        # A release may have folded several hands: those of a segment follow each other by their rounds.
+        # A release may have aggregated several blocks: those of a segment follow each other by their rounds.
         for _, before, after, segment in sorted(
             (seq, *map(int, bytes(body).split()), segment) for seq, segment, body in steps
         ):
@@ -76,8 +76,8 @@ def verdict(world: World, clients: Clients) -> list[str]:
             found.append(f"{raw} raw outcomes were kept")
         if not charges:
             found.append("releases without a charge")
-        keeper = Keeper(store)
-        periods: Periods = keeper.periods(1)
+        worker = Worker(store)
+        periods: Periods = worker.periods(1)
         spent = periods.total().epsilon() if periods.names else 0.0
         if spent > budget_of(PEOPLE).epsilon:
             found.append("more was spent than allowed")

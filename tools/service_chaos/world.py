@@ -19,16 +19,14 @@ import uvicorn
 
 import discreet as dc
 from discreet.service import failpoints
+from discreet.service.auth import Keys, Secrets
 from discreet.service.config import ExperimentConfig, PopulationConfig
+from discreet.service.database import open_store
 from discreet.service.engine import Engine
-from discreet.service.keeper import Keeper
-from discreet.service.keys import Secrets
 from discreet.service.learning import Learning
-from discreet.service.store import open_store
-from discreet.service.store.postgres import PostgresStore
-from discreet.service.web.app import App
-from discreet.service.web.auth import Keys
-from discreet.service.web.lane import Lane
+from discreet.service.postgres import PostgresStore
+from discreet.service.server import App
+from discreet.service.worker import Worker
 
 from .faults import FAULTS
 
@@ -36,7 +34,12 @@ LIMIT = 2  # rounds of a person
 PATIENCE = 2.0  # seconds for which a process is believed to live: short, as there are so many of them
 PEOPLE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=LIMIT, period="none")
 SHOP = ExperimentConfig(
-    items=[f"item {number}" for number in range(12)], k=3, hand=8, outcome_wait=0.05, measure=0.1, holdout=0.1
+    items=[f"item {number}" for number in range(12)],
+    k=3,
+    block_size=8,
+    outcome_wait=0.05,
+    measure=0.1,
+    holdout=0.1,
 )
 SEGMENTS = ["de", "fr", "it"]
 
@@ -44,9 +47,9 @@ SEGMENTS = ["de", "fr", "it"]
 def load_everything() -> None:
     """Import, before processes are forked, what would else be imported in each of them."""
     learning = Learning.begin(SHOP, dc.Gate(dc.Budget(1.0, 1e-6), notion="gdp"))
-    hand = learning.deal(1, 0, 0, 8, b"")
-    hand.served = 8
-    learning.fold(hand, dict.fromkeys(range(8), (False, b'["item 1"]')))
+    block = learning.allocate(1, 0, 0, 8, b"")
+    block.served = 8
+    learning.aggregate(block, dict.fromkeys(range(8), (False, b'["item 1"]')))
     learning.payload()
     learning.dump()
     asyncio.run(_nothing())
@@ -59,27 +62,27 @@ async def _nothing() -> None:
 def witness() -> None:
     """Write down what is learned, in the transaction that it is learned in. For tests only."""
     PostgresStore.patience = PATIENCE
-    fold, save = Learning.fold, Keeper._save
+    aggregate, save = Learning.aggregate, Worker._save
 
-    def folded(self, hand, outcomes):
-        learner = self.queues[hand.segment]
+    def aggregated(self, block, outcomes):
+        learner = self.queues[block.segment]
         before = learner.round
-        fold(self, hand, outcomes)
+        aggregate(self, block, outcomes)
         seen = self.__dict__.setdefault("witnessed", [])
-        seen.append((hand.epoch, -1, f"{before} {learner.round}".encode(), hand.segment))
+        seen.append((block.epoch, -1, f"{before} {learner.round}".encode(), block.segment))
         seen += [
-            (hand.epoch, place, outcomes[place][1], hand.segment)
-            for place in range(hand.first, hand.first + hand.count)
+            (block.epoch, place, outcomes[place][1], block.segment)
+            for place in range(block.first, block.first + block.count)
             if place in outcomes
         ]
 
-    def saved(self, tx, one, dealt, releases=()):
-        save(self, tx, one, dealt, releases)
+    def saved(self, tx, one, allocated, releases=()):
+        save(self, tx, one, allocated, releases)
         for epoch, place, body, segment in one.learning.__dict__.pop("witnessed", []):
             row = (one.id, epoch, place, body, one.seq, segment)
             tx.do("INSERT INTO witness VALUES (?, ?, ?, ?, ?, ?)", *row)
 
-    Learning.fold, Keeper._save = folded, saved
+    Learning.aggregate, Worker._save = aggregated, saved
 
 
 class World:
@@ -108,9 +111,9 @@ class World:
             kind = "BYTEA" if self.url.startswith("postgres") else "BLOB"
             columns = f"experiment BIGINT, epoch BIGINT, place BIGINT, body {kind}, seq BIGINT, segment TEXT"
             tx.do(f"CREATE TABLE witness ({columns})")
-        keeper = Keeper(store)
-        keeper.create_population("people", PEOPLE)
-        keeper.create("shop", "people", msgspec.structs.replace(SHOP, segments=self.segments))
+        worker = Worker(store)
+        worker.create_population("people", PEOPLE)
+        worker.create("shop", "people", msgspec.structs.replace(SHOP, segments=self.segments))
         key = Keys(store).create("chaos", "admin")[1]
         store.close()
         return key
@@ -161,7 +164,7 @@ class World:
                 room = os.path.getsize(self.url.removeprefix("sqlite:///"))
                 resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
             config = uvicorn.Config(
-                App(engine), http=Lane, access_log=False, log_level="critical", timeout_graceful_shutdown=1
+                App(engine), access_log=False, log_level="critical", timeout_graceful_shutdown=1
             )
             uvicorn.Server(config).run(sockets=[self.listener])
         finally:

@@ -11,7 +11,7 @@ import numpy as np
 from discreet.bounds import ALPHA
 from discreet.constraints import Constraint
 from discreet.evaluation import best_fixed_set
-from discreet.objectives.each import value_to_each
+from discreet.objectives.base import value_to_each
 
 from .streams import COSTED, prices_only
 

@@ -1,1 +1,9 @@
-"""The parts of `discreet.audit.run`, one idea per file."""
+"""Accounts against what the code does, with injected faults."""
+
+from __future__ import annotations
+
+from .cases import Finding
+from .run import HEADER, AuditReport, audit
+from .settings import audited, missing, to_audit
+
+__all__ = ["HEADER", "AuditReport", "Finding", "audit", "audited", "missing", "to_audit"]

@@ -17,8 +17,8 @@ from ..privacy import (
     FlippedChoice,
     GaussianNoise,
     LaplaceNoise,
-    MemoryLedger,
     Release,
+    Releases,
     ScoreChange,
 )
 from ..privacy.ordered import OrderedExperts
@@ -36,8 +36,7 @@ def _choices(factor: float) -> Iterator[None]:
     """The rate of every choice multiplied before it is drawn."""
 
     def before(release: Any, scores: Any, rate: float | None = None) -> tuple[Any, ...]:
-        used = release.event.rate if rate is None else rate
-        return release, np.copysign(1.0, factor) * scores, abs(factor) * used
+        return release, factor * np.asarray(scores), rate
 
     def sets_before(release: Any, experts: OrderedExperts) -> tuple[Any, ...]:
         rate = factor * float(experts.unit)
@@ -82,13 +81,13 @@ def noise_sign_lost() -> AbstractContextManager[None]:
 @contextmanager
 def charges_forgotten() -> Iterator[None]:
     """Of the releases of one kind every second one is entered, and of a single one none."""
-    add = MemoryLedger.add
+    add = Releases.add
 
-    def forgetful(self: MemoryLedger, entry: Entry, count: int) -> None:
+    def forgetful(self: Releases, entry: Entry, count: int) -> None:
         if count > 1:
             add(self, entry, count // 2)
 
-    with swapped(MemoryLedger, "add", forgetful):
+    with swapped(Releases, "add", forgetful):
         yield
 
 

@@ -192,7 +192,7 @@ def phased(
     than that of F on average; the picks then lose `picks_loss` at the rate times the chance.
     During the first window, and never more than, (1 - 1/e) bound is lost a round (``clipped``).
     """
-    from ..objectives.rows.fixed_point import step
+    from ..objectives.fixed_point import step
 
     trivial_loss = ALPHA * bound
     total = trivial_loss * min(first_window, rounds)

@@ -33,13 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--deep", action="store_true", help="more settings, neighbours and runs: minutes instead of seconds"
     )
     parser.add_argument("--list", action="store_true", help="print the names that can be audited, and stop")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--out", metavar="FILE", help="also write the result here")
 
 
 def run(options: argparse.Namespace) -> int:
     """Audit, write, print."""
-    from ..audit.run import HEADER, audit, to_audit
+    from ..audit import HEADER, audit, to_audit
 
     if options.list:
         print("\n".join(to_audit()))

@@ -27,7 +27,6 @@ this inside a checkout of the repository."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which benchmark, and its arguments."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("--json", action="store_true", help="print JSON: the list, or how the run ended")
     parser.add_argument("name", nargs="?", metavar="NAME", help="the one to run (default: list them)")
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the benchmark"

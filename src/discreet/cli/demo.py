@@ -9,7 +9,7 @@ from pathlib import Path
 from .output import as_json
 
 NAME = "demo"
-HELP = "a made-up shop, a private choice, a private running sum and a service, with their accounts"
+HELP = "a synthetic shop, a private choice, a private running sum and a service, with their accounts"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--serve", action="store_true", help="then serve the shop, with its page, until interrupted"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show it."""
-    from ..evaluation.simulation.demo import show
+    from ..evaluation.demo import show
 
     out = None if options.out is None else Path(options.out)
     found = show(options.epsilon, options.delta, options.seed, out, quiet=options.json)
@@ -43,9 +42,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _serve(command: str) -> int:
+def _serve(words: str) -> int:
     """The service of the demonstration once more, as its own command would start it."""
-    from . import serve
-    from .dispatch import parser_of
+    from . import command, parser_of
 
-    return serve.run(parser_of("serve").parse_args(shlex.split(command)[2:]))
+    code: int = command("serve").run(parser_of("serve").parse_args(shlex.split(words)[2:]))
+    return code

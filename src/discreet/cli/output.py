@@ -9,14 +9,14 @@ import re
 import shutil
 import stat
 import sys
-import tempfile
 import textwrap
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from warnings import WarningMessage
 
+from ..core.files import replacing
 from ..core.table import table
 
 # Wide enough for anything: what is piped into a file or another program is not folded.
@@ -63,15 +63,24 @@ def fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(blocks)
 
 
-def notes_of(caught: Sequence[WarningMessage]) -> list[str]:
-    """Only what the library says by itself, from public facts: arithmetic may complain about the data."""
-    return [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+@contextmanager
+def noting(command: str) -> Iterator[list[str]]:
+    """What the library warns of, from public facts, is a note in a line on standard error, and in the list.
 
+    Other warnings are dropped: arithmetic may complain about the data.
+    """
+    notes: list[str] = []
 
-def tell(command: str, caught: Sequence[WarningMessage]) -> None:
-    """The notes on standard error, beside what is printed or refused."""
-    for note in notes_of(caught):
-        print(f"discreet {command}: note: {printable(note)}", file=sys.stderr)
+    def note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, UserWarning) and str(message) not in notes:
+            notes.append(str(message))
+            line = " ".join(map(printable, str(message).split()))
+            print(f"discreet {command}: note: {line}", file=sys.stderr, flush=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = note
+        yield notes
 
 
 def as_json(value: Any) -> str:
@@ -120,20 +129,8 @@ def write_whole(path: Path, text: str) -> None:
     if _is_device(path):
         path.write_text(text, encoding="utf-8")
         return
-    target = path.resolve()  # a link stays one
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # as any other new file: what is written is a release
-        os.replace(name, target)
-    finally:
-        with suppress(FileNotFoundError):  # it is there only if something went wrong
-            os.unlink(name)
+    with replacing(path) as file:
+        file.write_text(text, encoding="utf-8")
 
 
 def _is_device(path: Path) -> bool:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from . import reading
-from .objective import warn_of_budget
+from .options import FEEDBACK, ITEMS, add_budget, add_text, check_items_option, read_items, warn_of_budget
 from .output import as_json, fitted, wrapped
-from .reading import ITEMS, source_of
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -35,16 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--items", metavar="FILE", help=f"or the public list of them, which is counted: {ITEMS}"
     )
     question.add_argument("--item", metavar="COL", help="the column of --items, where it has several")
-    reading.add_arguments(question, events=False)
+    add_text(question)
     question.add_argument("--k", type=int, required=True, help="how many are chosen in each round")
     question.add_argument("--rounds", type=int, required=True, metavar="T", help="how many people will come")
-    question.add_argument(
-        "--feedback",
-        default="full",
-        metavar="KIND",
-        help="what is learned after a round: full (the person's whole taste, default), bandit (what the shown"
-        " set was worth, such as 1 for a click) or slots (which of the shown items was clicked)",
-    )
+    question.add_argument("--feedback", default="full", metavar="KIND", help=FEEDBACK)
     question.add_argument(
         "--stream",
         default="adversarial",
@@ -59,14 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     question.add_argument("--cap", type=int, metavar="M", help="count at most M items of each person")
     budget = parser.add_argument_group("privacy")
-    budget.add_argument("--epsilon", type=float, required=True, help="for the whole stream; inf: no privacy")
-    budget.add_argument("--delta", type=float, default=0.0, help="probability outside of that (default 0)")
-    budget.add_argument(
-        "--neighbours",
-        choices=("replace", "add_remove"),
-        default="replace",
-        help="protect a person's rows (replace, default) or their presence as well (add_remove)",
-    )
+    add_budget(budget, "for the whole stream; inf: no privacy")
     budget.add_argument(
         "--rounds-per-person",
         type=int,
@@ -80,7 +64,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="after how many rounds somebody comes again, at the least",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -110,39 +93,35 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _n_items(options: argparse.Namespace) -> int:
-    from ..data.facts import read_items
-
     if (options.items is None) == (options.n_items is None):
         raise ValueError("how many items are there? Give --n-items N, or --items FILE, which lists them")
-    if reading.items_option(options) is None:
-        return int(options.n_items)
-    return len(read_items(source_of(options, options.items, public=True), options.item or "item")[0])
+    check_items_option(options)
+    return int(options.n_items) if options.items is None else len(read_items(options)[0])
 
 
 def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
-    """The plan as plain values; null for bounds that are infinite."""
-    settings = {name: value for name, value in vars(options).items() if name != "json"}
+    """The plan as plain values."""
     return {
         "discreet": __version__,
         "command": "plan",
-        "settings": {name: _finite(value) for name, value in settings.items()},
+        "settings": {name: value for name, value in vars(options).items() if name != "json"},
         "chosen": str(found.best),
         "reason": found.reason,
         "vacuous": found.vacuous,
         "hopeless": found.hopeless,
         "random_sets_expected_share": None if found.simulation is None else found.simulation.at_random.share,
-        "without_learning": _finite(found.at_random),
+        "without_learning": found.at_random,
         "rounds_needed": found.rounds_needed,
         "epsilon_needed": found.epsilon_needed,
         "candidates": [
             {
                 "learner": one.name,
-                "settings": {name: _finite(value) for name, value in one.settings.items()},
+                "settings": one.settings,
                 "expected_share": None if one.expected is None else one.expected.share,
                 "expected_spread": None if one.expected is None else one.expected.spread,
-                "certified": _finite(one.certified),
-                "certified_per_round": _finite(one.average),
-                "formula": _finite(one.formula),
+                "certified": one.certified,
+                "certified_per_round": one.average,
+                "formula": one.formula,
                 "about_people_cut_to_fewer_items": one.cut,
                 "note": one.note,
                 "chosen": one is found.best,
@@ -150,8 +129,3 @@ def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
             for one in found.candidates
         ],
     }
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,9 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import reading
+from .options import KINDS, add_events, add_private_events, check_public, events_of, read_items
 from .output import as_json
-from .reading import ITEMS, KINDS, source_of
 
 if TYPE_CHECKING:
     from ..data.source import Source
@@ -44,33 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", required=True, metavar="STORE", help="the folder of the store")
     parser.add_argument("--append", action="store_true", help="add the rows to a store that is there")
     data = parser.add_argument_group("the files")
-    data.add_argument("--person", required=True, metavar="COL", help="column that says whose row it is")
-    data.add_argument(
-        "--item", required=True, metavar="COL", help="column of what they like, bought or opened"
-    )
+    add_events(data, required=True)
+    add_private_events(data)
     data.add_argument(
         "--weight",
         metavar="COL",
         help="a number for each row, at least 0; of repeated rows the largest counts",
     )
     data.add_argument("--highest", type=float, metavar="W", help="a public bound of the weights, e.g. 1")
-    data.add_argument("--items", metavar="FILE", help=f"the public list of items: {ITEMS}")
-    data.add_argument(
-        "--items-from-data",
-        action="store_true",
-        help="instead of --items: all items that occur. NOT PRIVATE BY ITSELF: everything that is chosen from"
-        " the store is marked as conditional on the list",
-    )
     data.add_argument(
         "--cap", type=int, metavar="M", help="keep at most M items of each person, drawn by a keyed hash"
     )
-    data.add_argument(
-        "--skip-bad",
-        action="store_true",
-        help="leave out rows with an empty cell, a bad weight or an item that --items does not list, instead"
-        " of refusing the file",
-    )
-    reading.add_arguments(data)
     data.add_argument(
         "--insecure-diagnostics",
         action="store_true",
@@ -94,7 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="say what it would take, by a model of docs/scale.md, and make nothing",
     )
-    store.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -105,7 +87,6 @@ def run(options: argparse.Namespace) -> int:
 
     _check(options)
     key = None if options.key is None else read_key(Path(options.key))
-    table: Any = options.files[0] if len(options.files) == 1 else list(options.files)
     asked: dict[str, Any] = {
         "person": options.person,
         "item": options.item,
@@ -114,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         "key": key,
         "memory": checks.whole("--memory", options.memory, at_least=1) << 20,
     }
-    source = source_of(options, table)
+    source = events_of(options)
     if options.estimate:
         print(_estimated(options, source))
         return 0
@@ -125,14 +106,13 @@ def run(options: argparse.Namespace) -> int:
         store = prepare(
             source, items=_items(options), cap=options.cap, buckets=options.buckets, highest=highest, **asked
         )
+    # Neither the number of buckets, which may follow from that of the rows, nor a digest of what they hold.
     said = {
         "store": options.to,
         "n_items": store.n_items,
-        "n_buckets": store.n_buckets,
         "catalogue": store.catalogue,
-        "digest": store.digest,
     }
-    text = f"{options.to}: people over {store.n_items:,} items in {store.n_buckets:,} buckets"
+    text = f"{options.to}: people over {store.n_items:,} items"
     if store.catalogue == "from data":
         text += "; CONDITIONAL on the list of items, which was taken from data"
     print(as_json(said) if options.json else text)
@@ -141,9 +121,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _estimated(options: argparse.Namespace, source: Source) -> str:
     """Time and room from the size of the files, as if every row were a person's only one."""
-    from ..data.store.costs import Sizes, costs
+    from ..data.store.costs import Sizes, costs, sized
     from ..data.store.layout import NARROW
-    from ..data.store.needs import sized
     from ..data.store.sources import row_count
 
     rows = row_count(source)
@@ -171,8 +150,6 @@ def _estimated(options: argparse.Namespace, source: Source) -> str:
 
 def _check(options: argparse.Namespace) -> None:
     """What does not go together."""
-    if "-" in options.files and len(options.files) > 1:
-        raise ValueError("standard input (-) stands alone; name files, or pipe them in")
     if options.append:
         names = ("items", "items_from_data", "cap", "buckets", "highest")
         given = [
@@ -186,13 +163,8 @@ def _check(options: argparse.Namespace) -> None:
             "which items are there to choose from? Which ones occur in the files is private. Give --items"
             " FILE, a public list; or --items-from-data, whose results are conditional on the list of items"
         )
-    reading.check_public(options.items, options.files, "one of the files of events")
+    check_public(options, "one of the files of events")
 
 
 def _items(options: argparse.Namespace) -> list[Any] | None:
-    from ..data.facts import read_items
-
-    if options.items is None:
-        return None
-    items, _ = read_items(source_of(options, options.items, public=True), reading.listed_column(options))
-    return items
+    return None if options.items is None else read_items(options)[0]

@@ -1,4 +1,9 @@
-"""``discreet select``: a few items for everybody in a file of (person, item) rows, privately."""
+"""``discreet select``: a few items for everybody in a file of (person, item) rows, privately.
+
+In this order: the options and what is checked before anything is read; the people, of a file or of a store;
+the ledger that runs about the same people share; the report. Nothing that is printed depends on people but
+through the account, except `SelectionReport._diagnostics`, which is asked for by name and marks the output.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +12,36 @@ import contextlib
 import math
 import sys
 import time
-import warnings
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from . import ledger, objective, reading, selection_report, stored
-from .limits import Given, Limits
-from .objective import Objective
-from .output import as_json, check_writable, notes_of, tell, write_whole
-from .reading import ITEMS, KINDS, source_of
+from .. import __version__
+from ..core.extras import install
+from ..core.table import table
+from .options import (
+    KINDS,
+    add_budget,
+    add_events,
+    add_private_events,
+    check_public,
+    events_of,
+    read_items,
+    warn_of_budget,
+)
+from .output import as_json, check_writable, fitted, noting, printable, wrapped, write_whole
 
 if TYPE_CHECKING:
-    from ..data import Events
+    from ..constraints import Constraint
+    from ..data import Events, Store
     from ..data.source import Batch
     from ..objectives import Population
+    from ..objectives.rows import RowPopulation
     from ..offline import PrivateGreedy
-    from ..privacy import Gate
+    from ..privacy import Account, Budget, Gate
     from ..results import Selection
 
 NAME = "select"
@@ -53,6 +71,9 @@ account covers.
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
 
 
+OBJECTIVES = ("any", "several", "nearest")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The file, its columns, what may be chosen, the budget, and what to print."""
     parser.epilog = _EXAMPLES
@@ -63,13 +84,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{KINDS}; - for text on standard input; or the folder of a store",
     )
     data = parser.add_argument_group("the file")
-    data.add_argument("--person", metavar="COL", help="column that says whose row it is")
-    data.add_argument("--item", metavar="COL", help="column of what they like, bought or opened")
-    data.add_argument(
-        "--items",
-        metavar="FILE",
-        help=f"the public list of items to choose from: {ITEMS}",
-    )
+    add_events(data)
+    add_private_events(data)
     data.add_argument(
         "--items-private",
         type=float,
@@ -77,12 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of --items: choose the list of items privately from FILE, for this share of epsilon,"
         " e.g. 0.5, and all of --delta; each person votes for one item of theirs, and those with enough votes"
         " are listed",
-    )
-    data.add_argument(
-        "--items-from-data",
-        action="store_true",
-        help="instead of --items: choose among all items of FILE. NOT PRIVATE BY ITSELF: an item that only"
-        " one person has is among them, and the output is marked as conditional on the list",
     )
     data.add_argument(
         "--weight",
@@ -98,14 +108,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " guarantee (a person counts once however long their list is), but it keeps very long lists, of bots"
         " for instance, from passing as served by nearly anything",
     )
-    data.add_argument(
-        "--skip-bad",
-        action="store_true",
-        help="leave out rows with an empty cell, a bad weight or an item that --items does not list, instead"
-        " of refusing the file",
+    store = parser.add_argument_group("a store in place of FILE")
+    store.add_argument(
+        "--engine",
+        choices=("threads", "dask"),
+        help="who goes through the store: all processors of this machine (threads, the default), or the"
+        " workers of a Dask cluster, which must see the store under the same path",
     )
-    reading.add_arguments(data)
-    stored.add_arguments(parser)
+    store.add_argument("--scheduler", metavar="ADDRESS", help="of the Dask cluster, e.g. tcp://10.0.0.1:8786")
     what = parser.add_argument_group("what may be chosen")
     what.add_argument("--k", type=int, help="at most this many items (may be left out with --constraint)")
     what.add_argument(
@@ -132,21 +142,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ITEMS",
         help="items that cannot be chosen, such as what is sold out; written as for --include, and as public",
     )
-    objective.add_arguments(parser)
-    budget = parser.add_argument_group("privacy")
-    budget.add_argument(
-        "--epsilon",
-        type=float,
-        required=True,
-        help="how much one person may matter: no result becomes more than e^epsilon times as likely",
+    value = parser.add_argument_group("the value of a list to a person")
+    value.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        default="any",
+        help="any: whether it holds any of their items (default; with --weight, the chance that they take"
+        " one); several: every item of theirs counts, each less than the one before (the square root of"
+        " their number, or of the sum of --weight); nearest: how like its most similar item is to the mean"
+        " of theirs, by --vectors",
     )
-    budget.add_argument("--delta", type=float, default=0.0, help="probability outside of that (default 0)")
-    budget.add_argument(
-        "--neighbours",
-        choices=("replace", "add_remove"),
-        default="replace",
-        help="what is protected: a person's rows for anybody else's (replace, the number of people is public;"
-        " default), or their presence as well (add_remove)",
+    value.add_argument(
+        "--vectors",
+        metavar="COLS",
+        help="for nearest: the columns of --items with each item's vector, separated by commas",
+    )
+    budget = parser.add_argument_group("privacy")
+    add_budget(
+        budget, "how much one person may matter: no result becomes more than e^epsilon times as likely"
     )
     budget.add_argument(
         "--max-people", type=int, metavar="N", help="add_remove: a public bound on the number of people"
@@ -163,7 +176,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="spend this share of the budget, e.g. 0.2, on noisy numbers of people that each pick adds",
     )
-    ledger.add_arguments(budget)
+    budget.add_argument(
+        "--ledger",
+        metavar="FILE",
+        help="charge this run to FILE: all runs with it, about the same people, share one budget, and one"
+        " beyond it is refused. A charge stays, whatever happens to the run",
+    )
+    budget.add_argument(
+        "--ledger-epsilon", type=float, metavar="E", help="for a new ledger: the epsilon of all runs together"
+    )
+    budget.add_argument("--ledger-delta", type=float, metavar="D", help="the same for delta (default 0)")
     budget.add_argument(
         "--seed", type=int, metavar="N", help="repeatable randomness: NOT PRIVATE, for trying out"
     )
@@ -185,13 +207,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         "--explain", action="store_true", help="also print the arithmetic of the guarantee, step by step"
     )
-    out.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(options: argparse.Namespace) -> int:
     """Read, choose, write, print; in that order, so that a file that cannot be written costs no budget."""
     from ..privacy import Budget
-    from ..privacy.population.runs import RunGate
+    from ..privacy.population import RunGate
 
     if math.isinf(options.epsilon):
         raise ValueError(
@@ -199,58 +220,131 @@ def run(options: argparse.Namespace) -> int:
             " be chosen without privacy)"
         )
     budget = Budget(options.epsilon, options.delta, options.neighbours)
-    limits = Limits.read(options.constraint, options.k)
-    given = Given.read(options.include, options.exclude)
-    options.file, several = options.files[0], len(options.files) > 1
-    if several and "-" in options.files:
-        raise ValueError("standard input (-) stands alone; name files, or pipe them in")
-    from_store = not several and stored.is_store(options.file)
-    stored.check(options, stored=from_store)
-    goal = Objective.read(options, stored=from_store)
-    if not from_store:
-        _check_items(options, limits)
+    request = SelectRequest.read(options)
     target = None
     if options.out is not None:
         read = [*options.files, *(one for one in (options.items, options.ledger) if one)]
         target = check_writable(options.out, *read)
-    max_people = _max_people(options)
-    gate = ledger.gate_of(options, budget)
-    with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as stack:
-        warnings.simplefilter("always")
-        stack.callback(tell, NAME, caught)  # also of what is refused
-        people: Population
-        greedy: PrivateGreedy | None
-        facts: dict[str, list[str]]
-        if from_store:
-            store = stored.opened(options)
-            listed = stored.listed(options, store, [*limits.columns, *options.show])
-            rank = limits.constraint(listed).over(len(listed.items)).rank
-            people = stack.enter_context(stored.people_of(options, store, goal, rank))
-            _check_count(len(people), max_people)
-            objective.warn_of_budget(gate.budget, len(people), options.max_people)
-            greedy = stored.chooser(options, listed, limits, given, gate, goal.bound(rank))
-            selection, facts = greedy.select(people), listed.facts
-        else:
-            events = _events(options, limits, goal)
-            _check_count(len(events.people), max_people)
-            objective.warn_of_budget(gate.budget, len(events.people), options.max_people)
-            people, greedy, selection, facts = _selected(options, events, limits, given, gate, goal)
-        notes = notes_of(caught)
+    gate = _gate(options, budget)
+    with noting(NAME) as notes, contextlib.ExitStack() as stack:
+        chosen = _of_store(request, gate, stack) if request.stored else _of_file(request, gate)
         shared = gate.shared.spent if isinstance(gate, RunGate) else None
-        asked = selection_report.Asked(options, limits, goal, facts, max_people, notes, shared)
-        result = selection_report.result(asked, people, greedy, selection)
+        report = SelectionReport(request, chosen, notes, shared)
+        result = report.result()
     if target is not None:
         write_whole(target, as_json(result) + "\n")
-    print(as_json(result) if options.json else selection_report.text(asked, result, selection))
+    print(as_json(result) if options.json else report.text(result))
     return 0
 
 
-def _check_count(count: int, max_people: int | None) -> None:
-    if max_people is not None and count > max_people:
-        raise ValueError(  # without their number, which is private here
-            f"there are more people than --max-people {max_people}; give a bound that is certain without"
-            " looking"
+# --- what is asked for ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SelectRequest:
+    """The options, checked before anything is read.
+
+    ``include`` and ``exclude``: texts as they were written, and the lines of files. ``max_people``: the
+    public bound on the number of people; None where the number itself is public.
+    """
+
+    options: argparse.Namespace
+    stored: bool
+    limits: Limits
+    goal: Objective
+    include: tuple[str | list[str], ...]
+    exclude: tuple[str | list[str], ...]
+    max_people: int | None
+
+    @classmethod
+    def read(cls, options: argparse.Namespace) -> SelectRequest:
+        from ..core import checks
+        from ..offline.greedy import MOST_PEOPLE
+
+        limits = Limits.read(options.constraint, options.k)
+        include = tuple(_labels("--include", text) for text in options.include)
+        exclude = tuple(_labels("--exclude", text) for text in options.exclude)
+        stored = len(options.files) == 1 and _is_store(options.files[0])
+        (_check_store if stored else _check_file)(options)
+        goal = Objective.read(options, stored=stored)
+        if not stored:
+            _check_items(options, limits)
+        if options.max_people is not None:
+            checks.whole("--max-people", options.max_people, at_least=1)
+        most = None if options.neighbours == "replace" else int(options.max_people or MOST_PEOPLE)
+        return cls(options, stored, limits, goal, include, exclude, most)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of --items that are read."""
+        return [*self.limits.columns, *self.options.show, *self.goal.vectors]
+
+    def check_people(self, people: Population | Events, budget: Budget) -> None:
+        """Refuse more people than were declared, and warn of a budget that does not suit their number."""
+        count = len(people.people) if hasattr(people, "people") else len(people)
+        if self.max_people is not None and count > self.max_people:
+            raise ValueError(  # without their number, which is private here
+                f"there are more people than --max-people {self.max_people}; give a bound that is certain"
+                " without looking"
+            )
+        warn_of_budget(budget, count, self.options.max_people)
+
+    def greedy(
+        self, constraint: Constraint, gate: Gate, listed: Events | Listing, *, exclude: bool = True
+    ) -> PrivateGreedy:
+        """Who chooses."""
+        from ..offline import PrivateGreedy
+
+        return PrivateGreedy(
+            constraint,
+            gate,
+            self.options.method,
+            bound=self.goal.bound(constraint.over(len(listed.items)).rank),
+            release_gains=self.options.release_gains,
+            max_people=self.options.max_people,
+            include=_named("--include", self.include, listed, missing=False),
+            exclude=self.excluded(listed) if exclude else [],
         )
+
+    def excluded(self, listed: Events | Listing) -> list[Any]:
+        """The items to exclude; of a list that was read off the file nobody knows what is in it."""
+        return _named("--exclude", self.exclude, listed, missing=listed.catalogue == "from data")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The items of a store, with what a public list says about them; events of a file have the same."""
+
+    items: tuple[Any, ...]
+    catalogue: str
+    facts: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _check_file(options: argparse.Namespace) -> None:
+    missing = [f"--{name}" for name in ("person", "item") if getattr(options, name) is None]
+    if missing:
+        raise ValueError(f"the following arguments are required: {', '.join(missing)}")
+    for name in ("engine", "scheduler"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name} is for a store, and FILE is none; make one with discreet prepare")
+
+
+def _check_store(options: argparse.Namespace) -> None:
+    for name in ("person", "weight", "cap", "items_private", "items_from_data", "skip_bad"):
+        if getattr(options, name):
+            option = "--" + name.replace("_", "-")
+            raise ValueError(f"{option} is for files; in a store that was settled when it was prepared")
+    about = (options.items is not None) + (options.item is not None)
+    if (options.constraint or options.show) and about < 2:
+        option = "--constraint" if options.constraint else "--show"
+        raise ValueError(
+            f"{option} is about columns of a list of items, and a store keeps their names alone; give"
+            " --items FILE with that column, and --item COL, the column of the names"
+        )
+    if about and not options.constraint and not options.show:
+        raise ValueError("--items and --item are for --constraint and --show; a store has its list of items")
+    if (options.engine == "dask") != (options.scheduler is not None):
+        raise ValueError("--engine dask and --scheduler ADDRESS go together")
 
 
 def _check_items(options: argparse.Namespace, limits: Limits) -> None:
@@ -269,9 +363,13 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
             " of epsilon; or --items-from-data, whose result is conditional on the items that occur, and"
             " gives away whoever alone has one"
         )
-    reading.check_public(options.items, options.files, "FILE itself")
-    if options.show and options.items is None and options.items_private is None:
+    if options.items == "-" == options.files[0]:
+        raise ValueError("FILE and --items cannot both be standard input; give one of them as a file")
+    check_public(options, "FILE itself")
+    if options.show and options.items is None:
         raise ValueError("--show is about columns of a public list; give --items FILE, which has them")
+    if options.cap is not None:
+        checks.whole("--cap", options.cap, at_least=1)
     if options.items_private is None:
         return
     if options.include:
@@ -285,8 +383,6 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
             f"--items-private {options.items_private:g} needs --delta above 0, e.g. 1e-6: the chance that an"
             " item of one person alone is listed"
         )
-    if options.show:
-        raise ValueError("--show is about columns of a public list; give --items FILE, which has them")
     if limits.rules:
         raise ValueError(
             "--constraint is about public facts of each item, and a list that is chosen privately has none;"
@@ -294,44 +390,346 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
         )
 
 
-def _max_people(options: argparse.Namespace) -> int | None:
-    """The public bound on the number of people; None where the number itself is public."""
-    from ..core import checks
-    from ..offline.scores import MOST_PEOPLE
+def _labels(option: str, text: str) -> str | list[str]:
+    """The lines of ``@FILE`` that are not blank; anything else as it is."""
+    if not text.startswith("@"):
+        return text
+    try:
+        lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = "is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise ValueError(f"{option} {text}: {why}; @ stands before a file with one item per line") from None
+    return [line.strip() for line in lines if line.strip()]
 
-    if options.max_people is not None:
-        checks.whole("--max-people", options.max_people, at_least=1)
-    return None if options.neighbours == "replace" else int(options.max_people or MOST_PEOPLE)
+
+def _named(
+    option: str, given: Sequence[str | list[str]], listed: Events | Listing, *, missing: bool
+) -> list[Any]:
+    """The items that are named; one that is not listed is a mistake unless it may be ``missing``."""
+    from ..core.labels import unknown_item
+    from ..data.labels import as_text
+
+    items = {as_text(item): item for item in listed.items} if given else {}
+    found = {}
+    known = None if missing else items
+    for text in (text for one in given for text in _separated(one, known)):
+        if text in items:
+            found[text] = items[text]
+        elif not missing:
+            public = listed.catalogue == "public"
+            raise unknown_item(option, text, list(items), "see the list of items", public=public)
+    return list(found.values())
 
 
-def _events(options: argparse.Namespace, limits: Limits, goal: Objective) -> Events:
+def _separated(given: str | list[str], known: Container[str] | None) -> list[str]:
+    """Labels; a text that is one label in full is that one, whatever commas it holds.
+
+    ``known``: the labels; None where they were read off people's data, which may not decide on it. Then the
+    text in full is a label, and so is each of its parts.
+    """
+    if isinstance(given, list):
+        return given
+    parts = [part.strip() for part in given.split(",") if part.strip()]
+    if known is None:
+        return list(dict.fromkeys((given, *parts)))
+    return [given] if given in known else parts
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``--k`` and every ``--constraint``, before the items are known: what all of them allow."""
+
+    k: int | None
+    rules: tuple[Rule, ...] = ()
+
+    @classmethod
+    def read(cls, specs: Sequence[str], k: int | None) -> Limits:
+        from ..core import checks
+
+        if k is not None:
+            checks.whole("--k", k, at_least=1)
+        if not specs and k is None:
+            raise ValueError("say how many items: --k 5, or a --constraint")
+        return cls(k, tuple(Rule.read(spec) for spec in specs))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the constraints are about."""
+        return list(dict.fromkeys(rule.column for rule in self.rules))
+
+    def constraint(self, listed: Events | Listing, *, at_most_all: bool = False) -> Constraint:
+        """The constraint over the items that there are; a k beyond them is refused, or means all of them."""
+        from ..constraints import Cardinality, Intersection
+
+        n_items, k = len(listed.items), self.k
+        if k is not None and k > n_items:
+            if not at_most_all:
+                raise ValueError(
+                    f"--k {k} exceeds the number of items, {n_items}; choose --k {n_items} or less, or list"
+                    " more items"
+                )
+            k = n_items
+        if not self.rules:
+            assert k is not None
+            return Cardinality(k)
+        # Limits on kinds within a limit on everything are one matroid: k goes with the first partition.
+        first, *others = sorted(self.rules, key=lambda rule: rule.kind != "partition")
+        parts = [first.constraint(listed, k), *(rule.constraint(listed, None) for rule in others)]
+        return parts[0] if len(parts) == 1 else Intersection(*parts)
+
+    def shortfall(self, greedy: PrivateGreedy, people: Population, selection: Selection) -> str | None:
+        """Why fewer than ``--k`` items are in a list, where the constraint is why; None where it is not.
+
+        Read off the list and what is public about the items alone.
+        """
+        import numpy as np
+
+        chosen = list(selection.items)
+        if self.k is None or not self.rules or len(chosen) >= self.k:
+            return None
+        out = set(_texts(greedy.exclude))
+        left = np.array([label not in out for label in _texts(people.labels)], dtype=np.bool_)
+        left[chosen] = False
+        addable = greedy.constraint.over(people.n_items).addable(np.array(chosen, dtype=np.intp))
+        if not left.any() or (left & addable).any():
+            return None
+        under = "the limit" if len(self.rules) == 1 else "the limits"
+        return f"{len(chosen)} of at most {self.k}: nothing that is left fits under {under}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One ``--constraint``."""
+
+    kind: str
+    column: str
+    amount: float = 1.0
+
+    @classmethod
+    def read(cls, spec: str) -> Rule:
+        """The option, checked; the column's name may hold colons."""
+        from ..core import checks
+
+        kind, _, rest = spec.partition(":")
+        column, _, last = rest.rpartition(":")
+        if kind == "partition" and rest:
+            if column and last.isdigit() and int(last) > 0:
+                return cls(kind, column, int(last))
+            return cls(kind, rest)
+        if kind == "knapsack" and column:
+            try:
+                return cls(kind, column, checks.real("LIMIT", float(last), at_least=0.0))
+            except ValueError as error:
+                raise ValueError(f"--constraint {spec}: LIMIT must be a number of at least 0") from error
+        raise ValueError(
+            f"--constraint {spec}: write partition:COL, partition:COL:HOW_MANY or knapsack:COL:LIMIT"
+        )
+
+    def constraint(self, listed: Events | Listing, k: int | None) -> Constraint:
+        """The constraint over the items that there are, and at most k of them."""
+        from ..constraints import Cardinality, Intersection, Knapsack, LaminarMatroid, PartitionMatroid
+
+        n_items = len(listed.items)
+        if self.kind == "knapsack":
+            bag = Knapsack(self._costs(listed), self.amount)
+            return bag if k is None else Intersection(Cardinality(k), bag)
+        kinds: dict[str, list[int]] = {}
+        for item, kind in enumerate(listed.facts[self.column]):
+            kinds.setdefault(kind, []).append(item)
+        blocks, each = list(kinds.values()), int(self.amount)
+        if k is None:
+            return PartitionMatroid(blocks, each, n_items=n_items)
+        if len(blocks) == 1:
+            return Cardinality(min(k, each))
+        return LaminarMatroid([*blocks, list(range(n_items))], [each] * len(blocks) + [k])
+
+    def _costs(self, listed: Events | Listing) -> list[float]:
+        costs = _numbers(listed, self.column, 0.0, "a cost is a number of at least 0")
+        if min(costs) > self.amount:
+            cheapest = f"even the cheapest item costs {min(costs):g}, more than the limit {self.amount:g}"
+            option = "--constraint knapsack"
+            raise _refused(
+                listed, f"{option}: no item fits under the limit", "raise the limit", f"{option}: {cheapest}"
+            )
+        return costs
+
+
+def _numbers(listed: Events | Listing, column: str, least: float, expected: str) -> list[float]:
+    """A column about items as finite numbers."""
+    found = []
+    for item, text in zip(_texts(listed.items), listed.facts[column], strict=True):
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number >= least):
+            said = f"item {item!r} has {text!r} in column {column!r}"
+            raise _refused(listed, f"an item has something else in column {column!r}", expected, said)
+        found.append(number)
+    return found
+
+
+def _refused(listed: Events | Listing, words: str, fix: str, found: str) -> ValueError:
+    """A refusal of what is known about items: where they were read off people's data, that is a detail."""
+    from ..core.checks import DataError
+
+    if listed.catalogue == "public":
+        return ValueError(f"{found}; {fix}")
+    return DataError(f"{words}; {fix}", found)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """``--objective``: the value of a list to a person, before there are people."""
+
+    kind: str
+    vectors: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, options: argparse.Namespace, *, stored: bool) -> Objective:
+        named = (options.vectors or "").split(",")
+        vectors = tuple(dict.fromkeys(name.strip() for name in named if name.strip()))
+        if options.objective != "nearest":
+            if options.vectors is not None:
+                raise ValueError("--vectors is for --objective nearest")
+            return cls(options.objective)
+        if stored:
+            raise ValueError(
+                "--objective nearest is for files: a store keeps no vectors; in Python there is"
+                " objectives.EmbeddedFacilityLocation"
+            )
+        if options.items is None or not vectors:
+            raise ValueError(
+                "--objective nearest needs --items FILE with each item's vector, and --vectors COLS, the"
+                " columns that hold it"
+            )
+        if options.cap is not None:
+            raise ValueError(
+                "--cap has no use with --objective nearest: a person is one vector, the mean of theirs;"
+                " leave it out"
+            )
+        return cls("nearest", vectors)
+
+    def bound(self, rank: int) -> float:
+        """The most that a list of so many items is worth to a person."""
+        return math.sqrt(rank) if self.kind == "several" else 1.0
+
+    def family(self, rank: int, *, weighted: bool) -> tuple[type[RowPopulation], dict[str, Any]]:
+        """The family of people's functions, and its options."""
+        from ..objectives import ConcaveOverModular, Coverage, ProbabilisticCoverage
+
+        if self.kind == "several":
+            return ConcaveOverModular, {"concave": "sqrt", "bound": self.bound(rank), "at_most": rank}
+        return (ProbabilisticCoverage if weighted else Coverage), {}
+
+    def people(self, events: Events, rank: int, *, weighted: bool) -> Population:
+        """The people of a file; for nearest, each is the mean of their items' vectors at length 1."""
+        if self.kind != "nearest":
+            family, options = self.family(rank, weighted=weighted)
+            made: Population = family.of_events(events, **options)
+            return made
+        import numpy as np
+
+        from ..objectives import EmbeddedFacilityLocation
+
+        expected = "a vector is made of numbers"
+        items = np.array([_numbers(events, column, -math.inf, expected) for column in self.vectors]).T
+        length = np.sqrt((items * items).sum(axis=1, keepdims=True))
+        people = np.asarray(events.matrix @ (items / np.where(length > 0.0, length, 1.0)))
+        scale = min(1.0, 4.0 / math.sqrt(len(self.vectors)))
+        return EmbeddedFacilityLocation(people, items, scale=scale, normalize=True, labels=events.items)
+
+    @property
+    def words(self) -> list[str]:
+        """What the list was chosen for, where that is not the usual."""
+        return {
+            "several": [
+                "The value of the list to a person is the square root of how much of it is theirs: the second"
+                " item counts about two fifths of the first, and so on."
+            ],
+            "nearest": [
+                "The value of the list to a person is the cosine between the mean of their items' vectors and"
+                " the item of the list that is most like it (0 where all are unlike)."
+            ],
+        }.get(self.kind, [])
+
+
+# --- choosing ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was chosen, from whom and by whom (None where no item may be named), and facts of the items."""
+
+    people: Population
+    greedy: PrivateGreedy | None
+    selection: Selection
+    facts: Mapping[str, Sequence[str]]
+
+
+def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
+    """Read everybody in the file and choose."""
+    from ..data.catalogue import choose_items
+    from ..objectives.rows import RowPopulation
+    from ..offline import PrivateGreedy
+    from ..privacy import Budget
+    from ..results import Selection
+
+    options, limits, goal = request.options, request.limits, request.goal
+    weighted, private = options.weight is not None, options.items_private is not None
+    events = _events(request)
+    request.check_people(events, gate.budget)
+    if private:
+        # What is wrong with the other options has to show before anything is spent.
+        left = Budget(options.epsilon * (1.0 - options.items_private), 0.0, options.neighbours)
+        rehearsal = PrivateGreedy(limits.k or 1, left, options.method, release_gains=options.release_gains)
+        rehearsal.plan(n_items=(limits.k or 1) + 1)
+        listed = choose_items(_without_excluded(request, events), gate, share=options.items_private)
+        if not listed.items:
+            people = goal.people(events, limits.k or 1, weighted=weighted)
+            return Chosen(people, None, Selection((), labels=(), privacy=gate.spent), {})
+        events = listed
+    constraint = limits.constraint(events, at_most_all=private)
+    greedy = request.greedy(constraint, gate, events, exclude=not private)
+    people = counted = goal.people(events, constraint.over(len(events.items)).rank, weighted=weighted)
+    if options.cap is not None and isinstance(people, RowPopulation):
+        counted = people.cap_items(options.cap, gate.coins(2))
+    return Chosen(people, greedy, greedy.select(counted), events.facts)
+
+
+def _events(request: SelectRequest) -> Events:
     """Everybody in the file, over the items that are listed, or that occur."""
     from ..data import EventReader
-    from ..data.facts import Facts, read_items
+    from ..data.events import Facts
     from ..data.source import constraint_role
 
+    options, columns = request.options, request.limits.columns
     asked = {"person": options.person, "item": options.item}
     if options.weight is not None:
         asked["weight"] = options.weight
     items, facts = None, None
     about: dict[str, list[str]] = {}
     if options.items is not None:
-        if options.items == "-" == options.file:
-            raise ValueError("FILE and --items cannot both be standard input; give one of them as a file")
-        listed = source_of(options, options.items, public=True)
-        columns = dict.fromkeys((*limits.columns, *options.show, *goal.vectors))
-        items, about = read_items(listed, reading.listed_column(options), list(columns))
-    elif limits.columns:
-        asked |= {constraint_role(column): column for column in limits.columns}
-        facts = Facts(limits.columns)
+        items, about = read_items(options, request.columns)
+    elif columns:
+        asked |= {constraint_role(column): column for column in columns}
+        facts = Facts(columns)
     reader = EventReader(items=items, highest=1.0, facts=facts)
-    table = options.file if len(options.files) == 1 else list(options.files)
-    for batch in _watched(source_of(options, table).batches(asked)):
+    for batch in _watched(events_of(options).batches(asked)):
         reader.take(batch)
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
     nobody = options.neighbours == "add_remove" and not options.items_from_data
     found = reader.events(nobody=nobody, nothing=options.items_private is not None)
     return found if facts is not None else replace(found, facts=about)
+
+
+def _without_excluded(request: SelectRequest, events: Events) -> Events:
+    """The same people without the items to exclude, before a list is chosen: these need no votes."""
+    import numpy as np
+
+    out = set(request.excluded(events))
+    kept = np.array([item not in out for item in events.items], dtype=np.bool_)
+    return events if kept.all() else events.only(kept)
 
 
 def _watched(batches: Iterator[Batch]) -> Iterator[Batch]:
@@ -349,48 +747,598 @@ def _watched(batches: Iterator[Batch]) -> Iterator[Batch]:
             print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)
 
 
-def _selected(
-    options: argparse.Namespace,
-    events: Events,
-    limits: Limits,
-    given: Given,
-    gate: Gate,
-    goal: Objective,
-) -> tuple[Population, PrivateGreedy | None, Selection, dict[str, list[str]]]:
-    """The people with the items to choose from, who chose, and what; nobody where no item may be named."""
-    from ..core import checks
-    from ..data.catalogue import choose_items
-    from ..objectives.rows.people import RowPopulation
-    from ..offline import PrivateGreedy
-    from ..privacy import Budget
-    from ..results import Selection
+def _is_store(path: str) -> bool:
+    return path != "-" and (Path(path) / "manifest.json").is_file()
 
-    weighted = options.weight is not None
-    private = options.items_private is not None
-    cap = None if options.cap is None else checks.whole("--cap", options.cap, at_least=1)
-    if private:
-        # What is wrong with the other options has to show before anything is spent.
-        left = Budget(options.epsilon * (1.0 - options.items_private), 0.0, options.neighbours)
-        rehearsal = PrivateGreedy(limits.k or 1, left, options.method, release_gains=options.release_gains)
-        rehearsal.plan(n_items=(limits.k or 1) + 1)
-        listed = choose_items(given.without_excluded(events), gate, share=options.items_private)
-        if not listed.items:
-            people = goal.people(events, limits.k or 1, weighted=weighted)
-            return people, None, Selection((), labels=(), privacy=gate.spent), {}
-        events = listed
-    constraint = limits.constraint(events, at_most_all=private)
-    rank = constraint.over(len(events.items)).rank
-    greedy = PrivateGreedy(
-        constraint,
-        gate,
-        options.method,
-        bound=goal.bound(rank),
-        release_gains=options.release_gains,
-        max_people=options.max_people,
-        include=given.included(events),
-        exclude=[] if private else given.excluded(events),
+
+def _of_store(request: SelectRequest, gate: Gate, stack: contextlib.ExitStack) -> Chosen:
+    """Choose by passes over a store; options that the report reads say what it holds."""
+    from ..data import Store
+
+    options = request.options
+    store = Store.open(options.files[0])
+    options.item, options.person = options.item or "item", "the person's column"
+    options.items_from_data = store.catalogue == "from data"
+    listed = _listing(request, store)
+    constraint = request.limits.constraint(listed)
+    family, more = request.goal.family(constraint.over(len(listed.items)).rank, weighted=store.weighted)
+    engine = [stack.enter_context(_cluster(options.scheduler))] if options.engine == "dask" else []
+    people = family.from_store(store, *engine, **more)
+    request.check_people(people, gate.budget)
+    greedy = request.greedy(constraint, gate, listed)
+    return Chosen(people, greedy, greedy.select(people), listed.facts)
+
+
+@contextlib.contextmanager
+def _cluster(address: str) -> Iterator[Any]:
+    """A client of a Dask cluster."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ValueError(f"--engine dask needs Dask: {install('dask')}") from None
+    try:
+        client: Any = Client(address, timeout=10)
+    except (OSError, TimeoutError, ValueError):
+        raise ValueError(f"--scheduler {address}: there is no Dask scheduler") from None
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _listing(request: SelectRequest, store: Store) -> Listing:
+    """The items of the store, with what a public list says about each of them."""
+    from ..core.checks import DataError
+
+    if not request.columns:
+        return Listing(store.labels, store.catalogue)
+    names, facts = read_items(request.options, request.columns)
+    place = {name: at for at, name in enumerate(_texts(names))}
+    labels = _texts(store.labels)
+    missing = next((label for label in labels if label not in place), None)
+    if missing is not None:
+        words = "--items does not list every item of the store; add what is missing"
+        if store.catalogue == "from data":
+            raise DataError(words, f"it lacks {missing!r}")
+        raise ValueError(f"{words}: {missing!r}")
+    said = {column: [values[place[label]] for label in labels] for column, values in facts.items()}
+    return Listing(store.labels, store.catalogue, said)
+
+
+# --- the ledger -------------------------------------------------------------------------------------
+
+
+def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
+    """The gate of this run; with --ledger it charges all of its budget there before it releases anything."""
+    from ..privacy import Budget, BudgetExceeded, Gate, SQLiteLedger
+    from ..privacy.population import RunGate
+
+    if options.ledger is None:
+        if options.ledger_epsilon is not None or options.ledger_delta is not None:
+            raise ValueError("--ledger-epsilon and --ledger-delta are about --ledger FILE, which is missing")
+        return Gate(budget, options.seed)
+    if options.seed is not None:
+        raise ValueError("--seed is for trying out, --ledger for what is published; leave out one of them")
+    path = Path(options.ledger)
+    known = SQLiteLedger(path).terms if path.exists() else None
+    if known is None and options.ledger_epsilon is None:
+        raise ValueError(
+            f"--ledger {path}: there is none yet; to begin it, say what all runs with it may spend together,"
+            f" e.g. --ledger-epsilon {3 * budget.epsilon:g}"
+            + (f" --ledger-delta {3 * budget.delta:g}" if budget.delta else "")
+        )
+    if known is not None:
+        _check_alike(options, known)
+    known = known or {"notion": "pure", "failure": "0", "delta": 0.0, "max_rounds_per_person": 1}
+    epsilon = known["epsilon"] if options.ledger_epsilon is None else options.ledger_epsilon
+    delta = known["delta"] if options.ledger_delta is None else options.ledger_delta
+    total = Budget(float(epsilon), float(delta), budget.neighbours, known["max_rounds_per_person"])
+    if budget.delta and not total.delta:
+        raise ValueError(
+            f"--delta {budget.delta:g}: the ledger holds none; leave --delta out, or begin a ledger with"
+            " --ledger-delta"
+        )
+    notion, failure = known["notion"], Fraction(known["failure"])
+    shared = Gate(total, notion=notion, failure=failure)
+    try:
+        RunGate(budget, shared, "")  # one that could not be begins none
+        shared = Gate(total, notion=notion, failure=failure, ledger=SQLiteLedger(path))
+        return RunGate(
+            budget, shared, f"discreet select {', '.join(Path(one).name for one in options.files)}"
+        )
+    except BudgetExceeded as error:
+        error.args = (_refusal(path, budget, shared),)
+        raise
+
+
+def _check_alike(options: argparse.Namespace, known: dict[str, Any]) -> None:
+    """Refuse options that are not those a ledger was begun with."""
+    for name, begun in (("epsilon", known["epsilon"]), ("delta", known["delta"])):
+        given = getattr(options, f"ledger_{name}")
+        if given is not None and given != float(begun):
+            raise ValueError(
+                f"--ledger-{name} {given:g}: the ledger was begun with {float(begun):g}, which stays; leave"
+                f" --ledger-{name} out, or begin another ledger"
+            )
+    if options.neighbours != known["neighbours"]:
+        raise ValueError(
+            f"--neighbours {options.neighbours}: the ledger was begun with {known['neighbours']}; say"
+            f" --neighbours {known['neighbours']}, or begin another ledger"
+        )
+
+
+def _refusal(path: Path, budget: Budget, shared: Gate) -> str:
+    """What does not fit, why, and what would."""
+    asked = f"--epsilon {budget.epsilon:g}" + (f" --delta {budget.delta:g}" if budget.delta else "")
+    account = shared.spent
+    spent = f"epsilon {account.epsilon():.6g} of {account.budget.epsilon:g}"
+    if account.budget.delta:
+        spent += f" and delta {float(account.loss.delta):.6g} of {account.budget.delta:g}"
+    fits = _largest(budget.epsilon, budget.delta, shared)
+    if fits is None and budget.delta:
+        fits = _largest(budget.epsilon, 0.0, shared)
+        fits = None if fits is None else f"{fits} without --delta"
+    more = "nothing fits any more" if fits is None else f"{fits} would still fit"
+    return f"{asked} does not fit into the ledger {path.name}: {spent} is spent; {more}"
+
+
+def _largest(epsilon: float, delta: float, shared: Gate) -> str | None:
+    """The largest run of this kind that fits, as options; None if none does."""
+    from ..privacy import ApproximateRelease, PureRelease
+
+    def event(epsilon: float, delta: float) -> ApproximateRelease | PureRelease:
+        return ApproximateRelease(epsilon, delta) if delta else PureRelease(epsilon)
+
+    largest = shared.preview(event(epsilon, delta)).largest
+    if largest is None:
+        return None
+    exact = [
+        float(Fraction(largest.to_json()[name])) for name in (("epsilon", "delta") if delta else ("epsilon",))
+    ]
+    for rounded in (Context(prec=6), Context(prec=6, rounding=ROUND_FLOOR)):
+        texts = [f"{rounded.plus(Decimal(number)):g}" for number in exact]
+        found = [float(text) for text in texts]
+        if min(found) > 0.0 and shared.preview(event(found[0], found[1] if delta else 0.0)).fits:
+            options = zip(("--epsilon", "--delta"), texts, strict=False)
+            return " ".join(f"{name} {text}" for name, text in options)
+    return None
+
+
+def _ledger(options: argparse.Namespace, spent: Account) -> dict[str, Any]:
+    """What is in the ledger by now, this run included."""
+    limit = spent.budget
+    known = {"epsilon": spent.epsilon(), "epsilon_limit": limit.epsilon, "delta_limit": limit.delta}
+    return {"file": Path(options.ledger).name} | known
+
+
+def _together(change: str, options: argparse.Namespace, spent: Account) -> str:
+    """What holds for all runs that were charged to the ledger, in words."""
+    known, limit = _ledger(options, spent), spent.budget
+    beside = f", up to a probability of {limit.delta:g}" if limit.delta else ""
+    said = (
+        f"All lists charged to the ledger {known['file']} together, this one included, have spent epsilon"
+        f" {known['epsilon']:.6g} of {limit.epsilon:g}. {change}, no combination of them would have become"
+        f" more than {_factor(known['epsilon'])} times as likely or unlikely{beside}; when all of it is"
+        f" spent, {_factor(limit.epsilon)} times."
     )
-    people = counted = goal.people(events, rank, weighted=weighted)
-    if cap is not None and isinstance(people, RowPopulation):
-        counted = people.cap_items(cap, gate.coins(2))
-    return people, greedy, greedy.select(counted), events.facts
+    for caveat in spent.caveats:
+        said += f" Of at least one of them: {caveat}."
+    return said
+
+
+def _factor(epsilon: float) -> str:
+    """e^epsilon in four digits, rounded up."""
+    if epsilon > 700.0:
+        return f"e^{epsilon!r}"
+    power = Decimal(repr(epsilon)).exp(Context(prec=40))
+    return f"{Context(prec=4, rounding=ROUND_CEILING).plus(power):.4g}"
+
+
+# --- the report -------------------------------------------------------------------------------------
+
+_CONDITIONAL = (
+    "CONDITIONAL on the list of items, which was taken from the file: which items occur there is not"
+    " protected, and an item that only one person has gives them away. Give a public list with --items, or"
+    " choose one privately with --items-private."
+)
+# Excluded items that the text names; JSON has all of them.
+_MOST_SHOWN = 10
+# Options that do not decide the result.
+_BESIDE = ("files", "out", "json", "insecure_diagnostics", "engine", "scheduler", "explain", "ledger",
+           "ledger_epsilon", "ledger_delta")  # fmt: skip
+
+
+def _texts(labels: Iterable[Any] | None) -> list[str]:
+    """Items as a file has them."""
+    from ..data.labels import as_text
+
+    return [as_text(label) for label in labels or ()]
+
+
+@dataclass(frozen=True)
+class SelectionReport:
+    """The items, the account, and what they do and do not mean.
+
+    ``notes``: what was warned of. ``shared``: the account of the ledger that the run is charged to.
+    """
+
+    request: SelectRequest
+    chosen: Chosen
+    notes: list[str]
+    shared: Account | None = None
+
+    @property
+    def _account(self) -> Account:
+        account = self.chosen.selection.privacy
+        assert account is not None
+        return account
+
+    def result(self) -> dict[str, Any]:
+        """The whole result, as plain values: what --json prints and --out holds."""
+        options, account = self.request.options, self._account
+        people, greedy, selection = self.chosen.people, self.chosen.greedy, self.chosen.selection
+        items = _texts(selection.labels)
+        result: dict[str, Any] = {"discreet": __version__, "command": NAME, "items": items}
+        result |= self._about_items()
+        if options.include:
+            result["included"] = items[: len(selection.included)]
+        if greedy is not None and options.exclude and options.items_private is None:
+            result["excluded"] = _texts(greedy.exclude)
+        if selection.gains is not None:
+            result["noisy_gains"] = list(selection.gains)
+        against = self._not_private()
+        result |= {
+            "private": not against,
+            "not_private_because": against,
+            "conditional_on": "the list of items" if options.items_from_data else None,
+            "insecure": bool(options.insecure_diagnostics),
+            "reproducible": account.reproducible,
+            "guarantee": {
+                "epsilon": account.epsilon(),
+                "delta": account.budget.delta,
+                "neighbours": account.budget.neighbours,
+            },
+            "account": account.to_json(),
+            "method": None if greedy is None else greedy.method_used,
+            "why_this_method": None if greedy is None else greedy.reason,
+            "settings": self._settings(),
+            "treated_as_public": self._public(),
+            "reading": self._reading(),
+            "notes": self.notes,
+        }
+        if options.explain and greedy is not None:
+            result["arithmetic"] = [step._asdict() for step in greedy.arithmetic]
+        if options.items_private is not None:
+            result["catalogue"] = [] if greedy is None else _texts(people.labels)
+        if options.insecure_diagnostics:
+            result["diagnostics"] = self._diagnostics()
+        if self.shared is not None:
+            result["ledger"] = _ledger(options, self.shared)
+        return result
+
+    def _about_items(self) -> dict[str, Any]:
+        """Public facts of what was chosen: --show, what a knapsack's items cost, why there are so few."""
+        found: dict[str, Any] = {}
+        items, facts = self.chosen.selection.items, self.chosen.facts
+        if self.request.options.show:
+            found["shown"] = {
+                column: [facts[column][item] for item in items] for column in self.request.options.show
+            }
+        bags = [rule for rule in self.request.limits.rules if rule.kind == "knapsack"]
+        if bags:
+            found["totals"] = {
+                rule.column: {
+                    "total": math.fsum(float(facts[rule.column][item]) for item in items),
+                    "limit": rule.amount,
+                }
+                for rule in bags
+            }
+        if self.chosen.greedy is not None:
+            chosen = self.chosen
+            why = self.request.limits.shortfall(self.chosen.greedy, chosen.people, chosen.selection)
+            found |= {} if why is None else {"fewer_because": why}
+        return found
+
+    def _not_private(self) -> list[str]:
+        """Why this output is not private, if it is not; in the order in which it has to be said."""
+        options = self.request.options
+        against = []
+        if options.items_from_data:
+            against.append(_CONDITIONAL)
+        if options.insecure_diagnostics:
+            against.append("NOT PRIVATE: this output holds true counts that no account covers.")
+        if options.seed is not None:
+            against.append("NOT PRIVATE: with --seed anyone can redo the randomness and undo it.")
+        return against
+
+    def _settings(self) -> dict[str, Any]:
+        """The options that decide the result; files by name, since a path can say more than it should."""
+        options = vars(self.request.options)
+        settings = {name: value for name, value in options.items() if name not in _BESIDE}
+        for name in ("include", "exclude"):
+            given = settings[name]
+            settings[name] = [f"@{Path(text[1:]).name}" if text[:1] == "@" else text for text in given]
+        settings["file"] = ", ".join(map(_file_name, options["files"]))
+        if options["items"] is not None:
+            settings["items"] = _file_name(options["items"])
+        return settings
+
+    def _public(self) -> list[str]:
+        """What the guarantee takes for granted, in words."""
+        options, people = self.request.options, self.chosen.people
+        n_items = people.n_items
+        said = []
+        if options.items_from_data:
+            said.append(
+                f"the list of the {n_items:,} items that occur in the file: an item that only one person has"
+                " is among them. Give a public list with --items to protect that, or choose one with"
+                " --items-private"
+            )
+        elif people.stored:
+            said.append(f"the {n_items:,} items of the store's catalogue")
+        elif options.items is not None:
+            said.append(f"the {n_items:,} items listed by --items")
+        if options.constraint:
+            agree = ", and that all rows agree about it" if options.items is None else ""
+            whose = "constraint's column says" if len(options.constraint) == 1 else "constraints' columns say"
+            said.append(f"what the {whose} about each item{agree}")
+        if options.vectors:
+            said.append("the vectors of the items")
+        for given, what in ((options.include, "included"), (options.exclude, "excluded")):
+            if given:
+                said.append(f"which items were {what}")
+        if self.request.max_people is None:
+            counted = ", those with a row that can be read" if options.skip_bad else ""
+            said.append(f"the number of people, {len(people):,}{counted}")
+        else:
+            said.append(f"that there are at most {self.request.max_people:,} people")
+        if people.stored:
+            said.append("that the store is intact: one that was altered is refused, and that shows")
+        elif options.skip_bad:
+            said.append(
+                "that the file can be read to its end (no damage, cells in quotes that end on their line, no"
+                " line of more than a million letters): one that cannot stops the command, and that shows"
+            )
+        else:
+            known = " and has a listed item" if options.items is not None else ""
+            said.append(
+                f"that every row of the file is well formed{known}: a bad one stops the command, and that"
+                " shows (with --skip-bad it is left out instead)"
+            )
+        return said
+
+    def _reading(self) -> list[str]:
+        """What a reader may and may not conclude."""
+        options, budget = self.request.options, self._account.budget
+        delta = bool(budget.delta)
+        return [
+            *self._guarantee(budget),
+            *self._listed(budget),
+            *(
+                [
+                    "The items marked as given were not chosen, and say nothing about anybody; the others"
+                    " were chosen for what they add to them."
+                ]
+                if options.include
+                else []
+            ),
+            *self.request.goal.words,
+            *self._certificate(),
+            *self._chance(),
+            "The list does not show how many people want an item, nor that these items are the best: every"
+            " pick is partly chance, and another run would spend another budget and may choose otherwise.",
+            f"One person is one value of {options.person}, by exact match of its text (a number and its text"
+            " are the same): somebody who has two counts as two, and for them the epsilon is twice as"
+            f" large{', the delta more than that' * delta}.",
+            "Guarantees add up: another list from the same people, by anyone, costs each of them its epsilon"
+            f"{' and its delta' * delta} again."
+            + (
+                " The ledger adds up what is charged to it, and refuses what does not fit; of lists made"
+                " without it, it knows nothing."
+                if self.shared is not None
+                else ""
+            ),
+            "What is true of people in general, such as that those who like one item like another, is not"
+            " hidden, and may be used to guess about somebody who was not even in the file.",
+            *(
+                [
+                    f"The choice is by at most {options.cap} items of each person, drawn by a hash of who"
+                    " they are, and so is what is said of the best list. That makes the guarantee no better"
+                    " and the noise no smaller: without --cap each person counts once as well. It pays"
+                    " against lists made by bots; where long lists are people's own tastes, what is cut off"
+                    " counts for nobody, and fewer may be served."
+                ]
+                if options.cap is not None
+                else []
+            ),
+        ]
+
+    def _guarantee(self, budget: Budget) -> list[str]:
+        """What holds for any one person; with a ledger, of all its lists, too."""
+        options = self.request.options
+        if budget.neighbours == "replace":
+            change = "If any one person's rows were exchanged for anybody else's"
+        else:
+            change = "If any one person had not been in the file at all"
+        condition = ", and the list of items stayed as it is" if options.items_from_data else ""
+        beside = f", up to a probability of {budget.delta:g}" if budget.delta else ""
+        said = (
+            f"{change}{condition}, no list would have become more than {_factor(budget.epsilon)} times as"
+            f" likely or unlikely{beside}."
+        )
+        if options.items_from_data:
+            said += (
+                " If that list changes, because somebody alone has an item, nothing is guaranteed: the output"
+                " is not for publishing unless the list of items is public anyway."
+            )
+        if options.seed is not None or options.insecure_diagnostics:
+            said += (
+                " That would be so without --seed and --insecure-diagnostics; this output protects nobody and"
+                " is not for publishing."
+            )
+        elif not options.items_from_data:
+            said += (
+                " So the list may be published, and nothing computed from it alone says more about anybody."
+            )
+        return [said] if self.shared is None else [said, _together(change, options, self.shared)]
+
+    def _listed(self, budget: Budget) -> list[str]:
+        """How the list of items came about, where it was chosen privately."""
+        from ..privacy import Gate
+        from ..privacy.partitions import rule_for
+
+        share = self.request.options.items_private
+        if share is None:
+            return []
+        least = rule_for(Gate(budget), share, 1).least_people
+        votes = (
+            f"each person voted for one of their items, and about {least:,} votes list one. An item that only"
+            f" one person has is listed with a probability of at most {budget.delta:g}."
+        )
+        if self.chosen.greedy is None:
+            more = "More people, or a larger --epsilon or --items-private, list more."
+            return [f"No item was listed by the private choice: {votes} {more}"]
+        n_items = self.chosen.people.n_items
+        return [f"The {n_items:,} items to choose from were listed by a private choice: {votes}"]
+
+    def _certificate(self) -> list[str]:
+        """How far from the best the list can be on average, from public facts, where that is known."""
+        options, people, greedy = self.request.options, self.chosen.people, self.chosen.greedy
+        if greedy is None or greedy.budget.neighbours != "replace":
+            return []
+        if greedy.ratio is None or greedy.method_used is None:
+            return []
+        count, most = len(people), len(people) * greedy.bound
+        loss = greedy.certified_loss(count, people.n_items)
+        if loss >= greedy.ratio * most:
+            return [
+                f"For so few people ({count:,}) this budget certifies nothing about how good the list is: it"
+                " may be no better than chance."
+            ]
+        private = options.items_private is not None
+        among = " of these items" if private else ""
+        beside = ["with the given items"] if options.include else []
+        beside += ["without the excluded ones"] if options.exclude and not private else []
+        among += f" {' and '.join(beside)}" if beside else ""
+        if options.objective != "any":
+            return [
+                f"Averaged over the randomness, the list has at least {greedy.ratio:.0%} of the value of the"
+                f" best list{among}, less {loss:,.0f} of the {most:,.0f} that could be at most; usually it"
+                " does better than is certified."
+            ]
+        return [
+            f"Averaged over the randomness, the list serves at least {greedy.ratio:.0%} of as many people as"
+            f" the best list{among}, less {loss:,.0f} of the {count:,}; usually it does better than is"
+            " certified."
+        ]
+
+    def _chance(self) -> list[str]:
+        """From which pick on chance decides, by public sizes alone, where it does and that is known."""
+        people, greedy, selection = self.chosen.people, self.chosen.greedy, self.chosen.selection
+        if greedy is None or greedy.method_used is None:
+            return []
+        replaced = greedy.budget.neighbours == "replace"
+        known = len(people) if replaced else self.request.options.max_people
+        if known is None:
+            return []
+        first = greedy.picks_above_chance(known, people.n_items) + 1
+        if first > len(selection.items) - len(selection.included):
+            return []
+        return [
+            f"From pick {first} on chance decides more than the people: all picks together add at most the"
+            f" value of {known:,} people, so that pick {first} adds at most 1/{first} of it, and with this"
+            " budget an item that adds so much is passed over more often than not. Fewer picks, more people"
+            " or a larger --epsilon help."
+        ]
+
+    def _diagnostics(self) -> dict[str, Any]:
+        """True numbers. No account covers them."""
+        from ..offline import PrivateGreedy
+        from ..privacy import Budget
+
+        people, greedy, selection = self.chosen.people, self.chosen.greedy, self.chosen.selection
+        labels, count = _texts(people.labels), len(people)
+        single = people.gains([])
+        best: tuple[int, ...] = ()
+        if greedy is not None:
+            free = PrivateGreedy(greedy.constraint, Budget(math.inf), bound=greedy.bound)
+            best = free.select(people, include=greedy.include, exclude=greedy.exclude).items
+        return {
+            "people": count,
+            "pairs": getattr(people, "n_entries", None),
+            "share_served": people.value(list(selection.items)),
+            "served_alone_by": {labels[item]: float(single[item]) * count for item in selection.items},
+            "without_privacy": {
+                "items": [labels[item] for item in best],
+                "share_served": people.value(list(best)),
+            },
+        }
+
+    def text(self, result: dict[str, Any]) -> str:
+        """The same for a reader."""
+        account, greedy = self._account, self.chosen.greedy
+        lines = []
+        for sentence in result["not_private_because"]:
+            lines += [wrapped(sentence), ""]
+        lines += [self._table(result), ""]
+        if "fewer_because" in result:
+            lines += [wrapped(result["fewer_because"]), ""]
+        for column, found in result.get("totals", {}).items():
+            lines += [f"{printable(column)}: {found['total']:g} in all, of at most {found['limit']:g}", ""]
+        if result.get("excluded"):
+            names = ", ".join(map(printable, result["excluded"][:_MOST_SHOWN]))
+            more = len(result["excluded"]) - _MOST_SHOWN
+            lines += [wrapped(f"excluded: {names}" + (f" and {more:,} more" if more > 0 else "")), ""]
+        above, below = account.summary()
+        header, rows = account.releases()
+        released = fitted(header, rows) if rows else "nothing has been released: there was nothing to choose"
+        lines += [wrapped(above), released, *map(wrapped, below)]
+        if told := result.get("ledger"):
+            spent = f"epsilon {told['epsilon']:.6g} of {told['epsilon_limit']:g} spent, with this run"
+            lines.append(wrapped(f"ledger {printable(told['file'])}: {spent}"))
+        if result["method"] is not None:
+            lines.append(wrapped(f"method {result['method']}: {result['why_this_method']}"))
+        if "arithmetic" in result and greedy is not None:
+            lines += ["", "The arithmetic of the guarantee"]
+            lines += [wrapped(str(step), bullet="- ") for step in greedy.arithmetic]
+        lines += ["", "What a reader may and may not conclude"]
+        lines += [wrapped(sentence, bullet="- ") for sentence in result["reading"]]
+        lines += ["", "Treated as public, so not protected"]
+        lines += [wrapped(sentence, bullet="- ") for sentence in result["treated_as_public"]]
+        if result["insecure"]:
+            lines += ["", "NOT PRIVATE: true numbers", _true_numbers(result["diagnostics"])]
+        return "\n".join(lines)
+
+    def _table(self, result: dict[str, Any]) -> str:
+        """The items, with what was asked for beside them."""
+        gains, shown = result.get("noisy_gains"), result.get("shown", {})
+        adds = "people it adds (noisy)" if self.request.goal.kind == "any" else "it adds (noisy)"
+        header = ["", self.request.options.item, *shown] + ([adds] if gains else [])
+        rows = []
+        for place, label in enumerate(result["items"]):
+            given = place < len(self.chosen.selection.included)
+            row = [str(place + 1), printable(label) + " (given)" * given]
+            row += [printable(values[place]) for values in shown.values()]
+            row += ["" if given else f"{gains[place]:,.0f}"] if gains else []
+            rows.append(row)
+        return fitted(header, rows) if rows else "no items"
+
+
+def _file_name(path: str) -> str:
+    return "standard input" if path == "-" else Path(path).name
+
+
+def _true_numbers(found: dict[str, Any]) -> str:
+    free = found["without_privacy"]
+    rows = [
+        ["people in the file", f"{found['people']:,}"],
+        *([["different (person, item) pairs", f"{found['pairs']:,}"]] if found["pairs"] is not None else []),
+        ["served by the list", f"{found['share_served']:.4f} of them"],
+        ["served by the best list greedy finds without privacy", f"{free['share_served']:.4f} of them"],
+        *(
+            [f"people served by {printable(item)} alone", f"{n:,.1f}"]
+            for item, n in found["served_alone_by"].items()
+        ),
+    ]
+    names = ", ".join(printable(item) for item in free["items"])
+    return table(["", ""], rows).lstrip("\n ") + f"\nwithout privacy greedy would choose: {names}"

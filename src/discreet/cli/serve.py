@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file of keys; keep it apart from backups (default: discreet.secrets)",
     )
     parser.add_argument("--host", help="the address to listen at (default: 127.0.0.1)")
-    parser.add_argument("--json", action="store_true", help="say as JSON where it serves, and the first key")
     parser.add_argument("--port", type=int, help="the port to listen at (default: 8722)")
 
 
@@ -41,8 +40,8 @@ def run(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
     try:
         from ..service import server
-        from ..service.settings import read_settings
-        from ..service.store import StoreError
+        from ..service.config import read_settings
+        from ..service.database import StoreError
     except ImportError as error:
         raise ValueError(f"the service needs more: {install('service')} ({error.name})") from None
 

@@ -34,15 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--store", metavar="URL", help="sqlite:///FILE or postgresql://... (default: sqlite:///discreet.db)"
     )
     parser.add_argument("--secrets", metavar="FILE", help="the file of keys (init)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do it."""
     try:
-        from ..service import care, server
-        from ..service.settings import read_settings
-        from ..service.store import StoreError
+        from ..service import backup, server
+        from ..service.config import read_settings
+        from ..service.database import StoreError
     except ImportError as error:
         raise ValueError(f"the service needs more: {install('service')} ({error.name})") from None
 
@@ -60,14 +59,14 @@ def run(options: argparse.Namespace) -> int:
             text = "there was one already" if key is None else f"admin key, shown this once: {key}"
             print(as_json({"store": settings.store, "admin_key": key}) if options.json else text)
         elif options.do == "backup":
-            care.backup(settings.store, options.file)
+            backup.backup(settings.store, options.file)
             print(as_json({"written": options.file}) if options.json else f"written to {options.file}")
         elif options.do == "restore":
-            frozen = care.restore(settings.store, options.file)
+            frozen = backup.restore(settings.store, options.file)
             text = f"restored; frozen until their budgets renew: {', '.join(frozen) or 'nothing'}"
             print(as_json({"frozen": frozen}) if options.json else text)
         else:
-            wrong, seen = care.verify_url(f"sqlite:///{options.file}" if options.file else settings.store)
+            wrong, seen = backup.verify_url(f"sqlite:///{options.file}" if options.file else settings.store)
             sizes = ", ".join(f"{many} {one}{'s' * (many != 1)}" for one, many in seen.items())
             text = "\n".join(wrong) or f"{sizes}: nothing is wrong"
             print(as_json({"wrong": wrong, "checked": seen}) if options.json else text)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.extras import install
-from . import reading
+from .options import FEEDBACK, KINDS, add_events, as_settings, check_items_option
 from .output import as_json, fitted, printable, wrapped
-from .reading import ITEMS, KINDS
 
 if TYPE_CHECKING:
-    from ..evaluation.simulation.config import Config
-    from ..evaluation.simulation.results import Results
+    from ..evaluation.simulation import Config, Results
 
 NAME = "simulate"
-HELP = "run learners on made-up or recorded streams, many times, and write a report"
+HELP = "run learners on synthetic or recorded streams, many times, and write a report"
 
 _EPILOG = """examples:
   discreet simulate --stream "product display" --learner hedge --learner planner --epsilon 0.5 --epsilon 2
@@ -61,7 +58,6 @@ shop.toml:
   learner = "hedge"
   epsilon = inf                    # at this epsilon only
 
-The first run on a machine compiles loops, some 25 s of work; they are kept for later ones.
 Every finished run is kept in the folder: interrupt it, start it again with the same settings, and it goes on.
 Average rewards are means over the repeats, +- their standard error.
 Rewards and regret are facts about the people of the streams, not private releases."""
@@ -86,42 +82,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"repeatable (default {', '.join(_LEARNERS)}; for clicks {', '.join(_BANDITS)})",
     )
-    plain.add_argument(
-        "--feedback",
-        choices=("full", "bandit", "slots"),
-        help="what is learned after a round, as in discreet plan: full (the person's whole taste, default),"
-        " bandit (what the shown set was worth, such as 1 for a click) or slots (which of the shown items was"
-        " clicked)",
-    )
+    plain.add_argument("--feedback", choices=("full", "bandit", "slots"), help=FEEDBACK)
     plain.add_argument(
         "--epsilon", action="append", type=float, help="repeatable; inf: no privacy (default 1)"
     )
     plain.add_argument("--delta", type=float, help="(default 1e-6)")
     plain.add_argument(
-        "--rounds", type=int, metavar="T", help="people of each made-up stream (default 10000)"
+        "--rounds", type=int, metavar="T", help="people of each synthetic stream (default 10000)"
     )
-    plain.add_argument("--n-items", type=int, metavar="N", help="of made-up streams (default 50)")
+    plain.add_argument("--n-items", type=int, metavar="N", help="of synthetic streams (default 50)")
     plain.add_argument("--k", type=int, help="items shown each round (default 5)")
     plain.add_argument("--repeats", type=int, help="(default 5)")
     plain.add_argument("--seed", type=int, help="(default 0)")
     events = parser.add_argument_group("a recorded stream, without a file")
     events.add_argument("--events", metavar="FILE", nargs="+", help=f"a row per event: {KINDS}")
-    events.add_argument("--person", metavar="COL", help="who")
-    events.add_argument("--item", metavar="COL", help="what")
-    events.add_argument("--items", metavar="FILE", help=f"the public list of items: {ITEMS}")
-    reading.add_arguments(events)
+    add_events(events)
     parser.add_argument(
         "--out", metavar="FOLDER", default="simulation", help="results, report, plots (default: simulation)"
     )
     parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run what is not there yet, write the report, print the table."""
-    from ..evaluation.report import plots_available, simulation_report
-    from ..evaluation.simulation.results import RESULTS
-    from ..evaluation.simulation.simulate import simulate
+    from ..evaluation.report import in_words, plots_available, simulation_report
+    from ..evaluation.simulation import RESULTS, simulate
 
     config = _config(options)
     folder = Path(options.out)
@@ -136,7 +121,10 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(as_json(_result(results, folder / RESULTS, report, plots)))
         return 0
-    _print_table(results)
+    rows = results.table()
+    header, cells = in_words(rows)
+    streams = [row["stream"] for row in rows]
+    print(fitted(["stream", *header], [[one, *row] for one, row in zip(streams, cells, strict=True)]))
     _print_choices(results)
     for name in _conditional(results):
         print(
@@ -154,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> Config:
-    from ..evaluation.simulation.config import Config, read_config
+    from ..evaluation.simulation import Config, read_config
 
     plain = {
         name: getattr(options, name)
@@ -171,7 +159,7 @@ def _config(options: argparse.Namespace) -> Config:
         if name in plain and options.events is not None and not options.stream:
             option = name.replace("_", "-")
             raise ValueError(
-                f"--{option} is for made-up streams, and --events is recorded: {why}; leave it out"
+                f"--{option} is for synthetic streams, and --events is recorded: {why}; leave it out"
             )
     if "n_items" in plain:
         plain["items"] = plain.pop("n_items")
@@ -179,8 +167,8 @@ def _config(options: argparse.Namespace) -> Config:
     if options.events is None and columns:
         option = next(iter(columns)).replace("_", "-")
         raise ValueError(f"--{option} is about --events FILE, which is missing")
-    reading.items_option(options)
-    columns |= reading.as_settings(options)
+    check_items_option(options)
+    columns |= as_settings(options)
     streams: list[dict[str, Any]] = [{"family": name} for name in options.stream or []]
     if options.events is not None:
         streams.append({"events": options.events} | columns)
@@ -193,40 +181,6 @@ def _config(options: argparse.Namespace) -> Config:
         | {"epsilons": options.epsilon or [1.0]}
         | {"streams": streams or [{"family": _STREAM}], "learners": learners}
     )
-
-
-def _print_table(results: Results) -> None:
-    from ..evaluation.report import account, level
-
-    header = [
-        "stream",
-        "learner",
-        "epsilon",
-        "average reward",
-        "of greedy",
-        "regret",
-        "account",
-        "seconds",
-    ]
-    rows = [
-        [
-            row["stream"],
-            row["learner"],
-            level(row["epsilon"]),
-            f"{row['average']:.4f}" + _spread(row["standard_error"]),
-            "" if math.isnan(row["of_greedy"]) else f"{100 * row['of_greedy']:.1f} %",
-            f"{row['regret']:,.0f}",
-            account(row["account"]),
-            f"{row['seconds']:.2f}",
-        ]
-        for row in results.table()
-    ]
-    print(fitted(header, rows))
-
-
-def _spread(error: float) -> str:
-    """Beside a mean of several repeats: its standard error."""
-    return "" if math.isnan(error) else f" +- {error:.4f}"
 
 
 def _print_choices(results: Results) -> None:
@@ -247,12 +201,12 @@ def _print_choices(results: Results) -> None:
 
 
 def _result(results: Results, kept: Path, report: Path, plots: list[Path]) -> dict[str, Any]:
-    """The table and where everything is, as plain values; null where a number is infinite."""
+    """The table and where everything is, as plain values."""
     return {
         "discreet": __version__,
         "command": "simulate",
         "conditional_on_the_list_of_items": _conditional(results),
-        "rows": [{name: _finite(value) for name, value in row.items()} for row in results.table()],
+        "rows": results.table(),
         "refused": sorted({f"{cell.learner.name}: {why}" for cell, why in results.refused}),
         "results": str(kept),
         "report": str(report),
@@ -263,8 +217,3 @@ def _result(results: Results, kept: Path, report: Path, plots: list[Path]) -> di
 def _conditional(results: Results) -> list[str]:
     """The streams whose items were taken from their people's data."""
     return [stream.name for stream in results.config.streams if stream.items_from_data]
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from .base import Constraint, Decomposition, ProjectedPoint
 from .cardinality import Cardinality
-from .constraint import Constraint
-from .intersection import Intersection
+from .graphic import GraphicMatroid, TransversalMatroid
 from .knapsack import Knapsack
-from .matroids.graphic import GraphicMatroid
-from .matroids.laminar import LaminarMatroid
-from .matroids.linear import LinearMatroid
-from .matroids.matroid import Matroid
-from .matroids.partition import PartitionMatroid
-from .matroids.transversal import TransversalMatroid
-from .results import Decomposition, ProjectedPoint
+from .linear import LinearMatroid
+from .matroids import Matroid
+from .nested import LaminarMatroid, PartitionMatroid
+from .residual import Intersection
 from .rounding import swap_round
 
 __all__ = [

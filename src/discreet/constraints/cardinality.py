@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import vector, whole
-from .constraint import log_weights
-from .items import item_set
-from .matroids.laminar import NestedMatroid
-from .matroids.matroid import Items
-from .polytopes.nested import NestedLimits
-from .polytopes.thresholds import scale_to_total, shift_to_total
-from .results import ProjectedPoint, projected
+from .base import Items, ProjectedPoint, item_set, log_weights, projected
+from .nested import NestedLimits, NestedMatroid
+from .polytopes import scale_to_total, shift_to_total
 
 
 class Cardinality(NestedMatroid):
@@ -40,6 +36,9 @@ class Cardinality(NestedMatroid):
             self._refuse_small(self._known_size)
         # The limits for the ground set last met; rounding in a loop meets the same one again and again.
         self._latest: NestedLimits | None = None
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"k": self.k, "n_items": self._known_size}
 
     def __repr__(self) -> str:
         size = "" if self._known_size is None else f", n_items={self._known_size}"

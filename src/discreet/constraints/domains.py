@@ -333,7 +333,7 @@ class CappedSimplex(Domain):
         return self.dimension - int(self.exactly)
 
     def project(self, point: Vector) -> Vector:
-        from .polytopes.thresholds import shift_to_total
+        from .polytopes import shift_to_total
 
         if not self.exactly:
             inside = np.minimum(np.maximum(point, 0.0), 1.0)

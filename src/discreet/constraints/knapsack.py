@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import real, vector
-from .constraint import POLYTOPE_TOLERANCE, Constraint, generator, log_weights
-from .items import item_set
-from .polytopes.nearest_point import nearest_point
-from .polytopes.thresholds import last_at_most
-from .results import Decomposition, ProjectedPoint, decomposition, projected
+from .base import (
+    POLYTOPE_TOLERANCE,
+    Constraint,
+    Decomposition,
+    Items,
+    ProjectedPoint,
+    Vector,
+    decomposition,
+    generator,
+    item_set,
+    log_weights,
+    projected,
+)
+from .polytopes import last_at_most, nearest_point
 from .rounding import settle_knapsack
-
-Items = NDArray[np.intp]
-Vector = NDArray[np.float64]
 
 # Costs are summed in floating point: 0.1 + 0.2 must fit into 0.3.
 RELATIVE_SLACK = 1e-12
@@ -65,6 +72,9 @@ class Knapsack(Constraint):
                 f"no item can be chosen: the least cost {self.costs.min()} exceeds capacity={self.capacity}"
             )
         self._upper = self._affordable.astype(np.float64)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"costs": self.costs.tolist(), "capacity": self.capacity}
 
     def __repr__(self) -> str:
         return f"Knapsack({self.costs.size} items, capacity={self.capacity:g})"

@@ -1,27 +1,21 @@
-"""Residual constraints: what is left to choose once some items are in the set and others are ruled out."""
+"""Constraints made of others: several at once, and what is left once some items are in and others out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.checks import shown
+from .base import Constraint, Items, Vector, item_set
 from .cardinality import Cardinality
-from .constraint import Constraint, SetsOnly
-from .intersection import Intersection
-from .items import item_set
 from .knapsack import RELATIVE_SLACK, Knapsack
-from .matroids.laminar import LaminarMatroid
-from .matroids.matroid import Matroid
-from .matroids.minor import MatroidMinor
-from .matroids.partition import PartitionMatroid
-
-Items = NDArray[np.intp]
-Floats = NDArray[np.float64]
+from .matroids import Matroid, MatroidMinor
+from .nested import LaminarMatroid, PartitionMatroid
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ class Residual:
         """Items in the whole numbering: the included ones, then the chosen free ones."""
         return [*self.included.tolist(), *(int(self.free[place]) for place in chosen)]
 
-    def point(self, x: Floats) -> Floats:
+    def point(self, x: Vector) -> Vector:
         """A point of the free items among all items: 1 where included, 0 where ruled out."""
         if self.whole:
             return x
@@ -108,10 +102,79 @@ class Residual:
         return point
 
 
-class Rest(SetsOnly):
+class Intersection(Constraint):
+    """Sets that every one of the given constraints allows.
+
+    An intersection of p matroids is p-extendible: whatever is put into a feasible set, taking out p of the
+    others at most makes room for it. Greedy is then worth at least 1/(p + 1) of the best set (Fisher,
+    Nemhauser and Wolsey 1978); ``extendible`` is that p, or None where some constraint is not known to
+    have one. Its polytope is not that of its parts, so the polytope operations are refused.
+
+    >>> from discreet.constraints import Cardinality, PartitionMatroid
+    >>> both = Intersection(Cardinality(2), PartitionMatroid([[0, 1], [2, 3], [4]], capacities=1))
+    >>> both.rank, both.extendible, both.contains([0, 2]), both.contains([0, 1]), both.contains([0, 2, 4])
+    (2, 2, True, False, False)
+    """
+
+    _no_polytope = "is not that of the parts of an intersection"
+
+    def __init__(self, *constraints: Constraint) -> None:
+        if not constraints:
+            raise ValueError("constraints is empty; give at least one constraint")
+        for place, constraint in enumerate(constraints):
+            if not isinstance(constraint, Constraint):
+                raise TypeError(f"constraints[{place}] must be a Constraint, got {shown(constraint)}")
+        sizes = {c.n_items for c in constraints if c.n_items is not None}
+        if len(sizes) > 1:
+            raise ValueError(f"the constraints are over different ground sets: {sorted(sizes)} items")
+        size = sizes.pop() if sizes else None
+        self.constraints = constraints if size is None else tuple(c.over(size) for c in constraints)
+        self._size = size
+
+    def __repr__(self) -> str:
+        return f"Intersection({', '.join(map(repr, self.constraints))})"
+
+    @property
+    def n_items(self) -> int | None:
+        """The size of the ground set, or None while no part knows it."""
+        return self._size
+
+    @property
+    def rank(self) -> int:
+        """A bound on the size of the largest feasible set: the smallest rank of the parts."""
+        return min(constraint.rank for constraint in self.constraints)
+
+    @property
+    def extendible(self) -> int | None:
+        """p such that the intersection is p-extendible; None where a part is not known to be."""
+        each = [
+            1 if isinstance(constraint, Matroid) else getattr(constraint, "extendible", None)
+            for constraint in self.constraints
+        ]
+        return None if any(p is None for p in each) else sum(p for p in each if p is not None)
+
+    def over(self, n_items: int) -> Self:
+        """The same constraints on the ground set 0..n_items-1."""
+        return type(self)(*(constraint.over(n_items) for constraint in self.constraints))
+
+    def contains(self, S: Iterable[int]) -> bool:
+        """Whether every part allows S."""
+        items = item_set("S", S, self.n_items)
+        return all(constraint.contains(items) for constraint in self.constraints)
+
+    def addable(self, S: Iterable[int]) -> NDArray[np.bool_]:
+        """A mask over all items: True where the item is outside S and every part allows S plus it."""
+        items = item_set("S", S, self.n_items)
+        mask = self.constraints[0].addable(items)
+        for constraint in self.constraints[1:]:
+            mask = mask & constraint.addable(items)
+        return mask
+
+
+class Rest(Constraint):
     """What any constraint lets be added to a set, out of some of its items; renumbered from 0."""
 
-    _why = "is not known for what is left of a constraint"
+    _no_polytope = "is not known for what is left of a constraint"
 
     def __init__(self, constraint: Constraint, included: Items, free: Items) -> None:
         self._constraint, self._included, self._free = constraint, included, free

@@ -10,18 +10,18 @@ nothing is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import shown, vector
-from .constraint import generator
-from .items import item_set
+from .base import Items, Vector, generator, item_set
 
-Vector = NDArray[np.float64]
-Items = NDArray[np.intp]
-# So many coins: whether the second of two sets takes an item of the first over.
+if TYPE_CHECKING:
+    from .matroids import Matroid
+
+# Random bits, n of them: whether the second of two sets takes an item of the first over.
 Given = Callable[[int], NDArray[np.bool_]]
 
 
@@ -87,27 +87,8 @@ def settle_knapsack(x: Vector, costs: Vector, rng: np.random.Generator) -> None:
         open_items = open_items[(x[open_items] > 0.0) & (x[open_items] < 1.0)]
 
 
-@runtime_checkable
-class Exchanges(Protocol):
-    """What swap rounding asks of a matroid."""
-
-    @property
-    def n_items(self) -> int | None: ...
-
-    @property
-    def rank(self) -> int: ...
-
-    def _fits(self, items: Items) -> bool: ...
-
-    def _circuit(self, items: Items, item: int) -> Items: ...
-
-    def _addable_among(self, items: Items, candidates: Items) -> NDArray[np.bool_]: ...
-
-    def _merge_bases(self, one: Items, two: Items, given: Given) -> Items | None: ...
-
-
 def swap_round(
-    matroid: Exchanges, sets: Sequence[Iterable[int]], weights: ArrayLike, rng: np.random.Generator
+    matroid: Matroid, sets: Sequence[Iterable[int]], weights: ArrayLike, rng: np.random.Generator
 ) -> NDArray[np.intp]:
     """Merge independent sets into one, by random exchanges: item i stays with its share of the weights.
 
@@ -124,7 +105,9 @@ def swap_round(
     >>> swap_round(Cardinality(2), [[0, 1], [1, 2]], [0.5, 0.5], np.random.default_rng(0)).tolist()
     [1, 2]
     """
-    if not isinstance(matroid, Exchanges):
+    from .matroids import Matroid
+
+    if not isinstance(matroid, Matroid):
         raise TypeError(
             f"matroid={shown(matroid)} is not a matroid; only matroids have the exchanges used here"
         )
@@ -147,7 +130,7 @@ def swap_round(
 
 
 def merge_sets(
-    matroid: Exchanges, sets: Sequence[Items], weights: Vector, rng: np.random.Generator
+    matroid: Matroid, sets: Sequence[Items], weights: Vector, rng: np.random.Generator
 ) -> NDArray[np.intp]:
     """``swap_round`` for sets and weights that are known to be right."""
     merged, share = sets[0], float(weights[0])
@@ -158,7 +141,7 @@ def merge_sets(
 
 
 def _merge(
-    matroid: Exchanges, one: Items, one_share: float, two: Items, two_share: float, rng: np.random.Generator
+    matroid: Matroid, one: Items, one_share: float, two: Items, two_share: float, rng: np.random.Generator
 ) -> Items:
     """Exchange until the two sets are equal."""
     found = None
@@ -173,7 +156,7 @@ def _merge(
 
 
 def _exchange(
-    matroid: Exchanges,
+    matroid: Matroid,
     one: set[int],
     one_share: float,
     two: set[int],
@@ -199,7 +182,7 @@ def _exchange(
     return one
 
 
-def _partner(matroid: Exchanges, larger: set[int], smaller: set[int], item: int) -> int | None:
+def _partner(matroid: Matroid, larger: set[int], smaller: set[int], item: int) -> int | None:
     """An item of ``smaller`` that may trade places with ``item`` of ``larger``; None stands for padding."""
     small = np.array(sorted(smaller), dtype=np.intp)
     # No set is larger than a base, so a base need not be asked whether it has room.

@@ -1,37 +1,107 @@
-"""Identities of people: one form for names that are equal, before anything is made of them."""
+"""Who a person is: one rule for tables, files, stores, streams and splits.
+
+A person whose events got two names would count twice and be protected half as well; two people under one name
+count once, which harms nobody. So where a name can be written in several ways, all of them are one person:
+
+- text is compared in Unicode's composed form (NFC), without blanks around it; upper and lower case differ;
+- a number and its text are the same: 7, 7.0, "7", "007", "7.0", "+7", "7e0" and b"7" are one person;
+- bytes are the text that they hold in UTF-8; a UUID is its text.
+
+Each name follows from one cell alone. What names nobody (blank, missing, not-a-number, fractions, floats from
+2^53 on, which skip integers, booleans, times, text that is no Unicode) is a bad cell, wherever it stands.
+"""
 
 from __future__ import annotations
 
-import math
-import uuid
+import re
+import unicodedata
 from collections.abc import Hashable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 
+_EXACT = 1 << 53  # from here on floats skip integers
+_LARGEST = 10**40  # integers with more digits are no names
+_LONGEST = 64  # letters of a number; longer text is a name as it is
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_NAMING = str | bytes | int | float | Decimal | Fraction | UUID | np.number
+_NOTHING = frozenset(("", "nan", "NaN"))
 
-def canonical(person: Hashable) -> Hashable:
-    """One form for identities that are equal: NumPy's and Python's numbers, 5 and 5.0, text of any kind.
 
-    Kinds of text and numbers that somebody made of these (enumerations, for one) print as they like, and so
-    they are taken for what they are equal to.
+def name_of(person: Any) -> int | str | None:
+    """The name of a person, an integer or text, from what stands for them; None for what names nobody.
+
+    >>> {name_of(one) for one in (7, 7.0, "7", "007", b"7", " 7.0 ", Decimal(7))}
+    {7}
+    >>> name_of("Ann") == name_of("ann"), name_of("caf\u00e9") == name_of("cafe\u0301")
+    (False, True)
+    >>> [name_of(one) for one in ("", " ", None, float("nan"), 7.5, True)]
+    [None, None, None, None, None, None]
     """
     value = person.item() if isinstance(person, np.generic) else person
-    if isinstance(value, tuple):
-        return tuple(canonical(part) for part in value)
     if isinstance(value, str):
-        return str.__str__(value)
+        return _text(str.__str__(value))
     if isinstance(value, bytes):
-        return memoryview(value).tobytes()
+        return _text(value.decode("utf-8", "backslashreplace"))
+    if isinstance(value, bool):
+        return None
     if isinstance(value, int):
-        return int.__int__(value)
+        return _integer(int.__int__(value))
     if isinstance(value, float):
         number = float.__float__(value)
-        if not math.isfinite(number):
-            raise ValueError(f"person_id is {number}, which names nobody; use None for somebody unknown")
-        return int(number) if number.is_integer() else number
-    if isinstance(value, uuid.UUID):
-        return uuid.UUID(int=value.int)
+        return int(number) if abs(number) < _EXACT and number.is_integer() else None
+    if isinstance(value, Decimal):
+        whole = value.is_finite() and value.adjusted() <= _LONGEST and value == value.to_integral_value()
+        return _integer(int(value)) if whole else None
+    if isinstance(value, Fraction):
+        return _integer(value.numerator) if value.denominator == 1 else None
+    if isinstance(value, UUID):
+        return str(UUID(int=value.int))
+    if isinstance(value, tuple):
+        parts = tuple(map(name_of, value))
+        return None if not parts or None in parts else repr(tuple(map(str, parts)))
+    return None
+
+
+def canonical(person: Hashable) -> int | str:
+    """The same for an argument ``person_id``; what names nobody is refused."""
+    found = name_of(person)
+    if found is not None:
+        return found
+    if isinstance(person, _NAMING):
+        raise ValueError("person_id names nobody; use None for somebody unknown")
     raise TypeError(
-        f"person_id must be text, a number, a UUID or a tuple of these, got {type(person).__name__}: other"
-        " objects have no name that stays the same"
+        "person_id must be text, a number, a UUID or a tuple of these: other objects have no name that stays"
+        " the same"
     )
+
+
+def _text(text: str) -> int | str | None:
+    if not text.isascii():
+        if not is_text(text):
+            return None
+        text = unicodedata.normalize("NFC", text)
+    text = text.strip()
+    if text in _NOTHING:
+        return None
+    if text[0] <= "9" and len(text) <= _LONGEST and _NUMBER.fullmatch(text):
+        number = Decimal(text)
+        if number.adjusted() < 40 and number == number.to_integral_value():
+            return int(number)
+    return text
+
+
+def _integer(number: int) -> int | None:
+    return number if abs(number) < _LARGEST else None
+
+
+def _is_surrogate(letter: str) -> bool:
+    return "\ud800" <= letter <= "\udfff"
+
+
+def is_text(text: str) -> bool:
+    """Whether a text is Unicode, and no remains of bytes that were not."""
+    return text.isascii() or not any(map(_is_surrogate, text))

@@ -11,17 +11,21 @@ import io
 import json
 import os
 import pickle
-import tempfile
 import zipfile
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import checks
+from .files import replacing
 
 _MAGIC = "discreet-state"
 VERSION = 2
@@ -51,27 +55,10 @@ def state_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
 
 
 def write_state(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write ``header`` (plain values) and ``arrays`` to ``path``, readable by the owner only.
-
-    The file appears under its name only when it is complete and on disk.
-    """
-    target = Path(path)
+    """Write ``header`` (plain values) and ``arrays`` to ``path``, readable by the owner only."""
     content = state_bytes(header, arrays)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the new name, too, survives a crash
-        finally:
-            os.close(folder)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path, private=True) as file:
+        file.write_bytes(content)
 
 
 def read_state(path: str | os.PathLike[str] | bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -151,6 +138,168 @@ def refusing(what: object) -> Iterator[None]:
     ) as error:
         reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
         raise ValueError(f"{what} holds a state that cannot be right: {reason}") from error
+
+
+# --- objects as plain values and arrays -----------------------------------------------------------------
+#
+# An object with a state names the attributes that make it up in ``_state``, its bases' apart. Those of its
+# parts are taken up with it. An attribute may be a property where the file should hold another form.
+# `restore` is given an object that was made from the same settings: each array must be of the kind and the
+# shape that it finds there (of any length if ``_any_length`` names it), every other value of the same type.
+# What is None there may become a value, but for parts that ``_parts`` names: settings decide about those.
+# What the values mean is for ``_resumed()`` of the object to see, which is called last.
+
+_KIND = "kind"
+# Values that write themselves: where each kind is defined, and its base.
+_VALUES = {
+    "settings": ("core.state", "Settings"),
+    "event": ("privacy.events", "Event"),
+    "participation": ("privacy.sums.participation", "Participation"),
+    "constraint": ("constraints.base", "Constraint"),
+    "domain": ("constraints.domains", "Domain"),
+}
+
+
+def in_range(items: NDArray[Any], n_items: int, least: int = 0) -> bool:
+    """Whether these are numbers of items: what a file must say where a compiled loop goes by them."""
+    return items.size == 0 or bool(least <= items.min() and items.max() < n_items)
+
+
+def capture(part: Any) -> State:
+    """The state of an object, as plain values and copies of arrays."""
+    arrays: dict[str, NDArray[Any]] = {}
+    plain = encoded(part, "", arrays)["value"]
+    return plain, {name: np.array(array) for name, array in arrays.items()}
+
+
+def restore(part: Any, plain: Any, arrays: Mapping[str, NDArray[Any]], path: str = "") -> None:
+    """Let an object go on from a state that `capture` took of one like it."""
+    names = _names(type(part))
+    if not isinstance(plain, dict) or plain.keys() != set(names):
+        raise ValueError(f"{path or 'the state'} has other fields than this release writes")
+    loose, parts = _names(type(part), "_any_length"), _names(type(part), "_parts")
+    for name in names:
+        place, held = f"{path}{name}", getattr(part, name)
+        if hasattr(held, "_state"):
+            restore(held, _expected(plain[name], "part", place), arrays, f"{place}.")
+            continue
+        value = decoded(plain[name], place, arrays)
+        if isinstance(held, np.ndarray):
+            fits = isinstance(value, np.ndarray) and (value.dtype, value.ndim) == (held.dtype, held.ndim)
+            if not fits or (name not in loose and value.shape != held.shape):
+                raise ValueError(f"the array {place} is not {held.dtype} of shape {held.shape}")
+        elif held is None and value is not None and name in parts:
+            raise ValueError(f"{place} is not a part of this object")
+        elif held is not None and value is not None and _type(value) is not _type(held):
+            raise ValueError(f"{place} must be of type {type(held).__name__}, not {type(value).__name__}")
+        setattr(part, name, deque(value, held.maxlen) if isinstance(held, deque) else value)
+    if hasattr(part, "_resumed"):
+        part._resumed()
+
+
+def _type(value: Any) -> type:
+    return float if type(value) is int else type(value)
+
+
+def _names(kind: type, attribute: str = "_state") -> tuple[str, ...]:
+    """The names that a class and its bases list, the bases' first."""
+    found = [name for base in reversed(kind.__mro__) for name in base.__dict__.get(attribute, ())]
+    return tuple(dict.fromkeys(found))
+
+
+def encoded(value: Any, path: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    """A value as plain ones, its arrays put into ``arrays``."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray):
+        arrays[path] = value
+        return {_KIND: "array"}
+    if isinstance(value, bytes | Fraction):
+        return {_KIND: type(value).__name__, "value": value.hex() if isinstance(value, bytes) else str(value)}
+    if isinstance(value, dict):
+        pairs = [
+            [encoded(key, path, arrays), encoded(one, f"{path}.{key}", arrays)] for key, one in value.items()
+        ]
+        return {_KIND: "dict", "value": pairs}
+    if isinstance(value, list | tuple | deque):
+        found = [encoded(one, f"{path}.{place}", arrays) for place, one in enumerate(value)]
+        return {_KIND: type(value).__name__, "value": found}
+    for kind, (_, base) in _VALUES.items():
+        if any(one.__name__ == base for one in type(value).__mro__):
+            return {_KIND: kind, "value": value.to_json()}
+    inner = f"{path}." if path else ""
+    values = {name: encoded(getattr(value, name), inner + name, arrays) for name in _names(type(value))}
+    return {_KIND: "part", "value": values}
+
+
+def decoded(saved: Any, path: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """The value that `encoded` wrote."""
+    if not isinstance(saved, dict):
+        return saved
+    kind = saved.get(_KIND)
+    if kind == "array":
+        return np.array(arrays[path], order="C")
+    value = _expected(saved, kind, path)
+    if kind == "bytes":
+        return bytes.fromhex(value)
+    if kind == "Fraction":
+        return Fraction(value)
+    if kind in _VALUES:
+        module, base = _VALUES[kind]
+        return getattr(import_module(f"..{module}", __package__), base).from_json(value)
+    if kind == "dict":
+        keys = [decoded(key, path, arrays) for key, _ in value]
+        return {key: decoded(one, f"{path}.{key}", arrays) for key, (_, one) in zip(keys, value, strict=True)}
+    found = [decoded(one, f"{path}.{place}", arrays) for place, one in enumerate(value)]
+    return {"list": list, "tuple": tuple, "deque": deque}[str(kind)](found)
+
+
+def _expected(saved: Any, kind: Any, path: str) -> Any:
+    if not isinstance(saved, dict) or saved.get(_KIND) != kind or "value" not in saved:
+        raise ValueError(f"{path} is not what this release writes there")
+    return saved["value"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A base of frozen dataclasses with fields that a file can hold.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Speed(Settings):
+    ...     rate: float
+    ...     every: int | None = None
+    >>> Speed(rate=0.5).plain()
+    {'rate': 0.5, 'every': None}
+    >>> Speed.read({"rate": 0.5, "every": 3})
+    Speed(rate=0.5, every=3)
+    """
+
+    _kinds: ClassVar[dict[str, type[Settings]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Settings._kinds[cls.__name__] = cls
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {one.name: encoded(getattr(self, one.name), one.name, {}) for one in fields(self)}
+
+    @classmethod
+    def read(cls, plain: Any) -> Self:
+        """The settings that a file holds."""
+        names = [one.name for one in fields(cls)]
+        if not isinstance(plain, dict) or plain.keys() != set(names):
+            raise ValueError(f"these are no settings of a {cls.__name__.removesuffix('Settings')}")
+        return cls(**{name: decoded(plain[name], name, {}) for name in names})
+
+    def to_json(self) -> dict[str, Any]:
+        """`plain`, with what it is."""
+        return {"kind": type(self).__name__, "fields": self.plain()}
+
+    @staticmethod
+    def from_json(record: dict[str, Any]) -> Settings:
+        """The settings that `to_json` wrote."""
+        return Settings._kinds[record["kind"]].read(record["fields"])
 
 
 class Saved:

@@ -8,8 +8,7 @@ import numpy as np
 
 from ..core.checks import whole
 from ..privacy import Budget, Gate, Seed, select_partitions
-from .events import EventReader, Events, Pairs, PrivateCatalogue
-from .labels import alike, in_order, typed
+from .events import EventReader, Events, PrivateCatalogue
 from .source import Source
 
 
@@ -29,9 +28,9 @@ def private_catalogue(
     ``events``, ``person``, ``item`` and ``weight`` as in ``Coverage.from_events``. Each person votes for
     ``items_per_person`` of their items, drawn at random (events of weight 0 do not count); an item is listed
     where its noisy number of votes passes a threshold; `privacy.partitions.PartitionSelection` has the proof.
-    One vote each is best unless the same people like nearly everything. Items are sorted: neither their order
-    nor how a label is written (whole numbers as numbers, all else as text) depends on anything but which are
-    listed.
+    One vote each is best unless the same people like nearly everything. Items are sorted, integers first: how
+    an item is written (integers as such, all else as text) and where it stands follows from the item alone,
+    and from nothing that is not listed.
 
     It costs ``share`` of the budget's epsilon, and all of its delta, which must be above 0. With a `Budget`
     that is a gate of its own, and what is chosen from the catalogue afterwards costs its budget beside it.
@@ -74,34 +73,13 @@ def private_catalogue(
 
 def choose_items(events: Events, gate: Gate, *, share: float = 1.0, items_per_person: int = 1) -> Events:
     """The same people with the items that `private_catalogue` lists, which may be none."""
-    spelled = _spelled(events)
     listed = select_partitions(
-        spelled.who,
-        spelled.indices.astype(np.int64),
-        len(spelled.items),
+        events.who,
+        events.indices.astype(np.int64),
+        len(events.items),
         gate,
         share=share,
         keys_per_person=items_per_person,
         label=f"catalogue: items by noisy counts, at most {items_per_person} of each person",
     )
-    return spelled.only(listed)
-
-
-def _spelled(events: Events) -> Events:
-    """The same events with items as a catalogue writes them, in order.
-
-    1, True, 1.0 and "1" are one item, 1. A column is numbers or text by what stands in all of its rows, and
-    the first of equal entries would stand for all: nobody's row may change how somebody else's is written.
-    """
-    numbers: dict[Any, int] = {}
-    codes = [numbers.setdefault(_canonical(item), len(numbers)) for item in events.items]
-    labels = list(numbers)
-    pairs = Pairs()
-    pairs.add(events.who << 32 | np.array(codes, dtype=np.int64)[events.indices], events.weights)
-    return Events.of(*pairs.merged(), labels, events.people, in_order(labels))
-
-
-def _canonical(item: Any) -> Any:
-    """Whole numbers as numbers, all else that a file can hold as text."""
-    text = alike(item)
-    return typed([text])[0]
+    return events.only(listed)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.checks import instance, one_of, real
-from .labels import MISSING, UNLISTED, Listed, Names, absent, in_order, label, typed
-from .rows import GoodRows, amounts, unlisted
-from .source import Batch, Source, Wording
+from ..core.checks import DataError, instance, one_of
+from ..core.identity import name_of
+from .labels import MISSING, UNLISTED, Names, as_text, in_order, item_name
+from .source import Batch, Column, Source, Wording, constraint_role
 
 if TYPE_CHECKING:
     from ..privacy import Account
-    from .facts import Facts
 
 # Pairs that wait to be merged into those known so far.
 _WAITING = 1 << 20
@@ -149,8 +148,6 @@ def read_events(
     items_item: str | None = None,
 ) -> Events:
     """Events as a matrix; the arguments are those of ``from_events``, and ``highest`` bounds the weights."""
-    from .facts import read_items
-
     if isinstance(items, str | os.PathLike):
         wording = replace(
             _WORDING,
@@ -201,11 +198,11 @@ class EventReader:
         if items is None or isinstance(items, PrivateCatalogue):
             self._catalogue = "from data" if items is None else "private"
         self._drop = unknown_items == "drop" or self._catalogue == "private"
-        self._items = Names() if items is None else Listed("items", items)
-        self._people = Names() if people is None else Listed("people", people)
+        self._items = Names(item_name, items)
+        self._people = Names(name_of, people, "people")
         self._highest, self._facts = highest, facts
         self._pairs = Pairs()
-        self._count, self._written = 0, False
+        self._count = 0
 
     def __len__(self) -> int:
         """How many events have been added."""
@@ -213,19 +210,32 @@ class EventReader:
 
     def add_person(self, person: Hashable) -> None:
         """Count a person in, with or without events."""
-        if self._people[_present("person", person)] == UNLISTED:
-            raise ValueError("the person is not among people=; add them")
+        self._person(person)
+
+    def _person(self, person: Hashable) -> int:
+        number = self._people.number(person)
+        if number == MISSING:
+            raise DataError("the person names nobody; every event needs text or an integer that does")
+        if number == UNLISTED:
+            raise DataError("the person is not among people=; add them")
+        return number
 
     def add(self, person: Hashable, item: Hashable, weight: float = 1.0) -> None:
-        """One event; nothing is changed when it is refused."""
-        person, item = _present("person", person), _present("item", item)
-        amount = real("weight", weight, at_least=0)
-        listed = not isinstance(self._items, Listed) or self._items[item] != UNLISTED
+        """One event; nothing is changed when it is refused, and the refusal tells nothing of the event."""
+        for role, name in (("person", name_of(person)), ("item", item_name(item))):
+            if name is None:
+                raise DataError(f"the event's {role} is missing, or is neither text nor a number")
+        amount = number(weight)
+        if not 0.0 <= amount <= self._highest or math.isinf(amount):
+            words = f"weights must {allowed(self._highest)}"
+            raise DataError(f"the event has a weight that is not allowed; {words}")
+        listed = not self._items.listed or self._items.number(item) != UNLISTED
         if not listed and not self._drop:
-            raise ValueError(f"item {item!r} is not in the catalogue items=")
-        self.add_person(person)
+            words = 'add it, or unknown_items="drop"'
+            raise DataError(f"the event's item is not in the catalogue items=; {words}")
+        who = self._person(person)
         if listed:
-            self._pairs.add_one(self._people[person] << 32 | self._items[item], amount)
+            self._pairs.add_one(who << 32 | self._items.number(item), amount)
             self._count += 1
 
     def take(self, batch: Batch) -> None:
@@ -235,7 +245,6 @@ class EventReader:
         """
         instance("batch", batch, Batch, "those of a Source")
         rows = GoodRows(batch)
-        self._written |= batch.written
         who = self._people.of(batch.columns["person"])
         rows.need("person", who != MISSING)
         if (who == UNLISTED).any():
@@ -255,8 +264,6 @@ class EventReader:
         kept = rows.good & (what >= 0)
         if self._facts is not None:
             self._facts.note(batch, self._items.labels, what, facts, kept)
-        if self._catalogue == "from data" and len(self._items.labels) > _MOST_ITEMS:
-            raise ValueError(f"there are more than {_MOST_ITEMS:,} different items; give a list of fewer")
         self._pairs.add((who << 32 | what)[kept], None if weights is None else weights[kept])
         self._count += int(kept.sum())
 
@@ -271,11 +278,10 @@ class EventReader:
             raise ValueError("there are no items: the ground set is empty; give events, or a catalogue")
         if not people and not nobody:
             raise ValueError("there are no people; give at least one event")
-        if self._written:
-            labels = labels if isinstance(self._items, Listed) else typed(labels)
-            people = people if isinstance(self._people, Listed) else typed(people)
+        if self._catalogue == "from data" and not nothing and len(labels) > _MOST_ITEMS:
+            raise ValueError(f"there are more than {_MOST_ITEMS:,} different items; give a list of fewer")
         pairs, weights = self._pairs.merged()
-        order = list(range(len(labels))) if isinstance(self._items, Listed) else in_order(labels)
+        order = list(range(len(labels))) if self._items.listed else in_order(labels)
         facts = {} if self._facts is None else self._facts.by_item(order)
         made = Events.of(pairs, weights, labels or [""], people or [""], order or [0])
         return replace(made, catalogue=self._catalogue, facts=facts)
@@ -354,8 +360,146 @@ def _starts(who: NDArray[np.int64], people: int) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(np.bincount(who, minlength=people)))).astype(np.int64)
 
 
-def _present(argument: str, value: Any) -> Any:
-    found = label(value)
-    if absent(found):
-        raise ValueError(f"{argument} is missing; every event needs one")
-    return found
+# --- bad rows ----------------------------------------------------------------------------------
+
+
+class GoodRows:
+    """The rows of a batch that are good so far."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.good = np.ones(len(batch), dtype=np.bool_)
+        self._batch = batch
+
+    def keep(self, right: NDArray[np.bool_], refusal: Callable[[int], ValueError]) -> None:
+        """Those that are right; the first that is not is refused unless bad rows are left out."""
+        left = self.good & right
+        if not self._batch.source.skip_bad and left.sum() < self.good.sum():
+            raise refusal(int(np.argmax(self.good & ~right)))
+        self.good = left
+
+    def need(self, role: str, there: NDArray[np.bool_]) -> None:
+        """Those that have this cell."""
+        self.keep(there, lambda row: self._batch.missing(role, row))
+
+    def weighed(self, weights: NDArray[np.float64], highest: float) -> None:
+        """Those whose weight is allowed."""
+        right = (weights >= 0.0) & (weights <= highest) & (weights < np.inf)
+        self.keep(right, lambda row: _bad_weight(self._batch, row, highest))
+
+    def numbers(self, names: Names, column: Column) -> NDArray[np.int64]:
+        """The numbers of good rows' labels; no other row's label gets one."""
+        if self.good.all():
+            return names.of(column)
+        found = np.full(self.good.size, MISSING)
+        found[self.good] = names.of(column.where(self.good))
+        return found
+
+
+def unlisted(batch: Batch, role: str, row: int) -> ValueError:
+    """A refusal of a label that a list does not hold."""
+    wording = batch.source.wording
+    listed, remedy = (wording.items, wording.drop_items) if role == "item" else ("people=", "; add them")
+    words = f"{listed} does not list the {role} of every event{remedy}"
+    return batch.refused(row, words, f"the {role} {batch.columns[role][row]!r}")
+
+
+def allowed(highest: float) -> str:
+    """What weights must be."""
+    if highest < math.inf:
+        return f"lie in [0, {highest:g}], so divide ratings by the highest there can be"
+    return "be finite and at least 0"
+
+
+def _bad_weight(batch: Batch, row: int, highest: float) -> ValueError:
+    cell = batch.columns["weight"][row]
+    return batch.refused(
+        row,
+        f"column {batch.asked['weight']!r} has a weight that is not allowed; weights must {allowed(highest)}",
+        f"{cell:g}" if isinstance(cell, float) else repr(cell),
+    )
+
+
+def amounts(column: Column) -> NDArray[np.float64]:
+    """Weights as numbers; NaN for a cell that is none."""
+    values = column.values
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        found = values.astype(np.float64)
+    else:
+        found = np.fromiter(map(number, values), np.float64, len(values))
+    return found if column.codes is None else found[column.codes]
+
+
+def number(cell: Any) -> float:
+    """A weight as a number; NaN for what is none."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+# --- what is known about items -----------------------------------------------------------------
+
+
+class Facts:
+    """One value of each column for each item, whatever the number of rows that say so."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = tuple(columns)
+        self._values = {constraint_role(column): Names(item_name) for column in columns}
+        self._known: dict[str, dict[int, int]] = {role: {} for role in self._values}
+
+    def of(self, batch: Batch) -> dict[str, NDArray[np.int64]]:
+        """The number of each row's value, by role."""
+        return {role: names.of(batch.columns[role]) for role, names in self._values.items()}
+
+    def note(
+        self,
+        batch: Batch,
+        labels: Sequence[Any],
+        items: NDArray[np.int64],
+        facts: Mapping[str, NDArray[np.int64]],
+        kept: NDArray[np.bool_],
+    ) -> None:
+        """Remember what the kept rows say about their items; no two rows may disagree."""
+        rows = np.flatnonzero(kept)
+        for role, values in facts.items():
+            pairs, first = np.unique(items[rows] << 32 | values[rows], return_index=True)
+            known, names = self._known[role], self._values[role].labels
+            for pair, row in zip(pairs.tolist(), rows[first].tolist(), strict=True):
+                item, value = pair >> 32, pair & 0xFFFFFFFF
+                before = known.setdefault(item, value)
+                if before != value:
+                    one, other = (as_text(names[number]) for number in (before, value))
+                    name = as_text(labels[item])
+                    raise batch.refused(
+                        row,
+                        "an item has two values; an item has one value of the constraint's column",
+                        f"item {name!r} has {one!r} and {other!r} in column {batch.asked[role]!r}; an item"
+                        " has one value of the constraint's column",
+                        skippable=False,
+                    )
+
+    def by_item(self, order: Sequence[int]) -> dict[str, list[str]]:
+        """The columns, with a value for each of these items."""
+        found = {}
+        for column in self._columns:
+            role = constraint_role(column)
+            values = [as_text(value) for value in self._values[role].labels]
+            found[column] = [values[self._known[role][item]] for item in order]
+        return found
+
+
+def read_items(
+    source: Source, item: str, columns: Sequence[str] = ()
+) -> tuple[list[Any], dict[str, list[str]]]:
+    """A list of items, one in a row, and what it says about each; a single column may be called anything."""
+    names, facts = Names(item_name), Facts(columns)
+    for batch in source.batches({"item": item} | {constraint_role(one): one for one in columns}, only="item"):
+        what, values = names.of(batch.columns["item"]), facts.of(batch)
+        for role, numbers in ({"item": what} | values).items():
+            if (numbers == MISSING).any():
+                raise batch.missing(role, int(np.argmax(numbers == MISSING)))
+        facts.note(batch, names.labels, what, values, what != MISSING)
+    if not names.labels:
+        raise ValueError(f"{source.name} lists no items; give one item per row")
+    return names.labels, facts.by_item(range(len(names.labels)))

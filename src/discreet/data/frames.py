@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import DataError
-from .source import ROWS, ArrowColumn, Batch, Column, Source
+from .labels import FINE
+from .source import ROWS, ArrowColumn, Batch, Column, Source, python_values
 
 # Rows from which on compiled loops find different people sooner than Python does, loading them included.
 _MANY = 1 << 20
@@ -57,31 +59,40 @@ def _names(table: Any) -> list[Any] | None:
 
 
 def _rows(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
-    """Rows that are mappings, such as ``csv.DictReader`` or a database's cursor gives them."""
+    """Rows that are mappings, such as ``csv.DictReader`` or a database's cursor gives them.
+
+    A column that no row of the first ones has is none; what one of them lacks is a bad cell of that row.
+    """
     rows = iter(source.table) if isinstance(source.table, Iterable) else iter((source.table,))
-    first = next(rows, None)
-    if not isinstance(first, Mapping):
-        raise TypeError(
-            "events must be a data frame, an Arrow table, a dict of columns, rows that are mappings or a"
-            f" path, got {type(source.table).__name__}"
-        )
-    source.places(list(first), asked)
-    rows, start = chain([first], rows), 0
+    start = 0
     while part := list(islice(rows, ROWS)):
-        if not all(isinstance(row, Mapping) for row in part):
+        mappings = [isinstance(row, Mapping) for row in part]
+        if not all(mappings) and not start and not any(mappings):
+            break
+        if not all(mappings):
             raise TypeError("a row of the events is no mapping; give each as one, {column: entry}")
+        if not start:
+            there = {name for row in part for name in asked.values() if name in row}
+            source.places(sorted(there), asked)
         columns = {
             role: _column(source, role, name, [row.get(name) for row in part]) for role, name in asked.items()
         }
         yield Batch(source, asked, columns, numbered_from(start))
         start += len(part)
+    if not start:
+        raise TypeError(
+            "events must be a data frame, an Arrow table, a dict of columns, rows that are mappings or a"
+            f" path, got {type(source.table).__name__}"
+        )
 
 
 def _column(source: Source, role: str, name: str, values: Any) -> Column:
     asked = source.wording.asked(role, name)
+    if isinstance(values, list | tuple):  # each entry is what it is, whatever stands beside it
+        return Column(list(values))
     if role != "weight" and (coded := _coded(asked, role, values)) is not None:
         return coded
-    if role != "weight" and type(values).__module__.partition(".")[0] == "pyarrow":
+    if type(values).__module__.partition(".")[0] == "pyarrow":
         return column_of(asked, role, values)
     try:
         column = np.asarray(values)
@@ -91,13 +102,10 @@ def _column(source: Source, role: str, name: str, values: Any) -> Column:
         raise ValueError(f"{asked} has {column.ndim} dimensions; a column has one")
     if isinstance(values, np.ma.MaskedArray):
         column = np.array(values.tolist(), dtype=object)  # None where masked
-    elif isinstance(values, list | tuple) and column.dtype.kind not in "biu":
-        # NumPy would turn mixed entries into text, and large whole numbers beside fractions into others.
-        column = np.fromiter(values, dtype=object, count=len(values))
     if role == "weight":
-        return Column(weights(asked, column))
+        return weights(asked, column)
     if column.dtype.kind in "mM":
-        column = _coarse_times(asked, column)
+        column = _coarse_times(column)
     if column.dtype == object:
         return Column(column.tolist())
     found, first, codes = np.unique(column, return_index=True, return_inverse=True)
@@ -128,6 +136,8 @@ def column_of(asked: str, role: str, values: Any) -> Column:
     """A column of Arrow's by its role: people are many, and stay as Arrow holds them where rows are many."""
     from .repeats import countable
 
+    if role == "weight":
+        return arrow_weights(asked, values)
     if role == "person" and len(values) >= _MANY and countable(values.type):
         return ArrowColumn(values)
     return arrow_column(asked, values)
@@ -144,10 +154,10 @@ def arrow_column(asked: str, values: Any) -> Column:
     found: list[Any] = [None]  # for rows without an entry
     codes: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
     for chunk in values.chunks if isinstance(values, arrow.ChunkedArray) else [values]:
-        encoded = _microseconds(arrow, asked, chunk).dictionary_encode() if not coded else chunk
+        encoded = chunk if coded else chunk.dictionary_encode()
         places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         codes.append(np.where(places < 0, 0, places + len(found)))
-        found += encoded.dictionary.to_pylist()
+        found += _values(arrow, encoded.dictionary)
     whole = np.concatenate(codes)
     if not coded:
         return Column(found, whole)
@@ -163,43 +173,53 @@ def _by_first_row(found: list[Any], first: NDArray[np.int64], codes: NDArray[np.
     return Column([found[place] for place in order], rank[codes])
 
 
-def weights(asked: str, column: NDArray[Any]) -> NDArray[np.float64]:
-    """A column of numbers; NaN where one is missing."""
+def weights(asked: str, column: NDArray[Any]) -> Column:
+    """A column of weights; entries of other types than numbers stay what they are, each for itself."""
     if column.dtype.kind in "mMc":
         raise TypeError(f"{asked} must be a column of numbers, got {column.dtype.name}")
-    try:
-        entries: Sequence[Any] | NDArray[Any] = column
-        if column.dtype == object:
-            entries = [np.nan if entry is None else entry for entry in column]
-        return np.array(entries, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{asked} must be a column of numbers, and has something else in it") from None
+    return Column(column if column.dtype.kind in "biuf" else column.tolist())
 
 
-def _coarse_times(asked: str, column: NDArray[Any]) -> NDArray[Any]:
-    """Times in units that Python's own have, so that labels are times and not counts of nanoseconds."""
-    if np.datetime_data(column.dtype)[0] not in ("ns", "ps", "fs", "as"):
+def arrow_weights(asked: str, values: Any) -> Column:
+    """The same for a column of Arrow's; text that is no number stays text, so that its row can be refused."""
+    import pyarrow as arrow
+
+    kinds = arrow.types
+    if kinds.is_string(values.type) or kinds.is_large_string(values.type):
+        with suppress(arrow.ArrowInvalid):
+            values = values.cast(arrow.float64())
+    plain = kinds.is_integer(values.type) or kinds.is_floating(values.type)
+    if plain or kinds.is_temporal(values.type):
+        numbers = values.to_numpy() if hasattr(values, "chunks") else values.to_numpy(zero_copy_only=False)
+        return weights(asked, numbers)
+    return arrow_column(asked, values)
+
+
+def _coarse_times(column: NDArray[Any]) -> NDArray[Any]:
+    """Times in units that Python's own have; those that are finer become text, each for itself."""
+    if np.datetime_data(column.dtype)[0] not in FINE:
         return column
     coarse = column.astype(f"{column.dtype.kind}8[us]")
-    if not ((coarse == column) | np.isnat(column)).all():
-        raise _too_fine(asked)
-    return coarse
+    exact = (coarse == column) | np.isnat(column)
+    if exact.all():
+        return coarse
+    mixed = coarse.astype(object)
+    mixed[~exact] = column[~exact].astype(str)
+    return mixed
 
 
-def _microseconds(arrow: Any, asked: str, values: Any) -> Any:
-    """The same for Arrow's times."""
+def _values(arrow: Any, values: Any) -> list[Any]:
+    """Different values of Arrow's as Python's; the same for its times."""
     kind = values.type
     if getattr(kind, "unit", None) != "ns":
-        return values
-    if arrow.types.is_timestamp(kind):
+        return python_values(values)
+    stamp = arrow.types.is_timestamp(kind)
+    fine = values.cast(arrow.int64()).to_numpy(zero_copy_only=False).astype("M8[ns]" if stamp else "m8[ns]")
+    if stamp:
         coarse = arrow.timestamp("us", kind.tz)
     else:
         coarse = arrow.duration("us") if arrow.types.is_duration(kind) else arrow.time64("us")
-    try:
-        return values.cast(coarse)
-    except arrow.ArrowInvalid:
-        raise _too_fine(asked) from None
-
-
-def _too_fine(asked: str) -> ValueError:
-    return ValueError(f"{asked} has times finer than a microsecond; round them or use text")
+    found = values.cast(coarse, safe=False).to_pylist()
+    for place in np.flatnonzero(fine.astype(f"{fine.dtype.kind}8[us]") != fine).tolist():
+        found[place] = str(fine[place])
+    return list(found)

@@ -1,10 +1,14 @@
-"""Labels of people and items, the same in files that write everything as text and in typed columns."""
+"""Labels of people and items, the same in files that write everything as text and in typed columns.
+
+What a label is called, which others it is equal to and where it stands in order follow from the label alone:
+no row decides how another one is read.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from datetime import date, time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -14,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import DataError
+from ..core.identity import is_text
 from .source import ArrowColumn, Column
 
 if TYPE_CHECKING:
@@ -23,34 +28,74 @@ if TYPE_CHECKING:
 MISSING, UNLISTED = -1, -2
 
 _LONG = 1 << 4096
+_EXACT = 1 << 53  # from here on floats skip integers
 _NOTHING = frozenset(("", "nan", "NaN", b"nan", b"NaN"))
-_NUMBERS = int | float | Decimal | Fraction
-_WRITTEN = str | bytes | int | float | Decimal | Fraction | date | time | UUID
+_WRITTEN = str | bytes | int | float | Decimal | Fraction | date | time | timedelta | UUID | tuple  # type: ignore[type-arg]
+FINE = frozenset(("ns", "ps", "fs", "as"))  # units of times that Python's own do not have
+_SAFE = {str, int}  # types of cells that are equal only where they are the same
 
 
-class Names(dict[Any, int]):
-    """A number for each label, from 0 in the order in which they come; looked up by what stands in a cell.
+class Names:
+    """A number for each label, from 0 in the order in which they come, or in that of a list.
 
-    >>> names = Names()
-    >>> names.of(Column(["ann", "bob", "", "ann"])).tolist(), names.labels
-    ([0, 1, -1, 0], ['ann', 'bob'])
+    ``name`` says what a cell is called, an integer or text, and None where it names nothing: `name_of` for
+    people, `item_name` for items. Cells of the same name are one label. With ``listed``, whose labels stay as
+    they are written there, no others get a number.
+
+    >>> from discreet.core.identity import name_of
+    >>> names = Names(name_of)
+    >>> names.of(Column(["ann", "7", "", 7.0, "ann"])).tolist(), names.labels
+    ([0, 1, -1, 1, 0], ['ann', 7])
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(
+        self, name: Callable[[Any], Hashable], listed: Iterable[Any] | None = None, argument: str = "items"
+    ) -> None:
+        self._name, self.listed = name, False
         self.labels: list[Any] = []
+        self._numbers: dict[Hashable, int] = {}  # by name
+        self._cells = _Cells(self.number)
         self._repeats: dict[Any, tuple[Repeats, list[NDArray[np.int64]]]] = {}
+        for one in () if listed is None else map(plain, listed):
+            self._list(argument, one)
+        self.listed = listed is not None
+
+    def _list(self, argument: str, one: Any) -> None:
+        found = self._name(one)
+        if found is None:
+            what = "an entry" if argument == "people" else f"{one!r}"
+            raise DataError(f"{argument} lists {what}, which names nothing; use text or numbers", f"{one!r}")
+        place = self._numbers.setdefault(found, len(self.labels))
+        if place < len(self.labels):
+            raise _twice(argument, self.labels[place], one)
+        self.labels.append(one)
+
+    def number(self, cell: Any) -> int:
+        """The number of one cell's label, or why it has none."""
+        found = self._name(cell)
+        if found is None:
+            return MISSING
+        number = self._numbers.get(found, UNLISTED)
+        if number == UNLISTED and not self.listed:
+            number = self._numbers[found] = len(self.labels)
+            self.labels.append(found)
+        return number
 
     def of(self, column: Column) -> NDArray[np.int64]:
         """The number of each row's label, or why it has none."""
         if isinstance(column, ArrowColumn):
             return np.concatenate([self._of_array(part) for part in column.parts])
-        try:
-            found = np.fromiter(map(self.__getitem__, column.values), np.int64, len(column.values))
-        except TypeError:
-            label(next(value for value in column.values if not _hashable(value)))
-            raise
+        values = column.values
+        # 1, 1.0 and True are one key of a dict, and need not be one name: only cells that are equal just to
+        # their like are remembered.
+        look = self._cells.__getitem__
+        if not _SAFE.issuperset(map(type, values)):
+            look = self._look
+        found = np.fromiter(map(look, values), np.int64, len(values))
         return found if column.codes is None else found[column.codes]
+
+    def _look(self, cell: Any) -> int:
+        return self._cells[cell] if type(cell) in _SAFE else self.number(cell)
 
     def _of_array(self, array: Any) -> NDArray[np.int64]:
         """The same for an array of Arrow's: each different value becomes a Python value once."""
@@ -62,85 +107,39 @@ class Names(dict[Any, int]):
             return found
         repeats, numbers = self._repeats.setdefault(array.type, (Repeats(), []))
         places, fresh = repeats.of(array)
-        numbers.append(self._of_new(fresh))
+        numbers.append(self.of(Column(fresh)))
         numbers[:] = [np.concatenate(numbers)]
         return np.asarray(numbers[0][places])
 
-    def _of_new(self, cells: list[Any]) -> NDArray[np.int64]:
-        """The numbers of different cells, all of one type; at once where they are new and name something."""
-        text = bool(cells) and isinstance(cells[0], str)
-        if (
-            type(self) is not Names
-            or not self.keys().isdisjoint(cells)
-            or (text and (not _NOTHING.isdisjoint(cells) or any(map(str.isspace, cells))))
-        ):
-            return self.of(Column(cells))
-        first = len(self.labels)
-        self.labels += cells
-        self.update(zip(cells, range(first, len(self.labels)), strict=True))
-        return np.arange(first, len(self.labels))
+
+class _Cells(dict[Any, int]):
+    """Numbers by cell: each different one is looked at once."""
+
+    def __init__(self, number: Callable[[Any], int]) -> None:
+        super().__init__()
+        self._number = number
 
     def __missing__(self, cell: Any) -> int:
-        """The number of a cell that was not met before: each different one is looked at once."""
-        if type(cell) is str and cell not in _NOTHING and not cell.isspace():
-            self[cell] = number = self._number(cell)
-            return number
-        found = label(cell)
-        if found is cell:
-            self[cell] = MISSING if absent(found) else self._number(found)
-        else:
-            self[cell] = self[found]
-        return self[cell]
-
-    def _number(self, found: Any) -> int:
-        self.labels.append(found)
-        return len(self.labels) - 1
-
-
-class Listed(Names):
-    """Numbers by a list that was given, in its order; `alike` labels are the same.
-
-    A column is numbers or text by what stands in all of its rows: one person's entry may turn everybody's 7
-    into "7", and must not take their events out of the list by it.
-    """
-
-    def __init__(self, argument: str, labels: Iterable[Any]) -> None:
-        super().__init__()
-        self._places: dict[Any, int] = {}
-        for one in map(label, labels):
-            place = self._places.setdefault(alike(one), len(self.labels))
-            if place < len(self.labels):
-                raise _twice(argument, self.labels[place], one)
-            self.labels.append(one)
-
-    def _number(self, found: Any) -> int:
-        return self._places.get(alike(found), UNLISTED)
+        self[cell] = number = self._number(cell)
+        return number
 
 
 def _twice(argument: str, first: Any, second: Any) -> DataError:
     """Of people, who it is goes into the details."""
     people = argument == "people"
-    if first == second:
+    if as_text(first) == as_text(second) and type(first) is type(second):
         what = "an entry" if people else repr(second)
         return DataError(f"{argument} lists {what} twice", repr(second))
     what = "two entries" if people else f"{first!r} and {second!r}"
     return DataError(f"{argument} lists {what}, which files do not tell apart", f"{first!r} and {second!r}")
 
 
-def label(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A Python value in place of a NumPy scalar, so that labels from any source compare and print alike."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    if not _hashable(plain):
-        raise TypeError(f"a {type(plain).__name__} cannot name a person or an item; use text or numbers")
-    return plain
-
-
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
+    if isinstance(value, np.datetime64 | np.timedelta64) and np.datetime_data(value.dtype)[0] in FINE:
+        coarse = value.astype(f"{value.dtype.kind}8[us]")
+        return coarse.item() if coarse == value or np.isnat(value) else str(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def absent(value: Any) -> bool:
@@ -152,8 +151,36 @@ def absent(value: Any) -> bool:
     return type(value).__name__ in ("NAType", "NaTType")  # pandas' own, without importing pandas
 
 
+def item_name(value: Any) -> int | str | None:
+    """What an item is called: an integer, or text; None for what names none.
+
+    What files do not tell apart, 7, 7.0 and "7", is one item. Other text is compared letter by letter: "07"
+    is another item than 7. Dates and other numbers are their text.
+    """
+    if type(value) is not str:
+        value = plain(value)
+        if not isinstance(value, _WRITTEN) or not _exact(value):
+            return None
+    if absent(value):
+        return None
+    text = as_text(value)
+    if len(text) < 20 and text[0] <= "9" and text.removeprefix("-").isdigit() and text.isascii():
+        number = int(text)
+        return number if str(number) == text else text
+    return text if is_text(text) else None
+
+
+def _exact(value: Any) -> bool:
+    """Whether a number is one that a file would write out."""
+    if isinstance(value, float):
+        return math.isfinite(value) and (abs(value) < _EXACT or not value.is_integer())
+    if isinstance(value, Decimal):
+        return value.is_finite() and abs(value.adjusted()) < 4096
+    return not isinstance(value, tuple) or all(item_name(part) is not None for part in value)
+
+
 def as_text(value: Any) -> str:
-    """A label as CSV would have it: whole numbers without a point, bytes as the text they stand for."""
+    """A label as CSV would have it: integers without a point, bytes as the text they stand for."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -162,57 +189,24 @@ def as_text(value: Any) -> str:
         value = int(value)
     if isinstance(value, int):
         return str(int(value)) if abs(value) < _LONG else hex(value)  # Python writes no longer ones out
+    if isinstance(value, tuple):
+        return str(tuple(map(as_text, value)))
     return str(value)
 
 
-def alike(value: Any) -> Any:
-    """One form for what files do not tell apart: 7, 7.0 and "7"."""
-    if isinstance(value, complex) and value.imag == 0.0:
-        value = value.real
-    return as_text(value) if isinstance(value, _WRITTEN) else value
+def in_order(labels: Sequence[Any]) -> list[int]:
+    """Places of the labels in order: numbers, also as text, by their value, then all others by their text.
 
-
-def typed(written: list[Any]) -> list[Any]:
-    """Whole numbers if every label is written as one ("7", not "07": that is a name); else as they are."""
-    if not all(isinstance(text, str) for text in written):
-        return written
-    try:
-        numbers = [int(text) for text in written]
-    except ValueError:
-        return written
-    whole = all(str(n) == text and abs(n) < 1 << 63 for n, text in zip(numbers, written, strict=True))
-    return numbers if whole else written
-
-
-def in_order(labels: list[Any]) -> list[int]:
-    """Places of the labels in order: by number if all are numbers, also as text, else by value.
-
-    Labels of several types do not compare with each other: numbers among text count as text, others stand by
-    their type.
+    Each label has a key of its own: which others there are moves none of them.
     """
-    keys: list[Any] = []
-    for one in labels:
-        number = _value(one)
-        if number is None:
-            break
-        keys.append((number, as_text(one)))
-    if len(keys) == len(labels):
-        pass
-    elif all(isinstance(one, _NUMBERS | str) for one in labels):
-        keys = [(as_text(one), type(one).__name__) for one in labels]
-    else:
-        keys = [(type(one).__name__, one) for one in labels]
-    try:
-        return sorted(range(len(labels)), key=keys.__getitem__)
-    except TypeError as error:
-        raise TypeError(f"these items have no order ({error}); give them in one, as items=") from error
+    keys = [_order(one) for one in labels]
+    return sorted(range(len(labels)), key=keys.__getitem__)
 
 
-def _value(one: Any) -> Fraction | int | None:
-    """The number that a label is or that its text says; None for what is none."""
+def _order(one: Any) -> tuple[int, Fraction | int, str]:
+    text = as_text(one)
     try:
-        if isinstance(one, str):
-            return int(one) if one.lstrip("-").isdecimal() else Fraction(float(one))
-        return Fraction(one) if isinstance(one, _NUMBERS) else None
+        plain_digits = text.isascii() and text.removeprefix("-").isdigit()
+        return 0, int(text) if plain_digits else Fraction(float(text)), text
     except (ValueError, OverflowError):
-        return None
+        return 1, 0, text

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import backends
+from .source import python_values
 
 # Rows that are looked at together: what is known has room for so many more.
 _ROWS = 1 << 16
@@ -70,7 +71,7 @@ class Repeats:
             return list(known.view(kind.to_pandas_dtype()).tolist())
         places, letters = arrow.py_buffer(ends - ends[0]), arrow.py_buffer(known)
         array = arrow.Array.from_buffers(arrow.large_string(), ends.size - 1, [None, places, letters])
-        return list(array.to_pylist())
+        return python_values(array)
 
 
 def _bytes(array: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:

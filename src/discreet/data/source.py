@@ -85,12 +85,26 @@ class ArrowColumn(Column):
     """A column as Arrow holds it, in one array or in several."""
 
     def __getitem__(self, row: int) -> Any:
-        return self.values[row].as_py()
+        return python_values(self.values[row : row + 1])[0]
 
     @property
     def parts(self) -> list[Any]:
         """The arrays."""
         return getattr(self.values, "chunks", [self.values])
+
+
+def python_values(array: Any) -> list[Any]:
+    """Values of Arrow's as Python's; in text that is no UTF-8, what is none stays as lone surrogates.
+
+    Files may hold such text. Arrow's own errors would repeat it.
+    """
+    import pyarrow as arrow
+
+    try:
+        return list(array.to_pylist())
+    except UnicodeDecodeError:
+        cells = array.cast(arrow.large_binary()).to_pylist()
+        return [None if cell is None else cell.decode("utf-8", "surrogateescape") for cell in cells]
 
 
 @dataclass(frozen=True)
@@ -148,7 +162,7 @@ class Source:
         """
         hint = ""
         if self.columns is not None and self.separator is None and width > 1:
-            from .formats import usual_separator
+            from .files import usual_separator
 
             mark = "','" if usual_separator(self) == "\t" else "tab"
             hint = self.wording.separator.format(mark=mark)
@@ -259,7 +273,7 @@ class Source:
 
     def parts(self) -> list[Source] | None:
         """The files of a list of paths, a pattern or a folder; None for what is one source."""
-        from .formats import files_of
+        from .files import files_of
 
         if self.path is not None:
             paths = files_of(self)
@@ -275,15 +289,13 @@ class Source:
 class Batch:
     """Some rows: the columns by role, and where in the source a row stands.
 
-    ``written``: every cell is text, numbers as well. ``done`` is the part of a file that has been read, if
-    its length is known.
+    ``done`` is the part of a file that has been read, if its length is known.
     """
 
     source: Source
     asked: Mapping[str, str]
     columns: Mapping[str, Column]
     place: Callable[[int], str]
-    written: bool = False
     done: float | None = None
 
     def __len__(self) -> int:
@@ -296,7 +308,8 @@ class Batch:
     def missing(self, role: str, row: int) -> ValueError:
         """A refusal of a row without this cell."""
         column, what = self.asked[role], role.partition(":")[0]
-        return self.refused(row, f"an entry of column {column!r} is missing; every event needs its {what}")
+        words = f"an entry of column {column!r} is missing, or is neither text (in UTF-8) nor a number"
+        return self.refused(row, f"{words}; every event needs its {what}")
 
 
 def _near(column: str, names: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from .live import Month, Visit, live_shop
 from .regret import Bands, Regret, best_fixed_set, regret, regret_bands
 
 if TYPE_CHECKING:
-    from .simulation.simulate import simulate
+    from .simulation import simulate
 
 __all__ = [
     "Bands",
@@ -25,7 +25,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "simulate":  # it needs every learner: loaded when it is asked for
-        from .simulation.simulate import simulate
+        from .simulation import simulate
 
         return simulate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""A made-up shop over many months: returning people, a changing catalogue, late and missing feedback."""
+"""A synthetic shop over many months: returning people, a changing catalogue, late and missing feedback."""
 
 from __future__ import annotations
 
@@ -67,64 +67,53 @@ def live_shop(
     checks.real("drift", drift, at_least=0.0)
     for name, chance in (("replaced", replaced), ("returning", returning), ("lost", lost)):
         checks.real(name, chance, at_least=0.0, at_most=1.0)
-    return _months(months, visits, count, rng, replaced, returning, hours_late, lost, styles, drift)
 
+    def generated() -> Iterator[Month]:
+        names = [f"product {number}" for number in range(count)]
+        made = count
+        style, appeal = rng.integers(styles, size=count), rng.pareto(1.5, size=count) + 0.2
+        popular = 1.0 / np.arange(1.0, styles + 1.0)
+        taste = np.empty(0, dtype=np.int64)  # the style of everybody so far
+        for month in range(months):
+            hours = np.sort(rng.uniform(0.0, HOURS, size=visits))
+            who = np.empty(visits, dtype=np.int64)
+            again = rng.random(visits) < returning
+            again[: not taste.size] = False
+            known = taste.size + np.cumsum(~again)
+            who[~again] = known[~again] - 1
+            who[again] = np.floor(rng.random(int(again.sum())) * known[again]).astype(np.int64)
+            new = rng.choice(styles, size=int((~again).sum()), p=popular / popular.sum())
+            taste = np.concatenate([taste, new])
+            later = np.flatnonzero(hours >= HOURS / 2)[:1]
+            half = int(later[0]) if later.size else visits
+            before = tuple(names)
+            likes = _likes(names, style, appeal, taste[who[:half]], rng)
+            gone = rng.choice(count, size=round(replaced * count), replace=False)
+            retired, added = tuple(names[place] for place in gone), []
+            for place in gone:
+                names[place] = f"product {made}"
+                added.append(names[place])
+                made += 1
+            style[gone] = rng.integers(styles, size=gone.size)
+            appeal[gone] = rng.pareto(1.5, size=gone.size) + 0.2
+            likes += _likes(names, style, appeal, taste[who[half:]], rng)
+            heard = hours + rng.exponential(hours_late, size=visits)
+            heard[rng.random(visits) < lost] = np.nan
+            yield Month(
+                f"month {month + 1}",
+                before,
+                retired,
+                tuple(added),
+                tuple(
+                    Visit(hour, f"person {person}", liked, None if np.isnan(answer) else answer)
+                    for hour, person, liked, answer in zip(
+                        hours.tolist(), who.tolist(), likes, heard.tolist(), strict=True
+                    )
+                ),
+            )
+            appeal *= np.exp(drift * rng.standard_normal(count))
 
-def _months(
-    months: int,
-    visits: int,
-    products: int,
-    rng: np.random.Generator,
-    replaced: float,
-    returning: float,
-    hours_late: float,
-    lost: float,
-    styles: int,
-    drift: float,
-) -> Iterator[Month]:
-    names = [f"product {number}" for number in range(products)]
-    made = products
-    style, appeal = rng.integers(styles, size=products), rng.pareto(1.5, size=products) + 0.2
-    popular = 1.0 / np.arange(1.0, styles + 1.0)
-    taste = np.empty(0, dtype=np.int64)  # the style of everybody so far
-    for month in range(months):
-        hours = np.sort(rng.uniform(0.0, HOURS, size=visits))
-        who = np.empty(visits, dtype=np.int64)
-        again = rng.random(visits) < returning
-        again[: not taste.size] = False
-        known = taste.size + np.cumsum(~again)
-        who[~again] = known[~again] - 1
-        who[again] = np.floor(rng.random(int(again.sum())) * known[again]).astype(np.int64)
-        new = rng.choice(styles, size=int((~again).sum()), p=popular / popular.sum())
-        taste = np.concatenate([taste, new])
-        later = np.flatnonzero(hours >= HOURS / 2)[:1]
-        half = int(later[0]) if later.size else visits
-        before = tuple(names)
-        likes = _likes(names, style, appeal, taste[who[:half]], rng)
-        gone = rng.choice(products, size=round(replaced * products), replace=False)
-        retired, added = tuple(names[place] for place in gone), []
-        for place in gone:
-            names[place] = f"product {made}"
-            added.append(names[place])
-            made += 1
-        style[gone] = rng.integers(styles, size=gone.size)
-        appeal[gone] = rng.pareto(1.5, size=gone.size) + 0.2
-        likes += _likes(names, style, appeal, taste[who[half:]], rng)
-        heard = hours + rng.exponential(hours_late, size=visits)
-        heard[rng.random(visits) < lost] = np.nan
-        yield Month(
-            f"month {month + 1}",
-            before,
-            retired,
-            tuple(added),
-            tuple(
-                Visit(hour, f"person {person}", liked, None if np.isnan(answer) else answer)
-                for hour, person, liked, answer in zip(
-                    hours.tolist(), who.tolist(), likes, heard.tolist(), strict=True
-                )
-            ),
-        )
-        appeal *= np.exp(drift * rng.standard_normal(products))
+    return generated()
 
 
 def _likes(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..objectives import Population
     from ..planning import Plan
     from ..results import Trace
-    from .simulation.results import Results
+    from .simulation import Results
 
 # Dark and light by turns: neighbours differ in lightness, whatever becomes of the hue.
 COLOURS = ("#101010", "#d98f1a", "#1d3f8f", "#58a4d0", "#8c2d19", "#9a9a9a", "#2f6b3a", "#c57fb5")
@@ -251,7 +251,7 @@ def _regret_curves(
 
 def _regrets(traces: Sequence[Trace], people: Population, alpha: float) -> list[Regret]:
     """Regrets at a few rounds; the best set, which takes a while to find, is found once."""
-    from ..objectives.each import value_to_each
+    from ..objectives.base import value_to_each
 
     at = _thin(len(people))
     items, exact, upper = best_fixed_set(people, int(traces[0].selections.shape[1]))

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ..constraints import Cardinality, Constraint
 from ..core import checks
-from ..objectives.each import value_to_each
-from ..objectives.greedy import greedy
+from ..objectives.base import greedy, value_to_each
 
 if TYPE_CHECKING:
     from ..objectives import Population

@@ -12,7 +12,6 @@ import io
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -20,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..core.files import replacing
 from . import plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from .simulation.cells import StreamSpec
-    from .simulation.results import Results
+    from .simulation import Results, StreamSpec
 
 _WIDE, _NARROW = (8.4, 4.2), (4.3, 3.7)
 _STYLE = """
@@ -173,17 +172,8 @@ class Report:
         """Write the page, whole or not at all."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self.html())
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)  # as any other new file of this user: it is not for everybody
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
+        with replacing(target) as file:
+            file.write_text(self.html(), encoding="utf-8")
         return target
 
 
@@ -228,24 +218,9 @@ def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple
         page.text(f"{first.rounds:,} people, {first.n_items:,} items: {source(stream)}.", small=True)
         stem = f"{number + 1}-{_slug(stream.name)}"
         mine = [row for row in rows if row["stream"] == stream.name]
-        page.table(
-            ["learner", "epsilon", "average reward", "of greedy", "regret", "account", "seconds"],
-            [
-                [
-                    row["learner"],
-                    level(row["epsilon"]),
-                    _mean(row["average"], row["standard_error"]),
-                    _percent(row["of_greedy"]),
-                    f"{row['regret']:,.0f}",
-                    account(row["account"]),
-                    f"{row['seconds']:.2f}",
-                ]
-                for row in mine
-            ],
-            _caption(results),
-        )
+        page.table(*in_words(mine), _caption(results))
         for name, taken in planned(mine):
-            page.text(f"{name} took {taken}, by what it serves made-up people of that number.")
+            page.text(f"{name} took {taken}, by what it serves synthetic people of that number.")
         shown = [
             [row["learner"], level(row["epsilon"]), ", ".join(row["shown"])] for row in mine if row["shown"]
         ]
@@ -321,7 +296,7 @@ def _caption(results: Results) -> str:
     means = f"Means over {repeats} repeats, with standard errors. " if repeats > 1 else ""
     return (
         f"{means}Regret: total reward lost against {_rival(results)}. Account: epsilon for one person."
-        " Seconds: without planning, which is done once; the first time, compiling included."
+        " Seconds: without planning, which is done once."
     )
 
 
@@ -345,7 +320,7 @@ def source(stream: StreamSpec) -> str:
     """Which of the data is real, in words."""
     if stream.family == "events":
         return "real data, the people of a file of events"
-    return f"made-up people of the family {stream.family!r}"
+    return f"synthetic people of the family {stream.family!r}"
 
 
 def planned(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -357,16 +332,26 @@ def planned(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
     ]
 
 
+def in_words(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The table of a simulation's results: its header and its rows."""
+    header = ["learner", "epsilon", "average reward", "of greedy", "regret", "account", "seconds"]
+    return header, [
+        [
+            row["learner"],
+            level(row["epsilon"]),
+            f"{row['average']:.4f}" + ("" if math.isnan(error) else f" +- {error:.4f}"),
+            "" if math.isnan(row["of_greedy"]) else f"{100.0 * row['of_greedy']:.1f} %",
+            f"{row['regret']:,.0f}",
+            account(row["account"]),
+            f"{row['seconds']:.2f}",
+        ]
+        for row in rows
+        for error in [row["standard_error"]]
+    ]
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _mean(mean: float, error: float) -> str:
-    return f"{mean:.4f}" if math.isnan(error) else f"{mean:.4f} ± {error:.4f}"
-
-
-def _percent(share: float) -> str:
-    return "" if math.isnan(share) else f"{100.0 * share:.1f} %"
 
 
 def _picture(figure: Any) -> str:

@@ -1,4 +1,4 @@
-"""Streams of people: made up (stationary, drifting, alternating, as hard as it gets), or out of a file.
+"""Streams of people: synthetic (stationary, drifting, alternating, as hard as it gets), or out of a file.
 
 All are fixed before the first round (oblivious), which is what the certified regrets are about.
 """

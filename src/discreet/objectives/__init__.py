@@ -1,8 +1,6 @@
 """Objectives: populations of set functions over one ground set."""
 
-from .arrays.embedded import EmbeddedFacilityLocation
-from .base import Population
-from .concave import ConcaveOverModular, SaturatedCoverage
+from .base import Population, State, greedy
 from .continuous import (
     BudgetAllocation,
     ConcaveOfLinear,
@@ -10,15 +8,13 @@ from .continuous import (
     MultilinearExtension,
     QuadraticProgram,
 )
-from .coverage import Coverage, ProbabilisticCoverage
 from .cut import Arcs, GraphCut
-from .facility_location import FacilityLocation
-from .greedy import greedy
+from .embedded import EmbeddedFacilityLocation
 from .log_determinant import LogDeterminant
 from .mixture import Mixture
 from .mutual_information import MutualInformation
+from .rows import ConcaveOverModular, Coverage, FacilityLocation, ProbabilisticCoverage, SaturatedCoverage
 from .set_function import SetFunction
-from .state import State
 from .topics import WeightedTopics
 
 __all__ = [

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from .state import AtOnce
 
 Floats = NDArray[np.float64]
 
@@ -86,8 +85,8 @@ def vector(name: str, answer: Any, length: int, low: float = -math.inf, high: fl
 def gains_along(person: Starts, items: Sequence[int], bound: float) -> Floats:
     """What every item adds to the first 0, 1, ... of ``items``: a row for each of them, within [0, bound]."""
     state, rows = person.start(), []
-    if isinstance(state, AtOnce):
-        found = state.along(np.array(items, dtype=np.int64))
+    if hasattr(state, "along"):  # it can say in one go what it would be asked step by step
+        found: Floats = state.along(np.array(items, dtype=np.int64))
         if found.min() >= 0.0 and found.max() <= bound:
             return found
         return np.array([vector("gains", row, person.n_items, 0.0, bound) for row in found])
@@ -95,6 +94,11 @@ def gains_along(person: Starts, items: Sequence[int], bound: float) -> Floats:
         rows.append(vector("gains", state.gains(), person.n_items, 0.0, bound))
         state.add(int(item))
     return np.array(rows)
+
+
+def squared_length(answer: Floats) -> float:
+    """The sum of squares, one after the other: as compiled loops have it, wherever the numbers lie."""
+    return float(np.add.accumulate(answer * answer)[-1])
 
 
 def leave_one_out(person: Answers, items: Sequence[int], bound: float) -> tuple[Floats, Floats]:

@@ -13,19 +13,170 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
 from ..core.fixed import Fixed
 from ..core.labels import all_numbers, check_distinct, item_numbers
+from ..privacy import Coins
 from . import answers
 from .answers import ROUNDING
-from .extensions import SampledSets, expected
-from .state import State
 
 if TYPE_CHECKING:
     from ..privacy import Release
+    from .fixed_point import StepSource
     from .mixture import Mixture
-    from .rows.fixed_point import StepSource
-    from .rows.table import Rows
+    from .rows import Rows
 
 Floats = NDArray[np.float64]
 Items = NDArray[np.int64]
+_NOT_ASKED = np.zeros(0)
+
+
+class State:
+    """A growing set: ``gains()`` of all items, ``add(item)``, ``items`` and ``value`` so far.
+
+    This one asks the population again after each addition, for all gains only where they are wanted; families
+    that can, keep the gains up to date instead.
+    """
+
+    def __init__(self, people: Population) -> None:
+        self._people = people
+        self.items: list[int] = []
+        self.value = people.value([])
+        self._now: Floats = _NOT_ASKED
+
+    def gains(self) -> Floats:
+        """The average gain of every item on top of the set; 0 for the items in it."""
+        if self._now is _NOT_ASKED:
+            self._now = self._people.gains(self.items)
+        now = self._now.copy()
+        now[self.items] = 0.0
+        return now
+
+    def add(self, item: Any) -> float:
+        """Put ``item`` (a number, or a label) into the set; what it added is returned."""
+        if self._people.labels is not None and not isinstance(item, int | np.integer):
+            (item,) = self._people.item_numbers([item])
+        chosen = whole("item", item, at_least=0, at_most=self._people.n_items - 1)
+        if chosen in self.items:
+            raise ValueError(f"item {chosen} is already in the set")
+        added = self._grow(chosen)
+        self.items.append(chosen)
+        self.value += added
+        return added
+
+    def _grow(self, item: int) -> float:
+        now, self._now = self._now, _NOT_ASKED
+        if now is _NOT_ASKED:
+            return self._people.value([*self.items, item]) - self.value
+        return float(now[item])
+
+
+def expected(values: Floats, x: Floats) -> tuple[float, Floats]:
+    """The extension at ``x`` and its gradient, from the value of every set: one axis of length 2 per item."""
+    gradient = np.zeros(x.size)
+    for j in range(x.size):
+        left = np.moveaxis(values, j, 0)
+        entry = left[1] - left[0]
+        for chance in np.delete(x, j):
+            entry = (1.0 - chance) * entry[0] + chance * entry[1]
+        gradient[j] = entry
+    for chance in x:
+        values = (1.0 - chance) * values[0] + chance * values[1]
+    return float(values), gradient
+
+
+def random_sets(x: Floats, rng: np.random.Generator | None, samples: int) -> list[NDArray[np.int64]]:
+    """``samples`` sets that hold item j with probability x[j].
+
+    They are drawn from the point, never from the data: public randomness, free of privacy cost.
+    """
+    count = whole("samples", samples, at_least=2)
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng must be a numpy.random.Generator or None, got {type(rng).__name__}")
+    coins = Coins.fresh().generator if rng is None else rng
+    return [np.flatnonzero(coins.random(x.size) < x) for _ in range(count)]
+
+
+def random_rows(x: Floats, seed: int, samples: int) -> NDArray[np.bool_]:
+    """Which items each of some random sets holds, each item j with probability x[j]; one row per set.
+
+    They follow from the seed alone, and are the same for everybody.
+    """
+    inside = np.zeros((samples, x.size), dtype=np.bool_)
+    if samples:
+        for row, items in zip(inside, random_sets(x, Coins.seeded(seed).generator, samples), strict=True):
+            row[items] = True
+    return inside
+
+
+class SampledSets:
+    """Random sets over which means are taken: each different one is asked about once.
+
+    They follow from the point and the coins alone, and can be the same for many people.
+    """
+
+    def __init__(self, x: Floats, rng: np.random.Generator | None, samples: int) -> None:
+        numbers: dict[bytes, int] = {}
+        drawn = random_sets(x, rng, samples)
+        self._which = np.array([numbers.setdefault(items.tobytes(), len(numbers)) for items in drawn])
+        first = np.unique(self._which, return_index=True)[1]
+        self._sets = {drawn[place].tobytes(): drawn[place] for place in first}
+
+    def value(self, people: Population) -> float:
+        """The mean of f over the sets."""
+        values = [answers.number("value", people._value(items)) for items in self._sets.values()]
+        return float(np.mean(np.array(values)[self._which]))
+
+    def gradient(self, people: Population, known: Known | None = None) -> Floats:
+        """The mean of f(R + j) - f(R without j) over the sets R, for every item j.
+
+        ``known`` has what was asked of these people before, and is added to.
+        """
+        marginals = []
+        for name, items in self._sets.items():
+            row = None if known is None else known.get(name)
+            if row is None:
+                row = answers.vector("gains", people._gains(items), people.n_items)
+                row[items] = answers.vector("contributions", people._contributions(items), items.size)
+                if known is not None:
+                    known.keep(name, row)
+            marginals.append(row)
+        return np.asarray(np.array(marginals)[self._which].mean(axis=0), dtype=np.float64)
+
+
+class Known:
+    """What items add to sets that somebody was asked about, as long as there is room."""
+
+    def __init__(self, room: int) -> None:
+        self._rows: dict[bytes, Floats] = {}
+        self._room = room
+
+    def get(self, name: bytes) -> Floats | None:
+        """What was kept under this name."""
+        return self._rows.get(name)
+
+    def keep(self, name: bytes, row: Floats) -> None:
+        """Keep a row, while there is room for so many."""
+        if len(self._rows) < self._room:
+            self._rows[name] = row
+
+
+class SharedSets:
+    """The gradients of many people at one point, over the same random sets; these are drawn when needed."""
+
+    def __init__(self, x: Floats, seed: int, samples: int) -> None:
+        self._x, self._seed, self._samples = x, seed, samples
+        self._sets: SampledSets | None = None
+
+    def gradient(self, person: Population, known: Known | None = None) -> Floats:
+        """What ``person.multilinear_gradient`` answers with coins of this seed."""
+        if not person.samples_sets:
+            coins = Coins.seeded(self._seed).generator
+            return person.multilinear_gradient(self._x.copy(), rng=coins, samples=self._samples)
+        closed = person._extension(self._x)
+        if closed is not None:
+            return closed[1]
+        if self._sets is None:
+            self._sets = SampledSets(self._x, Coins.seeded(self._seed).generator, self._samples)
+        return self._sets.gradient(person, known)
+
 
 # Values of one person on every set lie in [0, 1] unless another bound is declared.
 FAMILY_BOUND = 1.0
@@ -61,8 +212,8 @@ class Population(Fixed, ABC):
 
     ``catalogue`` says where the list of items came from: ``"public"`` (a list that was given, or the columns
     of a matrix, which are taken for public), ``"private"`` (`discreet.data.private_catalogue`) or
-    ``"from data"`` (the items that occur in a table of events). ``marks`` is what every account of a release
-    about these people says about it: a guarantee says nothing of what the list of items itself gives away.
+    ``"from data"`` (the items that occur in a table of events). ``caveats`` is what every account about these
+    people says of it: a guarantee says nothing of what the list of items itself gives away.
     """
 
     n_items: int
@@ -162,7 +313,7 @@ class Population(Fixed, ABC):
         return self[rows] if rows.size else None
 
     @property
-    def marks(self) -> tuple[str, ...]:
+    def caveats(self) -> tuple[str, ...]:
         """What an account of a release about these people has to say of their list of items."""
         return CATALOGUES[self.catalogue]
 
@@ -447,3 +598,48 @@ class Population(Fixed, ABC):
         twin.__dict__.update(self.__dict__)
         twin.__dict__.update(settings)
         return twin
+
+
+def value_to_each(people: Population, items: Sequence[Any]) -> Floats:
+    """The value of ``items`` to every person, in order. These are facts about single people.
+
+    >>> from discreet.objectives import Coverage
+    >>> value_to_each(Coverage([[1, 0, 1], [0, 1, 0], [0, 0, 0]]), [0, 2])
+    array([1., 0., 0.])
+    """
+    chosen = people._checked(items)
+    rows = people.as_rows()
+    if rows is None:
+        return np.array([person._value(chosen) for person in people])
+    return value_to_rows(rows, chosen.tolist())
+
+
+def value_to_rows(rows: Rows, items: Sequence[int]) -> Floats:
+    """`value_to_each` for people who are rows."""
+    values = np.empty(rows.n_rows)
+    rows.compressed.values(np.array(items, dtype=np.int32), 0, values)
+    return values
+
+
+def greedy(people: Population, k: int) -> tuple[list[int], NDArray[np.float64]]:
+    """The k items chosen, each one that adds most on average (the first of equals), and what each added.
+
+    At least 1 - 1/e of the best k items' value for monotone submodular functions (Nemhauser, Wolsey and
+    Fisher 1978). It reads the data in the clear and spends no budget: use it to compare with, not to publish.
+
+    >>> from discreet.objectives import Coverage
+    >>> greedy(Coverage([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]]), k=2)
+    ([0, 2], array([0.5, 0.5]))
+    """
+    if not isinstance(people, Population):
+        raise TypeError(f"people must be a population such as Coverage(matrix), got {shown(people)}")
+    slots = whole("k", k, at_least=0)
+    if slots > people.n_items:
+        raise ValueError(f"k={slots} exceeds n_items={people.n_items}; choose k <= {people.n_items}")
+    state = people.start()
+    added = np.zeros(slots)
+    for slot in range(slots):
+        gains = state.gains()
+        gains[state.items] = -np.inf
+        added[slot] = state.add(int(np.argmax(gains)))
+    return state.items, added

@@ -19,7 +19,8 @@ from ..core.fixed import Fixed
 from ..privacy import Coins
 from .answers import ROUNDING
 from .base import Floats, Population
-from .rows.matrices import SparseMatrix, checked
+from .devices import row_sums
+from .matrices import SparseMatrix, checked
 
 
 class ContinuousPopulation(Fixed, ABC):
@@ -113,9 +114,9 @@ class MultilinearExtension(ContinuousPopulation):
         return len(self.people)
 
     @property
-    def marks(self) -> tuple[str, ...]:
+    def caveats(self) -> tuple[str, ...]:
         """Those of the population."""
-        return self.people.marks
+        return self.people.caveats
 
     def _value(self, x: Floats) -> float:
         return self.people.multilinear(x, rng=Coins.seeded(self.seed).generator, samples=self.samples)
@@ -165,7 +166,7 @@ class ConcaveOfLinear(ContinuousPopulation):
         self._weights = weights
         self.dimension = int(weights.shape[1])
         self.upper = _upper(upper, self.dimension)
-        reach = weights @ self.upper
+        reach = _products(weights, self.upper)
         worst = int(np.argmax(reach))
         if reach[worst] > self.total * (1.0 + ROUNDING):
             raise DataError(
@@ -184,10 +185,10 @@ class ConcaveOfLinear(ContinuousPopulation):
         return int(self._weights.shape[0])
 
     def _value(self, x: Floats) -> float:
-        return float(_SHAPES[self.concave][0](self._weights @ x).mean())
+        return float(_SHAPES[self.concave][0](_products(self._weights, x)).mean())
 
     def _gradient(self, x: Floats) -> Floats:
-        slopes = _SHAPES[self.concave][1](self._weights @ x)
+        slopes = _SHAPES[self.concave][1](_products(self._weights, x))
         return np.asarray(slopes @ self._weights) / len(self)
 
     def _take(self, rows: NDArray[np.int64]) -> Self:
@@ -242,7 +243,7 @@ class QuadraticProgram(ContinuousPopulation):
         self._h = _dense("linear", linear)
         people, self.dimension = self._h.shape
         try:
-            self._H = np.array(hessians, dtype=np.float64)
+            self._H = np.array(hessians, dtype=np.float64, order="C")
         except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many there are
             raise TypeError("hessians must hold numbers, in matrices of one size") from None
         if self._H.shape != (people, self.dimension, self.dimension):
@@ -257,7 +258,7 @@ class QuadraticProgram(ContinuousPopulation):
         self.bound = real("bound", bound, above=0.0)
         self.gradient_bound = real("gradient_bound", gradient_bound, above=0.0)
         self.smoothness = self.gradient_bound / float(self.upper.min())
-        least = self._h + self._H @ self.upper
+        least = self._h + self._curved(self.upper)
         if least.min() < -ROUNDING:
             person = int(np.argmin(least.min(axis=1)))
             raise DataError(
@@ -265,8 +266,8 @@ class QuadraticProgram(ContinuousPopulation):
                 " smaller",
                 f"person {person} has {least[person].min():g}",
             )
-        self._hold(self._h @ self.upper, self.bound, "bound")
-        self._hold(np.linalg.norm(self._h, axis=1), self.gradient_bound, "gradient_bound")
+        self._hold(_products(self._h, self.upper), self.bound, "bound")
+        self._hold(np.sqrt(row_sums(np, self._h * self._h)), self.gradient_bound, "gradient_bound")
 
     def _hold(self, sizes: Floats, limit: float, name: str) -> None:
         worst = int(np.argmax(sizes))
@@ -280,10 +281,14 @@ class QuadraticProgram(ContinuousPopulation):
         return int(self._h.shape[0])
 
     def _value(self, x: Floats) -> float:
-        return float((self._h @ x + 0.5 * (self._H @ x) @ x).mean())
+        return float((_products(self._h, x) + 0.5 * _products(self._curved(x), x)).mean())
 
     def _gradient(self, x: Floats) -> Floats:
-        return np.asarray((self._h + self._H @ x).mean(axis=0))
+        return np.asarray((self._h + self._curved(x)).mean(axis=0))
+
+    def _curved(self, x: Floats) -> Floats:
+        """H x of each person."""
+        return _products(self._H.reshape(-1, self.dimension), x).reshape(self._h.shape)
 
     def _take(self, rows: NDArray[np.int64]) -> Self:
         taken = self._like()
@@ -294,11 +299,12 @@ class QuadraticProgram(ContinuousPopulation):
 def _dense(name: str, matrix: Any) -> Floats:
     """People x coordinates, non-negative and finite, as a dense array of its own."""
     found = checked(name, matrix)
-    if not isinstance(found, SparseMatrix):
-        return np.array(found)
-    dense = np.zeros((found.n_rows, found.n_columns))
-    dense[found.row_of, found.indices] = found.data
-    return dense
+    return found.toarray() if isinstance(found, SparseMatrix) else found
+
+
+def _products(rows: Floats, x: Floats) -> Floats:
+    """The inner product of each row with ``x``, which depends on that row alone: see `row_sums`."""
+    return np.asarray(row_sums(np, rows * x))
 
 
 def _upper(upper: ArrayLike, dimension: int) -> Floats:

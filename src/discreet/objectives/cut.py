@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, per_person, shown, whole
 from ..core.fixed import read_only
-from .base import Floats, Items, Population
-from .rows.matrices import SparseMatrix, as_sparse, checked
-from .state import State
+from .base import Floats, Items, Population, State
+from .matrices import SparseMatrix, as_sparse, checked
 
 
 class Arcs(NamedTuple):
@@ -64,8 +63,7 @@ class GraphCut(Population):
         labels: Iterable[Any] | None = None,
     ) -> None:
         graphs = _graphs(adjacency)
-        self.n_items = graphs[0].n_rows
-        self.directed = bool(directed)
+        self.n_items, self.directed = graphs[0].n_rows, bool(directed)
         for i, graph in enumerate(graphs):
             if graph.shape != (self.n_items, self.n_items):
                 raise DataError(
@@ -74,19 +72,25 @@ class GraphCut(Population):
                 )
             if not directed:
                 _symmetric(i, graph)
-        keys = [g.row_of * self.n_items + g.indices for g in graphs]
-        loops = [g.row_of != g.indices for g in graphs]
-        kept = [k[m] for k, m in zip(keys, loops, strict=True)]
+        graphs = [g.keep(g.row_of != g.indices) for g in graphs]
         # One list of arcs for everybody; a person is a sparse row of weights over it.
-        arcs, where = np.unique(np.concatenate(kept), return_inverse=True)
-        self._tail, self._head = np.divmod(arcs, self.n_items)
-        self._weights = SparseMatrix(
-            np.concatenate(([0], np.cumsum([k.size for k in kept]))),
-            where.astype(np.int32),
-            np.concatenate([g.data[m] for g, m in zip(graphs, loops, strict=True)]),
-            arcs.size,
-        )
-        self._modular = _modular_part(modular, len(graphs), self.n_items)
+        keys = np.concatenate([g.row_of * self.n_items + g.indices for g in graphs])
+        arcs, where = np.unique(keys, return_inverse=True)
+        ends = np.concatenate(([0], np.cumsum([g.data.size for g in graphs])))
+        data = np.concatenate([g.data for g in graphs])
+        weights = SparseMatrix(ends, where.astype(np.int32), data, arcs.size)
+        self._setup(np.divmod(arcs, self.n_items), weights, modular, bound, labels)
+
+    def _setup(
+        self,
+        ends: tuple[NDArray[np.int64], NDArray[np.int64]],
+        weights: SparseMatrix,
+        modular: ArrayLike | None,
+        bound: float | None,
+        labels: Iterable[Any] | None,
+    ) -> None:
+        (self._tail, self._head), self._weights = ends, weights
+        self._modular = _modular_part(modular, len(self), self.n_items)
         self._name_items(labels)
         self._declare(bound)
 
@@ -109,13 +113,8 @@ class GraphCut(Population):
         if not isinstance(arcs, Arcs):
             raise TypeError(f"arcs must be Arcs, got {shown(arcs)}")
         people = object.__new__(cls)
-        people.n_items = whole("n_items", n_items, at_least=1)
-        people.directed = True
-        people._tail, people._head = _ends(arcs, people.n_items)
-        people._weights = _minded(arcs)
-        people._modular = _modular_part(arcs.modular, len(people), people.n_items)
-        people._name_items(labels)
-        people._declare(bound)
+        people.n_items, people.directed = whole("n_items", n_items, at_least=1), True
+        people._setup(_ends(arcs, people.n_items), _minded(arcs), arcs.modular, bound, labels)
         return people._fix()
 
     def as_arcs(self) -> Arcs:
@@ -147,20 +146,14 @@ class GraphCut(Population):
         return float(self._chain(items).sum())
 
     def _gains(self, items: Items) -> Floats:
-        _, both, alone = self._average
-        gains = alone.copy()
-        for j in items:
-            _meet(both, int(j), gains)
-        return gains
+        state = _CutState(self)
+        for j in items.tolist():
+            state._grow(j)
+        return state._now
 
     def _chain(self, order: Items) -> Floats:
-        _, both, alone = self._average
-        gains = alone.copy()
-        out = np.empty(order.size)
-        for t, j in enumerate(order):
-            out[t] = gains[j]
-            _meet(both, int(j), gains)
-        return out
+        state = _CutState(self)
+        return np.array([state._grow(j) for j in order.tolist()], dtype=np.float64)
 
     def _contributions(self, items: Items) -> Floats:
         # Taking j out again gives back what its neighbours in S cost it: the gain on top of S, which no loop
@@ -215,13 +208,9 @@ class _CutState(State):
 
     def _grow(self, item: int) -> float:
         added = float(self._now[item])
-        _meet(self._both, item, self._now)
+        inside = slice(int(self._both.indptr[item]), int(self._both.indptr[item + 1]))
+        self._now[self._both.indices[inside]] -= self._both.data[inside]
         return added
-
-
-def _meet(both: SparseMatrix, item: int, gains: Floats) -> None:
-    inside = slice(int(both.indptr[item]), int(both.indptr[item + 1]))
-    gains[both.indices[inside]] -= both.data[inside]
 
 
 def _from_scipy(matrix: Any) -> SparseMatrix:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.checks import whole
-from .base import Floats, Items, Population
-from .rows.matrices import as_sparse, checked
-from .rows.people import largest_totals
-from .state import State
+from ..kernels.arrays import RATIO
+from .arrays import InWholeSteps, check_finite, matrix_of, whole_tile
+from .base import Floats, Items, random_rows
+from .devices import Device, device_of, row_sums, slices
+from .devices.portable import gain, whole_steps
+from .matrices import checked
+from .rows import largest_totals
 
-if TYPE_CHECKING:
-    from .arrays.dense import ArrayLogDeterminant
-
+Steps = NDArray[np.int64]
 # So many entries of people's matrices are held at once, or those of one person.
 _ENTRIES = 1 << 20
 
 
-class LogDeterminant(Population):
+class LogDeterminant(InWholeSteps):
     """f(S) = log det(I + L_S), L[u, v] = q_u K[u, v] q_v with the person's own qualities q.
 
     ``kernel``: items x items, symmetric and positive semidefinite, public. ``quality``: people x items,
@@ -34,9 +37,19 @@ class LogDeterminant(Population):
     principal submatrix is at most that of the matrix (Cauchy), so f(S) is at most the sum of log(1 + x) over
     the k largest eigenvalues x of L, which is the smaller one where items are alike.
 
-    Memory is that of the kernel and the qualities. To hold somebody to the bound takes one pass over their
-    qualities where Hadamard's inequality settles it, and otherwise the Cholesky factor of the items that they
-    have a quality for.
+    ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay where the arrays are. ``tile``: so many
+    people are worked on at a time. ``value`` and ``gains`` are in whole steps: for each chosen item they may
+    be lower by one step, which is 2^-40 of the bound for few people.
+
+    Memory is that of the kernel and the qualities, and as much again for each chosen item. To hold somebody
+    to the bound takes one pass over their qualities where Hadamard's inequality settles it, and otherwise the
+    Cholesky factor of the items that they have a quality for. Beside huge qualities (from about 1e8 on)
+    rounding leaves little of what items add to each other: whatever is computed of a person is cut to the
+    bound as well.
+
+    Formal guarantee. All arithmetic on people's numbers is entry by entry, in an order that depends on the
+    items alone: nobody's numbers depend on who else is there. Choosers sum up whole steps, as for the
+    families of rows, and each person's part of each score lies in [0, bound] as computed.
 
     >>> import numpy as np
     >>> diverse = LogDeterminant([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], bound=2)
@@ -46,8 +59,6 @@ class LogDeterminant(Population):
     True
     """
 
-    built_in = True
-
     def __init__(
         self,
         kernel: Any,
@@ -56,190 +67,307 @@ class LogDeterminant(Population):
         bound: float | None = None,
         at_most: int | None = None,
         labels: Iterable[Any] | None = None,
+        backend: Any = None,
+        tile: int | None = None,
     ) -> None:
         if at_most is not None:
             self.at_most = whole("at_most", at_most, at_least=1)
-        self._kernel = _semidefinite(kernel)
-        self.n_items = self._kernel.shape[0]
-        given = np.ones((1, self.n_items)) if quality is None else checked("quality", quality)
-        if given.shape[1] != self.n_items:
-            raise ValueError(f"quality has {given.shape[1]} columns; kernel has {self.n_items} items")
-        self._quality = given if isinstance(given, np.ndarray) else given.toarray()
+        device = device_of(backend, quality, kernel)
+        public = _semidefinite(device.cast(_on("kernel", kernel, device), "float64"), device.xp)
+        self.n_items = int(public.shape[0])
+        given = np.ones((1, self.n_items)) if quality is None else quality
+        own = device.cast(_on("quality", given, device), "float64")
+        if own.shape[1] != self.n_items:
+            raise ValueError(f"quality has {own.shape[1]} columns; kernel has {self.n_items} items")
+        few = max(1, device.loops.GAINS_TILE // self.n_items) if tile is None else whole_tile(tile)
+        self._rows = DeterminantRows(device, public, own, min(few, int(own.shape[0])))
+        check_finite("quality", own, self._rows.tile, device.xp, np.inf)
         self._name_items(labels)
         self._declare(bound)
 
-    @classmethod
-    def from_array(
-        cls, kernel: Any, quality: Any, *, backend: Any = None, tile: int | None = None, **options: Any
-    ) -> ArrayLogDeterminant:
-        """From arrays of any library, which stay on their device; ``options`` as in the constructor.
+    def _contributions(self, items: Items) -> Floats:
+        most, per_unit = self._steps
+        total, rows = np.zeros(items.size), self._rows
+        for _, places, part in self._parts(np.arange(len(self)), items):
+            added = part.last_gains(items[places])
+            steps = whole_steps(rows.device.xp, added, per_unit, rows.device.xp.full_like(added, most))
+            total[places] += rows.device.numpy(rows.device.xp.sum(steps, axis=0))
+        return self._averages(total)
 
-        ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the arrays' own. ``tile``: so many
-        people are worked on at a time.
-        """
-        from .arrays.dense import ArrayLogDeterminant
+    def _parts(self, people: Items, items: Items) -> Iterator[tuple[slice, Items, DeterminantRows]]:
+        """A few people at a time, whose matrices of these items fit; of many items, one person's own places.
 
-        return ArrayLogDeterminant(kernel, quality, options, backend, tile)
-
-    def with_quality(self, quality: Any, bound: float | None = None) -> Self:
-        """Other people under the same kernel."""
-        given = checked("quality", quality)
-        if given.shape[1] != self.n_items:
-            raise ValueError(f"quality has {given.shape[1]} columns; kernel has {self.n_items} items")
-        others = self._like(_declared=None)
-        others._quality = given if isinstance(given, np.ndarray) else given.toarray()
-        others._declare(bound)
-        return others
-
-    def __len__(self) -> int:
-        return int(self._quality.shape[0])
-
-    def start(self) -> State:
-        return _FactorState(self)
-
-    def _blocks(self, items: Items) -> Iterator[tuple[slice, Items, Floats]]:
-        """I + L_S for a few people at a time; of a large S, one person's over the places they have.
-
-        Nobody's numbers depend on who else is there, not even in their last digit.
+        An item of quality 0 changes nothing about the others, not even in their last digit.
         """
         few = max(1, _ENTRIES // max(1, items.size) ** 2)
-        for first in range(0, len(self), few):
-            who = slice(first, first + few)
-            q = self._quality[who][:, items]
-            places = np.flatnonzero(q[0]) if few == 1 else np.arange(items.size)
-            q, here = q[:, places], items[places]
-            scaled = q[:, :, None] * self._kernel[np.ix_(here, here)] * q[:, None, :]
-            yield who, places, np.eye(places.size) + scaled
-
-    def _value(self, items: Items) -> float:
-        return float(self._steps(items).sum(axis=1).mean())
-
-    def _steps(self, items: Items) -> Floats:
-        """What each item adds for each person when they are chosen in this order: log pivots."""
-        steps = np.zeros((len(self), items.size))
-        for who, places, block in self._blocks(items):
-            # A pivot is at least 1; rounding may leave it a hair below.
-            steps[who, places] = np.log(np.maximum(self._pivots(block, who, items[places]), 1.0))
-        return steps
-
-    def _pivots(self, block: Floats, who: slice, items: Items) -> Floats:
-        try:
-            return np.asarray(np.diagonal(np.linalg.cholesky(block), axis1=1, axis2=2) ** 2)
-        except np.linalg.LinAlgError:
-            pass
-        if block.shape[0] > 1:
-            each = [slice(i, i + 1) for i in range(*who.indices(len(self)))]
-            parts = [self._pivots(block[i : i + 1], one, items) for i, one in enumerate(each)]
-            return np.concatenate(parts)
-        # Rounding beside huge qualities: by the steps that ``gains`` takes, each held to 1 or more.
-        small = self._like(n_items=items.size)
-        small._kernel = self._kernel[np.ix_(items, items)]
-        small._quality = self._quality[who][:, items]
-        state, pivots = _FactorState(small), np.empty(small._quality.shape)
-        for t in range(items.size):
-            pivots[:, t] = state._rest[:, t]
-            state._grow(t)
-        return pivots
-
-    def _gains(self, items: Items) -> Floats:
-        state = _FactorState(self)
-        for j in items:
-            state.add(int(j))
-        return state.gains()
-
-    def _chain(self, order: Items) -> Floats:
-        return np.asarray(self._steps(order).mean(axis=0), dtype=np.float64)
-
-    def _contributions(self, items: Items) -> Floats:
-        total = np.zeros(items.size)
-        for _, places, block in self._blocks(items):
-            # The determinant without j is the determinant times the j-th diagonal entry of the inverse.
-            inverse = np.diagonal(np.linalg.inv(block), axis1=1, axis2=2)
-            # The ratio of determinants is at least 1, its inverse in (0, 1]; rounding may leave that.
-            shares = np.clip(inverse, np.finfo(np.float64).tiny, 1.0)
-            total[places] -= np.log(shares).sum(axis=0)
-        return total / len(self)
-
-    def _take(self, rows: Items) -> Self:
-        taken = self._like()
-        taken._quality = self._quality[rows]
-        return taken
+        for here in slices(people.size, few):
+            rows = self._rows.take(people[here])
+            places = np.arange(items.size)
+            if few == 1:
+                places = np.flatnonzero(rows.device.numpy(rows.quality)[0, items])
+            if places.size:
+                yield here, places, rows
 
     def _largest(self) -> Floats:
+        return self._worked_out(np.arange(len(self)))
+
+    def _worked_out(self, people: Items) -> Floats:
+        # No item adds more than alone. Sums of pivots may miss that, where qualities are so large that
+        # rounding leaves nothing of the items that come later.
+        everything, numpy = np.arange(self.n_items), self._rows.device.numpy
+        alone = numpy(FactorColumns(self._rows.take(people)).gains())
         if self.at_most is None:
-            return np.asarray(self._steps(np.arange(self.n_items)).sum(axis=1), dtype=np.float64)
-        largest = self._by_diagonal()
-        for i, quality in enumerate(self._quality):
+            steps = np.zeros((people.size, self.n_items))
+            for here, places, rows in self._parts(people, everything):
+                steps[here, places] = numpy(rows.chain(places))
+            return np.asarray(np.maximum(row_sums(np, steps), alone.max(axis=1)))
+        largest, kernel = largest_totals(alone, self.at_most), numpy(self._rows.kernel)
+        for i, quality in enumerate(numpy(self._rows.take(people).quality)):
             own = np.flatnonzero(quality)
-            matrix = quality[own, None] * self._kernel[np.ix_(own, own)] * quality[own]
+            matrix = quality[own, None] * kernel[np.ix_(own, own)] * quality[own]
             spread = np.log1p(np.maximum(np.linalg.eigvalsh(matrix)[::-1][: self.at_most], 0.0)).sum()
-            largest[i] = min(largest[i], float(spread))
+            largest[i] = min(largest[i], max(float(spread), float(alone[i].max())))
         return largest
 
-    def _by_diagonal(self) -> Floats:
-        """Hadamard: a determinant is at most the product of the diagonal."""
-        alone = np.log1p(self._quality**2 * np.diagonal(self._kernel))
-        return largest_totals(alone, self.n_items if self.at_most is None else self.at_most)
-
     def _reached(self, bound: float) -> Floats:
-        # Only those are worked out whom the diagonal does not settle.
-        reached = self._by_diagonal()
+        # Hadamard: a determinant is at most the product of the diagonal. Only the others are worked out.
+        reached, rows = np.empty(len(self)), self._rows
+        for here in slices(len(self), rows.tile):
+            alone = FactorColumns(replace(rows, quality=rows.quality[here, :])).gains()
+            reached[here] = largest_totals(rows.device.numpy(alone), self.at_most or self.n_items)
         unsure = np.flatnonzero(reached > bound)
         if unsure.size:
-            reached[unsure] = self._take(unsure)._largest()
+            reached[unsure] = self._worked_out(unsure)
         return reached
 
     def _most_items(self) -> int:
-        return int(np.diff(as_sparse(self._quality).indptr).max())
+        rows, device = self._rows, self._rows.device
+        some = (device.numpy(rows.quality[here, :] != 0) for here in slices(len(self), rows.tile))
+        return max(int(one.sum(axis=1).max()) for one in some)
 
 
-class _FactorState(State):
-    """A growing set with one more column of each person's Cholesky factor per item.
-
-    ``rest`` is, for each person and item, the determinant ratio 1 + L_jj minus what the chosen items explain
-    of j.
-    """
-
-    def __init__(self, people: LogDeterminant) -> None:
-        self._people = people
-        self._matrix = people
-        self.items = []
-        self.value = 0.0
-        self._columns: list[Floats] = []
-        self._rest = 1.0 + people._quality**2 * np.diagonal(people._kernel)
-
-    def gains(self) -> Floats:
-        # The ratio is at least 1; rounding may leave it a hair below.
-        now = np.log(np.maximum(self._rest, 1.0)).mean(axis=0)
-        now[self.items] = 0.0
-        return np.asarray(now, dtype=np.float64)
-
-    def _grow(self, item: int) -> float:
-        q, kernel = self._matrix._quality, self._matrix._kernel
-        ratio = np.maximum(self._rest[:, item], 1.0)
-        row = q[:, [item]] * kernel[item] * q
-        for column in self._columns:
-            row = row - column[:, [item]] * column
-        column = row / np.sqrt(ratio)[:, None]
-        added = float(np.log(ratio).mean())
-        self._rest = self._rest - column**2
-        self._columns.append(column)
-        return added
+def _on(name: str, array: Any, device: Device) -> Any:
+    """A copy on the device; what is in memory is checked entry by entry, and may be sparse."""
+    if device.name != "numpy":
+        return matrix_of(name, array, device)
+    found = checked(name, array, low=-np.inf if name == "kernel" else 0.0)
+    return found if isinstance(found, np.ndarray) else found.toarray()
 
 
-def _semidefinite(kernel: Any) -> Floats:
-    array = checked("kernel", kernel, low=-np.inf)
-    dense = array if isinstance(array, np.ndarray) else array.toarray()
-    if dense.shape[0] != dense.shape[1]:
-        raise ValueError(f"kernel must be items x items; its shape is {dense.shape}")
-    if not np.allclose(dense, dense.T, rtol=1e-10, atol=1e-12):
-        row, column = (int(v) for v in np.argwhere(~np.isclose(dense, dense.T, rtol=1e-10, atol=1e-12))[0])
-        raise ValueError(
-            f"kernel[row {row}, column {column}] differs from its mirror image; it must be symmetric"
-        )
-    lengths, axes = np.linalg.eigh(dense)
+def _semidefinite(kernel: Any, xp: Any) -> Any:
+    if kernel.shape[0] != kernel.shape[1]:
+        raise ValueError(f"kernel must be items x items; its shape is {tuple(kernel.shape)}")
+    if not bool(xp.all(xp.isfinite(kernel))):
+        raise ValueError("kernel has an entry that is no finite number")
+    largest = max(1.0, float(xp.max(xp.abs(kernel))))
+    if not float(xp.max(xp.abs(kernel - xp.matrix_transpose(kernel)))) <= 1e-10 * largest:
+        raise ValueError("kernel differs from its mirror image; it must be symmetric")
+    lengths, axes = xp.linalg.eigh(kernel)
     lowest = float(lengths[0])
-    if lowest < -1e-9 * max(1.0, float(np.abs(dense).max())):
+    if lowest < -1e-9 * largest:
         raise ValueError(f"kernel has the eigenvalue {lowest:g}; it must be positive semidefinite")
     # A hair below zero is rounding, but large qualities would make much of it.
-    return dense if lowest >= 0 else (axes * np.maximum(lengths, 0.0)) @ axes.T
+    return kernel if lowest >= 0.0 else (axes * xp.clip(lengths, min=0.0)) @ xp.matrix_transpose(axes)
+
+
+@dataclass(frozen=True, repr=False)
+class DeterminantRows:
+    """log det(I + L_S) of each person, L[u, v] = q_u K[u, v] q_v with their own qualities q.
+
+    All arithmetic is entry by entry: nobody's numbers depend on who else is there, nor on where they stand,
+    as those of a library's products of matrices might.
+    """
+
+    device: Device
+    kernel: Any
+    quality: Any
+    tile: int
+    share: float = 1.0
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.quality.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        return int(self.quality.shape[1])
+
+    def take(self, rows: Steps) -> DeterminantRows:
+        """The named people, in that order; they stay on the device."""
+        return replace(self, quality=self.device.taken(self.quality, self.device.array(rows, "int64")))
+
+    def scaled(self, factor: float) -> DeterminantRows:
+        return replace(self, share=factor * self.share)
+
+    def growing(self, most: float, per_unit: float) -> GrowingDeterminants:
+        return GrowingDeterminants(self, most, per_unit)
+
+    def gradient_steps(self, x: Floats, per_unit: float, most: int, seed: int, samples: int) -> Steps:
+        """Means over random sets that are the same for everybody, each gain in whole steps."""
+        inside, device = random_rows(x, seed, samples), self.device
+        total = np.zeros(self.n_items)
+        for here in slices(self.n_rows, self.tile):
+            some = replace(self, quality=self.quality[here, :])
+            steps: Any = 0.0
+            for drawn in inside:
+                gains = some._marginals(np.flatnonzero(drawn))
+                steps = steps + whole_steps(
+                    device.xp, self.share * gains, per_unit, device.xp.full_like(gains, float(most))
+                )
+            total += device.numpy(device.xp.sum(device.xp.floor(steps / float(len(inside))), axis=0))
+        return total.astype(np.int64)
+
+    def _marginals(self, items: Steps) -> Any:
+        """What each item adds to the others of a set, for each of a few people."""
+        xp = self.device.xp
+        part = FactorColumns(self)
+        for item in items.tolist():
+            part.choose(item)
+        gains = part.gains()
+        if not items.size:
+            return gains
+        added = self.last_gains(items)
+        for place, item in enumerate(items.tolist()):
+            here = self.device.array(np.arange(self.n_items) == item, "bool")
+            gains = xp.where(here, added[:, place : place + 1], gains)
+        return gains
+
+    def chain(self, items: Steps) -> Any:
+        """What each item adds for each person when they are chosen in this order.
+
+        The same operations as `FactorColumns.choose`, for the entries of these items only.
+        """
+        xp, added = self.device.xp, []
+        left, rest = self._block(items)
+        for t in range(items.size):
+            ratio = xp.clip(rest[:, t : t + 1], min=1.0)
+            added.append(gain(self.device, RATIO, None, ratio[:, 0], None))
+            later = _column(xp, left[:, 0, 1:], ratio, rest[:, t + 1 :])
+            rest = xp.concat((rest[:, : t + 1], rest[:, t + 1 :] - later * later), axis=1)
+            left = left[:, 1:, 1:] - xp.expand_dims(later, axis=2) * xp.expand_dims(later, axis=1)
+        return xp.stack(added, axis=1)
+
+    def _block(self, items: Steps) -> tuple[Any, Any]:
+        """L_S of each person, and the diagonal of I + L_S."""
+        xp, chosen = self.device.xp, self.device.array(items, "int64")
+        q = xp.take(self.quality, chosen, axis=1)
+        kernel = xp.take(xp.take(self.kernel, chosen, axis=0), chosen, axis=1)
+        block = (xp.expand_dims(q, axis=2) * kernel) * xp.expand_dims(q, axis=1)
+        return block, 1.0 + (q * xp.linalg.diagonal(kernel)) * q
+
+    def last_gains(self, items: Steps) -> Any:
+        """f(S) - f(S without j) of each person, for each j of S."""
+        # The determinant without j is the determinant times the j-th diagonal entry of the inverse.
+        tiny = float(np.finfo(np.float64).tiny)
+        shares = self.device.xp.clip(self._inverse_diagonal(items), min=tiny, max=1.0)
+        return gain(self.device, RATIO, None, 1.0 / shares, None)
+
+    def _inverse_diagonal(self, items: Steps) -> Any:
+        """The diagonal of the inverse of I + L_S, by sweeping one pivot after the other."""
+        xp, device = self.device.xp, self.device
+        swept = self._block(items)[0] + xp.eye(items.size, dtype=xp.float64, device=device.place)
+        for k in range(items.size):
+            at = np.zeros((items.size, items.size), dtype=np.bool_)
+            at[k], across = True, at.T.copy()
+            across[:, k] = True
+            row, column, pivot = (
+                swept[:, k : k + 1, :],
+                swept[:, :, k : k + 1],
+                swept[:, k : k + 1, k : k + 1],
+            )
+            inner = swept - column * row / pivot
+            inner = xp.where(device.array(across, "bool"), column / pivot, inner)
+            inner = xp.where(device.array(at, "bool"), row / pivot, inner)
+            swept = xp.where(device.array(at & across, "bool"), -1.0 / pivot, inner)
+        return -xp.stack([swept[:, k, k] for k in range(items.size)], axis=1)
+
+    def room(self) -> Any:
+        """Within it, a lack of memory names the tile."""
+        size = 8e-6 * self.n_rows * self.n_items
+        return self.device.room_for(
+            f"one more item of all people ({size:,.0f} MB, of which each chosen item takes as many), worked"
+            f" out for a tile of {self.tile:,} people x {self.n_items:,} items; choose fewer items, or give a"
+            " smaller tile="
+        )
+
+
+class FactorColumns:
+    """A few people's states: what is left of each diagonal entry, and a column of each factor per item."""
+
+    def __init__(self, rows: DeterminantRows) -> None:
+        self._device, self._kernel, self._quality = rows.device, rows.kernel, rows.quality
+        self.rest = 1.0 + (rows.quality * rows.device.xp.linalg.diagonal(rows.kernel)) * rows.quality
+        self._columns: list[Any] = []
+
+    def choose(self, item: int) -> Any:
+        """What the item adds for each of them."""
+        xp, q, this = self._device.xp, self._quality, slice(item, item + 1)
+        # The ratio is at least 1; rounding may leave it a hair below.
+        ratio = xp.clip(self.rest[:, this], min=1.0)
+        row = q[:, this] * self._kernel[item, :] * q
+        for column in self._columns:
+            row = row - column[:, this] * column
+        column = _column(xp, row, ratio, self.rest)
+        self.rest = self.rest - column * column
+        self._columns.append(column)
+        return gain(self._device, RATIO, None, ratio[:, 0], None)
+
+    def gains(self) -> Any:
+        """What each item would add for each of them."""
+        return gain(self._device, RATIO, None, self.rest, None)
+
+
+def _column(xp: Any, row: Any, ratio: Any, rest: Any) -> Any:
+    """A column of the factor: what an item with this ratio explains of the others, of which ``rest`` is left.
+
+    Nothing explains more of an item than there is (Cauchy and Schwarz), so that ``rest`` stays at 1 or more.
+    Beside huge qualities rounding would have it otherwise, and grow until it leaves the range of floats.
+    """
+    most = xp.sqrt(xp.clip(rest - 1.0, min=0.0))
+    return xp.maximum(xp.minimum(row / xp.sqrt(ratio), most), -most)
+
+
+class GrowingDeterminants:
+    """A growing set over all people; sums are a function of the states alone, and all summed again."""
+
+    def __init__(self, rows: DeterminantRows, most: float, per_unit: float) -> None:
+        self._rows, self._per_unit = rows, per_unit
+        stretches = list(slices(rows.n_rows, rows.tile))
+        with rows.room():
+            self._parts = [FactorColumns(replace(rows, quality=rows.quality[here, :])) for here in stretches]
+            self._left = [rows.device.zeros(here.stop - here.start, "float64") + most for here in stretches]
+        self._added: Floats | None = None
+
+    def begin(self, sums: Floats) -> None:
+        self._added = self._pass()
+        sums += self._added
+
+    def choose(self, item: int, sums: Floats) -> None:
+        assert self._added is not None
+        self.move(item)
+        now = self._pass()
+        sums += now - self._added
+        self._added = now
+
+    def move(self, item: int) -> int:
+        """Choose an item; what it adds, in steps."""
+        rows, total = self._rows, 0
+        with rows.room():
+            for place, part in enumerate(self._parts):
+                left = self._left[place]
+                steps = whole_steps(rows.device.xp, rows.share * part.choose(item), self._per_unit, left)
+                self._left[place] = left - steps
+                total += int(rows.device.xp.sum(steps))
+        return total
+
+    def _pass(self) -> Floats:
+        rows, loops = self._rows, self._rows.device.loops
+        total = np.zeros(rows.n_items)
+        with rows.room():
+            for part, left in zip(self._parts, self._left, strict=True):
+                numbers = (left, left, left)
+                found = loops.gain_sums(
+                    rows.device, RATIO, part.rest, numbers, rows.share, self._per_unit, rows.tile
+                )
+                total += rows.device.numpy(found)
+        return total

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import backends
 from ..constraints.domains import Domain
 from ..core import checks
 from ..core.fixed import Fixed
-
-if TYPE_CHECKING:
-    from ..backends.arguments import People
+from ..kernels.convex import DISTANCE, LINEAR, LOGISTIC, SQUARED, RowLosses
+from .devices import row_sums
 
 Vector = NDArray[np.float64]
 
@@ -86,25 +84,25 @@ class Losses(Fixed, ABC):
     def values(self, point: Vector) -> Vector:
         """What ``point`` costs each person."""
 
+    def _along(self, point: Vector) -> Vector:
+        """The inner product of each row with ``point``, which depends on that row alone: see `row_sums`."""
+        return np.asarray(row_sums(np, self._rows * point))
+
     def at(self, person: int, point: Vector) -> tuple[float, Vector]:
         """Cost and gradient of one person's function."""
 
         if self._kind is None:
             raise NotImplementedError(f"{type(self).__name__} has to say what a point costs one person")
-        gradient = np.empty(self.dimension)
-        here = np.array(point, dtype=np.float64)
-        if here.shape != gradient.shape:  # compiled loops do not look
-            raise ValueError(f"point has {here.size} entries; {gradient.size} expected")
-        cost = backends.convex.cost_and_gradient(
-            self._kind, self._rows[person], self._numbers[person], here, gradient
-        )
-        return float(cost), gradient
+        losses = RowLosses(self._kind, self._rows, self._numbers)
+        place, here = range(len(self))[person], np.array(point, dtype=np.float64)
+        found: tuple[float, Vector] = losses.cost_and_gradient(place, here)
+        return found
 
-    def compiled(self) -> People | None:
-        """What compiled loops need: kind of cost, and a row and a number for each; None for other costs."""
+    def compiled(self) -> RowLosses | None:
+        """These costs for compiled loops; None where they do not know them."""
         if self._kind is None or type(self).at is not Losses.at:
             return None
-        return self._kind, self._rows, self._numbers
+        return RowLosses(self._kind, self._rows, self._numbers)
 
     @abstractmethod
     def lipschitz(self, domain: Domain) -> float:
@@ -170,7 +168,7 @@ class Logistic(Losses):
     (0.6931, [-0.15, 0.05])
     """
 
-    _kind = 0
+    _kind = LOGISTIC
 
     def __init__(
         self, rows: ArrayLike, labels: ArrayLike, *, row_norm: float = 1.0, clip: bool = False
@@ -183,7 +181,7 @@ class Logistic(Losses):
         self._numbers = _fixed(np.where(signs > 0.0, 1.0, -1.0))
 
     def values(self, point: Vector) -> Vector:
-        return np.logaddexp(0.0, -self._numbers * (self._rows @ point))
+        return np.logaddexp(0.0, -self._numbers * self._along(point))
 
     def lipschitz(self, domain: Domain) -> float:  # noqa: ARG002
         return self.row_norm
@@ -194,7 +192,7 @@ class Logistic(Losses):
     def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
         from scipy.special import expit
 
-        return -self._numbers * expit(-self._numbers * (self._rows @ point)), 0.0
+        return -self._numbers * expit(-self._numbers * self._along(point)), 0.0
 
 
 class Squared(Losses):
@@ -204,7 +202,7 @@ class Squared(Losses):
     0.125
     """
 
-    _kind = 1
+    _kind = SQUARED
 
     def __init__(
         self,
@@ -230,7 +228,7 @@ class Squared(Losses):
         self._numbers = _fixed(np.clip(wanted, -self.target_bound, self.target_bound))
 
     def values(self, point: Vector) -> Vector:
-        return np.asarray((self._rows @ point - self._numbers) ** 2 / 2.0)
+        return np.asarray((self._along(point) - self._numbers) ** 2 / 2.0)
 
     def lipschitz(self, domain: Domain) -> float:
         reach = _length(_inside(domain).center) + domain.outer_radius
@@ -240,7 +238,7 @@ class Squared(Losses):
         return 1.0
 
     def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
-        return self._rows @ point - self._numbers, 0.0
+        return self._along(point) - self._numbers, 0.0
 
 
 class Linear(Losses):
@@ -253,7 +251,7 @@ class Linear(Losses):
     0.625
     """
 
-    _kind = 2
+    _kind = LINEAR
 
     def __init__(
         self,
@@ -289,7 +287,7 @@ class Linear(Losses):
         self._shortened += outside
 
     def values(self, point: Vector) -> Vector:
-        return np.asarray(self._rows @ point)
+        return self._along(point)
 
     def lipschitz(self, domain: Domain) -> float:  # noqa: ARG002
         return self.row_norm
@@ -309,13 +307,13 @@ class Distance(Losses):
     """
 
     strong_convexity = 1.0
-    _kind = 3
+    _kind = DISTANCE
 
     def __init__(self, points: ArrayLike, *, row_norm: float = 1.0, clip: bool = False) -> None:
         super().__init__(points, row_norm, clip)
 
     def values(self, point: Vector) -> Vector:
-        return np.asarray(((self._rows - point) ** 2).sum(axis=1) / 2.0)
+        return np.asarray(row_sums(np, (self._rows - point) ** 2) / 2.0)
 
     def lipschitz(self, domain: Domain) -> float:
         return _length(_inside(domain).center) + domain.outer_radius + self.row_norm
@@ -345,7 +343,7 @@ def cost_functions(cost: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector
 
 def _table(name: str, rows: ArrayLike) -> Vector:
     try:
-        table = np.array(rows, dtype=np.float64, ndmin=2)
+        table = np.array(rows, dtype=np.float64, ndmin=2, order="C")
     except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
         raise TypeError(f"{name} must be a table of numbers, a row per person") from None
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] == 0:
@@ -361,7 +359,7 @@ def _table(name: str, rows: ArrayLike) -> Vector:
 def _bounded(table: Vector, row_norm: float, clip: bool) -> tuple[Vector, int]:
     """Rows no longer than ``row_norm``, and how many had to be shortened by more than rounding."""
     largest = np.maximum(np.abs(table).max(axis=1), 1e-300)  # of rows whose squares leave the range of floats
-    lengths = largest * np.linalg.norm(table / largest[:, None], axis=1)
+    lengths = largest * np.sqrt(row_sums(np, (table / largest[:, None]) ** 2))
     over = np.flatnonzero(lengths > row_norm)
     long = np.flatnonzero(lengths > row_norm * (1.0 + 1e-12))
     if long.size and not clip:

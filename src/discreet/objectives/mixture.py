@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from ..core.checks import real
-from .base import CATALOGUES, Floats, Items, Population
-from .state import State
+from .base import CATALOGUES, Floats, Items, Population, State
 
 if TYPE_CHECKING:
     from ..privacy import Release
@@ -77,8 +77,15 @@ class Mixture(Population):
     def sensitivity(
         self, neighbours: str = "replace", norm: str = "coordinate", items_per_person: int | None = None
     ) -> float:
-        """The combination of the parts' sensitivities: norms of a sum are at most the sum of norms."""
-        return sum(f * part.sensitivity(neighbours, norm, items_per_person) for f, part in self._parts)
+        """The combination of the parts' sensitivities: norms of a sum are at most the sum of norms.
+
+        Adding the parts up rounds once more for each: c units of the bound, as in `Population.sensitivity`,
+        in both of two neighbours and in both of two entries.
+        """
+        together = sum(f * part.sensitivity(neighbours, norm, items_per_person) for f, part in self._parts)
+        rounding = 4.0 * 6.0 * len(self._parts) * 2.0**-53 * self.bound_of(self.at_most or self.n_items)
+        entries = {"l1": self.n_items, "l2": math.sqrt(self.n_items)}.get(norm, 1)
+        return together + entries * rounding
 
     @property
     def sums_over_people(self) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .continuous import ContinuousGreedy
     from .curvature import CurvatureGreedy
     from .estimators import PrivateFeatureSelector, PrivateItemSelector
-    from .fits import RepeatedFitWarning as RepeatedFitWarning
+    from .estimators import RepeatedFitWarning as RepeatedFitWarning
     from .greedy import PrivateGreedy
 
 # Where each public name lives; the module is imported when the name is first asked for.
@@ -21,7 +21,7 @@ _HOMES = {
     "PrivateFeatureSelector": "estimators",
     "PrivateGreedy": "greedy",
     "PrivateItemSelector": "estimators",
-    "RepeatedFitWarning": "fits",
+    "RepeatedFitWarning": "estimators",
 }
 
 __all__ = [

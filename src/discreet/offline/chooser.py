@@ -28,10 +28,10 @@ from ..privacy import (
     Share,
     spend_from,
 )
+from ..privacy.accountant import Spending
 from ..privacy.events import Loss
-from ..privacy.ledger import event_loss
 from ..privacy.limits import filter_of
-from ..privacy.spending import Spending
+from ..privacy.releases import event_loss
 from ..results import Selection
 
 Floats = NDArray[np.float64]

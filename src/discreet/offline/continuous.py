@@ -3,36 +3,531 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+import os
+import warnings
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import zip_longest
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bounds import continuous as bounds
+from ..bounds.continuous import places
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
 from ..constraints.residual import Residual
 from ..core import checks
 from ..core.progress import track
-from ..objectives import MutualInformation, Population
-from ..privacy import Event, ExponentialChoice, Seed
+from ..objectives import MutualInformation, Population, answers
+from ..objectives.base import Known, SharedSets, random_rows
+from ..objectives.fixed_point import row_parts
+from ..objectives.rows import Rows
+from ..privacy import Coins, Event, ExponentialChoice, GaussianNoise, LaplaceNoise, ScoreChange, Seed, Share
+from ..privacy.accountant import Spending
+from ..privacy.conversions import exact, root_below, rounded_down
 from ..privacy.published import true_budget
-from ..privacy.spending import Spending
 from ..results import Selection
 from .chooser import Allowance, Chooser
-from .continuous_settings import CALIBRATIONS, COMPOSITIONS, NOISES, Setting, Settings
-from .gradients import (
-    MOST_PEOPLE,
-    SAMPLES,
-    Change,
-    Gradient,
-    GradientOnTop,
-    StatedGradient,
-    SummedGradient,
-    check_people,
-    check_population,
-)
 
 Floats = NDArray[np.float64]
+Steps = NDArray[np.int64]
+
+# Where the number of people is private, sums are laid out for this many.
+MOST_PEOPLE = 1 << 22
+# Public factors between 0 and 1 are whole multiples of 2^-40.
+_FACTOR_BITS = 40
+# Rows with fewer entries than this are summed on one thread.
+_THREADED = 1_000_000
+SAMPLES = 300
+# So many values of sets are kept while a point is climbed to.
+_MOST_VALUES = 1 << 22
+
+
+@dataclass(frozen=True)
+class Change:
+    """How far one person can move the gradient: one entry, two against each other, all in L1 and in L2.
+
+    ``changed`` is how many entries can move at all.
+    """
+
+    entry: float
+    range: float
+    l1: float
+    l2: float
+    changed: int
+
+    @classmethod
+    def of_sum(cls, bound: float, neighbours: str, n_items: int, touched: int) -> Change:
+        """For a sum over people whose gradients lie in [0, bound], at most ``touched`` of them not 0.
+
+        One who comes or goes moves every entry the same way; one who is replaced, up to twice as many.
+
+        >>> Change.of_sum(1.0, "add_remove", 100, 9) == Change(1.0, 1.0, 9.0, 3.0 * (1 + 2**-50), 9)
+        True
+        >>> Change.of_sum(1.0, "replace", 100, 8).l1, Change.of_sum(1.0, "replace", 10, 8).l1
+        (16.0, 10.0)
+        """
+        replaced = neighbours == "replace"
+        changed = min(n_items, 2 * touched if replaced else touched)
+        moved = ScoreChange(bound, one_directional=not replaced).range
+        return cls(bound, moved, changed * bound, math.sqrt(changed) * bound * (1 + 2.0**-50), changed)
+
+    @classmethod
+    def stated(cls, sensitivity: float, bound: float, n_items: int, *, corners_only: bool) -> Change:
+        """For any F of which one person moves each value by at most ``sensitivity``.
+
+        An entry is a mean of differences of two values: twice that, and four times for two entries against
+        each other. At a corner of the cube all entries start from the same value (and those of the last
+        gradient lead to the same one), which cancels. For the rounding of means of floats 2^-40 of the bound
+        is added.
+        """
+        value = sensitivity + bound * 2.0**-40
+        entry = 2.0 * value
+        return cls(
+            entry,
+            entry if corners_only else 2.0 * entry,
+            n_items * entry,
+            math.sqrt(n_items) * entry * (1 + 2.0**-50),
+            n_items,
+        )
+
+
+class Gradient(Protocol):
+    """The gradient at a point, and what may be done to them without one person moving it further."""
+
+    @property
+    def queries(self) -> int: ...
+
+    def at(self, x: Floats) -> NDArray[Any]: ...
+
+    def mix(self, here: NDArray[Any], last: NDArray[Any], weight: float) -> NDArray[Any]: ...
+
+    def shrink(self, values: NDArray[Any], factors: Floats) -> NDArray[Any]: ...
+
+    def scores(self, values: NDArray[Any]) -> Floats: ...
+
+
+class SummedGradient:
+    """The sum over people of their gradients, in whole steps.
+
+    Each person's part of each entry is worked out on its own, clipped to [0, bound] and rounded down to a
+    public step before it is added up in integers, so that one person moves an entry by at most ``bound``,
+    not by a rounding error more. Gradients without a closed form are means over random sets that are the same
+    for everybody and drawn without looking at anybody.
+    """
+
+    def __init__(
+        self, people: Population, bound: float, samples: int, coins: Coins, length: int | None = None
+    ) -> None:
+        length = MOST_PEOPLE if length is None else length
+        if len(people) > length:
+            raise ValueError(
+                f"there are more than the {length:,} people for whom sums are laid out; declare a public"
+                " max_people= that is large enough"
+            )
+        self.n_items, self._samples, self._coins = people.n_items, samples, coins
+        mantissa, exponent = math.frexp(bound)
+        self.step = 2.0 ** (exponent - (mantissa == 0.5) - places(length))
+        self._people, self._rows = people, row_parts(people)
+        self._most = math.floor(bound / self.step)
+        # People are asked again at every point: what they said before is kept where there is room for it.
+        held = len(people) * max(people.n_items, 1 << min(people.n_items, 10))  # numbers, at the least
+        asked = self._rows is None and held <= _MOST_VALUES
+        self._each: Iterable[Population] = list(people) if asked else people
+        room = _MOST_VALUES // (len(people) * people.n_items) if asked else 0
+        self._known = [Known(room) for _ in range(len(people) if asked else 0)]
+        self.queries = 0
+
+    def at(self, x: Floats) -> Steps:
+        """The gradient at ``x``, in steps."""
+        seed = int(self._coins.generator.integers(1 << 62))
+        self.queries += self.n_items
+        if self._rows is None:
+            return self._one_by_one(x, seed)
+        total, left = np.zeros(self.n_items, dtype=np.int64), self._most
+        for rows, bound in self._rows:  # the parts of a mixture share out what a person may move
+            most = min(left, math.floor(bound / self.step))
+            if isinstance(rows, Rows):
+                total += self._compiled(rows, x, most, seed)
+            else:
+                total += rows.gradient_steps(x, 1.0 / self.step, most, seed, self._samples)
+            left -= most
+        return total
+
+    def mix(self, here: Steps, last: Steps, weight: float) -> Steps:
+        """weight x here + (1 - weight) x last, rounded down.
+
+        Both parts of a person lie in [0, bound], so the mixture does; and rounding down the total of whole
+        numbers over a common denominator moves by no more than the bound, as moving by whole steps commutes
+        with it.
+        """
+        return last + _fraction(here - last, np.array([weight]))
+
+    def shrink(self, values: Steps, factors: Floats) -> Steps:
+        """Each entry times its public factor in [0, 1], rounded down: one person moves it by no more."""
+        return _fraction(values, factors)
+
+    def scores(self, values: Steps) -> Floats:
+        """Steps as numbers, exactly."""
+        return np.asarray(values * self.step, dtype=np.float64)
+
+    def _compiled(self, rows: Rows, x: Floats, most: int, seed: int) -> Steps:
+        inside = random_rows(x, seed, self._samples if rows.kind.of_sums else 0)
+
+        def part(first: int, last: int) -> Steps:
+            out = np.zeros(self.n_items, dtype=np.int64)
+            rows.gradient_steps(x, inside, 1.0 / self.step, most, out, first, last)
+            return out
+
+        if rows.sparse.data.size < _THREADED:
+            return part(0, rows.n_rows)
+        threads = os.cpu_count() or 1
+        cuts = np.linspace(0, rows.n_rows, threads + 1).astype(int).tolist()
+        with ThreadPoolExecutor(threads) as pool:
+            parts = list(pool.map(part, cuts[:-1], cuts[1:]))
+        return np.asarray(np.sum(parts, axis=0), dtype=np.int64)
+
+    def _one_by_one(self, x: Floats, seed: int) -> Steps:
+        total = np.zeros(self.n_items, dtype=np.int64)
+        sets = SharedSets(x, seed, self._samples)
+        for person, known in zip_longest(self._each, self._known):
+            try:
+                found = sets.gradient(person, known)
+                gradient = answers.vector("multilinear_gradient", found, self.n_items)
+            except Exception:  # somebody's own code: what it raises may hold their data
+                continue
+            total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)
+        return total
+
+
+class StatedGradient:
+    """The gradient of any set function whose values one person moves by a stated amount at most."""
+
+    def __init__(self, people: Population, samples: int, coins: Coins) -> None:
+        self._people, self._samples, self._coins = people, samples, coins
+        self.queries = 0
+
+    def at(self, x: Floats) -> Floats:
+        """The gradient at ``x``."""
+        self.queries += self._people.n_items
+        coins = self._coins.generator
+        asked = self._people.multilinear_gradient(x.copy(), rng=coins, samples=self._samples)
+        return answers.vector("multilinear_gradient", asked, self._people.n_items)
+
+    def mix(self, here: Floats, last: Floats, weight: float) -> Floats:
+        """weight x here + (1 - weight) x last."""
+        return weight * here + (1.0 - weight) * last
+
+    def shrink(self, values: Floats, factors: Floats) -> Floats:
+        """Each entry times its public factor in [0, 1]."""
+        return values * factors
+
+    def scores(self, values: Floats) -> Floats:
+        """The values themselves."""
+        return values
+
+
+class GradientOnTop:
+    """Entries for the items that are left, at points where included items are 1 and excluded ones 0.
+
+    Included and excluded items are public, and these entries are some of those of all items: one person moves
+    them no further.
+    """
+
+    def __init__(self, gradient: Gradient, left: Residual) -> None:
+        self._gradient, self._left = gradient, left
+        self.mix, self.shrink, self.scores = gradient.mix, gradient.shrink, gradient.scores
+
+    @property
+    def queries(self) -> int:
+        """How many entries were worked out."""
+        return self._gradient.queries
+
+    def at(self, x: Floats) -> NDArray[Any]:
+        """The gradient at ``x``, a point of the items that are left."""
+        return self._gradient.at(self._left.point(x))[self._left.free]
+
+
+def check_population(people: Any) -> None:
+    """An error for what is no population."""
+    if not isinstance(people, Population):
+        raise TypeError(
+            f"people must be an objective such as Coverage or SetFunction, got {type(people).__name__}"
+        )
+
+
+def check_people(people: Population, bound: float, stated: bool) -> None:
+    """An error, before anything is released, for people whom continuous greedy cannot take."""
+    if not people.monotone:
+        raise ValueError(
+            "continuous greedy needs functions that never fall when an item is added (monotone);"
+            f" {type(people).__name__} declares no such thing"
+        )
+    if not stated and not people.sums_over_people:
+        raise ValueError(
+            f"{type(people).__name__} is not a sum over people, so bound={bound:g} says nothing about one of"
+            " them; state sensitivity=, how far one person can move the value of a set"
+        )
+    if stated and row_parts(people) is not None:
+        raise ValueError(
+            f"{type(people).__name__} is a sum over people, whose sensitivity follows from bound=; leave"
+            " sensitivity= out"
+        )
+    if not people.bound <= bound * (1 + 1e-12):
+        raise ValueError(
+            f"the objective may reach {people.bound:g}, above bound={bound:g}; rescale it or declare a"
+            " larger bound"
+        )
+    if people.row_source() is None:
+        # Functions that fail or exceed their bound do so now.
+        answers.vector("gains", people.gains([]), people.n_items)
+
+
+def _fraction(values: Steps, factors: Floats) -> Steps:
+    """floor(values x factors), the factors in units of 2^-40; Python's integers, as these need 92 bits."""
+    parts = np.floor(factors * 2.0**_FACTOR_BITS).astype(np.int64)
+    product = values.astype(object) * parts.astype(object)
+    return np.asarray(product >> _FACTOR_BITS).astype(np.int64)
+
+
+NOISES = ("exponential", "laplace", "gaussian")
+COMPOSITIONS = ("auto", "basic", "advanced", "zcdp")
+CALIBRATIONS = ("tight", "published")
+# More steps than this change the certificate by less than a hundredth and cost time.
+_MOST_STEPS = 40
+# Steps where nothing public says how many people there are (Chaturvedi, Nguyen and Zakynthinou 2021).
+_USUAL_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a chooser climbs, whatever it climbs on. ``share`` is what calibrates all noise.
+
+    ``greedy_suffices``: under a cardinality constraint one step of picks is the greedy algorithm, which has
+    1 - 1/e of its own.
+    """
+
+    share: Share
+    steps: int | str
+    noise: str
+    composition: str
+    calibration: str
+    update_within_steps: bool
+    greedy_suffices: bool
+
+    def __post_init__(self) -> None:
+        share, noise, composition = self.share, self.noise, self.composition
+        if self.calibration == "published":
+            if noise == "exponential":
+                raise ValueError(
+                    'calibration="published" is for the noise of paper 003: take noise="laplace" or'
+                    ' "gaussian"'
+                )
+            if not share.private:
+                raise ValueError(
+                    'calibration="published" needs a finite epsilon; an infinite one has no published noise'
+                )
+            printed = ("auto", "basic") + (("advanced",) if noise == "laplace" else ())
+            if composition not in printed:
+                raise ValueError(
+                    f"composition={composition!r} is not in paper 003 for noise={noise!r};"
+                    f" take one of {', '.join(map(repr, printed))}"
+                )
+        elif noise == "gaussian" and composition not in ("auto", "zcdp"):
+            raise ValueError(
+                f"composition={composition!r} adds up pure epsilons, which Gaussian noise has none of;"
+                ' take "auto" or "zcdp"'
+            )
+        if not share.private or share.delta > 0.0:
+            return
+        also = ", and a gate that keeps to another notion than pure epsilon" if share.budget.delta else ""
+        if noise == "gaussian":
+            raise ValueError(
+                f'noise="gaussian" needs delta > 0{also}; give the budget a delta or take another noise'
+            )
+        if composition in ("advanced", "zcdp"):
+            raise ValueError(
+                f'composition={composition!r} needs delta > 0{also}; give the budget a delta or take "basic"'
+            )
+
+    @property
+    def corners_only(self) -> bool:
+        """Whether a matroid is climbed in one step of picks, which only ever meets corners of the cube."""
+        return self._picks_afresh and (self.steps == 1 or (self.steps == "auto" and self.greedy_suffices))
+
+    @property
+    def _picks_afresh(self) -> bool:
+        return self.noise == "exponential" and self.update_within_steps
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run: its settings, sizes, the constraint, and how far one person moves the gradient.
+
+    ``reach`` is the largest sum of a feasible point, ``picks`` how many picks fill one step at most,
+    ``most`` what the objective can reach at most and ``value`` how far one person moves it; ``most`` is None
+    where the number of people is not public. ``sums`` is whether the objective is a sum over people, and
+    ``length`` for how many of them it is laid out.
+    """
+
+    settings: Settings
+    constraint: Constraint
+    n_items: int
+    reach: float
+    picks: int
+    change: Change
+    value: float
+    most: float | None
+    sums: bool
+    length: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        constraint: Constraint,
+        n_items: int,
+        change: Change,
+        value: float,
+        most: float | None,
+        sums: bool,
+        length: int = 1,
+    ) -> Setting:
+        """The run on this constraint, with what it lets be reached and picked."""
+        if constraint.rank == 0:
+            raise ValueError(f"{constraint!r} lets nothing be chosen; give a constraint of rank 1 or more")
+        picks, reach = constraint.rank, float(constraint.rank)
+        if isinstance(constraint, Knapsack):
+            paid = constraint.costs[(constraint.costs > 0.0) & constraint.addable([])]
+            # Full items make up a feasible set, and one more may be fractional; the last left is no choice.
+            full = constraint.rank - int((constraint.costs == 0.0).sum())
+            picks = min(full + 1, max(paid.size - 1, 0))
+            # The cheapest items, as far as they fit, have the largest sum of entries.
+            reach = float(constraint.maximize(np.ones(n_items)).sum())
+            if settings.noise == "exponential" and paid.size:
+                reach = constraint.capacity / float(paid.min())
+        if constraint.rank == n_items:
+            picks = 0  # everything can be had together
+        return cls(settings, constraint, n_items, reach, picks, change, value, most, sums, length)
+
+    def releases(self, steps: int) -> int:
+        """At most how many releases a run makes."""
+        return steps * (self.picks if self.settings.noise == "exponential" else 1)
+
+    def steps(self) -> int:
+        """How many steps are taken: as many as certify most, unless told otherwise."""
+        settings = self.settings
+        if not isinstance(settings.steps, str):
+            return settings.steps
+        if settings.greedy_suffices:
+            return 1
+        if self.most is None:
+            return _USUAL_STEPS
+        if settings.calibration == "published":
+            epsilon = settings.share.budget.epsilon
+            return bounds.published_steps(self.n_items, self.most, self.reach, epsilon, self.value)
+        return min(range(1, _MOST_STEPS + 1), key=lambda steps: self.loss(steps, self.event(steps)))
+
+    def event(self, steps: int) -> Event:
+        """One release of a run: the least noise that is valid under the chosen composition."""
+        return self._event_of(steps, self.settings.share)
+
+    def _event_of(self, steps: int, share: Share) -> Event:
+        """The same for another share: one of the releases that take it all together."""
+        settings, change, count = self.settings, self.change, max(1, self.releases(steps))
+        noise, composition = settings.noise, settings.composition
+        moved = {"exponential": change.range, "laplace": change.l1, "gaussian": change.l2}[noise]
+        if not share.private:
+            return GaussianNoise(moved, 0.0) if noise == "gaussian" else LaplaceNoise(moved, 0.0)
+        assert isinstance(share.epsilon, Fraction)
+        if settings.calibration == "published":
+            return self._published(moved, count, float(share.epsilon), share.budget.delta)
+        if noise == "gaussian":
+            return GaussianNoise.within(share, moved, count)
+        if composition == "auto":
+            kind = ExponentialChoice if noise == "exponential" else LaplaceNoise
+            return kind.within(share, moved, count)
+        each = share.epsilon / count
+        if composition == "zcdp":
+            assert isinstance(share.rho, Fraction)
+            # A privacy loss in an interval of length e costs e^2/8, one of at most e either way e^2/2.
+            each = root_below((8 if noise == "exponential" else 2) * share.rho / count)
+        elif composition == "advanced":
+            root = math.sqrt(2.0 * count * math.log(1.0 / share.budget.delta))
+            each = exact(float(share.epsilon) / (2.0 * root))
+        if noise == "exponential":
+            return ExponentialChoice(rounded_down(each / exact(moved)), moved)
+        return LaplaceNoise(moved, exact(moved) / each)
+
+    def _published(self, moved: float, count: int, epsilon: float, delta: float) -> Event:
+        """The constants of paper 003.
+
+        Laplace scales 2 K n Delta / eps (Lemma 3) and 4 sqrt(2 K ln(1/delta)) n Delta / eps (Lemma 4), and
+        sigma = 2 c K sqrt(n) Delta / eps with c^2 = 2 ln(1.25 K / delta) for Gaussian noise (its supplement).
+        """
+        n_items, value = self.n_items, self.value
+        if self.settings.noise == "gaussian":
+            c = math.sqrt(2.0 * math.log(1.25 * count / delta))
+            return GaussianNoise(moved, 2.0 * c * count * math.sqrt(n_items) * value / epsilon)
+        steps: float = count
+        if self.settings.composition == "advanced":
+            steps = 2.0 * math.sqrt(2.0 * count * math.log(1.0 / delta))
+        return LaplaceNoise(moved, 2.0 * steps * n_items * value / epsilon)
+
+    # --- what is certified -----------------------------------------------------------------------
+
+    def loss(self, steps: int, event: Event, curvature: float = 1.0) -> float:
+        """A bound on (1 - kappa/e) best - E F(x)."""
+        assert self.most is not None
+        settings = self.settings
+        if settings._picks_afresh:
+            greedy = steps == 1 and settings.greedy_suffices
+            lost = 0.0 if greedy else bounds.lost_within_steps(steps, self.most, curvature)
+        else:
+            sets = isinstance(self.constraint, Matroid)
+            lost = bounds.lost_between_steps(steps, self.most, self.reach, vertices_are_sets=sets)
+        lost += bounds.lost_to_rounding(self.most, self.reach, self.length)
+        return lost + self._noise_loss(steps, event)
+
+    def _noise_loss(self, steps: int, event: Event) -> float:
+        n, reach = self.n_items, self.reach
+        if isinstance(event, ExponentialChoice):
+            if isinstance(self.constraint, Matroid):
+                return bounds.lost_to_picks(n, reach, event.rate)
+            return bounds.lost_to_knapsack_picks(n, reach, event.rate, steps * self.picks)
+        if isinstance(event, GaussianNoise):
+            return bounds.lost_to_gaussian(n, reach, float(event.sigma))
+        assert isinstance(event, LaplaceNoise)
+        return bounds.lost_to_laplace(n, reach, float(event.scale))
+
+    def warn_if_hopeless(self, steps: int, event: Event, spent_from: str) -> None:
+        """Say so when one choice is noisier than everybody together can be loud; public sizes only."""
+        share, most = self.settings.share, self.most
+        if most is None or not share.private:
+            return
+        alone = replace(self, reach=1.0)
+        if self.picks == 0 or alone._noise_loss(steps, event) < most:
+            return
+
+        def loud(factor: float) -> bool:
+            larger = replace(share.budget, epsilon=factor * share.budget.epsilon)
+            return alone._noise_loss(steps, self._event_of(steps, replace(share, budget=larger))) >= most
+
+        low, high = 1.0, 2.0
+        while high < 1e9 and loud(high):
+            low, high = high, 2.0 * high
+        for _ in range(20):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if loud(middle) else (low, middle)
+        warnings.warn(
+            f"{spent_from} is too small for a choice better than chance: the noise of"
+            f" one choice ({alone._noise_loss(steps, event):.3g}) drowns even an item that everybody wants"
+            f" ({most:.3g}); epsilon={high * share.budget.epsilon:.2g} would do, or more people",
+            stacklevel=5,
+        )
 
 
 @dataclass
@@ -315,7 +810,7 @@ class ContinuousGreedy(Chooser):
             self._climbed = left.point(np.zeros(0)), 0
         else:
             climb = self._climb(people, left, setting, progress)
-        self._gate.mark(*people.marks)
+        self._gate.add_caveats(*people.caveats)
         self._residual = left
         return left, climb
 

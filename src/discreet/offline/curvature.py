@@ -14,11 +14,9 @@ from ..core import checks
 from ..core.progress import track
 from ..objectives import Population
 from ..privacy import Coins, Event, GaussianNoise, Seed
-from ..privacy.spending import Spending
+from ..privacy.accountant import Spending
 from .chooser import Allowance
-from .continuous import Climb, ContinuousGreedy
-from .continuous_settings import Setting
-from .gradients import Gradient
+from .continuous import Climb, ContinuousGreedy, Gradient, Setting
 
 Floats = NDArray[np.float64]
 

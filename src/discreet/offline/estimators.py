@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Self
 
@@ -11,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils.validation import check_is_fitted, check_non_negative
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from .. import objectives
 from ..constraints import Cardinality, Constraint
@@ -20,22 +24,308 @@ from ..core import checks
 from ..core.labels import item_numbers
 from ..objectives import MutualInformation, Population
 from ..objectives.mutual_information import LARGEST_TABLE
-from ..privacy import Account, Budget, FlippedChoice, Gate, LaplaceNoise, Share
-from ..privacy.spending import Spending
+from ..privacy import (
+    Account,
+    ApproximateRelease,
+    Budget,
+    Entry,
+    Event,
+    ExponentialChoice,
+    FlippedChoice,
+    Gate,
+    LaplaceNoise,
+    PureRelease,
+    Releases,
+    Seed,
+    Share,
+)
+from ..privacy.accountant import Spending
+from ..privacy.conversions import exact, rounded_up
 from ..results import Selection
 from .chooser import Allowance
-from .covariance import (
-    MOST_PEOPLE,
-    chance_of_a_copy,
-    copy_warning,
-    covariance_choice,
-    covariance_range,
-    covariances,
-    paid_in_pure,
-)
-from .fits import Fits, relation
-from .greedy import PrivateGreedy
-from .validation import kinds_of, known_classes, scaled_to, validated
+from .greedy import PrivateGreedy, least_epsilon
+
+# What scikit-learn says about data without telling what stands in it, or how many rows it has.
+_HARMLESS = ("Input X contains", "Input y contains", "Sparse data was passed", "float() argument must be")
+
+
+def validated(selector: BaseEstimator, *data: Any, **options: Any) -> Any:
+    """scikit-learn's own checks, in words that tell nothing about people."""
+    try:
+        return validate_data(selector, *data, dtype=np.float64, **options)
+    except (TypeError, ValueError, OverflowError) as error:
+        said, kind = str(error), type(error)
+    if said.startswith(_HARMLESS):
+        raise kind(said)
+    if said.startswith("Found array with"):
+        message = re.sub(r"shape=\(\d+", "shape=(", said)
+    elif said.startswith("Expected 2D array"):
+        message = "Expected a table with a row per person. Reshape your data"
+    elif said.startswith("Complex data not supported"):
+        message = "Complex data not supported"
+    elif "inconsistent numbers of samples" in said:
+        message = "X and y must have the same number of rows"
+    else:
+        message = "X must be a table of numbers, and y, where it is needed, a column"
+    raise checks.DataError(message, said)
+
+
+def kinds_of(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
+    """The number of each label among the known classes."""
+    places = {value: place for place, value in enumerate(known)}
+    try:
+        return np.array([places[value] for value in labels.tolist()], dtype=np.int64)
+    except KeyError as error:
+        raise checks.DataError(
+            f"y holds a class that is not among classes={known!r}", repr(error.args[0])
+        ) from None
+
+
+def known_classes(classes: Iterable[Any] | None) -> list[Any]:
+    """The public list of classes."""
+    if classes is None:
+        raise ValueError(
+            "classes=[...] is missing: declare the public list of classes; a list read off the data would"
+            " give away a class that only one person is in"
+        )
+    known = list(classes)
+    if len(known) < 2 or len(set(known)) != len(known):
+        raise ValueError(f"classes must be at least two distinct values, got {known!r}")
+    return known
+
+
+def scaled_to(bounds: tuple[ArrayLike, ArrayLike] | None, table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The features as numbers in [0, 1], by their public bounds."""
+    if bounds is None:
+        raise ValueError(
+            "bounds=(low, high) is missing: declare the public range of the features; a range read off"
+            " the data would give away its extremes"
+        )
+    try:
+        low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), table.shape[1]) for end in bounds)
+    except ValueError as error:
+        raise ValueError(
+            f"bounds must be (low, high): two numbers, or two arrays of {table.shape[1]} numbers"
+        ) from error
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise ValueError("bounds must be finite, with low < high for every feature")
+    return np.clip((table - low) / (high - low), 0.0, 1.0)
+
+
+# Products of numbers in [0, 1] are summed as whole numbers of this many steps to 1, so that sums are exact.
+_STEPS = 1 << 20
+MOST_PEOPLE = 1 << 21
+
+
+def covariances(scaled: NDArray[np.float64], kinds: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
+    """For each feature x, half the sum over classes c of |sum over people p in c of (x_p - mean x)|.
+
+    With two classes both terms are equal, and the score is N |covariance|. Features are rounded to a grid
+    first; the score is then computed from whole numbers, and rounded once.
+
+    >>> covariances(np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0, 0, 1, 1]), 2)
+    array([1.])
+    """
+    steps = np.rint(scaled * _STEPS).astype(np.int64)
+    people = steps.shape[0]
+    if people > MOST_PEOPLE:
+        raise ValueError(f"there are more than the {MOST_PEOPLE:,} people whose sums are exact")
+    totals = steps.sum(axis=0)
+    spread = np.zeros(steps.shape[1], dtype=np.int64)
+    for kind in range(n_classes):
+        members = kinds == kind
+        # N times the sum of deviations within the class: whole. All classes together deviate by N / 2 at
+        # most, so that neither leaves 2^63.
+        spread += np.abs(people * steps[members].sum(axis=0) - int(members.sum()) * totals)
+    return np.asarray(spread / (2.0 * people * _STEPS))
+
+
+def covariance_range() -> float:
+    """By how much one person can push two of `covariances` apart, replaced or added or removed.
+
+    Write D_c for the sum over p of (x_p - mean x) [p in c], m and q_c for the mean of x and the share of
+    class c among N others. Somebody with x in [0, 1] and class d who joins moves the vector D by N / (N + 1)
+    times v(x, d) = (x - m)(e_d - q), where e_d is 1 at d. A score is half the L1 norm of D, and half the norm
+    of v is |x - m| (1 - q_d) <= 1. Somebody replaced moves D by a factor below 1 times v(x', d') - v(x, d).
+    Its norm is convex in x and in x', so that it is largest where each is 0 or 1; half of it is then 1 - m or
+    m if x = x', and at most (1 - m) + m otherwise. So a score moves by at most 1 either way, and two of them
+    by 2 against each other. The last rounding of a score, relative 2^-50, is covered by a factor.
+    """
+    return 2.0 * (1.0 + 2.0**-20)
+
+
+def covariance_choice(share: Share, count: int, *, pure: bool) -> ExponentialChoice | FlippedChoice:
+    """The choice by which ``count`` features are picked.
+
+    Where they are paid for in pure epsilon it is permute-and-flip, which loses less at the same rate.
+    ``pure`` says that nothing else is paid in another notion.
+    """
+    choice = ExponentialChoice.within(share, covariance_range(), count)
+    if pure and share.notion in (None, "pure"):
+        flipped = FlippedChoice.within(share, covariance_range(), count, "pure")
+        if flipped.rate >= choice.rate:
+            return flipped
+    return choice
+
+
+def paid_in_pure(allowance: Allowance) -> bool:
+    """Whether a pure epsilon is what is spent, or may be without costing others at the same gate."""
+    notion = allowance.gate.notion
+    return notion == "pure" or (notion is None and allowance.alone)
+
+
+def chance_of_a_copy(choice: ExponentialChoice | FlippedChoice, n_features: int, n_people: int) -> float:
+    """How likely a feature that says which half somebody is in is picked over others that say nothing.
+
+    Its score is n_people / 4, the largest there is, and theirs is 0.
+    """
+    odds = math.exp(-min(700.0, choice.rate * n_people / 4.0))
+    if isinstance(choice, FlippedChoice):
+        return (
+            -math.expm1(n_features * math.log1p(-odds)) / (n_features * odds)
+            if odds < 1.0
+            else 1 / n_features
+        )
+    return 1.0 / (1.0 + (n_features - 1) * odds)
+
+
+def copy_warning(allowance: Allowance, k: int, n_features: int, n_people: int) -> str | None:
+    """What to say of a budget with which even such a feature is hardly found; None where there is nothing."""
+    pure = paid_in_pure(allowance)
+
+    def chance(share: Share) -> float:
+        return chance_of_a_copy(covariance_choice(share, k, pure=pure), n_features, n_people)
+
+    if (found := chance(allowance.share)) >= 0.5:
+        return None
+    return (
+        f"{allowance} is too small here for much more than chance: a feature that tells the class exactly is"
+        f" picked first with probability {found:.2g} (at random {1 / n_features:.2g});"
+        f" epsilon={least_epsilon(chance, allowance.share):g} would make that 1/2"
+    )
+
+
+class RepeatedFitWarning(UserWarning):
+    """An estimator, or clones of it, are fitted more than once: every fit spends a budget of its own."""
+
+
+@dataclass
+class Family:
+    """All objects that were cloned from one another: their accounts, and the shares they were given."""
+
+    accounts: list[Account] = field(default_factory=list)
+    warned: bool = False
+    _shares: list[tuple[Share, Allowance]] = field(default_factory=list)
+
+    def allowance(self, share: Share, seed: Seed) -> Allowance:
+        """The one allowance of a share, whichever of the objects asks for it: it is spent once."""
+        for given, known in self._shares:
+            if given is share:
+                return known
+        self._shares.append((share, Allowance(share, seed)))
+        return self._shares[-1][1]
+
+
+@dataclass
+class Fits:
+    """The fits of one object, which is one of a family."""
+
+    family: Family = field(default_factory=Family)
+    accounts: list[Account] = field(default_factory=list)
+    _places: list[Gate | None] = field(default_factory=list)  # the gate of all fits, None: each has its own
+
+    @property
+    def account(self) -> Account:
+        """What all fits of this object guarantee together."""
+        place = self._places[0]
+        return _together(self.accounts) if place is None else place.spent
+
+    @contextmanager
+    def one(self, allowance: Allowance, *, own: bool) -> Iterator[None]:
+        """One fit, at a gate of its ``own`` or of others as well.
+
+        What it has let through counts, also where the fit fails after that.
+        """
+        place = None if own else allowance.gate
+        if self._places and self._places[0] is not place:
+            raise ValueError(
+                "budget was changed after a fit, so that privacy_ would miss what went another way; fit a"
+                " clone"
+            )
+        self._places = [place]
+        if place is None:
+            self._warn(allowance.share.budget)
+        try:
+            yield
+        except BaseException:
+            if place is None and allowance.gate.spent.ledger.counts:
+                self._note(allowance.gate.spent)
+            raise
+        if place is None:
+            self._note(allowance.gate.spent)
+
+    def _note(self, account: Account) -> None:
+        self.accounts.append(account)
+        self.family.accounts.append(account)
+
+    def _warn(self, budget: Budget) -> None:
+        """Name the total, with this fit, before it is spent."""
+        mine, family = self.accounts, self.family
+        if mine and relation(mine[0].budget) != relation(budget):
+            raise ValueError(
+                f"{relation(budget)}, but this object was fitted with {relation(mine[0].budget)}, and the"
+                " two guarantees do not add up; fit a clone"
+            )
+        if not mine and (family.warned or not family.accounts):
+            return
+        family.warned = True
+        spent = [one.budget for one in mine or family.accounts if one.epsilon()] + [budget]
+        epsilon, delta = _added_up(spent)
+        what = "this estimator is fitted again" if mine else "clones of one estimator are fitted"
+        beside = f" and delta {delta:g}" if delta else ""
+        warnings.warn(
+            f"{what}: each fit is a release of its own, and {len(spent)} so far come to epsilon"
+            f" {epsilon:g}{beside} for those who are in all of them; every further one adds to that. Give"
+            " budget=Gate(Budget(...)) to hold all of them to one budget",
+            RepeatedFitWarning,
+            stacklevel=6,
+        )
+
+
+def relation(budget: Budget) -> str:
+    """Between which tables a guarantee holds, in an estimator's words."""
+    return f"neighbours={budget.neighbours!r}, max_rows_per_person={budget.max_rounds_per_person}"
+
+
+def _added_up(budgets: list[Budget]) -> tuple[float, float]:
+    """Epsilons and deltas of several fits: basic composition, which holds however each one was decided on."""
+    if not all(budget.private for budget in budgets):
+        return math.inf, 0.0
+    epsilon = sum((exact(budget.epsilon) for budget in budgets), Fraction(0))
+    delta = sum((exact(budget.delta) for budget in budgets), Fraction(0))
+    return (rounded_up(epsilon), rounded_up(delta)) if delta < 1 else (math.inf, 0.0)
+
+
+def _together(accounts: list[Account]) -> Account:
+    """One account of several fits, each listed by what it guarantees to a person, all their rows together."""
+    if len(accounts) == 1:
+        return accounts[0]
+    ledger = Releases()
+    for account in accounts:
+        epsilon, delta = account.epsilon(), account.budget.delta
+        event: Event
+        if math.isinf(epsilon):
+            event = LaplaceNoise(1.0, 0.0)
+        else:
+            event = ApproximateRelease(epsilon, delta) if delta else PureRelease(epsilon)
+        if epsilon:
+            ledger.add(Entry("one fit", event), 1)
+    epsilon, delta = _added_up([account.budget for account in accounts])
+    whole = Budget(epsilon, delta, accounts[0].budget.neighbours)
+    caveats = tuple(dict.fromkeys(one for account in accounts for one in account.caveats))
+    # In pure epsilon and deltas: whether to fit again may have been decided by looking at the fits before.
+    return Account(whole, ledger, any(account.reproducible for account in accounts), caveats, "pure")
+
 
 # Populations that a people x items matrix makes, by name.
 _FAMILIES = {
@@ -183,7 +473,7 @@ class PrivateItemSelector(_PrivateSelector):
     set of chosen columns and nothing else. Fits on the same people add up; a `Gate` as ``budget`` holds all
     of them, also those of clones, to one budget; see `_PrivateSelector`. Which columns there are is taken for
     public: an item that only one person has is no public column. An ``objective`` whose people know better
-    (``Population.catalogue``) marks ``privacy_``.
+    (``Population.catalogue``) is a caveat of ``privacy_``.
 
     >>> import numpy as np
     >>> X = np.eye(4)[np.random.default_rng(0).choice(4, 400, p=[0.5, 0.3, 0.1, 0.1])]

@@ -3,28 +3,560 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import exp, log
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..constraints import Constraint, Knapsack
+from ..bounds import charged_costs, greedy
+from ..bounds.charged_costs import ChargedCosts
+from ..constraints import Cardinality, Constraint, Knapsack, Matroid
 from ..constraints.residual import Residual
 from ..core import checks
 from ..core.progress import track
-from ..objectives import Population, answers
-from ..privacy import Release, Seed
+from ..objectives import MutualInformation, Population, answers
+from ..objectives.fixed_point import FixedPointGains, row_parts, step
+from ..privacy import (
+    Budget,
+    Event,
+    ExponentialChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    Release,
+    ScoreChange,
+    Seed,
+    Share,
+)
+from ..privacy import picks as accounts
+from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
-from ..privacy.picks import Picks
-from ..privacy.spending import Spending
+from ..privacy.picks import ExactChoices, Picks, decomposable_delta
+from ..privacy.releases import event_loss
 from ..results import Selection
-from . import methods, scores
-from .arithmetic import Step, steps
 from .chooser import Allowance, Chooser
-from .methods import Plan
-from .scores import Candidates, Nobody, Question, Scores, Terms
+
+METHODS = ("basic", "zcdp", "decomposable", "subsampled", "exact")
+# What "auto" looks at: the exact composition takes a while, up to seconds for thousands of picks.
+_QUICK = METHODS[:4]
+# What is left of a share when cost-benefit picks have an account of their own, for the best single item and
+# for the choice between the two.
+_ENDS = Fraction(1, 2)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Picks at one rate, what else is chosen, what is paid, and why this method."""
+
+    picks: Picks
+    ends: Picks | None
+    gains: Event | None
+    loss: float
+    reason: str = ""
+
+    @property
+    def method(self) -> str:
+        return self.picks.method
+
+
+def make(question: Question, share: Share, method: str, for_gains: Fraction) -> Plan:
+    """The plan by one method; ValueError, with the reason, where its account does not apply.
+
+    ``for_gains`` of the share is for releasing the picks' gains.
+    """
+    count = max(1, question.picks + question.ends)
+    if not share.private:
+        picks = Picks("none", math.inf, LaplaceNoise(question.width, 0.0), count)
+        bare = LaplaceNoise(question.moved[0], 0.0) if for_gains else None
+        return Plan(picks, picks if question.ends else None, bare, 0.0)
+    for_picks = share.part(1 - for_gains)
+    ends: Picks | None
+    if method in ("basic", "zcdp", "exact"):
+        composed = {"basic": accounts.basic, "zcdp": accounts.zcdp, "exact": accounts.exactly}
+        picks = composed[method](for_picks, question.width, count)
+        ends = picks if question.ends else None
+    else:
+        if question.apart is not None:
+            raise ValueError(question.apart)
+        part = for_picks.part(1 - _ENDS) if question.ends else for_picks
+        account_of_sums = accounts.decomposable if method == "decomposable" else accounts.subsampled
+        picks = account_of_sums(part, question.bound)
+        ends = accounts.basic(for_picks.part(_ENDS), question.width, 2) if question.ends else None
+    noise = _gains_noise(question, share, picks, for_gains) if for_gains else None
+    return Plan(picks, ends, noise, loss(question, picks, ends))
+
+
+def choose(question: Question, share: Share, method: str, for_gains: Fraction) -> Plan:
+    """The plan by ``method``; for ``"auto"`` the one whose draws lose least: see `draws_loss`.
+
+    For one kind of draws that is the largest rate that people's gains enter with. What a sample itself can
+    lose is left out of the comparison: its certificate allows for the worst set of all those that were never
+    in question, and on real data it is small beside what a larger rate brings.
+    """
+    if method != "auto" or not share.private:
+        plan = make(question, share, "basic" if method == "auto" else method, for_gains)
+        return replace(plan, reason="asked for" if share.private else "no privacy was asked for")
+    plans: list[Plan] = []
+    notes = []
+    for name in _QUICK:
+        try:
+            plan = make(question, share, name, for_gains)
+        except ValueError as error:
+            notes.append(f"{name}: {error}")
+            continue
+        plans.append(plan)
+        sample = "" if plan.picks.keep is None else f" (a sample of {plan.picks.chance:.3g} of the people)"
+        notes.append(f"{name}: {plan.picks.temperature:.4g}{sample}")
+    best = min(plans, key=lambda plan: draws_loss(question, plan.picks, plan.ends))
+    reason = "least lost by the draws; average rates: " + "; ".join(notes)
+    return replace(best, reason=reason)
+
+
+def ratio(constraint: Constraint, costs: ChargedCosts | None) -> float | None:
+    """The share of the best set's value that greedy is worth under ``constraint``; None if not known."""
+    if costs is not None:
+        return costs.ratio
+    if isinstance(constraint, Cardinality):
+        return greedy.ALPHA
+    p = _extendible(constraint)
+    return None if p is None else 1.0 / (p + 1)
+
+
+def loss(question: Question, picks: Picks, ends: Picks | None) -> float:
+    """What the picks lose beside `ratio` of the best set's sum over people, on average; see `bounds.greedy`.
+
+    Infinite where it depends on a number of people that is not public.
+    """
+    n_people = question.n_people
+    total = draws_loss(question, picks, ends)
+    if picks.keep is not None:
+        if n_people is None:
+            return math.inf
+        total += greedy.sampling_loss(
+            question.n_items, question.picks, n_people, picks.chance, question.bound
+        )
+    # Under a knapsack what is lost in a score counts as often as the item's cost holds the smallest one.
+    times = question.picks if question.costs is None else max(question.picks, math.ceil(question.costs.most))
+    return total + greedy.rounding(times, n_people or 1, question.unit)
+
+
+def draws_loss(question: Question, picks: Picks, ends: Picks | None) -> float:
+    """The part of `loss` that comes from drawing instead of taking the best.
+
+    Constraints without a known ratio are compared as if they were matroids.
+    """
+    n, k, temperature, n_people = question.n_items, question.picks, picks.temperature, question.n_people or 1
+    if k == 0:
+        return 0.0
+    if question.costs is not None:
+        last = temperature if ends is None else ends.rate
+        return greedy.knapsack_loss(question.costs, n, k, temperature, last, n_people, question.bound)
+    if isinstance(question.constraint, Cardinality):
+        return greedy.cardinality_loss(n, k, temperature)
+    return greedy.extendible_loss(n, k, temperature, _extendible(question.constraint) or 1)
+
+
+def chance_of_a_favourite(question: Question, plan: Plan) -> float | None:
+    """How likely the first pick takes an item that everybody values fully over others that nobody does."""
+    if question.gap is None or question.n_items < 2:
+        return None
+    odds = math.exp(-min(700.0, plan.picks.temperature * question.gap))
+    return 1.0 / (1.0 + (question.n_items - 1) * odds)
+
+
+def epsilon_that_would_do(question: Question, share: Share, method: str, for_gains: Fraction) -> float:
+    """The least epsilon, to three digits, with which everybody's favourite is picked as often as not."""
+
+    def chance(larger: Share) -> float:
+        return chance_of_a_favourite(question, make(question, larger, method, for_gains)) or 0.0
+
+    return least_epsilon(chance, share)
+
+
+def least_epsilon(chance: Callable[[Share], float], share: Share) -> float:
+    """The least epsilon, to three digits, with which ``chance`` of such a share is 1/2."""
+
+    def enough(epsilon: float) -> bool:
+        return chance(replace(share, budget=replace(share.budget, epsilon=epsilon))) >= 0.5
+
+    low = high = share.budget.epsilon
+    while not enough(high):
+        low, high = high, 2.0 * high
+        if high > 1e9:
+            return math.inf
+    while high - low > 1e-3 * low:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return float(f"{high:.3g}") if float(f"{high:.3g}") >= high else float(f"{high * 1.005:.3g}")
+
+
+def _extendible(constraint: Constraint) -> int | None:
+    found = 1 if isinstance(constraint, Matroid) else getattr(constraint, "extendible", None)
+    return found if isinstance(found, int) else None
+
+
+def _gains_noise(question: Question, share: Share, picks: Picks, for_gains: Fraction) -> Event:
+    """Noise for the gains of the picks, in the privacy notion that the picks are paid in."""
+    part, (l1, l2) = share.part(for_gains), question.moved
+    if share.notion is None:
+        spent = event_loss(picks.event) * picks.count
+        assert spent.pure is not None
+        # More than plain epsilon allows has to be paid in zCDP, and so has the noise.
+        concentrated = spent.pure > share.part(1 - for_gains).epsilon
+        return (
+            GaussianNoise.within(part, l2, notion="zcdp")
+            if concentrated
+            else LaplaceNoise.within(part, l1, notion="pure")
+        )
+    return LaplaceNoise.within(part, l1) if share.notion == "pure" else GaussianNoise.within(part, l2)
+
+
+_DECIMALS = re.compile(r"\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
+
+
+class Step(NamedTuple):
+    """What is worked out, how (numbers, + - * / **, exp, log and sqrt), and what comes of it."""
+
+    what: str
+    how: str
+    value: float
+
+    def __str__(self) -> str:
+        """For a reader: six digits of every number; ``how`` has them all."""
+        value = f"{self.value:.6g}"
+        how = _DECIMALS.sub(lambda found: f"{float(found[0]):.6g}", self.how)
+        return f"{self.what}: {value}" if how == value else f"{self.what}: {how} = {value}"
+
+
+def steps(plan: Plan, budget: Budget, bound: float) -> list[Step]:
+    """The steps for the picks of a plan; what else is released stands in the account by itself.
+
+    Every number is given with enough digits to be worked out again. The proofs are those of the functions
+    in `privacy.picks`; the account is the same with rounding taken care of.
+    """
+    picks, replaced = plan.picks, budget.neighbours == "replace"
+    if not budget.private:
+        return []
+    if isinstance(picks.event, ExponentialChoice):
+        return _choices(picks, picks.event.range, picks.count, budget, bound)
+    if isinstance(picks.event, ExactChoices):
+        found = _choices(picks, picks.event.range, picks.event.number, budget, bound)[:2]
+        exactly = float(picks.event.loss().pure or 0)
+        return [
+            *found,
+            Step(f"epsilon of {picks.event.number} such picks, composed exactly", f"{exactly!r}", exactly),
+        ]
+    found = [
+        Step("the most that one person adds to the scores of all picks together", f"{bound!r}", bound),
+    ]
+    weight = picks.rate * bound
+    found.append(Step("rate x that", f"{picks.rate!r} * {bound!r}", weight))
+    return found + (_sampled(picks, weight, replaced) if picks.keep is not None else _sums(weight, budget))
+
+
+def _choices(picks: Picks, width: float, count: int, budget: Budget, bound: float) -> list[Step]:
+    each, epsilon = picks.rate * width, budget.epsilon
+    pure = each * count
+    apart = f"{width / bound!r} * {bound!r}"
+    found = [
+        Step("how far one person pushes two scores apart", apart, width),
+        Step("a pick's loss lies in an interval as long as rate x that", f"{picks.rate!r} * {width!r}", each),
+        Step(f"epsilon of {count} picks, added up", f"{count} * {each!r}", pure),
+    ]
+    if budget.delta and pure > epsilon * (1 + 1e-9):
+        rho = count * each**2 / 8
+        found.append(Step("rho of all picks (zCDP)", f"{count} * {each!r}**2 / 8", rho))
+        found.append(
+            Step(
+                f"epsilon of that rho at delta {budget.delta:g}, at most (the account is smaller)",
+                f"{rho!r} + 2 * sqrt({rho!r} * log(1 / {budget.delta!r}))",
+                rho + 2 * (rho * log(1 / budget.delta)) ** 0.5,
+            )
+        )
+    return found
+
+
+def _sampled(picks: Picks, weight: float, replaced: bool) -> list[Step]:
+    chance, e = picks.chance, exp(weight)
+    among = 1 - chance + chance * e
+    found = [
+        Step("chance that somebody is in the secret sample", f"{chance!r}", chance),
+        Step("then a run is at most so much likelier", f"exp({weight!r})", e),
+        Step("so with them among the people", f"1 - {chance!r} + {chance!r} * {e!r}", among),
+        Step("without them: they may be left out", f"1 / (1 - {chance!r})", 1 / (1 - chance)),
+    ]
+    times = "2 * " if replaced else ""
+    name = "epsilon, by way of the run without both" if replaced else "epsilon"
+    return [*found, Step(name, f"{times}log({among!r})", (2 if replaced else 1) * log(among))]
+
+
+def _sums(weight: float, budget: Budget) -> list[Step]:
+    c, epsilon = exp(weight) - 1, budget.epsilon
+    tail = f"{c!r} / (1 + {c!r}) * exp(1 - {epsilon!r} / {c!r})"
+    if budget.neighbours == "replace":
+        tail = f"{c!r} / (1 + {c!r}) * exp({weight!r} + 1 - ({epsilon!r} - {weight!r}) / {c!r})"
+    return [
+        Step("c = e^(that) - 1", f"exp({weight!r}) - 1", c),
+        Step(
+            f"chance of a loss above epsilon {epsilon:g}: delta, at most",
+            tail,
+            decomposable_delta(weight, epsilon, budget.neighbours),
+        ),
+    ]
+
+
+Floats = NDArray[np.float64]
+
+# Where the number of people is private, exact sums are laid out for this many unless told otherwise.
+MOST_PEOPLE = 1 << 24
+_ROOT_TWO = math.sqrt(2.0) * (1.0 + 2.0**-50)
+# For the rounding of the sensitivity itself, which knows that of values.
+_ROUNDED = 1.0 + 2.0**-30
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be chosen, in public terms: from the items that are ``left``, on top of the included ones.
+
+    ``constraint`` and ``n_items`` are about the items that are left. ``width`` is how far one person can push
+    two scores apart, ``gap`` how far apart scores can be at all (None if the number of people is not public).
+    ``apart`` says why people's parts do not add up (None: they do, so that the accounts of sums over people
+    hold). ``unit`` is the step of exact sums, 0 for averages. ``moved`` is how far one person moves the gains
+    of all picks together, in L1 and L2.
+    """
+
+    left: Residual
+    constraint: Constraint
+    n_items: int
+    bound: float
+    width: float
+    n_people: int | None
+    gap: float | None
+    apart: str | None
+    unit: float
+    costs: ChargedCosts | None
+    moved: tuple[float, float]
+
+    @property
+    def picks(self) -> int:
+        """The most picks that can depend on anybody: the last of all items is no choice."""
+        return min(self.constraint.rank, self.n_items - 1)
+
+    @property
+    def ends(self) -> int:
+        """Choices after the picks: the best single item, and between it and the picks."""
+        return 2 if self.costs is not None and self.costs.large.size else 0
+
+    def scores(self, people: Population) -> Scores:
+        """The set before the picks, over ``people``, who may be a sample of those that were asked about."""
+        scores: Scores
+        scores = FixedPointGains.over(people, self.bound, self.unit) if self.unit else Averages(people)
+        return scores if self.left.whole else OnTop(scores, self.left)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a chooser declares about the people it has not seen."""
+
+    bound: float
+    sensitivity: float | None
+    max_people: int | None
+    neighbours: str
+
+    def question(
+        self,
+        left: Residual,
+        size: int | None,
+        people: Population | None = None,
+        *,
+        averages: bool = False,
+    ) -> Question:
+        """The public terms of a choice among ``size`` people, of the population's kind where that is known.
+
+        ``averages``: by the population's own average gains instead of exact sums over people.
+
+        Included items are public and the same for neighbours. So what one person adds to a score on top of
+        them keeps to the bounds it has anywhere: in [0, bound] and, over all picks, at most the bound in sum,
+        for a monotone person; and to a stated or known sensitivity of all sets as large as the whole one.
+        """
+        constraint, n_items = left.constraint, int(left.free.size)
+        if constraint is None:
+            raise ValueError("no item can be added to those of include; there is nothing to choose")
+        size = self.max_people if self._one_way else size
+        costs = costs_of(constraint)
+        monotone = people is None or people.monotone
+        if costs is not None and not monotone:
+            costs = replace(costs, large=costs.large[:0])  # no guarantee to save, and values are not held
+        picks, weighed = min(constraint.rank, n_items), costs is not None
+        exact = self.sensitivity is None and (people is None or (people.sums_over_people and not averages))
+        unit, apart = 0.0, None if monotone else "it is for monotone objectives"
+        if exact:
+            width, gap, moved = self._of_sums(people, size, picks)
+            length = self.max_people or (MOST_PEOPLE if size is None else size)
+            unit = step(self._most(people), length, charged_costs.BITS if weighed else 0)
+        elif people is None or self.sensitivity is not None or not people.sums_over_people:
+            sets = picks + int(left.included.size)
+            width, gap, moved, why = self._of_one_function(people, picks, sets, weighed)
+            apart = apart or why
+        else:
+            width, gap, moved = _of_averages(people, self.neighbours, picks)
+        return Question(left, constraint, n_items, self.bound, width, size, gap, apart, unit, costs, moved)
+
+    @property
+    def _one_way(self) -> bool:
+        return self.neighbours == "add_remove"
+
+    def _most(self, people: Population | None) -> float:
+        """The most that one person's part of a score can be in size."""
+        return self.bound if people is None or people.monotone else max(people.ranges()[2:])
+
+    def _of_sums(
+        self, people: Population | None, size: int | None, picks: int
+    ) -> tuple[float, float | None, tuple[float, float]]:
+        """For exact sums over people, each person's part of which lies in a public range."""
+        if people is None or people.monotone:
+            width = ScoreChange(self.bound, one_directional=self._one_way).range
+            moved = (width, self.bound if self._one_way else _ROOT_TWO * self.bound)
+            return width, None if size is None else size * self.bound, moved
+        _, _, up, down = people.ranges()
+        width = (up + down) * (1.0 if self._one_way else 2.0)
+        each = max(up, down) if self._one_way else up + down
+        return width, None if size is None else size * (up + down), _of_each(each, picks)
+
+    def _of_one_function(
+        self, people: Population | None, picks: int, sets: int, weighed: bool
+    ) -> tuple[float, float | None, tuple[float, float], str]:
+        """For one function of everybody's data, no sum over people, on sets of up to ``sets`` items."""
+        if self.sensitivity is not None:
+            each = 2.0 * self.sensitivity
+            # All values move with f(S): that cancels between gains, unless costs weigh them.
+            width = (2.0 if weighed else 1.0) * each
+            why = "it is for sums over people, and a sensitivity was stated instead"
+            return width, None if people is None else people.bound, _of_each(each, picks), why
+        assert people is not None
+        # Of a table of features one person moves the more, the more features there are.
+        options = {"set_size": sets} if isinstance(people, MutualInformation) else {}
+        each, width = (
+            people.sensitivity(self.neighbours, norm, **options) * _ROUNDED
+            for norm in ("coordinate", "range")
+        )
+        why = f"it is for sums over people, which {type(people).__name__} is not"
+        return 2.0 * each if weighed else width, people.bound, _of_each(each, picks), why
+
+
+def _of_averages(people: Population, neighbours: str, picks: int) -> tuple[float, float, tuple[float, float]]:
+    """For a population's own average gains."""
+    each = people.sensitivity(neighbours, "value" if people.monotone else "coordinate")
+    moved = (2.0 * each, _ROOT_TWO * each) if people.monotone else _of_each(each, picks)
+    return people.sensitivity(neighbours, "range"), people.bound, moved
+
+
+def _of_each(each: float, picks: int) -> tuple[float, float]:
+    """How far all picks' gains move together, in L1 and L2, where each moves by ``each``."""
+    return picks * each, math.sqrt(picks) * each
+
+
+def costs_of(constraint: Constraint) -> ChargedCosts | None:
+    """The weights of a knapsack; None for other constraints."""
+    return ChargedCosts.of(constraint) if isinstance(constraint, Knapsack) else None
+
+
+def quick_average(people: Population) -> bool:
+    """Whether average gains come much cheaper than asking people one by one.
+
+    Functions of unknown origin are asked one by one: what they give can then be clipped, and where they fail
+    nobody learns of it.
+    """
+    return row_parts(people) is None and people.built_in
+
+
+class Scores(Protocol):
+    """A growing set and the score of every item on top of it."""
+
+    items: list[int]
+
+    def scores(self) -> Floats:
+        """What each item would add."""
+        ...
+
+    def add(self, item: int) -> float:
+        """Put ``item`` into the set; its score is returned."""
+        ...
+
+
+class Averages:
+    """A population's own average gains, asked for again after each addition, when they are needed.
+
+    `Population.sensitivity` speaks of these numbers as computed.
+    """
+
+    def __init__(self, people: Population) -> None:
+        self._people = people
+        self.items: list[int] = []
+        self._now: Floats | None = None
+
+    def scores(self) -> Floats:
+        if self._now is None:
+            self._now = answers.vector("gains", self._people.gains(list(self.items)), self._people.n_items)
+        return self._now
+
+    def add(self, item: int) -> float:
+        score = float(self.scores()[item])
+        self.items.append(item)
+        self._now = None
+        return score
+
+
+class Nobody:
+    """The scores of a sample that holds nobody."""
+
+    def __init__(self, n_items: int) -> None:
+        self.items: list[int] = []
+        self._zeros = np.zeros(n_items)
+
+    def scores(self) -> Floats:
+        return self._zeros
+
+    def add(self, item: int) -> float:
+        self.items.append(item)
+        return 0.0
+
+
+class OnTop:
+    """Scores of the items that are left, on top of the included ones."""
+
+    def __init__(self, scores: Scores, left: Residual) -> None:
+        self._scores, self._free = scores, left.free
+        for item in left.included.tolist():
+            scores.add(item)
+        self.items: list[int] = []
+
+    def scores(self) -> Floats:
+        return self._scores.scores()[self._free]
+
+    def add(self, item: int) -> float:
+        self.items.append(item)
+        return self._scores.add(int(self._free[item]))
+
+
+class Candidates:
+    """Which items fit on top of the chosen ones."""
+
+    def __init__(self, constraint: Constraint, n_items: int) -> None:
+        self._constraint = constraint
+        self._left = np.ones(n_items, dtype=np.bool_)
+
+    def after(self, chosen: list[int]) -> NDArray[np.intp]:
+        if not isinstance(self._constraint, Cardinality):
+            return np.flatnonzero(self._constraint.addable(np.array(chosen, dtype=np.intp)))
+        if chosen:
+            self._left[chosen[-1]] = False
+        return np.flatnonzero(self._left)
 
 
 class PrivateGreedy(Chooser):
@@ -115,7 +647,7 @@ class PrivateGreedy(Chooser):
             include=include,
             exclude=exclude,
         )
-        self.method = checks.one_of("method", method, ("auto", *methods.METHODS))
+        self.method = checks.one_of("method", method, ("auto", *METHODS))
         self.release_gains = (
             None
             if release_gains is None
@@ -152,7 +684,7 @@ class PrivateGreedy(Chooser):
         constraint: Constraint | None = self.constraint
         if self._residual is not None or isinstance(constraint, Knapsack):
             constraint = self._over(None if self._residual is None else self._residual.n_items).constraint
-        return 1.0 if constraint is None else methods.ratio(constraint, scores.costs_of(constraint))
+        return 1.0 if constraint is None else ratio(constraint, costs_of(constraint))
 
     def plan(self, n_items: int | None = None, n_people: int | None = None) -> Plan:
         """How a selection would be made and paid for: ``plan.method``, ``plan.picks.rate``, ``plan.reason``.
@@ -182,7 +714,7 @@ class PrivateGreedy(Chooser):
         plan = self._chosen_plan(question)
         if not self.budget.private:
             return plan.loss
-        return methods.loss(replace(question, n_people=size), plan.picks, plan.ends)
+        return loss(replace(question, n_people=size), plan.picks, plan.ends)
 
     def picks_above_chance(self, n_people: int, n_items: int | None = None) -> int:
         """About how many picks can be better than chance, from public sizes alone.
@@ -220,7 +752,7 @@ class PrivateGreedy(Chooser):
         return [*steps(self._plan, self.budget, self.bound), last]
 
     def _chosen_plan(self, question: Question) -> Plan:
-        return methods.choose(question, self.share, self.method, self._for_gains)
+        return choose(question, self.share, self.method, self._for_gains)
 
     # --- the selection ---------------------------------------------------------------------------
 
@@ -238,7 +770,7 @@ class PrivateGreedy(Chooser):
     def _select(self, people: Population, left: Residual, progress: bool) -> Selection:
         if left.constraint is None:
             self._residual = left
-            self._gate.mark(*people.marks)
+            self._gate.add_caveats(*people.caveats)
             return self._selection(people, left, (), queries=0)
         one_way = self.budget.neighbours == "add_remove"
         question = self._terms.question(left, None if one_way else len(people), people)
@@ -251,12 +783,12 @@ class PrivateGreedy(Chooser):
             plan = self._chosen_plan(question)
             if self._by_average(people, question, plan):
                 question = self._terms.question(left, len(people), people, averages=True)
-                averaged = methods.make(question, self.share, plan.method, self._for_gains)
+                averaged = make(question, self.share, plan.method, self._for_gains)
                 plan = replace(averaged, reason=plan.reason)
             self._warn(question, plan)
             chosen, queries = self._picked(people, question, plan, progress)
             self._plan = plan
-        self._gate.mark(*people.marks)
+        self._gate.add_caveats(*people.caveats)
         gains = None
         if plan is not None and plan.gains is not None:
             gains = self._noisy_gains(people, question, plan, chosen)
@@ -287,9 +819,9 @@ class PrivateGreedy(Chooser):
             raise ValueError(f"{whole!r} allows no item at all; there is nothing to choose")
         self._check_count(people)
         one_way = self.budget.neighbours == "add_remove"
-        if one_way and self.max_people is None and len(people) > scores.MOST_PEOPLE:
+        if one_way and self.max_people is None and len(people) > MOST_PEOPLE:
             raise ValueError(
-                f"there are more than {scores.MOST_PEOPLE:,} people; declare a public max_people= that is"
+                f"there are more than {MOST_PEOPLE:,} people; declare a public max_people= that is"
                 " large enough"
             )
         if self.sensitivity is None:
@@ -318,13 +850,13 @@ class PrivateGreedy(Chooser):
         if question.ends and question.left.included.size:
             return False  # what the picks add is then a difference of two averages, and rounds twice
         replaced = self.budget.neighbours == "replace"
-        return replaced and plan.method in ("basic", "zcdp", "exact") and scores.quick_average(people)
+        return replaced and plan.method in ("basic", "zcdp", "exact") and quick_average(people)
 
     def _warn(self, question: Question, plan: Plan) -> None:
-        chance = methods.chance_of_a_favourite(question, plan)
+        chance = chance_of_a_favourite(question, plan)
         if chance is None or chance >= 0.5 or not self.budget.private:
             return
-        enough = methods.epsilon_that_would_do(question, self.share, plan.method, self._for_gains)
+        enough = epsilon_that_would_do(question, self.share, plan.method, self._for_gains)
         warnings.warn(
             f"{self._allowance} is too small here for much more than chance: an item that"
             f" everybody values fully is picked first with probability {chance:.2g} (at random"
@@ -339,10 +871,11 @@ class PrivateGreedy(Chooser):
         last = [] if ends is None or ends is picks else [(ends.event, ends.count)]
         gains = [] if plan.gains is None else [(plan.gains, 1)]
         self._allowance.expect((picks.event, picks.count), *last, *gains)
-        release = end_release = self._gate.reserve(picks.event, picks.count, label="picks")
+        draws = question.constraint.rank + 2 * (ends is picks)
+        release = end_release = self._gate.reserve(picks.event, picks.count, draws=draws, label="picks")
         if ends is not None and ends is not picks:
             label = "best single item, and which of the two"
-            end_release = self._gate.reserve(ends.event, ends.count, label=label)
+            end_release = self._gate.reserve(ends.event, ends.count, draws=2, label=label)
         some = people if picks.keep is None else people.sampled(release, picks.keep)
         # Of nobody every pick is a fair draw. What follows the picks must not tell, so nothing is left out.
         growing: Scores = Nobody(question.n_items) if some is None else question.scores(some)

@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from .convex.approximate import ApproximateLeader as ApproximateLeader
     from .convex.bandit import BanditApproximateLeader as BanditApproximateLeader
     from .convex.linear import LinearLeader as LinearLeader
-    from .frank_wolfe.points import MetaFrankWolfePoints as MetaFrankWolfePoints
     from .frank_wolfe.sets import MetaFrankWolfe as MetaFrankWolfe
+    from .frank_wolfe.sets import MetaFrankWolfePoints as MetaFrankWolfePoints
+    from .learner import Guarantee as Guarantee
+    from .learner import OnlineLearner as OnlineLearner
     from .minimize.bandit import BanditSubmodularMinimizer as BanditSubmodularMinimizer
     from .minimize.minimizer import SubmodularMinimizer as SubmodularMinimizer
-    from .protocol import Guarantee as Guarantee
-    from .protocol import OnlineLearner as OnlineLearner
-    from .segments.segments import Segments as Segments
+    from .segments import Segments as Segments
     from .select.best_of_both import BestOfBothSelector as BestOfBothSelector
     from .select.hedge import HedgeSelector as HedgeSelector
     from .select.leader import LeaderSelector as LeaderSelector
     from .select.phased import PhasedSelector as PhasedSelector
     from .select.running_sums import RunningSumSelector as RunningSumSelector
-    from .select.selector import OnlineSelector as OnlineSelector
+    from .selector import OnlineSelector as OnlineSelector
     from .thompson.selector import ThompsonSelector as ThompsonSelector
 
 # What there is beside the registered learners; modules are imported when a name is first asked for.
 _BASES = {
-    "Guarantee": f"{__name__}.protocol",
-    "OnlineLearner": f"{__name__}.protocol",
-    "OnlineSelector": f"{__name__}.select.selector",
-    "Segments": f"{__name__}.segments.segments",
+    "Guarantee": f"{__name__}.learner",
+    "OnlineLearner": f"{__name__}.learner",
+    "OnlineSelector": f"{__name__}.selector",
+    "Segments": f"{__name__}.segments",
 }
 
 __all__ = sorted([*_BASES, *REGISTRY])

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.labels import item_numbers, plain_label
-from ..core.state import Saved
 
 Items = NDArray[np.int32]
 _WHOLE = {int}
@@ -43,6 +42,9 @@ class Catalogue:
     >>> shop.served((1, 0), lambda: np.array([0.0, 5.0, 3.0]), shop.request())
     (0, 2)
     """
+
+    _state = ("_active", "_sets", "changed")
+    _any_length = ("_sets",)
 
     def __init__(self, n_items: int, labels: Sequence[Any] | None) -> None:
         self._n_items = n_items
@@ -242,24 +244,17 @@ class Catalogue:
 
     # --- saving ----------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """For `resume`; labels are among the settings."""
-        retired = () if self._active is None else np.flatnonzero(~self._active)
+    @property
+    def _sets(self) -> NDArray[np.int32]:
         width = self._recent[-1].size if self._recent else 0
-        return {"changed": self.changed}, {
-            "retired": np.array(retired, dtype=np.int64),
-            "recent": np.array(self._recent, dtype=np.int32).reshape(len(self._recent), width),
-        }
+        return np.array(self._recent, dtype=np.int32).reshape(len(self._recent), width)
 
-    def resume(self, saved: Saved, *, at_least: int) -> None:
-        """Go on; so many items ``at_least`` are not retired."""
-        retired = saved.array("retired", (None,), np.int64, at_least=0, at_most=self._n_items - 1)
-        self.changed = saved.flag("changed")
-        if retired.size:
-            self.retire(retired.tolist())
-        if np.unique(retired).size != retired.size or self.count < at_least:
-            raise ValueError("the array retired leaves too few items, or names one twice")
-        recent = saved.array("recent", (None, None), np.int32, at_least=-1, at_most=self._n_items - 1)
-        if recent.shape[0] > RECENT or recent.shape[1] > self._n_items:
-            raise ValueError("the array recent holds more than the latest sets")
-        self.recall(recent)
+    @_sets.setter
+    def _sets(self, sets: NDArray[np.int32]) -> None:
+        self.recall(sets)
+
+    def _resumed(self) -> None:
+        wrong = any(int(one.max(initial=-1)) >= self._n_items for one in self._recent)
+        active = self._active
+        if wrong or (active is not None and (active.dtype != np.bool_ or active.size != self._n_items)):
+            raise ValueError("the catalogue has other items")

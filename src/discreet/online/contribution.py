@@ -15,22 +15,22 @@ out, so that the others move up a round, is no neighbour: there everybody's roun
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.identity import canonical
-from ..core.settings import Settings, of
-from ..core.state import Saved
+from ..core.state import Settings
 from ..objectives import Population
 from ..privacy import Coins, Participation
-from .rounds import Rounds
 
-_KEY_WORDS = 4
+if TYPE_CHECKING:
+    from .learner import Rounds
+
+_HASH = 16  # bytes
 
 
 class ContributionLimit:
@@ -44,6 +44,8 @@ class ContributionLimit:
     >>> [limit.register(who) for who in ("ann", "ann", "ann", "bob")]
     [True, True, False, True]
     """
+
+    _state = ("_key", "_table")
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class ContributionLimit:
         return hashlib.blake2b(b"learner", key=self._key, digest_size=8).hexdigest()
 
     def _hash(self, person: Hashable) -> bytes:
-        return hashlib.blake2b(repr(canonical(person)).encode(), key=self._key, digest_size=16).digest()
+        return hashlib.blake2b(repr(canonical(person)).encode(), key=self._key, digest_size=_HASH).digest()
 
     def register_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
         """`register` for each of a stream; where one of them is refused nobody has been counted."""
@@ -142,35 +144,22 @@ class ContributionLimit:
             raise
         return within_limit
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The key, and how often each hash was counted, for `resume`; and when, where that matters."""
+    @property
+    def _table(self) -> tuple[NDArray[Any], ...]:
+        """Hashes and how often each was counted; and in which rounds, where that matters."""
+        hashes = np.frombuffer(b"".join(self._counts), dtype=np.uint8).reshape(-1, _HASH)
+        counts = np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts))
         rounds = [number for hashed in self._counts for number in self._counted.get(hashed, ())]
-        arrays: dict[str, NDArray[Any]] = {
-            "key": np.frombuffer(self._key, dtype=np.uint8),
-            "hashes": np.frombuffer(b"".join(self._counts), dtype=np.uint8),
-            "counts": np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts)),
-        }
-        return {}, arrays | ({"rounds": np.array(rounds, dtype=np.int64)} if self.apart else {})
+        return hashes, counts, np.array(rounds, dtype=np.int64)
 
-    def resume(self, saved: Saved) -> None:
-        """Go on with what was counted before."""
-        self._key = saved.array("key", (8 * _KEY_WORDS,), np.uint8).tobytes()
-        counts = saved.array("counts", (None,), np.int64, at_least=0, at_most=self._limit)
-        hashes = saved.array("hashes", (16 * counts.size,), np.uint8).tobytes()
-        self._counts = {hashes[16 * i : 16 * i + 16]: int(count) for i, count in enumerate(counts)}
-        if len(self._counts) != counts.size:
-            raise ValueError("the array hashes names somebody twice")
-        if self.apart:
-            self._resume_rounds(saved, counts)
-
-    def _resume_rounds(self, saved: Saved, counts: NDArray[np.int64]) -> None:
-        assert self._rounds is not None
-        size, last = int(counts.sum()), self._rounds.number - 1
-        rounds = iter(saved.array("rounds", (size,), np.int64, at_least=0, at_most=last).tolist())
-        for hashed, count in self._counts.items():
-            own = self._counted[hashed] = [next(rounds) for _ in range(count)]
-            if any(later <= earlier for earlier, later in itertools.pairwise(own)):
-                raise ValueError("the array rounds is not in order")
+    @_table.setter
+    def _table(self, table: tuple[NDArray[Any], ...]) -> None:
+        hashes, counts, rounds = table
+        self._counts = {row.tobytes(): int(count) for row, count in zip(hashes, counts, strict=True)}
+        if min(counts, default=0) < 0 or (rounds.size and rounds.size != counts.sum()):
+            raise ValueError("people are counted in other rounds than they had")
+        parts = np.split(rounds, np.cumsum(counts)[:-1]) if rounds.size else []
+        self._counted = {hashed: own.tolist() for hashed, own in zip(self._counts, parts, strict=False)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +169,7 @@ class ParticipationSettings(Settings):
     Subclasses say which rounds make a batch; here every round is one.
     """
 
-    participation: Participation | None = of(
-        Participation.read, Participation.plain, optional=True, default=None
-    )
+    participation: Participation | None = None
 
     def counted_since(self, number: int) -> int | None:
         """Somebody of whom a round from this one on was counted is not counted in round ``number``.

@@ -8,6 +8,7 @@ keep the people of a window have parts that keep theirs.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -16,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.state import Saved
+from ..core.fixed import read_only
 from ..objectives import Population
+from ..privacy import random_id
 
 Units = NDArray[np.int64]
 # What makes a person's part in sums of a person; of many people who are rows, the sum of their parts.
@@ -34,16 +36,49 @@ def named(server: Any) -> str:
 class Partial(ABC):
     """The people of one server in one batch of a learner.
 
-    ``server`` and ``batch`` name it: of each pair a learner absorbs one. ``room`` is how many people the
-    batch had room for when the part was made, and ``learner`` tells the learner that made it from others.
+    ``server`` and ``batch`` name it: of each pair a learner absorbs one. A random ``id`` goes with its people
+    as well, whatever it is called. ``room`` is how many people the batch had room for when the part was made,
+    and ``learner`` tells the learner that made it from others. All of this is read-only, and a part that was
+    changed while it travelled is refused.
     """
 
     def __init__(
         self, server: str, batch: int, room: int | None, learner: str, given: Callable[[Any, Any], Any]
     ) -> None:
-        self.server, self.batch, self.room, self.learner = named(server), batch, room, learner
-        self.count = 0
+        self._about = named(server), batch, room, learner, random_id()
+        self._count = 0
+        self._caveats: tuple[str, ...] = ()
         self._given = given
+
+    @property
+    def server(self) -> str:
+        return self._about[0]
+
+    @property
+    def batch(self) -> int:
+        return self._about[1]
+
+    @property
+    def room(self) -> int | None:
+        return self._about[2]
+
+    @property
+    def learner(self) -> str:
+        return self._about[3]
+
+    @property
+    def id(self) -> str:
+        return self._about[4]
+
+    @property
+    def count(self) -> int:
+        """How many people were taken up."""
+        return self._count
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What accounts have to say of these people; the learner that absorbs the part says so."""
+        return self._caveats
 
     def add(self, person: Any = None, *, items: Iterable[Any] | Mapping[Any, float] | None = None) -> None:
         """Take up a person, in any of the forms that the learner's ``learn`` takes.
@@ -52,8 +87,10 @@ class Partial(ABC):
         """
         if self.room is not None and self.count >= self.room:
             raise RuntimeError(f"the batch has room for {self.room} people; absorb this part")
-        self._take(self._given(person, items))
-        self.count += 1
+        given = self._given(person, items)
+        self._take(given)
+        self._count += 1
+        self._caveats = tuple(dict.fromkeys((*self._caveats, *getattr(given, "caveats", ()))))
 
     def add_all(self, people: Population) -> None:
         """Take up everybody of a population, in memory or in a store (by its engine), or nobody.
@@ -67,7 +104,8 @@ class Partial(ABC):
                 f"the batch has room for {self.room} people, and {self.count} were taken up; give fewer"
             )
         self._take_all(people)
-        self.count += len(people)
+        self._count += len(people)
+        self._caveats = tuple(dict.fromkeys((*self._caveats, *people.caveats)))
 
     @abstractmethod
     def _take_all(self, people: Population) -> None:
@@ -76,6 +114,24 @@ class Partial(ABC):
     @abstractmethod
     def _take(self, person: Any) -> None:
         """Take up a person, or refuse them and stay as it is."""
+
+    @abstractmethod
+    def _content(self) -> bytes:
+        """What it holds, for `_seal`."""
+
+    def _seal(self) -> str:
+        """What names the part, and what it holds, in a few letters: neither changes without the other."""
+        about = repr((self._about, self._count, self._caveats)).encode()
+        return hashlib.sha256(about + b"\n" + self._content()).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sealed": self._seal()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        sealed = state.pop("_sealed", None)
+        self.__dict__.update(state)
+        if sealed != self._seal():
+            raise ValueError("the part was changed while it travelled; its people are not learned from")
 
     def __len__(self) -> int:
         return self.count
@@ -99,16 +155,24 @@ class SummedPart(Partial):
         everybody: Counting | None = None,
     ) -> None:
         super().__init__(server, batch, room, learner, given)
-        self.sums: Units = np.zeros(shape, dtype=np.int64)
+        self._sums: Units = np.zeros(shape, dtype=np.int64)
         self._units, self._everybody = units, everybody
 
+    @property
+    def sums(self) -> Units:
+        """The sums, to be read."""
+        return read_only(self._sums)
+
+    def _content(self) -> bytes:
+        return self._sums.tobytes()
+
     def _take(self, person: Any) -> None:
-        self.sums += self._units(person)
+        self._sums += self._units(person)
 
     def _take_all(self, people: Population) -> None:
         if self._everybody is None:
             raise TypeError("this learner takes rewards, one after the other: add() them")
-        self.sums += self._everybody(people)
+        self._sums += self._everybody(people)
 
     def check(self, least: Any, most: Any) -> None:
         """Refuse sums that so many people cannot have, each of whom adds ``least`` to ``most`` units."""
@@ -131,32 +195,48 @@ class KeptPart(Partial):
         checked: Callable[[Any], Any],
     ) -> None:
         super().__init__(server, batch, room, learner, given)
-        self.people: list[Any] = []
-        self.stores: list[Any] = []
+        self._people: list[Any] = []
+        self._stores: list[Any] = []
         self._checked = checked
 
+    @property
+    def people(self) -> tuple[Any, ...]:
+        """Those that it holds."""
+        return tuple(self._people)
+
+    @property
+    def stores(self) -> tuple[Any, ...]:
+        """Where the others are."""
+        return tuple(self._stores)
+
+    def _content(self) -> bytes:
+        return repr((len(self._people), [len(store) for store in self._stores])).encode()
+
     def _take(self, person: Any) -> None:
-        self.people.append(self._checked(person))
+        self._people.append(self._checked(person))
 
     def _take_all(self, people: Population) -> None:
         if people.stored:
-            self.stores.append(self._checked(people))
+            self._stores.append(self._checked(people))
         else:
-            self.people.extend([self._checked(person) for person in people])
+            self._people.extend([self._checked(person) for person in people])
 
 
 class Absorbed:
-    """Which parts of the open batch have been absorbed, by server."""
+    """Which parts of the open batch have been absorbed, by server and by id."""
+
+    _state = ("_batch", "_servers", "_ids")
 
     def __init__(self) -> None:
         self._batch = 0
-        self._servers: set[str] = set()
+        self._servers: list[str] = []
+        self._ids: list[str] = []
 
     def check(self, part: Partial, batch: int, room: int | None, left: int | None) -> None:
         """Refuse a part of another batch, one that was absorbed, and too many people."""
         if part.batch != batch:
             raise ValueError(f"{part!r} is late: batch {batch} is open; its people are not learned from")
-        if self._batch == batch and part.server in self._servers:
+        if self._batch == batch and (part.server in self._servers or part.id in self._ids):
             raise ValueError(f"a part of {part.server!r} was absorbed in batch {batch} already")
         if room is not None and part.count > room:
             raise ValueError(f"the open batch has room for {room} people; the part has {part.count}")
@@ -166,14 +246,6 @@ class Absorbed:
     def add(self, part: Partial) -> None:
         """A part is about to be absorbed."""
         if self._batch != part.batch:
-            self._batch, self._servers = part.batch, set()
-        self._servers.add(part.server)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """For `resume`."""
-        return {"batch": self._batch, "servers": sorted(self._servers)}, {}
-
-    def resume(self, saved: Saved) -> None:
-        """Go on."""
-        self._batch = saved.whole("batch", at_least=0)
-        self._servers = {str(server) for server in saved.rows("servers")}
+            self._batch, self._servers, self._ids = part.batch, [], []
+        self._servers.append(part.server)
+        self._ids.append(part.id)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.state import Saved
+from ..core.state import in_range
 from ..objectives import Population
-from ..objectives.rows.people import KeptRow
-from ..objectives.rows.table import KINDS
-from .rounds import Rounds
+from ..objectives.rows import KINDS, KeptRow
 
 People = Population | NDArray[Any]
 
@@ -30,6 +27,8 @@ class Pending:
     >>> pending.take(7), 7 in pending
     ((), False)
     """
+
+    _state = _any_length = ("_table",)
 
     def __init__(self) -> None:
         self._tickets: dict[int, Ticket] = {}  # in the order of their rounds
@@ -65,32 +64,19 @@ class Pending:
         """The feedback has come, or is no longer waited for."""
         return self._tickets.pop(round)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """For `resume`."""
+    @property
+    def _table(self) -> NDArray[np.int64]:
+        """The rounds with their tickets, as one array; -1 where a ticket is shorter than others."""
         width = max(map(len, self._tickets.values()), default=0)
-        rows = [
-            (round, *ticket) if len(ticket) == width else (round, *ticket, *[-1] * (width - len(ticket)))
-            for round, ticket in self._tickets.items()
-        ]
-        return {}, {"tickets": np.array(rows, dtype=np.int64).reshape(len(rows), 1 + width)}
+        rows = [(round, *ticket, *[-1] * (width - len(ticket))) for round, ticket in self._tickets.items()]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), 1 + width)
 
-    def resume(self, saved: Saved, rounds: Rounds, could_be: Callable[[int, Ticket], bool]) -> None:
-        """Go on waiting; ``could_be`` says whether a round can have had such a ticket."""
-        rows = saved.array("tickets", (None, None), np.int64, at_least=-1).tolist()
-        if len(rows) > min(rounds.number, MOST_OPEN):
-            raise ValueError("tickets has more rows than rounds that can wait for feedback")
-        for row in rows:
-            late, *ticket = row
-            while ticket and ticket[-1] < 0:  # shorter than others
-                ticket.pop()
-            last = next(reversed(self._tickets), -1)
-            if (
-                not last < late < rounds.number
-                or min(ticket, default=0) < 0
-                or not could_be(late, tuple(ticket))
-            ):
-                raise ValueError(f"tickets={row} is no round whose reward is to come")
-            self._tickets[late] = tuple(ticket)
+    @_table.setter
+    def _table(self, table: NDArray[np.int64]) -> None:
+        tickets = {row[0]: tuple(one for one in row[1:] if one >= 0) for row in table.tolist()}
+        if len(tickets) < len(table) or list(tickets) != sorted(tickets):
+            raise ValueError("pending holds rounds that are not in order")
+        self._tickets = tickets
 
 
 class Waiting:
@@ -99,6 +85,8 @@ class Waiting:
     A batch of so many rounds is summed as the vectors of at most so many people. A round that is passed
     without its feedback leaves room for one who comes late.
     """
+
+    _state = ("_room", "_rows")
 
     def __init__(self) -> None:
         self._people: deque[People] = deque(maxlen=MOST_OPEN)
@@ -139,44 +127,34 @@ class Waiting:
                 kept.append(KeptRow.kept(rows.kind, n_items, *row))
         self._people = deque(kept, maxlen=MOST_OPEN)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """For `resume`. People are in it as they are."""
-        arrays: dict[str, NDArray[Any]] = {}
-        kinds = []
-        for place, person in enumerate(self._people):
-            if not isinstance(person, Population):
-                kinds.append(-1)
-                arrays[f"{place}.units"] = person
-                continue
-            rows = person.as_rows()
-            if rows is None:
-                raise TypeError(
-                    "people who are functions are waiting for a batch with room, and cannot be written to a"
-                    " file; save after some more rounds"
-                )
-            kinds.append(rows.kind.code)
-            arrays |= {f"{place}.items": rows.sparse.indices, f"{place}.data": rows.sparse.data}
-            arrays[f"{place}.cap"] = rows.cap
-        return {"room": self._room, "kinds": kinds}, arrays
+    @property
+    def _rows(self) -> list[Any]:
+        """Those who wait, as arrays, for saving: people are in it as they are."""
+        return [_kept(person) for person in self._people]
 
-    def resume(
-        self, saved: Saved, rounds: Rounds, n_items: int, bound: float, units: tuple[tuple[int, ...], float]
-    ) -> None:
-        """Go on; ``units`` is the shape and the largest entry of people in whole units."""
-        self._room = saved.whole("room", at_least=0, at_most=rounds.number)
-        shape, most = units
-        for place, code in enumerate(saved.rows("kinds", at_most=min(rounds.number, MOST_OPEN))):
-            if code == -1:
-                kinds = (np.int64, np.float64)
-                own = saved.array(f"{place}.units", shape, kinds, at_least=-most, at_most=most)
-                self._people.append(own)
-                continue
-            if code not in KINDS:
-                raise ValueError("kinds holds people of a kind that this release does not know")
-            items = saved.array(f"{place}.items", (None,), np.int32, at_least=0, at_most=n_items - 1)
-            if (np.diff(items) <= 0).any():
-                raise ValueError(f"the array {place}.items is not in order")
-            largest = KINDS[code].largest
-            data = saved.array(f"{place}.data", (items.size,), at_least=0.0, at_most=largest)
-            cap = saved.array(f"{place}.cap", (1,), at_least=0.0, infinite=True)
-            self._people.append(KeptRow.kept(KINDS[code], n_items, items, data, cap, bound))
+    @_rows.setter
+    def _rows(self, rows: list[Any]) -> None:
+        self._people = deque((_person(*row) for row in rows), maxlen=MOST_OPEN)
+
+
+def _kept(person: People) -> tuple[Any, ...]:
+    """A person in whole units, or who is a row, as arrays."""
+    if not isinstance(person, Population):
+        return (person,)
+    rows = person.as_rows()
+    if rows is None:
+        raise TypeError(
+            "people who are functions are waiting for a batch with room, and cannot be written to a"
+            " file; save after some more rounds"
+        )
+    return rows.kind.code, rows.n_items, rows.sparse.indices, rows.sparse.data, rows.cap, float(person.bound)
+
+
+def _person(first: Any, *row: Any) -> People:
+    """The same again."""
+    if not row:
+        return np.asarray(first)
+    n_items, items, *others = row
+    if first not in KINDS or not in_range(items, n_items):
+        raise ValueError("a person who waits has items that this release does not know")
+    return KeptRow.kept(KINDS[first], n_items, items, *others)

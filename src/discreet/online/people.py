@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..objectives import Population
-from ..objectives.coverage import Coverage, ProbabilisticCoverage
+from ..objectives.rows import Coverage, ProbabilisticCoverage
 from ..objectives.stored.people import StoredPopulation
 from .catalogue import Catalogue
 
@@ -59,7 +59,7 @@ def in_memory(
 
 
 def given_person(catalogue: Catalogue, n_items: int, person: Any, items: Any) -> Any:
-    """A person as a population of one, from any of the forms that `ServingLearner.learn` takes.
+    """A person as a population of one, from any of the forms that `OnlineSelector.learn` takes.
 
     What is wrong with somebody's items is a fact about them: it is in the error's details, not in its words.
     """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from ..privacy import Budget
-    from .protocol import OnlineLearner
+    from .learner import OnlineLearner
 
 # What `learn` is given of a person.
 Feedback = Literal[
@@ -117,7 +117,7 @@ REGISTRY: dict[str, Registered] = {
     "LeaderSelector": _of("select.leader", "function", "leader"),
     "LinearLeader": _of("convex.linear", "cost_vector", "linear_leader"),
     "MetaFrankWolfe": _of("frank_wolfe.sets", "function", "frank_wolfe"),
-    "MetaFrankWolfePoints": _of("frank_wolfe.points", "dr_function", "frank_wolfe_points"),
+    "MetaFrankWolfePoints": _of("frank_wolfe.sets", "dr_function", "frank_wolfe_points"),
     "PhasedSelector": _of("select.phased", "function", "phased"),
     "RunningSumSelector": _of("select.running_sums", "function", "running_sums"),
     "SubmodularMinimizer": _of("minimize.minimizer", "set_cost", "minimizer"),
@@ -127,6 +127,7 @@ REGISTRY: dict[str, Registered] = {
 
 def selectors() -> list[str]:
     """The learners that show k of n items and learn from what people value."""
-    from .select.selector import OnlineSelector
+    from .selector import SelectorSettings
 
-    return [name for name, one in REGISTRY.items() if issubclass(one.kind(name), OnlineSelector)]
+    kinds = {name: one.kind(name) for name, one in REGISTRY.items()}
+    return [name for name, kind in kinds.items() if issubclass(kind._settings_type, SelectorSettings)]

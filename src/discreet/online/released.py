@@ -22,7 +22,8 @@ class Released:
     ``items`` is the set that stood last, in order. ``values`` is what each item was worth to a person on
     average, by released sums, ``deviations`` how far off that may be, and ``people`` how many people these
     were about; None and 0 where only sets were released. NaN is an item of which nothing is known. ``labels``
-    are the items' names.
+    are the items' names. ``caveats`` is what accounts have to say of these releases, and of whatever follows
+    from them.
     """
 
     items: tuple[int, ...]
@@ -31,6 +32,7 @@ class Released:
     values: NDArray[np.float64] | None = None
     people: int = 0
     deviations: NDArray[np.float64] | None = None
+    caveats: tuple[str, ...] = ()
 
     def weakened(self, part: float) -> Released:
         """The same, as of fewer people: for tastes that have changed since."""
@@ -55,4 +57,5 @@ class Released:
             found[moved[moved >= 0]] = numbers[moved >= 0]
             return found
 
-        return Released(items, n_items, labels, carried(self.values), self.people, carried(self.deviations))
+        known = carried(self.values), self.people, carried(self.deviations)
+        return Released(items, n_items, labels, *known, self.caveats)

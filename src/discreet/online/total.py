@@ -10,21 +10,17 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.state import Saved
+from ..kernels.prefix_sums import PrefixSum
 from ..privacy import Coins, Event, Gate, LaplaceNoise, Release, RunningSum, SumSpec, TreeSum, samplers
 from ..privacy.conversions import exact
-from ..privacy.sums.compiled import CompiledSum, CompiledTree
+from .pool import Evidence
 from .released import Known
-from .rounds import Rounds
-from .segments.pool import Evidence
-
-if TYPE_CHECKING:
-    from ..backends.arguments import SumState
 
 Values = NDArray[Any]
 # An item that came late is taken for an ordinary one until it has been there for so many people, or for so
@@ -45,6 +41,17 @@ class PrivateTotal:
     People are emptied out before they are released: an interruption may lose them, never count them twice.
     """
 
+    _state = (
+        "_sum_state",
+        "gathered",
+        "known",
+        "_topped_up",
+        "_base",
+        "_earlier",
+        "people_before",
+        "_joined",
+    )
+
     def __init__(
         self,
         spec: SumSpec | None,
@@ -61,15 +68,14 @@ class PrivateTotal:
         label: str,
     ) -> None:
         self._shape, self._units, self._coins = shape, units, coins
-        self._private = gate.budget.private
+        self._private, self._ahead, self._trees = gate.budget.private, ahead, trees
         self._gate = gate
         self.sum: RunningSum | None = None
         if (spec is None) != (event is None):
             raise ValueError("noise has to be declared where sums are released, and nowhere else")
         if spec is not None:
-            compiled = ((CompiledSum, ahead), (CompiledTree, ahead and trees))
-            kind = next((made for made, fits in compiled if fits and issubclass(made, spec.kind)), spec.kind)
-            self.sum = kind.of(spec, gate, event=event, clip=clip, disjoint=disjoint, label=label)
+            how: dict[str, Any] = {"clip": clip, "disjoint": disjoint, "label": label, "ahead": ahead}
+            self.sum = spec.kind.of(spec, gate, event=event, **how)
         self.gathered: Values = self._nothing()
         self.known: Values = np.zeros(shape)
         self._topped_up = 0.0
@@ -133,7 +139,8 @@ class PrivateTotal:
                     " make a new learner, with start= this one"
                 )
             how: dict[str, Any] = {"event": release.event, "clip": before.clip, "label": before.label}
-            after = type(before).of(spec, self._gate, **how, disjoint=True, release=release)
+            how |= {"disjoint": True, "release": release, "ahead": self._ahead}
+            after = type(before).of(spec, self._gate, **how)
             self._earlier += before.taken
             self.sum = after
         self._shape = shape
@@ -208,33 +215,33 @@ class PrivateTotal:
     @property
     def compiles(self) -> bool:
         """Whether a compiled loop can take sums itself (`compiled`)."""
-        if isinstance(self.sum, CompiledTree) and (self._coins is not None or not self.sum.compiles):
+        if isinstance(self.sum, TreeSum) and (self._coins is not None or not self._trees):
             return False
-        return isinstance(self.sum, CompiledSum | CompiledTree) and self._base is None
+        return self.sum is not None and self.sum.compiles and self._base is None
 
     def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
         """How many of ``wanted`` sums such a loop can take before noise has to be drawn; with ``draw``, some.
 
         Where several sums share a gate, who draws when is part of what a seed means.
         """
-        assert isinstance(self.sum, CompiledSum | CompiledTree)
+        assert self.sum is not None
         return self.sum.rows_ahead(wanted, draw=draw)
 
     def draw_ahead(self, taken: int) -> None:
         """Draw the noise of a tree's next sums together, until so many will have been taken for certain."""
-        if isinstance(self.sum, CompiledTree) and self.sum.one_draw_each:
+        if self._trees and isinstance(self.sum, TreeSum) and self.sum.one_draw_each:
             self.sum.rows_ahead(taken - self.taken)
 
     @contextmanager
-    def compiled(self, count: int) -> Iterator[tuple[SumState, Values, Values]]:
-        """For a compiled loop that takes the next ``count`` sums: their arrays, what is known and gathered.
+    def compiled(self, count: int) -> Iterator[tuple[PrefixSum, Values, Values]]:
+        """For a compiled loop that takes the next ``count`` sums: their steps, what is known and gathered.
 
-        The loop leaves the last sum in what is known, and whom no sum has yet in what is gathered. Whatever
-        breaks in between leaves a sum that takes nothing any more.
+        The steps leave the last sum in what is known, and the loop whom no sum has yet in what is gathered.
+        Whatever breaks in between leaves a sum that takes nothing any more.
         """
-        assert isinstance(self.sum, CompiledSum | CompiledTree)
-        with self.sum.compiled(count) as (inside, known):
-            yield inside, known, self.gathered
+        assert self.sum is not None
+        with self.sum.compiled(count) as (steps, known):
+            yield steps, known, self.gathered
             self.known = known.reshape(self._shape).copy()
 
     def _top_up(self, total: RunningSum) -> Values | float:
@@ -259,71 +266,25 @@ class PrivateTotal:
         extra = lengths * ways / np.linalg.norm(ways, axis=2, keepdims=True)
         return np.asarray(extra.sum(axis=0).reshape(self._shape))
 
+    def check(self, sums: Values, people: int) -> None:
+        """Refuse sums that so many people cannot amount to."""
+        if self.sum is None or self._units is None or (longest := self.sum.spec.added.norm_bound) is None:
+            return
+        if float(np.linalg.norm(sums.ravel() / self._units)) > longest * people * (1.0 + 1e-9):
+            raise ValueError("the sums hold more than so many people can amount to")
+
     # --- saving ----------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Values]]:
-        """For `resume`. The sums in it are not private."""
-        plain: dict[str, Any] = {"topped_up": self._topped_up, "sum": None, "earlier": self._earlier}
-        plain["people_before"] = self.people_before
-        arrays = {"gathered": self.gathered, "known": self.known}
-        if self._base is not None:
-            arrays["base"] = self._base
-        if self._joined is not None:
-            arrays["joined"] = self._joined
-        if self.sum is not None:
-            plain["sum"], own = self.sum.state()
-            arrays |= {f"sum.{name}": array for name, array in own.items()}
-        return plain, arrays
+    @property
+    def _sum_state(self) -> Any:
+        return None if self.sum is None else self.sum.state()
 
-    def resume(self, saved: Saved, rounds: Rounds, every: int, *, most: float | None = None) -> None:
-        """Go on with what was gathered and known, of a sum that takes people every so many rounds.
-
-        ``most`` bounds what one round adds to an entry.
-        """
-        least = max(0, rounds.drawn(every) - 1)
-        self.resume_after(saved, least, rounds.number - least * every, rounds.number, most=most)
-
-    def resume_after(
-        self, saved: Saved, least: int, waiting: int, unreleased: int, *, most: float | None = None
-    ) -> None:
-        """Go on after ``least`` sums at the least, with people of ``waiting`` rounds at the most.
-
-        ``unreleased`` is how many rounds may be gathered once nothing more will be released.
-        """
-        if saved.given("sum") != (self.sum is not None):
+    @_sum_state.setter
+    def _sum_state(self, state: Any) -> None:
+        if (state is None) != (self.sum is None):
             raise ValueError("the file has a running sum and the settings do not, or the other way round")
         if self.sum is not None:
-            self.sum.resume(saved.inner("sum", "sum."))
-            self._earlier = saved.whole("earlier", at_least=0)
-            if self.taken < min(least, self.sum.rounds):
-                raise ValueError(f"taken={self.taken}, but {least} sums have been asked for")
-        self.people_before = saved.whole("people_before", at_least=0)
-        if "base" in saved.names:
-            self._base = saved.array("base", self._shape)
-        if "joined" in saved.names:
-            self._joined = saved.array("joined", self._shape[-1:], np.int64, at_least=0)
-        full = self.sum is not None and self.exhausted
-        waiting = unreleased if full else waiting
-        noisiest = 0.0
-        if self.sum is not None:  # no sum has more noise than so many draws of it
-            noisiest = self.sum.noise_std(1) * math.sqrt(self.sum.spec.most_draws) * (1.0 + 1e-9)
-        self._topped_up = saved.real("topped_up", at_least=0.0, at_most=noisiest)
-        self.known = saved.array("known", self._shape)
-        whole, limit = self._units is not None, None if most is None else most * waiting
-        signed = not whole or (self.sum is not None and (self.sum.spec.added.box or (-1.0,))[0] < 0.0)
-        low = None if limit is None else (-limit if signed else 0)
-        kind = np.int64 if whole else np.float64
-        self.gathered = saved.array("gathered", self._shape, kind, at_least=low, at_most=limit)
-        if self.sum is not None and not full:
-            bounds = self.sum.spec.added
-            many = bounds.nonzeros is not None and int(np.count_nonzero(self.gathered)) > (
-                bounds.nonzeros * bounds.people_per_vector
-            )
-            if self._units is not None and bounds.norm_bound is not None:
-                length = np.linalg.norm(self.gathered.ravel() / self._units)
-                many = many or bool(length > bounds.norm_bound * waiting * (1.0 + 1e-9))
-            if many:
-                raise ValueError("the array gathered holds more than a batch of such people can amount to")
+            self.sum.resume(Saved(*state))
 
 
 class BatchTotal:
@@ -368,6 +329,8 @@ class CostTotal(BatchTotal):
     noise for less than that is refused.
     """
 
+    _state = ("gathered", "batches")
+
     def __init__(
         self,
         gate: Gate,
@@ -409,23 +372,3 @@ class CostTotal(BatchTotal):
         ``noise`` was drawn for this batch before (`noise_one_by_one`).
         """
         return float(steps + (int(self.noise(1)[0]) if noise is None else noise)) * self._unit
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Values]]:
-        """For `resume`. The sum in it is not private."""
-        return {"gathered": self.gathered, "batches": self.batches}, {}
-
-    def resume(self, saved: Saved, rounds: Rounds, batch: int, *, most: float) -> None:
-        """Go on with an open batch; ``most`` bounds what one round adds, in the units of its sum."""
-        taken = max(0, rounds.drawn(batch) - 1)
-        self.batches = saved.whole("batches", at_least=taken, at_most=rounds.number // batch)
-        limit = most * (rounds.number - self.batches * batch)
-        if self._whole:
-            whole = math.ceil(limit)
-            self.gathered = saved.hidden("gathered", at_least=-whole, at_most=whole)
-            return
-        gathered = saved.plain("gathered")
-        if isinstance(gathered, bool) or not isinstance(gathered, int | float):
-            raise ValueError("gathered must be a number")
-        if not abs(gathered) <= limit * (1.0 + 1e-9):
-            raise ValueError("gathered is not what costs of so many rounds add up to")
-        self.gathered = gathered

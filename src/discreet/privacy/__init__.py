@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .account import Account
+from .accountant import BudgetExceeded, Gate, Preview, Release, spend_from
 from .budget import Budget, Share
 from .coins import Coins
 from .events import (
@@ -18,16 +19,13 @@ from .events import (
     ScoreChange,
     SphericalLaplaceNoise,
 )
-from .gate import Gate
-from .ledger import DurableLedger, Entry, Ledger, LedgerConflict, MemoryLedger
+from .ledger import Charge, Ledger, LedgerConflict, MemoryLedger, SQLiteLedger
 from .limits import Remaining
 from .partitions import select_partitions
 from .picks import ExactChoices
-from .population import PeopleSplit, PeriodClosed, Periods, SQLiteLedger
-from .preview import BudgetExceeded, Preview
-from .randomness import Randomness, ReproducibleRandomness, SecureRandomness, Seed
-from .release import Release
-from .spending import spend_from
+from .population import PeopleSplit, PeriodClosed, Periods
+from .randomness import Randomness, ReproducibleRandomness, SecureRandomness, Seed, random_id
+from .releases import Entry, Releases
 from .sums import FactorizedSum, Participation, RunningSum, SumSpec, TreeSum, VectorBounds, tree_levels
 
 __all__ = [
@@ -35,9 +33,9 @@ __all__ = [
     "ApproximateRelease",
     "Budget",
     "BudgetExceeded",
+    "Charge",
     "Coins",
     "ConcentratedRelease",
-    "DurableLedger",
     "Entry",
     "Event",
     "ExactChoices",
@@ -59,6 +57,7 @@ __all__ = [
     "PureRelease",
     "Randomness",
     "Release",
+    "Releases",
     "Remaining",
     "ReproducibleRandomness",
     "RunningSum",
@@ -71,6 +70,7 @@ __all__ = [
     "SumSpec",
     "TreeSum",
     "VectorBounds",
+    "random_id",
     "select_partitions",
     "spend_from",
     "tree_levels",

@@ -30,10 +30,10 @@ from .events import (
     PureRelease,
     SphericalLaplaceNoise,
 )
-from .ledger import MemoryLedger, event_loss
 from .limits import check_group, epsilons, person_pure, smallest_delta, smallest_epsilon, squared
 from .partitions import ThresholdedCounts
 from .picks import ExactChoices, SampledPicks, SummedPicks, sampled
+from .releases import Releases, event_loss
 
 # What events guarantee that name no mechanism.
 _NOTIONS_OF = {
@@ -51,7 +51,7 @@ class Account:
     ``epsilon(delta)`` and ``delta(epsilon)`` are the guarantee of the releases listed, in ``notion``, or in
     the best of all notions where that is None. ``tight=True`` also asks the exact adaptive composition of
     exponential choices, which is up to 9 % smaller and takes seconds. Printing an account shows every release
-    with its sensitivity. ``marks`` are sentences about what the guarantee takes for granted beside the
+    with its sensitivity. ``caveats`` are sentences about what the guarantee takes for granted beside the
     budget, such as a list of items that came from data.
 
     They hold for a list of releases that was fixed in advance, as a learner's is. Where somebody chose what
@@ -61,9 +61,9 @@ class Account:
     """
 
     budget: Budget
-    ledger: MemoryLedger
+    ledger: Releases
     reproducible: bool = False
-    marks: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
     notion: str | None = None
 
     @property
@@ -131,19 +131,19 @@ class Account:
             "reproducible": self.reproducible,
             "notion": self.notion,
             "ledger": self.ledger.to_json(),
-        } | ({"marks": list(self.marks)} if self.marks else {})
+        } | ({"caveats": list(self.caveats)} if self.caveats else {})
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Account:
         notion = checks.record("the record of an account", record)["notion"]
-        budget, ledger = Budget(**record["budget"]), MemoryLedger.from_json(record["ledger"])
+        budget, ledger = Budget(**record["budget"]), Releases.from_json(record["ledger"])
         for group, entry, _ in ledger.entries():
             check_group(entry, group[1:] if ledger.sequential else group, budget)
         return cls(
             budget,
             ledger,
             record["reproducible"] is not False,
-            tuple(map(str, record.get("marks", ()))),
+            tuple(map(str, record.get("caveats", ()))),
             None if notion is None else checks.one_of("notion", notion, NOTIONS),
         )
 
@@ -181,7 +181,7 @@ class Account:
         yield table(header, rows) if rows else "nothing has been released"
         if self.ledger.divided:
             yield "groups are disjoint: releases about all count, and those about the group that has most"
-        yield from self.marks
+        yield from self.caveats
         if self.reproducible:
             yield "reproducible randomness: not private (anyone who knows the seed can remove the noise)"
 
@@ -192,7 +192,7 @@ def _relation(budget: Budget) -> str:
     return f"{what}, {rounds} round{'s' if rounds > 1 else ''} each"
 
 
-def _rows(ledger: MemoryLedger, prefix: str, all_of: str, neighbours: str) -> Iterator[list[str]]:
+def _rows(ledger: Releases, prefix: str, all_of: str, neighbours: str) -> Iterator[list[str]]:
     for (label, event, disjoint), count in ledger.counts.items():
         loss = event_loss(event)
         has_pure = loss.pure is not None and not loss.rest_rho
@@ -254,7 +254,7 @@ class _ExactCurve:
     floor: float
 
     @classmethod
-    def of(cls, ledger: MemoryLedger, budget: Budget) -> _ExactCurve | None:
+    def of(cls, ledger: Releases, budget: Budget) -> _ExactCurve | None:
         """The curve, or None where it is not known to hold (see the conditions below)."""
         from .composition import SMALLEST_DELTA
 

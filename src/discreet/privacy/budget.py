@@ -13,7 +13,7 @@ from . import conversions
 from .conversions import exact, root_below
 
 if TYPE_CHECKING:
-    from .gate import Gate
+    from .accountant import Gate
 
 NOTIONS = ("pure", "zcdp", "gdp")
 NEIGHBOURS = ("replace", "add_remove")

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.state import Saved
 from .randomness import Randomness, Seed, randomness
 
 _WORDS = 4
@@ -31,6 +30,8 @@ class Coins:
     >>> coins.of_rounds(5, 2).tolist() == Coins([1, 2, 3, 4]).of_rounds(5, 2).tolist()
     True
     """
+
+    _state = ("_words", "_stream")
 
     def __init__(self, words: Sequence[int]) -> None:
         self._words = tuple(checks.whole("words", word, at_least=0, at_most=_LARGEST) for word in words)
@@ -81,31 +82,16 @@ class Coins:
         key = [*self._words, checks.whole("number", number, at_least=0)]
         return np.random.Generator(np.random.PCG64(key))
 
-    def snapshot(self) -> dict[str, Any]:
-        """Plain values from which `resume` goes on."""
-        stream = None if self._generator is None else self._generator.bit_generator.state
-        return {"words": list(self._words), "stream": stream}
+    @property
+    def _stream(self) -> dict[str, Any] | None:
+        """Where the stream stands; None where it has not begun."""
+        return None if self._generator is None else dict(self._generator.bit_generator.state)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The same as a part of somebody's state."""
-        return self.snapshot(), {}
-
-    def resume(self, saved: Saved) -> None:
-        """Go on where the coins that gave ``saved`` stood."""
-        self._words = tuple(saved.words("words", len(self._words)))
+    @_stream.setter
+    def _stream(self, stream: dict[str, Any] | None) -> None:
         self._generator = None
-        if saved.given("stream"):
-            stream, most = saved.inner("stream"), (1 << 128) - 1
-            inner = stream.inner("state")
-            self.generator.bit_generator.state = {
-                "bit_generator": stream.one_of("bit_generator", ("PCG64",)),
-                "state": {
-                    "state": inner.whole("state", at_least=0, at_most=most),
-                    "inc": inner.whole("inc", at_least=1, at_most=most) | 1,
-                },
-                "has_uint32": stream.whole("has_uint32", at_least=0, at_most=1),
-                "uinteger": stream.whole("uinteger", at_least=0, at_most=(1 << 32) - 1),
-            }
+        if stream is not None:
+            self.generator.bit_generator.state = stream
 
     def __repr__(self) -> str:
         return "Coins()"

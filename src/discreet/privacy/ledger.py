@@ -1,42 +1,46 @@
-"""The ledger: every release in the order in which it was first made, and what all of them lose together.
+"""Ledgers: where charges are kept. In memory, or in a file that outlives processes.
 
-`MemoryLedger` lists and adds up. `Ledger` is what a gate asks of a place that keeps entries for it: a list
-that only grows, with a version, so that several gates, or processes, can charge one budget;
-`population.SQLiteLedger` is one that outlives its processes. What entries add up to is computed here and
-nowhere else.
+A charge is written before anything is drawn, and stays. A charge of something that can be saved and made
+again (a learner, a sum) carries the random id of its owner. The owner is open until it has drawn everything,
+then finished. An open one is in use by one living process at most, and can be taken up once that one is gone,
+from its latest saved state.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
+import bisect
+import contextlib
+import json
+import os
+import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from ..core import checks
-from .events import Event, Loss
+from .events import Event
+from .randomness import random_id
+from .releases import Entry, Group, flag
 
-_NOTHING = Loss()
-Group = tuple[str, ...]
-_TURN = threading.RLock()  # gates of several threads write to one ledger one after the other
-
-
-class Entry(NamedTuple):
-    """A kind of release: under which label, by which mechanism, and how the people of several compare.
-
-    ``disjoint``: such releases are made about one group of people after the other, and nobody is in two of
-    them (parallel composition). The count of an entry is then what is released about one group.
-    """
-
-    label: str
-    event: Event
-    disjoint: bool = False
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 
-Charge = tuple[Group, Entry, int]
+class Charge(NamedTuple):
+    """What was charged: releases about a group of people, () for everybody, and whose they are."""
+
+    group: Group
+    entry: Entry
+    count: int  # type: ignore[assignment]  # tuples have a method of that name
+    owner: str | None = None
 
 
 class LedgerConflict(Exception):
@@ -45,296 +49,78 @@ class LedgerConflict(Exception):
 
 @runtime_checkable
 class Ledger(Protocol):
-    """Where entries are kept for a gate. ``version`` grows by one with every entry.
+    """Where charges are kept for a gate, or for several. ``version`` grows by one with every charge."""
 
-    ``group`` names the disjoint part of the people that an entry is about; () is everybody. A ledger that has
-    ``agree(terms)`` is told the budget and the privacy notion of every gate that joins, and refuses all that
-    differ from the first. One that has ``marks`` and ``mark(*sentences)`` keeps what accounts must say.
-    """
+    @property
+    def id(self) -> str:
+        """A random name, by which the state of a gate tells this ledger from others."""
+        ...
 
     @property
     def version(self) -> int: ...
 
     def entries(self, since: int = 0) -> Iterable[Charge]:
-        """Every entry that came after version ``since``, with its group and its count.
+        """Every charge that came after version ``since``. Equal ones without an owner may be given as one."""
+        ...
 
-        Equal entries may be given as one, with the sum of their counts.
+    def append(self, charge: Charge, *, expected_version: int) -> None:
+        """Write a charge if the ledger is still at ``expected_version``; else raise `LedgerConflict`.
+
+        When this returns, the charge stays, whatever happens to the process. Its owner is in use here.
         """
         ...
-
-    def append(self, entry: Entry, count: int, *, expected_version: int, group: Group = ()) -> None:
-        """Write one entry if the ledger is still at ``expected_version``; else raise `LedgerConflict`.
-
-        When this returns, the entry stays, whatever happens to the process.
-        """
-        ...
-
-
-@runtime_checkable
-class DurableLedger(Ledger, Protocol):
-    """A ledger that outlives processes, and so knows who uses which charges, and whether they live.
-
-    Whoever appends an entry uses it. What is saved and made again after a restart takes its charges up.
-    """
-
-    def unclaimed(self) -> Iterable[Charge]:
-        """Charges that nobody uses any more."""
-        ...
-
-    def claim(self, charges: Sequence[Charge]) -> None:
-        """Take up all of these or, with a ValueError, none: somebody else may have been first."""
-        ...
-
-    def check_open(self) -> None:
-        """Refuse to go on once the ledger was closed: others may have taken the charges up since."""
-        ...
-
-
-class MemoryLedger:
-    """Releases in the order they first happened, and the ledgers of disjoint groups of people.
-
-    ``sequential``: the parts are not disjoint groups but one after the other, with the same people in all of
-    them, so that their losses add up.
-    """
-
-    def __init__(self, above: MemoryLedger | None = None, *, sequential: bool = False) -> None:
-        self.counts: dict[Entry, int] = {}
-        self.parts: dict[str, MemoryLedger] = {}
-        self.sequential = sequential
-        self._above = above
-        self._version = 0
-        self._unclaimed: dict[Entry, int] = {}  # charged before a restart, in use by nobody yet
-        self._settled = _NOTHING
-        self._running: tuple[Event, int] | None = None  # the latest event, while it repeats, is added lazily
-        self._worst = _NOTHING  # largest loss of any part; losses only grow, so a maximum can be kept
-        self._appended: list[tuple[int, Charge]] = []  # by version: what others have not read yet
-        self._terms: dict[str, Any] | None = None
-        self.marks: tuple[str, ...] = ()
-
-    # --- as a `Ledger` ---------------------------------------------------------------------------
-
-    @property
-    def version(self) -> int:
-        """How many entries were written, here and in the parts."""
-        return self._version
 
     def agree(self, terms: Mapping[str, Any]) -> None:
         """Refuse other terms (a budget, a privacy notion) than those of the first gate."""
-        with _TURN:
-            self._terms = agreed(self._terms, terms)
-
-    def mark(self, *sentences: str) -> None:
-        """Keep what the accounts of all gates of this ledger must say; see `Gate.mark`."""
-        with _TURN:
-            self.marks = tuple(dict.fromkeys((*self.marks, *sentences)))
-
-    def entries(self, since: int = 0) -> list[Charge]:
-        """Every entry with its group and its count; with ``since``, those that were appended later."""
-        with _TURN:
-            if since:
-                recent = self._appended[len(self._appended) - (self._version - since) :]
-                if [version for version, _ in recent] != list(range(since + 1, self._version + 1)):
-                    raise ValueError(f"what came after version {since} was not appended to the ledger")
-                return [charge for _, charge in recent]
-            found: list[Charge] = [((), entry, n) for entry, n in self.counts.items()]
-            for name, part in self.parts.items():
-                found += [((name, *group), entry, count) for group, entry, count in part.entries()]
-            return found
-
-    def append(self, entry: Entry, count: int, *, expected_version: int, group: Group = ()) -> None:
-        """Write one entry, unless there are others than ``expected_version`` knows of."""
-        with _TURN:
-            if self._version != expected_version:
-                raise LedgerConflict(f"the ledger is at version {self._version}, not {expected_version}")
-            self.of_group(group).add(entry, count)
-            self._appended.append((self._version, (group, entry, count)))
-
-    # --- composition -----------------------------------------------------------------------------
-
-    def add(self, entry: Entry, count: int) -> None:
-        """Record ``count`` releases. This, `own` and ``Loss.__mul__`` are all there is to composition."""
-        checks.instance("entry", entry, Entry, "Entry('picks', LaplaceNoise(1.0, 2.0))")
-        event = entry.event
-        self.counts[entry] = self.counts.get(entry, 0) + count
-        if self._running is not None and self._running[0] == event:
-            self._running = (event, self._running[1] + count)
-        else:
-            self._settled = self.own
-            self._running = (event, count)
-        self._version += 1
-        place = self
-        while place._above is not None:
-            place._above._worst = place._above._worst.worst(place.loss)
-            place = place._above
-            place._version += 1
-
-    def claim(self, entry: Entry, count: int) -> None:
-        """Take up releases that were charged before a restart; each of them can be taken up once."""
-        checks.instance("entry", entry, Entry, "Entry('picks', LaplaceNoise(1.0, 2.0))")
-        if self._unclaimed.get(entry, 0) < count:
-            raise ValueError(
-                f"{entry.label!r} needs {count} releases of {entry.event}: these were not charged, or are in"
-                " use already"
-            )
-        self._unclaimed[entry] -= count
-
-    def part(self, name: str) -> MemoryLedger:
-        """The ledger of one group of people."""
-        if name not in self.parts:
-            self.parts[name] = MemoryLedger(self)
-        return self.parts[name]
-
-    def of_group(self, group: Group) -> MemoryLedger:
-        """The ledger of a group by its path from here; () is this one."""
-        place = self
-        for name in group:
-            place = place.part(name)
-        return place
+        ...
 
     @property
-    def own(self) -> Loss:
-        """Loss of the releases made here, parts aside."""
-        if self._running is None:
-            return self._settled
-        event, count = self._running
-        return self._settled + event_loss(event) * count
+    def caveats(self) -> tuple[str, ...]:
+        """What all accounts of this ledger must say; see `Gate.add_caveats`."""
+        ...
 
-    @property
-    def loss(self) -> Loss:
-        """Own releases, plus the worst of the parts: nobody is in more than one of them."""
-        if self.sequential:
-            return sum((part.loss for part in self.parts.values()), self.own)
-        return self.own + self._worst if self.parts else self.own
+    def add_caveats(self, *sentences: str) -> None: ...
 
-    def loss_with(self, more: Loss) -> Loss:
-        """The loss of the whole, from the top, if this ledger had released ``more``."""
-        total, place = self.loss + more, self
-        while place._above is not None:
-            place = place._above
-            total = place.loss + more if place.sequential else place.own + place._worst.worst(total)
-        return total
+    def remarks(self) -> tuple[str, ...]:
+        """What accounts must say beside caveats, which stay: what is so at the moment."""
+        ...
 
-    def loss_seen(self) -> Loss:
-        """The loss of the people of this ledger: what is here and in the ledgers above, not beside."""
-        total, place = self.loss, self
-        while place._above is not None:
-            place = place._above
-            total += place.own
-        return total
+    def take_up(self, owner: str, number: int) -> None:
+        """Use the charges of an owner from now on, as of its state of that number.
 
-    def copy(self, above: MemoryLedger | None = None) -> MemoryLedger:
-        twin = MemoryLedger(above, sequential=self.sequential)
-        twin.counts, twin._settled, twin._worst = dict(self.counts), self.own, self._worst
-        twin._version = self._version
-        twin.parts = {name: part.copy(twin) for name, part in self.parts.items()}
-        return twin
-
-    def paths(self) -> Iterator[list[tuple[Event, int]]]:
-        """For each group of people, every release that concerns it."""
-        mine = [(entry.event, count) for entry, count in self.counts.items()]
-        if not self.parts:
-            yield mine
-        elif self.sequential:
-            for paths in itertools.product(*(part.paths() for part in self.parts.values())):
-                yield mine + [pair for path in paths for pair in path]
-        else:
-            for part in self.parts.values():
-                for path in part.paths():
-                    yield mine + path
-
-    @property
-    def n_paths(self) -> int:
-        """How many `paths` there are."""
-        numbers = [part.n_paths for part in self.parts.values()]
-        return math.prod(numbers) if self.sequential or not numbers else sum(numbers)
-
-    @property
-    def divided(self) -> bool:
-        """Whether there are disjoint groups of people anywhere in it."""
-        disjoint = bool(self.parts) and not self.sequential
-        return disjoint or any(part.divided for part in self.parts.values())
-
-    def events(self) -> Iterator[Event]:
-        yield from (entry.event for entry in self.counts)
-        for part in self.parts.values():
-            yield from part.events()
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "releases": [
-                {"label": entry.label, "count": count, "event": entry.event.to_json()}
-                | ({"disjoint": True} if entry.disjoint else {})
-                for entry, count in self.counts.items()
-            ],
-            "parts": {name: part.to_json() for name, part in self.parts.items()},
-        } | ({"sequential": True} if self.sequential else {})
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> MemoryLedger:
-        ledger = cls()
-        ledger._read(record)
-        return ledger
-
-    def _read(self, record: dict[str, Any]) -> None:
-        self.sequential = _flag(checks.record("the record of a ledger", record), "sequential")
-        for row in record["releases"]:
-            count = checks.whole("count", row["count"], at_least=1, at_most=checks.ANY)
-            disjoint = _flag(row, "disjoint")
-            self.add(Entry(str(row["label"]), Event.from_json(row["event"]), disjoint), count)
-        self._unclaimed = dict(self.counts)
-        for name, part in checks.record("parts", record["parts"]).items():
-            self.part(name)._read(part)
-
-    def still_unclaimed(self, other: MemoryLedger) -> None:
-        """Releases that ``other`` has not seen taken up since a restart can be taken up here.
-
-        Refused unless all of what is listed there is listed here.
+        A ValueError where the owner is in use, or where a later state is known of.
         """
-        checks.instance("other", other, MemoryLedger, "MemoryLedger()")
-        for entry, count in other.counts.items():
-            if self.counts.get(entry, 0) < count:
-                raise ValueError(
-                    f"the ledger holds fewer releases of {entry.label!r} than were charged to it"
-                )
-        self._unclaimed = dict(other._unclaimed)
-        for name, part in other.parts.items():
-            self.part(name).still_unclaimed(part)
+        ...
 
-    def let_claim(self, charges: Iterable[Charge]) -> None:
-        """Exactly these can be taken up, and nothing else."""
-        self._let_go()
-        for group, entry, count in charges:
-            free = self.of_group(group)._unclaimed
-            free[entry] = free.get(entry, 0) + count
+    def note(self, owner: str, number: int, *, finished: bool = False) -> None:
+        """States before ``number`` are not to be gone on from; with ``finished`` nothing more is drawn."""
+        ...
 
-    def _let_go(self) -> None:
-        self._unclaimed = {}
-        for part in self.parts.values():
-            part._let_go()
+    def unfinished(self) -> Iterable[Charge]:
+        """The charges of owners that may still draw what they were charged for."""
+        ...
 
-    @contextmanager
-    def claimed_or_not(self) -> Iterator[None]:
-        """Within it, what `claim` took up is given back if anything fails."""
-        before = self._all_unclaimed()
-        try:
-            yield
-        except BaseException:
-            for place, free in before:
-                place._unclaimed = free
-            raise
-
-    def _all_unclaimed(self) -> list[tuple[MemoryLedger, dict[Entry, int]]]:
-        below = [pair for part in self.parts.values() for pair in part._all_unclaimed()]
-        return [(self, dict(self._unclaimed)), *below]
+    def check_open(self) -> None:
+        """Refuse to go on once the ledger was closed: others may have taken charges up since."""
+        ...
 
 
-def _flag(record: dict[str, Any], name: str) -> bool:
-    value = record.get(name, False)
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, got {checks.shown(value)}")
-    return value
+def check_known(number: int, life: tuple[int, bool] | None, lives: bool) -> None:
+    """Refuse to take up what is not there, is in use, or has a later state.
+
+    ``life`` is the number of the latest state that the ledger knows of, and whether the owner is finished.
+    """
+    if life is None:
+        raise ValueError("its releases were not charged in this ledger")
+    if lives:
+        raise ValueError("its charges are in use already: it goes on somewhere else")
+    latest, finished = life
+    if number < latest:
+        since = "has drawn everything it was charged for" if finished else "was saved again, or went on,"
+        raise ValueError(
+            f"it {since} since this state (number {number} of {latest}) was saved: going on from here would"
+            " release again, uncharged, what was released since"
+        )
 
 
 def agreed(before: Mapping[str, Any] | None, terms: Mapping[str, Any]) -> dict[str, Any]:
@@ -352,25 +138,746 @@ def agreed(before: Mapping[str, Any] | None, terms: Mapping[str, Any]) -> dict[s
     return asked
 
 
-def check_families(ledger: MemoryLedger, group: Group) -> None:
-    """Refuse groups that people of others may be in as well: parts of another split of the same people.
+# --- in memory -------------------------------------------------------------------------------------------
 
-    A name "family: part" belongs to a family; groups beside each other must all be of one.
+
+@dataclass
+class _Life:
+    """An owner: the number of its latest state that is known of, whether it is finished, and in use."""
+
+    number: int = 0
+    finished: bool = False
+    lives: bool = True
+
+
+class MemoryLedger:
+    """Charges in memory, for the gates of one process.
+
+    What an owner that was read from a saved ledger was charged for can be taken up here once.
     """
-    place = ledger
-    for name in group:
-        family = name.rpartition(": ")[0]
-        for other, part in place.parts.items():
-            if part.version and other.rpartition(": ")[0] != family:
-                raise ValueError(
-                    f"group {name!r} lies beside {other!r}, which divides the same people differently:"
-                    " somebody may be in both; use the groups of one division"
-                )
-        place = place.part(name)
+
+    def __init__(self) -> None:
+        self._id = ""  # until somebody asks
+        self._lock = threading.RLock()
+        self._before: list[Charge] = []  # read from a saved ledger, equal ones together
+        self._first = 0  # the version until then
+        self._runs: list[tuple[Charge, int]] = []  # a charge that repeats, and how often
+        self._ends: list[int] = []  # the version after each
+        self._owners: dict[str, _Life] = {}
+        self._terms: dict[str, Any] | None = None
+        self._caveats: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        with self._lock:
+            self._id = self._id or random_id()
+            return self._id
+
+    @property
+    def version(self) -> int:
+        """How many charges were written."""
+        return self._ends[-1] if self._ends else self._first
+
+    def entries(self, since: int = 0) -> list[Charge]:
+        """Every charge after version ``since``."""
+        with self._lock:
+            if 0 < since < self._first:
+                raise ValueError(f"what came after version {since} is not known one by one")
+            found = [] if since else list(self._before)
+            for place in range(bisect.bisect_right(self._ends, since), len(self._ends)):
+                charge, times = self._runs[place]
+                left = min(times, self._ends[place] - since)
+                found.append(charge._replace(count=charge.count * left))
+            return found
+
+    def append(self, charge: Charge, *, expected_version: int) -> None:
+        """Write one charge, unless there are others than ``expected_version`` knows of."""
+        with self._lock:
+            version = self._ends[-1] if self._ends else self._first
+            if version != expected_version:
+                raise LedgerConflict(f"the ledger is at version {version}, not {expected_version}")
+            if charge.owner is not None and not self._owners.setdefault(charge.owner, _Life()).lives:
+                raise ValueError("its owner is not in use here")
+            if charge.owner is None and self._runs and self._runs[-1][0] == charge:
+                self._runs[-1] = charge, self._runs[-1][1] + 1
+                self._ends[-1] += 1
+            else:
+                self._runs.append((charge, 1))
+                self._ends.append(version + 1)
+
+    def agree(self, terms: Mapping[str, Any]) -> None:
+        """Refuse other terms (a budget, a privacy notion) than those of the first gate."""
+        with self._lock:
+            self._terms = agreed(self._terms, terms)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        return self._caveats
+
+    def add_caveats(self, *sentences: str) -> None:
+        """Let the accounts of all gates of this ledger say something; see `Gate.add_caveats`."""
+        with self._lock:
+            self._caveats = tuple(dict.fromkeys((*self._caveats, *sentences)))
+
+    def remarks(self) -> tuple[str, ...]:
+        """Nothing beside its caveats."""
+        return ()
+
+    def take_up(self, owner: str, number: int) -> None:
+        """Use the charges of an owner that came with a saved ledger; once."""
+        with self._lock:
+            life = self._owners.get(owner)
+            known = None if life is None else (life.number, life.finished)
+            check_known(number, known, life is not None and life.lives)
+            assert life is not None
+            life.lives, life.number = True, max(number, life.number)
+
+    def note(self, owner: str, number: int, *, finished: bool = False) -> None:
+        """States before ``number`` are not to be gone on from."""
+        with self._lock:
+            if life := self._owners.get(owner):
+                life.number, life.finished = max(number, life.number), finished or life.finished
+
+    def unfinished(self) -> list[Charge]:
+        """The charges of owners that may still draw what they were charged for."""
+        with self._lock:
+            over = {None} | {owner for owner, life in self._owners.items() if life.finished}
+            return [charge for charge in self.entries() if charge.owner not in over]
+
+    def check_open(self) -> None:
+        """It is open as long as it is there."""
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for `from_json`."""
+        with self._lock:
+            counts: dict[tuple[Any, ...], int] = {}
+            for place, (group, entry, count, owner) in enumerate(self.entries()):
+                key = group, entry, owner, place if owner else None  # those of an owner stay apart
+                counts[key] = counts.get(key, 0) + count
+            return {
+                "id": self.id,
+                "version": self.version,
+                "charges": [
+                    {"label": entry.label, "count": count, "event": entry.event.to_json()}
+                    | ({"group": list(group)} if group else {})
+                    | ({"disjoint": True} if entry.disjoint else {})
+                    | ({"owner": owner} if owner else {})
+                    for (group, entry, owner, _), count in counts.items()
+                ],
+                "owners": {
+                    owner: {"number": life.number, "finished": life.finished}
+                    for owner, life in self._owners.items()
+                },
+                "caveats": list(self._caveats),
+            }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> MemoryLedger:
+        """The saved ledger; nothing in it is in use."""
+        ledger = cls()
+        ledger._id = str(checks.record("the record of a ledger", record)["id"])
+        for owner, life in checks.record("owners", record["owners"]).items():
+            number = checks.whole("number", life["number"], at_least=0)
+            ledger._owners[str(owner)] = _Life(number, flag(life, "finished"), lives=False)
+        for row in record["charges"]:
+            count = checks.whole("count", row["count"], at_least=1, at_most=checks.ANY)
+            entry = Entry(str(row["label"]), Event.from_json(row["event"]), flag(row, "disjoint"))
+            owner, group = row.get("owner"), tuple(map(str, row.get("group", ())))
+            if owner is not None and owner not in ledger._owners:
+                raise ValueError(f"{entry.label!r} belongs to an owner that is not there")
+            ledger._before.append(Charge(group, entry, count, owner))
+        ledger._first = checks.whole("version", record["version"], at_least=len(ledger._before))
+        ledger.add_caveats(*map(str, record["caveats"]))
+        return ledger
 
 
-@lru_cache(maxsize=1024)
-def event_loss(event: Event) -> Loss:
-    """``event.loss()``, remembered: long streams repeat the same event."""
-    checks.instance("event", event, Event, "LaplaceNoise(1.0, 2.0)")
-    return event.loss()
+# --- in a file -------------------------------------------------------------------------------------------
+
+APPLICATION, FORMAT = 0x64736372, 2  # "dscr"; the format of the tables below
+_KINDS = "people, label, event, disjoint"
+_TABLES = f"""
+CREATE TABLE ledger (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), id TEXT NOT NULL);
+CREATE TABLE terms (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), record TEXT NOT NULL);
+CREATE TABLE caveat (id INTEGER PRIMARY KEY, sentence TEXT NOT NULL UNIQUE);
+CREATE TABLE kind (id INTEGER PRIMARY KEY, people TEXT NOT NULL, label TEXT NOT NULL, event TEXT NOT NULL,
+  disjoint INTEGER NOT NULL, UNIQUE ({_KINDS}));
+CREATE TABLE owner (id TEXT PRIMARY KEY, holder TEXT NOT NULL, number INTEGER NOT NULL,
+  finished INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE charge (version INTEGER PRIMARY KEY, kind INTEGER NOT NULL REFERENCES kind,
+  count TEXT NOT NULL, owner TEXT REFERENCES owner)
+"""  # counts are integers of any size, hence text
+_ONLY_GROWS = [
+    f"CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table}"
+    " BEGIN SELECT RAISE(ABORT, 'the ledger only grows'); END"
+    for table in ("ledger", "terms", "caveat", "kind", "charge")
+    for verb in ("UPDATE", "DELETE")
+]
+_VERSION = "SELECT coalesce(max(version), 0) FROM charge"
+
+
+class SQLiteLedger:
+    """Charges in a file, for any number of gates, threads and processes of one machine.
+
+    What is charged stays charged when a process is killed, at any point: ``append`` returns after the charge
+    is on the disk, and the version that it expects is looked at under the write lock, so that two gates never
+    both spend what is left. The first gate writes its budget and privacy notion into the file, and gates with
+    others are refused. The file is readable by its owner only; it holds labels and mechanisms, nobody's data.
+
+    The charges of a learner or a sum are in use as long as the ledger object through which they were made is
+    open in a process that lives. After that they can be taken up once, by `discreet.load` with a gate over
+    this file, from the latest state that the ledger knows of, and are then in use there.
+
+    The file must lie on a local disk, with the folder ``-holders`` beside it (locks, and which file it is).
+    Noticed, and refused: a copy of the file in another place, an older one put back in its place, a state
+    that is older than one that was saved to a file, or gone on from, since. Not noticed: the same after both
+    the file and the folder were put back in place (a snapshot of a disk); and going on twice from the latest
+    state, where the process that did so first died before it saved another. That draws again what the first
+    one had released, about the people in the state. `backup` makes a copy, `restore` a ledger of a copy.
+
+    ``timeout`` is how many seconds to wait for other writers.
+
+    >>> import tempfile, discreet as dc
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with dc.privacy.SQLiteLedger(folder + "/people.ledger") as ledger:
+    ...         gate = dc.Gate(dc.Budget(1.0), ledger=ledger)
+    ...         chosen = gate.choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0)
+    ...     with dc.privacy.SQLiteLedger(folder + "/people.ledger") as ledger:
+    ...         print(dc.Gate(dc.Budget(1.0), ledger=ledger).spent.epsilon())
+    0.5
+    """
+
+    _holder: _Holder | None = None
+    _connection: sqlite3.Connection | None = None
+    _locks: _Locks | None = None
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
+        if os.fspath(path) in ("", ":memory:"):
+            raise ValueError("path must name a file; MemoryLedger() keeps charges in memory")
+        self.path = Path(path).resolve()  # whatever it is called, its locks lie in one place
+        self.timeout = checks.real("timeout", timeout, above=0.0, at_most=3600.0)
+        self._lock = threading.RLock()
+        self._closed = False
+        self._kinds: dict[int, tuple[Group, Entry]] = {}  # what was read of the table of kinds
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._create()
+        with self._reading() as database:
+            self._id = str(database.execute("SELECT id FROM ledger").fetchone()[0])
+        _OPEN.add(self)
+
+    # --- as a `Ledger` ---------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def version(self) -> int:
+        """How many charges there are."""
+        with self._reading() as database:
+            return int(database.execute(_VERSION).fetchone()[0])
+
+    def entries(self, since: int = 0) -> list[Charge]:
+        """What was charged after version ``since``; equal charges without an owner together."""
+        with self._reading() as database:
+            rows = "SELECT kind, count, owner FROM charge WHERE version > ? ORDER BY version"
+            return self._charges(database, database.execute(rows, (since,)))
+
+    def append(self, charge: Charge, *, expected_version: int) -> None:
+        """Write one charge durably, unless the ledger is at another version than ``expected_version``."""
+        checks.instance("charge", charge, Charge, "Charge((), Entry('picks', LaplaceNoise(1.0, 2.0)), 1)")
+        number = checks.whole("count", charge.count, at_least=1, at_most=checks.ANY)
+        with self._writing() as database:
+            (version,) = database.execute(_VERSION).fetchone()
+            if version != expected_version:
+                raise LedgerConflict(f"the ledger is at version {version}, not {expected_version}")
+            if charge.owner is not None:
+                holder = self._holding().name
+                database.execute("INSERT OR IGNORE INTO owner VALUES (?, ?, 0, 0)", (charge.owner, holder))
+                of = database.execute("SELECT holder FROM owner WHERE id = ?", (charge.owner,)).fetchone()
+                if of != (holder,):
+                    raise ValueError("its owner is not in use here")
+            kind = self._kind(database, charge.group, charge.entry)
+            row = (version + 1, kind, str(number), charge.owner)
+            database.execute("INSERT INTO charge VALUES (?, ?, ?, ?)", row)
+
+    def agree(self, terms: Mapping[str, Any]) -> None:
+        """Refuse other terms (a budget, a privacy notion) than those of the first gate."""
+        with self._writing() as database:
+            found = database.execute("SELECT record FROM terms").fetchone()
+            record = agreed(None if found is None else json.loads(found[0]), terms)
+            if found is None:
+                database.execute("INSERT INTO terms VALUES (1, ?)", (json.dumps(record),))
+
+    @property
+    def terms(self) -> dict[str, Any] | None:
+        """The budget and the privacy notion of all gates over it; None before the first."""
+        with self._reading() as database:
+            found = database.execute("SELECT record FROM terms").fetchone()
+            return None if found is None else dict(json.loads(found[0]))
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the accounts of all gates of this ledger say; see `Gate.add_caveats`."""
+        with self._reading() as database:
+            return tuple(row[0] for row in database.execute("SELECT sentence FROM caveat ORDER BY id"))
+
+    def add_caveats(self, *sentences: str) -> None:
+        """Keep such sentences; they stay."""
+        with self._writing() as database:
+            rows = [(sentence,) for sentence in sentences]
+            database.executemany("INSERT OR IGNORE INTO caveat (sentence) VALUES (?)", rows)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Nothing beside its caveats."""
+        return ()
+
+    def take_up(self, owner: str, number: int) -> None:
+        """Use what nobody uses any more; refused where somebody does, or for a state that is too old."""
+        with self._writing() as database:
+            find = "SELECT number, finished, holder FROM owner WHERE id = ?"
+            found = database.execute(find, (owner,)).fetchone()
+            known = None if found is None else (int(found[0]), bool(found[1]))
+            check_known(number, known, found is not None and self._connected()[1].lives(found[2]))
+            database.execute(
+                "UPDATE owner SET holder = ?, number = ? WHERE id = ?", (self._holding().name, number, owner)
+            )
+
+    def note(self, owner: str, number: int, *, finished: bool = False) -> None:
+        """States before ``number`` are not to be gone on from."""
+        with self._writing() as database:
+            change = "UPDATE owner SET number = max(number, ?), finished = max(finished, ?) WHERE id = ?"
+            database.execute(change, (number, int(finished), owner))
+
+    def unfinished(self) -> list[Charge]:
+        """The charges of owners that may still draw what they were charged for."""
+        with self._reading() as database:
+            rows = (
+                "SELECT kind, count, owner FROM charge JOIN owner ON owner.id = charge.owner"
+                " WHERE NOT owner.finished ORDER BY version"
+            )
+            return self._charges(database, database.execute(rows))
+
+    def check_open(self) -> None:
+        """Refuse to go on once the ledger was closed: others may have taken its charges up since."""
+        if self._closed:
+            raise RuntimeError(
+                f"the ledger {self.path.name} was closed, and its charges may be in use elsewhere"
+            )
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy as of now to a new file, completely or not at all, while others go on charging.
+
+        The copy is not used as a ledger, which would be a second budget for the same people. `restore` makes
+        one of it, once the original is lost.
+        """
+        target = Path(path).resolve()
+        with self._reading() as database:
+            _copy(database, target)
+
+    @classmethod
+    def restore(cls, backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> SQLiteLedger:
+        """Make a ledger at ``path``, where none is, of a copy of one that is lost.
+
+        What was charged after the copy was made is not in it: its owner has to know of it, and to leave as
+        much of the budget unspent. Learners and sums whose charges are in it can be taken up; a copy cannot
+        tell which of their states is the latest.
+        """
+        source, target = Path(backup).resolve(), Path(path).resolve()
+        if not source.is_file():
+            raise FileNotFoundError(f"{source} is not a file")
+        if target.exists() or _folder(target).exists():
+            raise FileExistsError(f"{target} or {_folder(target).name} is there; restore to another place")
+        with _explained(source), contextlib.closing(sqlite3.connect(source)) as database:
+            if not _is_ledger(database, source):
+                raise ValueError(f"{source} is not a ledger")
+            _Locks.begin(_folder(target))
+            _copy(database, target)
+        _Locks(_folder(target)).about(target, 0, begin=True)
+        return cls(target)
+
+    # --- its life --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the use of the charges made here; gates over this object release nothing any more."""
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+            if self._holder is not None:
+                self._holder.drop()
+                self._holder = None
+
+    def __del__(self) -> None:
+        if hasattr(self, "_closed"):  # it was made
+            self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.path, self.timeout)
+
+    def __repr__(self) -> str:
+        return f"SQLiteLedger({str(self.path)!r})"
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def _kind(self, database: sqlite3.Connection, group: Group, entry: Entry) -> int:
+        """The number of a kind of entry, new if it has none."""
+        event = json.dumps(entry.event.to_json(), sort_keys=True)
+        row = (json.dumps(list(group)), entry.label, event, int(entry.disjoint))
+        if row in self._numbers:
+            return self._numbers[row]
+        find = "SELECT id FROM kind WHERE people = ? AND label = ? AND event = ? AND disjoint = ?"
+        found = database.execute(find, row).fetchone()
+        if found is None:  # not remembered before it is certain to stay
+            insert = f"INSERT INTO kind ({_KINDS}) VALUES (?, ?, ?, ?)"
+            return int(database.execute(insert, row).lastrowid or 0)
+        self._numbers[row] = found[0]
+        return int(found[0])
+
+    def _charges(
+        self, database: sqlite3.Connection, rows: Iterable[tuple[int, str, str | None]]
+    ) -> list[Charge]:
+        counts: dict[tuple[int, str | None, int | None], int] = {}
+        for place, (kind, count, owner) in enumerate(rows):
+            key = kind, owner, place if owner else None  # those of an owner stay apart
+            counts[key] = counts.get(key, 0) + int(count)
+        if any(kind not in self._kinds for kind, _, _ in counts):
+            known = max(self._kinds, default=0)
+            for kind, people, label, event, disjoint in database.execute(
+                f"SELECT id, {_KINDS} FROM kind WHERE id > ?", (known,)
+            ):
+                entry = Entry(label, Event.from_json(json.loads(event)), bool(disjoint))
+                self._kinds[kind] = (tuple(json.loads(people)), entry)
+        return [Charge(*self._kinds[kind], count, owner) for (kind, owner, _), count in counts.items()]
+
+    def _holding(self) -> _Holder:
+        """The name under which this object uses charges; its lock tells others that it lives."""
+        if self._holder is None:
+            self._holder = _Holder(_folder(self.path))
+        return self._holder
+
+    # --- the connection --------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """One after the other; errors of the database name the file."""
+        with self._lock:
+            self.check_open()
+            with _explained(self.path):
+                database, locks = self._connected()
+                with locks.of(self.timeout, shared=True):
+                    yield database
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that has the write lock from the start: all of it stays, or nothing does."""
+        # SQLite has locks of its own, which closing any copy of the file drops for the whole process. Ours
+        # belong to an open file. They also keep others from writing while the log moves into the database:
+        # up to SQLite 3.51.2 the two could meet, and damage the file.
+        with self._lock:
+            self.check_open()
+            with _explained(self.path):
+                database, locks = self._connected()
+                with locks.of(self.timeout):
+                    database.execute("BEGIN IMMEDIATE")
+                    try:
+                        yield database
+                        (version,) = database.execute(_VERSION).fetchone()
+                        database.execute("COMMIT")
+                    except BaseException:
+                        if database.in_transaction:
+                            database.execute("ROLLBACK")
+                        raise
+                    locks.about(self.path, version)
+
+    def _connected(self) -> tuple[sqlite3.Connection, _Locks]:
+        if self._connection is None or self._locks is None:
+            if not self.path.exists():
+                raise FileNotFoundError(f"{self.path} is gone; what was charged there is not known any more")
+            self._connection, self._locks = self._connect()
+        return self._connection, self._locks
+
+    def _connect(self) -> tuple[sqlite3.Connection, _Locks]:
+        """A connection to what is a ledger, or becomes one."""
+        folder = _folder(self.path)
+        database = sqlite3.connect(
+            self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False
+        )
+        locks = None
+        try:
+            for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON"):
+                database.execute(f"PRAGMA {pragma}")
+            database.execute("BEGIN")  # one look: somebody may be making the tables
+            ready = _is_ledger(database, self.path)
+            database.execute("COMMIT")
+            if not ready:
+                _Locks.begin(folder)
+            locks = _Locks(folder)
+            with locks.of(self.timeout):
+                if not ready:
+                    locks.about(self.path, 0, begin=True)
+                    self._make_tables(database)
+                locks.check(self.path, int(database.execute(_VERSION).fetchone()[0]))
+        except BaseException:
+            database.close()
+            if locks is not None:
+                locks.close()
+            raise
+        return database, locks
+
+    def _make_tables(self, database: sqlite3.Connection) -> None:
+        (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise ValueError(f"{self.path} cannot be written ahead ({mode}); use a file on a local disk")
+        database.execute("BEGIN IMMEDIATE")
+        if not _is_ledger(database, self.path):
+            for statement in (*_TABLES.strip().split(";"), *_ONLY_GROWS):
+                database.execute(statement)
+            database.execute("INSERT INTO ledger VALUES (1, ?)", (random_id(),))
+            database.execute(f"PRAGMA user_version = {FORMAT}")
+            database.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.execute("COMMIT")
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a copy of the file alone is known for one
+
+    def _create(self) -> None:
+        """The file, for its owner only, and its tables; processes that start at once wait for each other."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if not self.path.is_file():
+                raise ValueError(f"{self.path} is not a file; give the path of a ledger") from None
+        else:
+            _sync_folder(self.path.parent)
+        give_up = time.monotonic() + self.timeout
+        while True:
+            try:
+                with _explained(self.path):
+                    self._connection, self._locks = self._connect()
+                return
+            except TimeoutError:  # changing the mode of a new file does not wait by itself
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.005)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        locks, self._locks = self._locks, None
+        if connection is not None and locks is not None:
+            with contextlib.suppress(TimeoutError), locks.of(self.timeout):
+                connection.close()
+            connection.close()
+            locks.close()
+
+
+def _is_ledger(database: sqlite3.Connection, path: Path) -> bool:
+    """Whether it is one, or empty; what is neither is refused, and has not been touched."""
+    application, version = (
+        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    )
+    if application == APPLICATION and version == FORMAT:
+        return True
+    if application == APPLICATION:
+        raise ValueError(
+            f"{path} is a ledger of format {version}; this version of discreet knows {FORMAT}:"
+            " use the version that wrote it"
+        )
+    if application or version or database.execute("SELECT 1 FROM sqlite_master").fetchone():
+        raise ValueError(f"{path} is a database of something else, not a ledger; give another path")
+    return False
+
+
+def _copy(database: sqlite3.Connection, target: Path) -> None:
+    """What is in a database, in a new file."""
+    handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with contextlib.closing(sqlite3.connect(target)) as copy:
+            database.backup(copy)
+        os.fsync(handle)
+        _sync_folder(target.parent)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(handle)
+
+
+def _again(path: Path, timeout: float) -> SQLiteLedger:
+    return SQLiteLedger(path, timeout=timeout)
+
+
+def _sync_folder(folder: Path) -> None:
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)  # the new name, too, survives a crash
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    late = f"{path} is locked by another writer; nothing was released"
+    try:
+        yield
+    except TimeoutError as error:
+        raise TimeoutError(late) from error
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise TimeoutError(late) from error
+        raise OSError(f"{path}: {error}; nothing was released") from error
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"{path} is not a ledger, or is damaged: {error}") from error
+
+
+# --- locks -----------------------------------------------------------------------------------------------
+# By flock(), whose locks belong to an open file: the operating system drops one when the last handle of that
+# very opening is closed, so when the process ends, however it ends. Other handles of the same file, which a
+# backup opens and closes, have nothing to do with it. (The locks of lockf() are dropped by these.)
+
+
+def _folder(path: Path) -> Path:
+    return Path(f"{path}-holders")
+
+
+def _locked(handle: int, *, shared: bool = False) -> bool:
+    if fcntl is not None:
+        try:
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+class _Locks:
+    """The folder beside a ledger: who reads and writes, who lives, and which file the ledger is."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self._handle = os.open(folder / "lock", os.O_RDWR)
+        except OSError:
+            raise ValueError(
+                f"{folder} is missing, so that nobody knows who uses the ledger, or whether it is the ledger"
+                " or a copy; where the original is lost, SQLiteLedger.restore makes a ledger of a copy"
+            ) from None
+        self._folder = folder
+
+    @classmethod
+    def begin(cls, folder: Path) -> None:
+        """The folder of a new ledger."""
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600))
+        _sync_folder(folder)
+        _sync_folder(folder.parent)
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+    @contextmanager
+    def of(self, timeout: float, *, shared: bool = False) -> Iterator[None]:
+        """Nobody writes, or with ``shared=False`` reads; waits that many seconds for them at most."""
+        give_up = time.monotonic() + timeout
+        while not _locked(self._handle, shared=shared):
+            if time.monotonic() > give_up:
+                raise TimeoutError
+            time.sleep(0.0005)
+        try:
+            yield
+        finally:
+            if fcntl is not None:
+                fcntl.flock(self._handle, fcntl.LOCK_UN)
+
+    def about(self, path: Path, version: int, *, begin: bool = False) -> None:
+        """Write down which file this is, and how many charges it had at the least."""
+        if not begin or not os.fstat(self._handle).st_size:
+            os.lseek(self._handle, 0, os.SEEK_SET)
+            os.write(self._handle, b"%20d %20d" % (path.stat().st_ino, version))
+            if begin:
+                os.fsync(self._handle)
+
+    def check(self, path: Path, version: int) -> None:
+        """Refuse a file that is not the one this folder lies beside, or has lost charges."""
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        found = os.read(self._handle, 64).split()
+        if len(found) != 2 or int(found[0]) != path.stat().st_ino:
+            raise ValueError(
+                f"{path} is a copy of a ledger: what is charged to it, the original does not know of; where"
+                " the original is lost, SQLiteLedger.restore makes a ledger of a copy"
+            )
+        if version < int(found[1]):
+            raise ValueError(
+                f"{path} holds {version} charges, and had {int(found[1])}: an older copy stands in its place"
+            )
+
+    def lives(self, holder: str) -> bool:
+        """Whether a holder of that name is alive. Only for whoever writes: nobody else is asking."""
+        try:
+            handle = os.open(self._folder / holder, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            gone = fcntl is not None and _locked(handle)  # where there are no locks, nobody can tell
+        finally:
+            os.close(handle)
+        if gone:
+            (self._folder / holder).unlink(missing_ok=True)  # names are not used again
+        return not gone
+
+
+class _Holder:
+    """A random name with a locked file: whoever uses charges under it lives as long as the lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = f"holder-{random_id()}"
+        self._path = folder / self.name
+        self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        _locked(self._handle)
+
+    def drop(self) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self._handle)
+
+    def leave(self) -> None:
+        """In a forked child: the name, and its lock, are the parent's."""
+        os.close(self._handle)
+
+
+# --- forks -----------------------------------------------------------------------------------------------
+# A connection must not be carried into a forked child, not even to be closed there. So it is closed before,
+# with nobody in the middle of anything, and both make a new one when they need it.
+
+_OPEN: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
+_held: list[SQLiteLedger] = []
+
+
+def _before_fork() -> None:
+    for ledger in list(_OPEN):
+        ledger._lock.acquire()
+        _held.append(ledger)
+        ledger._disconnect()
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop()._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for ledger in _held:
+        if ledger._holder is not None:
+            ledger._holder.leave()
+            ledger._holder = None
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -12,7 +12,7 @@ from . import conversions
 from .budget import NOTIONS, Budget
 from .conversions import HALF_PI, exact, root_below, rounded_down, rounded_up
 from .events import GroupGaussianNoise, Loss
-from .ledger import Entry, Group
+from .releases import Entry, Group
 
 _NO_DELTA = Fraction(0)
 

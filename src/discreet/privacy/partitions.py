@@ -17,8 +17,7 @@ from .conversions import exact
 from .events import ApproximateRelease, Number
 
 if TYPE_CHECKING:
-    from .gate import Gate
-    from .release import Release
+    from .accountant import Gate, Release
 
 _STEPS = 1 << samplers.STEPS_BITS
 # Weights are held below the one, and what a key counts for below the other, so that all are 64-bit numbers.
@@ -147,7 +146,7 @@ def select_partitions(
     delta)-DP, and the coins of two neighbouring inputs are the same but for the person in question, so their
     mixture is as well.
     """
-    from .gate import Gate
+    from .accountant import Gate
 
     checks.instance("gate", gate, Gate, "Gate(Budget(1.0, 1e-6))")
     size = checks.whole("n_keys", n_keys, at_least=0, at_most=_MOST_KEYS)

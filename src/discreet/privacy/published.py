@@ -10,8 +10,8 @@ from fractions import Fraction
 from .budget import Budget, Share
 from .conversions import exact, rounded_up
 from .events import Event, Loss
-from .ledger import event_loss
 from .limits import fits, smallest_epsilon
+from .releases import event_loss
 
 
 class PublishedCalibrationWarning(UserWarning):

@@ -12,15 +12,13 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import backends
-from ..backends.patience import Patience
 from ..core import checks
 from ..core.fixed import Fixed
 from ..core.state import Saved
+from ..kernels.noise import philox
 
 _MOST_WORDS = (1 << 28) - 1  # at once
 _MANY = 1 << 12
-PATIENCE = Patience(1 << 24)  # words that NumPy draws
 
 
 @runtime_checkable
@@ -82,7 +80,7 @@ class ReproducibleRandomness(Fixed):
 
     def words(self, count: int) -> NDArray[np.uint64]:
         wanted = checks.whole("count", count, at_least=0, at_most=_MOST_WORDS)
-        if wanted >= _MANY and not PATIENCE.lasts(wanted):
+        if wanted >= _MANY:
             return self._compiled(wanted)
         return np.asarray(self._bits.random_raw(wanted), dtype=np.uint64)
 
@@ -95,7 +93,7 @@ class ReproducibleRandomness(Fixed):
             blocks = -(-(count - held.size) // 4)
             out = np.empty(held.size + 4 * blocks, dtype=np.uint64)
             out[: held.size] = held
-            backends.noise.philox(counter, inside["state"]["key"], out[held.size :])
+            philox(counter, inside["state"]["key"], out[held.size :])
             inside |= {"buffer": out[-4:].copy(), "buffer_pos": 4 - (out.size - count)}
             self._bits.state = inside
         return out[:count]
@@ -132,6 +130,11 @@ class ReproducibleRandomness(Fixed):
 
     def __repr__(self) -> str:
         return "ReproducibleRandomness()"
+
+
+def random_id() -> str:
+    """A name that nobody else has, of what is saved and charged: never of a seed."""
+    return ssl.RAND_bytes(16).hex()
 
 
 # What a seed= may be: None for secure randomness, a number for a reproducible run, or a source.

@@ -1,7 +1,10 @@
-"""What an experiment and a population are asked to be: read from requests and files, checked as a whole."""
+"""What experiments and populations are asked to be, and the settings of a service, checked as a whole."""
 
 from __future__ import annotations
 
+import os
+import tomllib
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -11,7 +14,12 @@ Period = Literal["none", "day", "week", "month"]
 
 
 class PopulationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """People with one budget per period, for all experiments about them."""
+    """People with one budget per period, for all experiments about them.
+
+    ``neighbours``: what one person reports is compared with anything else ("replace") or with nothing
+    ("add_remove"). Which decisions there are, and for whom, is public under both. ``anonymous``: decisions
+    need not say whom they are for. Nobody is counted then, and ``max_rounds_per_person`` is believed.
+    """
 
     epsilon: float
     delta: float = 0.0
@@ -19,6 +27,7 @@ class PopulationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     max_rounds_per_person: int = 1
     notion: Literal["pure", "zcdp", "gdp"] = "pure"
     period: Period = "month"
+    anonymous: bool = False
 
 
 class ConstraintConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -34,11 +43,11 @@ class ExperimentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     ``feedback`` is what outcomes tell: "likes" (all items that the person would take, whatever was shown),
     "taken" (which of the shown items was taken, or none) or "value" (what the set was worth, from 0 to
     ``bound``). ``share`` is the part of the population's budget, and ``measure`` the part of that for the
-    released shares of people served. ``outcome_wait`` seconds after its hand is over, a decision without an
+    released shares of people served. ``outcome_wait`` seconds after its block is over, a decision without an
     outcome counts as "took nothing". ``holdout`` is the part of decisions that are random sets, to compare
-    with. ``hand`` is how many decisions are dealt at a time; by default as many as come in a few
-    seconds. ``segments`` are the values of a public attribute, such as countries: each has a learner of its
-    own, and every decision names one. ``seed`` is for tests: whoever knows it can undo the noise, and the
+    with. ``block_size`` ("hand") is how many decisions are allocated at a time; by default as many as come in
+    a few seconds. ``segments`` are the values of a public attribute, such as countries: each has a learner of
+    its own, and every decision names one. ``seed`` is for tests: whoever knows it can undo the noise, and the
     account says so.
     """
 
@@ -54,17 +63,51 @@ class ExperimentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     measure: float = 0.1
     holdout: float = 0.05
     outcome_wait: float = 600.0
-    hand: int | None = None
+    block_size: int | None = msgspec.field(default=None, name="hand")
     warm_start: float = 0.5
     segments: list[str] = []
     seed: int | None = None
 
     @property
     def queues(self) -> list[str]:
-        """The segments, each with hands of its own; one without a name where there are none."""
+        """The segments, each with blocks of its own; one without a name where there are none."""
         return self.segments or [""]
 
 
 def encoded(config: msgspec.Struct) -> str:
     """As JSON."""
     return msgspec.json.encode(config).decode()
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Where a service listens and keeps what it knows; every setting has a default.
+
+    ``store``: ``sqlite:///FILE``, or ``postgresql://...`` for several processes. ``secrets``: the file of
+    keys for marks of people and decision ids; keep it apart from backups of the store. ``rate``: requests a
+    second of one API key; none is no limit. ``operator_port``: where metrics are, for operators only.
+    ``proxies``: addresses of proxies whose word counts for where a request came from. ``telemetry``: where an
+    OpenTelemetry collector takes spans (OTLP over HTTP); none sends none.
+    """
+
+    store: str = "sqlite:///discreet.db"
+    secrets: str = "discreet.secrets"
+    host: str = "127.0.0.1"
+    port: int = 8722
+    proxies: str = "127.0.0.1"
+    operator_host: str = "127.0.0.1"
+    operator_port: int | None = None
+    rate: float | None = None
+    telemetry: str | None = None
+    log_level: str = "warning"
+
+
+def read_settings(path: str | os.PathLike[str] | None = None) -> Settings:
+    """The settings of a file, with environment variables such as DISCREET_STORE on top."""
+    found = {} if path is None else tomllib.loads(Path(path).read_text())
+    for name in Settings.__struct_fields__:
+        if (given := os.environ.get(f"DISCREET_{name.upper()}")) is not None:
+            found[name] = given
+    try:
+        return msgspec.convert(found, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{path or 'the environment'}: {error}") from None

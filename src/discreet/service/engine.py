@@ -1,9 +1,9 @@
-"""The service in one process: decisions out of claimed hands, outcomes committed in groups, and its keeper.
+"""The service in one process: decisions out of leased blocks, outcomes committed in groups, and its worker.
 
-A decision waits for no disk. An outcome is acknowledged after the commit of its group: whatever comes while
-one group is being written is the next one. Decisions begin a group, too, in which it is written down whom
-they were for: reports change of which decisions a crash leaves that unknown by the time of a commit at most
-(`visits`).
+A decision waits for no disk, unless it may be asked for again: then it is answered after the commit of its
+group, as an outcome is. Whatever comes while one group is being written is the next one. Every decision
+begins a group, in which it is written down whom it was for: reports change of which decisions a crash leaves
+that unknown by the time of a commit at most (`store.groups`).
 """
 
 from __future__ import annotations
@@ -13,45 +13,191 @@ import contextlib
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Container
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from . import lookups
-from .care import gone_back
-from .hands import Hand
-from .keeper import RUNNING, Keeper
-from .keys import MARK, NOBODY, Decision, Secrets
-from .life import Life, clock
-from .lookups import Live
-from .store import EARLY, LATE, Fenced, Outcome, Served, Store, StoreError, visits
+import msgspec
+
+from . import groups
+from .auth import Decision, Secrets, owner_name
+from .backup import gone_back
+from .blocks import NOBODY, DecisionBlock
+from .config import ExperimentConfig, PopulationConfig
+from .database import Fenced, Store, StoreError
+from .groups import EARLY, LATE, Acknowledged, Cursor, Group, KeptRequest, Outcome, ServedDecision
+from .learning import constraint_of
+from .worker import RUNNING, Worker
+
+_SURE = 0.8  # of a store's patience: answers take a while, and clocks differ
+
+
+def clock() -> float:
+    """Seconds that go on while this process, or its whole machine, is stopped."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class ProcessLease:
+    """A name, and until when (by `clock`) nobody takes whoever has it for dead."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.owner, self.until = owner_name(), -math.inf
+
+    def begin(self) -> None:
+        """Under a new name, unless it lives already."""
+        if clock() >= self.until:
+            owner, now = owner_name(), clock()
+            self._store.beat(owner, new=True)
+            self.owner, self.until = owner, now + _SURE * self._store.patience
+
+    def go_on(self) -> None:
+        """Tell the others; it is over if they took it for dead."""
+        now = clock()
+        lives = self._store.beat(self.owner)
+        self.until = now + _SURE * self._store.patience if lives else -math.inf
+
+
+class NotEnoughItems(Exception):
+    """Fewer items are left than a set has."""
+
+
+@dataclass
+class Live:
+    """What a process knows of an experiment that it serves."""
+
+    id: int
+    population: int
+    name: str
+    config: ExperimentConfig
+    people: PopulationConfig
+    status: str
+    epoch: int
+    period: str
+    catalogue: int
+    labels: list[str]
+    blocks: deque[DecisionBlock] = field(default_factory=deque)
+    leasing: asyncio.Task[None] | None = None
+    rendered: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    constraint: Any = None
+    segment: str = ""
+    segments: dict[str, Live] = field(default_factory=dict)  # each with blocks of its own
+
+    @classmethod
+    def read(cls, name: str, row: Any) -> Live:
+        """An experiment from what `row_of` found."""
+        number, epoch, catalogue, status, population, period, config, people, labels = row
+        asked = msgspec.json.decode(config, type=ExperimentConfig)
+        whom = msgspec.json.decode(people, type=PopulationConfig)
+        made = cls(number, population, name, asked, whom, status, epoch, period, catalogue, labels)
+        made.constraint = constraint_of(asked)
+        for one in asked.segments:
+            made.segments[one] = replace(made, segment=one, segments={}, blocks=deque(), rendered={})
+        return made
+
+    def renew(self, row: Any) -> None:
+        """Take up what `experiment` found, of the same epoch."""
+        labels = row[-1]
+        for live in (self, *self.segments.values()):
+            live.status = row[3]
+            if labels is not None:
+                live.catalogue, live.labels = row[2], labels
+                live.rendered.clear()
+
+    def items(self, block: DecisionBlock, offset: int) -> bytes:
+        """The labels of a place as JSON."""
+        number = block.which[offset]
+        key = (block.first, number)
+        found = self.rendered.get(key)
+        if found is None:
+            if len(self.rendered) > 4096:
+                self.rendered.clear()
+            found = msgspec.json.encode([self.labels[item] for item in block.lists[number]])
+            self.rendered[key] = found
+        return found
+
+    def without(self, block: DecisionBlock, offset: int, exclude: Container[str]) -> tuple[list[str], bool]:
+        """The labels of a place without excluded items, filled up by what was released; whether altered."""
+        allocated = block.lists[block.which[offset]]
+        labels = self.labels
+        chosen = [item for item in allocated if labels[item] not in exclude]
+        if len(chosen) == len(allocated):
+            return [labels[item] for item in allocated], False
+        for item in block.spare:
+            if len(chosen) == len(allocated):
+                break
+            fits = self.constraint is None or self.constraint.can_add(chosen, item)
+            if item not in chosen and labels[item] not in exclude and fits:
+                chosen.append(item)
+        block.altered.add(offset)  # public: it is written down with what was served, not with an outcome
+        if len(chosen) < len(allocated) and self.constraint is None:
+            raise NotEnoughItems
+        return [labels[item] for item in chosen], True
+
+    @property
+    def queues(self) -> Collection[Live]:
+        """What there are blocks of: its segments, or itself."""
+        return self.segments.values() or (self,)
+
+
+def answers(store: Store) -> None:
+    """Whether the database answers."""
+    with store.transaction() as tx:
+        tx.one("SELECT 1")
+
+
+def row_of(store: Store, name: str, known: tuple[int, int, int] | None) -> Any:
+    """(number, epoch, catalogue, status, population, period, config, its people's, labels) of an experiment.
+
+    The last three are None if (number, epoch, catalogue) are those that are ``known``; None without one.
+    """
+    with store.transaction() as tx:
+        row = tx.one(
+            "SELECT id, epoch, catalogue, status, population, period FROM experiment WHERE name = ?", name
+        )
+        if row is None:
+            return None
+        if row[:3] == known:
+            return (*row, None, None, None)
+        configs = tx.one(
+            "SELECT e.config, p.config FROM experiment e JOIN population p ON p.id = e.population"
+            " WHERE e.id = ?",
+            row[0],
+        )
+        labels = tx.all("SELECT label FROM item WHERE experiment = ? ORDER BY number", row[0])
+        return (*row, *configs, [label for (label,) in labels])
+
+
+def name_of(store: Store, number: int) -> str | None:
+    """The name of the experiment of a decision id."""
+    with store.transaction() as tx:
+        row = tx.one("SELECT name FROM experiment WHERE id = ?", number)
+        return None if row is None else str(row[0])
+
 
 logger = logging.getLogger("discreet.service")
 _IDLE = 0.05  # seconds between looks at what is due
-_OLD = 60.0  # seconds for which a hand is served, or as long as it waits for outcomes if that is longer
-_AGAIN = 1.0  # seconds until the keeper tries again
+_OLD = 60.0  # seconds for which a block is served, or as long as it waits for outcomes if that is longer
+_AGAIN = 1.0  # seconds until the worker tries again
 _LOOK = 1.0  # seconds between looks at what others have changed
 _FLUSH = 0.1  # seconds after which what could not be written down, or was early, is tried again
 _SEVERAL, _COMPANY = 8, 0.003  # where a group had so many decisions, the next one waits for company
 _EARLY = 5.0  # seconds for which an outcome waits until another process has done so
+_FORGET = 60.0  # seconds between looks for requests that are not sent again any more
+
+
+_Waiting = tuple[Outcome, asyncio.Future[Acknowledged], float]  # the last: when it is too late
 
 
 class Unavailable(Exception):
     """No decision can be had at the moment."""
-
-
-class Answer(Protocol):
-    """Who is told what came of an outcome: a future, or what does as one."""
-
-    def done(self) -> bool:
-        """Whether nobody waits any more."""
-
-    def set_result(self, status: str) -> None:
-        """It was written down, or is not counted."""
-
-    def set_exception(self, error: Exception) -> None:
-        """It was not written down."""
 
 
 class Engine:
@@ -59,17 +205,21 @@ class Engine:
 
     def __init__(self, store: Store, secrets: Secrets, *, calendar: Any = None) -> None:
         self.store, self.secrets = store, secrets
-        self.life = Life(store)
-        self.keeper = Keeper(store, self.life.owner, calendar)
+        self.process = ProcessLease(store)
+        self.worker = Worker(store, self.process.owner, calendar)
         self._live: dict[str, Live] = {}
         self._by_number: dict[int, Live] = {}
-        self._queue: list[tuple[Outcome, Answer, float]] = []  # the last: when it is too late
-        self._early: list[tuple[Outcome, Answer, float]] = []  # they are asked about again
+        self._queue: list[_Waiting] = []
+        self._early: list[_Waiting] = []  # they are asked about again
+        self._places: list[
+            tuple[ServedDecision, asyncio.Future[KeptRequest] | None]
+        ] = []  # served, not written down yet
+        self._activated: list[tuple[tuple[int, bytes], asyncio.Future[None]]] = []
         self._flushing: asyncio.Task[None] | None = None
         self._decided = 0  # how many decisions were in the last group that had any
-        self._dirty: dict[tuple[int, int, int], Hand] = {}
+        self._dirty: dict[tuple[int, int, int], DecisionBlock] = {}
         self._writer = ThreadPoolExecutor(1, "discreet-writer")
-        self._keeping = threading.Thread(target=self._keep, name="discreet-keeper", daemon=True)
+        self._keeping = threading.Thread(target=self._keep, name="discreet-worker", daemon=True)
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -82,7 +232,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         await self._do(self.store.migrate)
         await self._do(self._begin)
-        await self._do(self.store.recover, self.life.owner)
+        await self._do(self.store.recover, self.process.owner)
         if keep:
             self._keeping.start()
         if every is not None:
@@ -98,8 +248,8 @@ class Engine:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        claims = [live.claiming for live in self._queues() if live.claiming is not None]
-        await asyncio.gather(*claims, return_exceptions=True)
+        leases = [live.leasing for live in self._queues() if live.leasing is not None]
+        await asyncio.gather(*leases, return_exceptions=True)
         if self._flushing is not None:
             await self._flushing
         self._queue += self._early
@@ -107,40 +257,40 @@ class Engine:
         if self._keeping.is_alive():
             await asyncio.to_thread(self._keeping.join)
         with contextlib.suppress(StoreError):
-            await self._do(self.store.leave, self.life.owner)
+            await self._do(self.store.leave, self.process.owner)
         self._writer.shutdown()
         self.store.close()
 
     def _begin(self) -> None:
-        self.life.begin()
-        self.keeper.holder = self.life.owner
+        self.process.begin()
+        self.worker.holder = self.process.owner
 
     async def _beat(self) -> None:
-        """Tell others that this process lives; if they took it for dead, it lets go of its hands."""
+        """Tell others that this process lives; if they took it for dead, it lets go of its blocks."""
         while self.store.patience < math.inf:
             await asyncio.sleep(self.store.patience / 5)
             with contextlib.suppress(StoreError):
-                await asyncio.to_thread(self.life.go_on)
-            if clock() >= self.life.until:
+                await asyncio.to_thread(self.process.go_on)
+            if clock() >= self.process.until:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Serve no more of any hand: this process was stopped, or cut off, for too long."""
-        self.life.until = -math.inf
+        """Serve no more of any block: this process was stopped, or cut off, for too long."""
+        self.process.until = -math.inf
         for live in self._queues():
-            while live.hands:
-                self._close(live.hands.popleft())
+            while live.blocks:
+                self._close(live.blocks.popleft())
 
     def _queues(self) -> list[Live]:
         return [queue for live in self._live.values() for queue in live.queues]
 
-    def _close(self, hand: Hand) -> None:
-        hand.over_at = clock()
-        self._dirty[hand.experiment, hand.epoch, hand.first] = hand
+    def _close(self, block: DecisionBlock) -> None:
+        block.over_at = clock()
+        self._dirty[block.experiment, block.epoch, block.first] = block
 
     async def ping(self) -> None:
         """Whether the database answers."""
-        await self._do(lookups.ping, self.store)
+        await self._do(answers, self.store)
 
     async def _do(self, work: Any, *given: Any) -> Any:
         """Something with the database, in the thread that writes."""
@@ -161,7 +311,7 @@ class Engine:
         """Read an experiment again: after it was made, paused or changed, or a new epoch has begun."""
         old = self._live.get(name)
         known = None if old is None else (old.id, old.epoch, old.catalogue)
-        row = await self._do(lookups.experiment, self.store, name, known)
+        row = await self._do(row_of, self.store, name, known)
         if row is None:
             raise LookupError("experiment")
         old = self._live.get(name)  # others may have asked for it at the same time: there is one of each
@@ -172,35 +322,39 @@ class Engine:
         self._live[name] = self._by_number[made.id] = made
         return made
 
-    def take(self, live: Live, mark: bytes = NOBODY) -> tuple[Hand, int] | None:
-        """The next place, for whoever has this mark, out of memory; None when no claimed hand has one."""
-        if clock() >= self.life.until:
+    def take(self, live: Live, pseudonym: bytes = NOBODY) -> tuple[DecisionBlock, int] | None:
+        """The next place, for a pseudonym, out of memory; None when no leased block has one."""
+        if clock() >= self.process.until:
             self._let_go()
-        hands = live.hands
-        while hands:
-            hand = hands[0]
-            if hand.served < hand.count:
-                offset = hand.served
-                hand.served += 1
-                hand.marks += mark
-                self._dirty[hand.experiment, hand.epoch, hand.first] = hand
+        blocks = live.blocks
+        while blocks:
+            block = blocks[0]
+            if block.served < block.count:
+                offset = block.served
+                block.served += 1
+                limit = live.people.max_rounds_per_person
+                place = (block.experiment, block.epoch, block.first, offset)
+                self._places.append(
+                    (ServedDecision(*place, pseudonym, live.population, live.period, limit), None)
+                )
+                self._dirty[block.experiment, block.epoch, block.first] = block
                 self._begin_group()
-                if hand.served == hand.count:
-                    hand.over_at = clock()
-                    hands.popleft()
-                if len(hands) < 2 and live.claiming is None:
-                    self._start_claim(live)
-                return hand, offset
-            hands.popleft()
+                if block.served == block.count:
+                    block.over_at = clock()
+                    blocks.popleft()
+                if len(blocks) < 2 and live.leasing is None:
+                    self._start_lease(live)
+                return block, offset
+            blocks.popleft()
         return None
 
-    async def next_place(self, live: Live, mark: bytes = NOBODY) -> tuple[Hand, int]:
-        """The next place; waits for a hand where none is there."""
+    async def next_place(self, live: Live, pseudonym: bytes = NOBODY) -> tuple[DecisionBlock, int]:
+        """The next place; waits for a block where none is there."""
         for _ in range(200):
-            if (found := self.take(live, mark)) is not None:
+            if (found := self.take(live, pseudonym)) is not None:
                 return found
-            await asyncio.shield(live.claiming or self._start_claim(live))  # others wait for it, too
-            if not live.hands:
+            await asyncio.shield(live.leasing or self._start_lease(live))  # others wait for it, too
+            if not live.blocks:
                 self._wake.set()
                 await asyncio.sleep(_IDLE)
                 if (
@@ -209,49 +363,78 @@ class Engine:
                     break
         raise Unavailable
 
-    def _start_claim(self, live: Live) -> asyncio.Task[None]:
-        live.claiming = task = asyncio.ensure_future(self._claim(live))
+    def keep(
+        self, number: bytes, altered: bool, answer: str, *, active: bool = True
+    ) -> asyncio.Future[KeptRequest]:
+        """Write down, with the place that was just taken, what was answered to a request of this number.
+
+        What is known by the number is told after the commit: this, or what was answered before. Then the
+        place is left out of everything.
+        """
+        assert self._loop is not None
+        place, _ = self._places.pop()
+        where = place.experiment, number, place.epoch, place.first + place.offset
+        future: asyncio.Future[KeptRequest] = self._loop.create_future()
+        kept = place._replace(request=KeptRequest(*where, altered, place.pseudonym, active, answer))
+        self._places.append((kept, future))
+        return future
+
+    def activate(self, experiment: int, number: bytes) -> asyncio.Future[None]:
+        """Write down that somebody has seen what was decided for a request."""
+        assert self._loop is not None
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._activated.append(((experiment, number), future))
+        self._begin_group()
+        return future
+
+    async def request(self, experiment: int, number: bytes) -> KeptRequest | None:
+        """What is known by a number."""
+
+        def look() -> KeptRequest | None:
+            with self.store.transaction() as tx:
+                return groups.request(tx, experiment, number)
+
+        return await asyncio.to_thread(look)
+
+    def _start_lease(self, live: Live) -> asyncio.Task[None]:
+        live.leasing = task = asyncio.ensure_future(self._lease_next(live))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever waits hears of it
         return task
 
-    async def _claim(self, live: Live) -> None:
+    async def _lease_next(self, live: Live) -> None:
         try:
-            if clock() >= self.life.until:
+            if clock() >= self.process.until:
                 await self._do(self._begin)
-            owner = self.life.owner
-            row = await self._do(self.store.claim, live.id, live.epoch, owner, live.segment)
+            owner = self.process.owner
+            row = await self._do(self.store.lease_block, live.id, live.epoch, owner, live.segment)
             if row is None:
                 return
-            hand = Hand.read(row)
-            hand.since = clock()
-            newest = max(map(max, [[0, *hand.spare], *hand.lists]))
+            block = DecisionBlock.read(row)
+            block.since = clock()
+            newest = max(map(max, [[0, *block.spare], *block.lists]))
             known = False
             try:
                 if newest >= len(live.labels):  # of a catalogue that is newer
                     await self.refresh(live.name)
-                known = owner == self.life.owner
-            finally:  # nobody else closes a hand of a process that lives
-                live.hands.append(hand) if known else self._close(hand)
+                known = owner == self.process.owner
+            finally:  # nobody else closes a block of a process that lives
+                live.blocks.append(block) if known else self._close(block)
             self._wake.set()
         finally:
-            live.claiming = None
+            live.leasing = None
 
     # --- outcomes --------------------------------------------------------------------------------
 
-    def record(self, decision: Decision, body: bytes) -> asyncio.Future[str]:
+    def record(self, decision: Decision, body: bytes) -> asyncio.Future[Acknowledged]:
         """Write an outcome down with the next group; its answer comes after the commit."""
         assert self._loop is not None
-        future = self._loop.create_future()
-        self.add(decision, body, future)
-        return future
-
-    def add(self, decision: Decision, body: bytes, answer: Answer) -> None:
-        """The same for whoever wants to be told the answer."""
-        experiment, epoch, place, mark, altered = decision
-        outcome = Outcome(experiment, epoch, place, altered, body, mark)
-        self._queue.append((outcome, answer, clock() + _EARLY))
+        experiment, epoch, place, pseudonym, altered = decision
+        outcome = Outcome(experiment, epoch, place, altered, body, pseudonym)
+        future: asyncio.Future[Acknowledged] = self._loop.create_future()
+        self._queue.append((outcome, future, clock() + _EARLY))
         if not self._dirty:  # else that is on its way, or is tried again, whoever reports what
             self._begin_group()
+        return future
 
     def _begin_group(self) -> None:
         if self._flushing is None and self._loop is not None:
@@ -266,23 +449,26 @@ class Engine:
         found = self.by_number(decision)
         if found is not None:
             return found
-        name = await self._do(lookups.name_of, self.store, decision.experiment)
+        name = await self._do(name_of, self.store, decision.experiment)
         if name is None:
             raise LookupError("experiment")
         return await self.refresh(name)
 
     def erase(self, population: str, person: str) -> None:
-        """Forget what waits to be learned about somebody, and count nothing of them again in this period.
+        """Forget what waits to be learned about somebody, and learn nothing of them again in this period.
 
-        What was released about them stays: it has been paid for. A mark is kept, which is theirs alone as
-        long as the key of marks is.
+        Their decisions are rounds as before, in which nothing was taken: that they were erased is seen
+        nowhere. What was released about them stays: it has been paid for. A pseudonym is kept, which is
+        theirs alone as long as the key of pseudonyms is.
         """
-        visits.erase(self.store, population, self.keeper.period, partial(self.secrets.mark, person=person))
+        self.worker.erase(population, partial(self.secrets.pseudonym, person=person))
 
     async def _flush(self) -> None:
         try:
             written = True
-            while written and (self._queue or self._dirty):  # also what has come in the meantime
+            while written and (
+                self._queue or self._dirty or self._activated
+            ):  # also what has come in the meantime
                 if self._decided >= _SEVERAL:
                     await asyncio.sleep(_COMPANY)
                 written = await self._flush_now()
@@ -293,33 +479,46 @@ class Engine:
         """Write down what waits; whether that was possible."""
         batch, self._queue = self._queue, []
         dirty, self._dirty = self._dirty, {}
-        served = self._served(dirty, closing)
-        if not batch and not served:
+        places, self._places = self._places, []
+        activated, self._activated = self._activated, []
+        group = Group(
+            [outcome for outcome, *_ in batch],
+            self._served(dirty, closing),
+            [place for place, _ in places],
+            [request for request, _ in activated],
+        )
+        if not any(group):
             return True
+        requests = [future for place, future in places if place.request is not None]
         try:
-            answers = await self._do(self.store.record, [outcome for outcome, *_ in batch], served)
+            written = await self._do(self.store.record, group)
         except Exception as error:
             self._dirty = dirty | self._dirty
-            for _, future, _ in batch:
-                if not future.done():
-                    future.set_exception(
-                        error if isinstance(error, StoreError) else StoreError("the commit failed")
-                    )
+            self._places = [(place, None) for place, _ in places] + self._places
+            said = error if isinstance(error, StoreError) else StoreError("the commit failed")
+            waiting: list[asyncio.Future[Any] | None] = [future for _, future, _ in batch]
+            for future in [*waiting, *requests, *[future for _, future in activated]]:
+                if future is not None and not future.done():
+                    future.set_exception(said)
             if not isinstance(error, StoreError):
-                logger.error("a group of outcomes was not written: %s", type(error).__name__)
+                logger.error("a group was not written: %s", type(error).__name__)
             return False
-        for hand, told in zip(dirty.values(), served, strict=False):
-            del hand.marks[: (told.served - told.start) * MARK]
-        if served:
-            self._decided = sum(told.served - told.start for told in served)
+        if places:
+            self._decided = len(places)
+        for answered, request in zip(requests, written.requests, strict=True):
+            if answered is not None and not answered.done():
+                answered.set_result(request)
+        for _, done in activated:
+            if not done.done():
+                done.set_result(None)
         late = []
-        for waiting, answer in zip(batch, answers, strict=True):
-            outcome, future, until = waiting
-            if answer == EARLY and clock() < until and not closing:
-                self._early.append(waiting)
-            elif not future.done():
-                future.set_result(LATE if answer == EARLY else answer)
-            if answer == LATE:
+        for waits, answer in zip(batch, written.outcomes, strict=True):
+            outcome, told, until = waits
+            if answer.status == EARLY and clock() < until and not closing:
+                self._early.append(waits)
+            elif not told.done():
+                told.set_result(Acknowledged(LATE, False) if answer.status == EARLY else answer)
+            if answer.status == LATE:
                 late.append(outcome)
         for outcome in late:
             with contextlib.suppress(StoreError):  # the next one will tell
@@ -327,39 +526,37 @@ class Engine:
         return True
 
     def _check_late(self, outcome: Outcome) -> None:
-        """A decision that we signed and never dealt: somebody has put back an older state. Freeze."""
-        if self.keeper.beyond(outcome.experiment, outcome.epoch, outcome.place):
-            gone_back(self.store, self.keeper)
+        """A decision that we signed and never allocated: somebody has put back an older state. Freeze."""
+        if self.worker.beyond(outcome.experiment, outcome.epoch, outcome.place):
+            gone_back(self.store, self.worker)
             logger.error("all experiments are frozen: their store has gone back in time")
 
-    def _served(self, dirty: dict[tuple[int, int, int], Hand], closing: bool) -> list[Served]:
-        """How far hands were served, in the order of ``dirty``; all that are claimed, when ``closing``."""
-        hands = list(dirty.values())
+    def _served(self, dirty: dict[tuple[int, int, int], DecisionBlock], closing: bool) -> list[Cursor]:
+        """How far blocks were served, in the order of ``dirty``; all that are leased, when ``closing``."""
+        blocks = list(dirty.values())
         if closing:
-            claimed = [hand for live in self._queues() for hand in live.hands]
-            hands += [hand for hand in claimed if (hand.experiment, hand.epoch, hand.first) not in dirty]
+            leased = [block for live in self._queues() for block in live.blocks]
+            blocks += [block for block in leased if (block.experiment, block.epoch, block.first) not in dirty]
         now = clock()
         return [
-            Served(
-                hand.experiment,
-                hand.epoch,
-                hand.first,
-                hand.served,
-                now - hand.over_at if hand.over_at is not None else 0.0 if closing else None,
-                " ".join(map(str, sorted(hand.altered))),
-                hand.served - len(hand.marks) // MARK,
-                bytes(hand.marks) if hand.marks.strip(NOBODY[:1]) else b"",
+            Cursor(
+                block.experiment,
+                block.epoch,
+                block.first,
+                block.served,
+                now - block.over_at if block.over_at is not None else 0.0 if closing else None,
+                " ".join(map(str, sorted(block.altered))),
             )
-            for hand in hands
+            for block in blocks
         ]
 
     async def _write_down(self) -> None:
-        """What is to be tried again, and hands that nobody is served from again."""
+        """What is to be tried again, and blocks that nobody is served from again."""
         while True:
             await asyncio.sleep(_FLUSH)
             early, self._early = self._early, []
             self._queue += early
-            if self._dirty or self._queue:
+            if self._dirty or self._queue or self._places:
                 self._begin_group()
 
     async def _tick(self, every: Callable[[], object] | None) -> None:
@@ -381,30 +578,33 @@ class Engine:
                 logger.error("a look at what others did failed: %s", type(error).__name__)
 
     def _close_old(self, live: Live) -> None:
-        """Hands are folded in order: nobody keeps one while others go on, nor what was said about it."""
+        """Blocks are aggregated in order: nobody keeps one while others go on, nor what was said about it."""
         longest = max(_OLD, live.config.outcome_wait)
-        while live.hands and clock() - live.hands[0].since > longest:
-            self._close(live.hands.popleft())
+        while live.blocks and clock() - live.blocks[0].since > longest:
+            self._close(live.blocks.popleft())
 
-    # --- the keeper's thread ---------------------------------------------------------------------
+    # --- the worker's thread ---------------------------------------------------------------------
 
     def _keep(self) -> None:
-        looked_at = clock()
+        looked_at, forgot_at = clock(), -math.inf
         again: dict[int, float] = {}  # when what has failed is tried again: others do not wait for it
         while not self._stop.is_set():
             busy = False
             try:
                 if clock() - looked_at > self.store.patience / 4:
                     looked_at = clock()
-                    self.store.recover(self.life.owner)
-                due = [number for number in self.keeper.due() if clock() >= again.get(number, 0.0)]
+                    self.store.recover(self.process.owner)
+                if clock() - forgot_at > _FORGET:
+                    forgot_at = clock()
+                    self.worker.forget_requests()
+                due = [number for number in self.worker.due() if clock() >= again.get(number, 0.0)]
             except Exception as error:
                 _told(error)
                 self._stop.wait(_AGAIN)
                 continue
             for number in due:
                 try:
-                    busy |= self.keeper.tick(number)
+                    busy |= self.worker.tick(number)
                 except Exception as error:
                     _told(error)
                     again[number] = clock() + _AGAIN
@@ -416,13 +616,13 @@ class Engine:
 def _told(error: Exception) -> None:
     expected = isinstance(error, Fenced | StoreError)
     logger.log(
-        logging.WARNING if expected else logging.ERROR, "the keeper will try again: %s", type(error).__name__
+        logging.WARNING if expected else logging.ERROR, "the worker will try again: %s", type(error).__name__
     )
 
 
-def mark_of(engine: Engine, live: Live, person: str | None) -> bytes:
-    """The mark of whoever a decision is for."""
-    return NOBODY if person is None else engine.secrets.mark(live.population, live.period, person)
+def pseudonym_of(engine: Engine, live: Live, person: str | None) -> bytes:
+    """The pseudonym of whoever a decision is for."""
+    return NOBODY if person is None else engine.secrets.pseudonym(live.population, live.period, person)
 
 
 def running(live: Live) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 # In the order of a decision's life; docs/service/failures.md says what holds at each.
 POINTS = (
-    "dealt, not committed",
-    "hand committed",
+    "allocated, not committed",
+    "block committed",
     "outcomes queued",
     "outcomes committed",
-    "hand closed",
+    "block closed",
     "outcomes read",
     "noise drawn",
     "release committed",

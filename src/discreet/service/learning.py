@@ -1,20 +1,21 @@
-"""An experiment's learner with its gate: hands are dealt from it, and folded into it.
+"""An experiment's learner with its gate: blocks are allocated from it, and aggregated into it.
 
-With "likes" every served place is a round, in order, and somebody without an outcome has taken nothing: where
-batches end depends on how many were served, and on nobody's data. A hand shows what the learner shows when it
-is dealt. With "taken" and "value" rounds are dealt ahead (``choose(wait=False)``) and their outcomes learned
-late. After a crash all places of a hand count as served that may have been.
+With "likes" every place that counts is a round, in order, and somebody without an outcome has taken nothing:
+where batches end depends on which decisions count (`store.groups`), and on nobody's data. A block shows what
+the learner shows when it is allocated. With "taken" and "value" rounds are allocated ahead
+(``choose(wait=False)``) and their outcomes learned late. Places that do not count, or are not written down as
+served, are left out of everything; those that showed other items of whatever depends on what was shown.
 
 Segments have a learner each (`online.Segments`), behind the gate of their part: the account takes the worst
 of them, which are alike. Formal guarantee: that of one learner, for somebody with up to
 ``max_rounds_per_person`` counted rounds in a period, in whichever segments these are. Proof. The segment of a
 decision is public, as is its place. A round is in one segment, and its outcome enters that segment's sums and
 no other's; what segments share follows from releases. So two inputs that differ in one round differ by what
-one learner's round costs. A person's rounds are counted by mark, over all segments and experiments
+one learner's round costs. A person's rounds are counted by pseudonym, over all segments and experiments
 of the population: a person is that many single rounds away, and the account multiplies by it. Nobody needs to
 keep to one segment. (A limit for each segment would break this: `tests/service/test_segments.py`.)
-Which rounds count follows from decisions, and from no outcome (`store.visits`): somebody who had reported
-anything else, of any of their decisions, would have changed the same rounds.
+Which rounds count follows from decisions, and from no outcome (`store.groups` has the proof): somebody who
+had reported anything else, or nothing, of any of their decisions, would have changed the same rounds.
 """
 
 from __future__ import annotations
@@ -33,20 +34,18 @@ from numpy.typing import NDArray
 
 from ..constraints import Cardinality, PartitionMatroid
 from ..core import checks
-from ..core.state import Saved
+from ..core.state import capture, restore
 from ..objectives import Coverage
 from ..online.bandit.rewards import RewardSelector
-from ..online.protocol import OnlineLearner
+from ..online.learner import OnlineLearner
 from ..online.registry import REGISTRY
 from ..online.released import Released
-from ..online.segments.pieces import joined, pieces
-from ..online.segments.segment import Segment
-from ..online.segments.segments import Segments
-from ..online.serving import ServingLearner
+from ..online.segments import Segment, Segments, joined, pieces
+from ..online.selector import OnlineSelector
 from ..privacy import Gate, Share
 from ..privacy.conversions import exact
+from .blocks import DecisionBlock
 from .config import ExperimentConfig
-from .hands import Hand
 from .shares import Measure
 
 _SPARE = 64  # items that can stand in for excluded ones, beside those of a set
@@ -69,11 +68,11 @@ class Learning:
         self,
         config: ExperimentConfig,
         gate: Gate,
-        learner: ServingLearner | Segments,
+        learner: OnlineSelector | Segments,
         measure: Measure | None,
     ) -> None:
         self.config, self.gate, self.learner, self.measure = config, gate, learner, measure
-        self.queues: dict[str, ServingLearner | Segment]
+        self.queues: dict[str, OnlineSelector | Segment]
         if isinstance(learner, Segments):
             self.queues = {segment: learner.of(segment) for segment in config.segments}
         else:
@@ -92,9 +91,9 @@ class Learning:
     ) -> Learning:
         """A new learner, charged at its gate; ``start`` has what each segment may begin with."""
         check(config)
-        known = start or {}
+        known, gate = start or {}, gate.owned()
         share = gate.share(exact(config.share) * (1 - exact(config.measure)))
-        learner: ServingLearner | Segments
+        learner: OnlineSelector | Segments
         if config.segments:
             alike = partial(_made, config)
             learner = Segments(alike, sorted(config.segments), share, by="segment", start=known)
@@ -105,7 +104,9 @@ class Learning:
     def dump(self) -> dict[str, bytes]:
         """Everything, for the database: private, and to be guarded. Of segments, those that have changed."""
         measured = None if self.measure is None else self.measure.state()
-        own = json.dumps({"measured": measured, "coins": self._coins.snapshot()}).encode() + b"\n"
+        assert self.gate.owner is not None
+        said = {"measured": measured, "coins": capture(self._coins)[0], "owner": self.gate.owner.state()}
+        own = json.dumps(said).encode() + b"\n"
         if not isinstance(self.learner, Segments):
             return {"": own + self.learner.to_bytes()}
         found = pieces(self.learner)
@@ -117,28 +118,28 @@ class Learning:
         line, _, state = bodies[""].partition(b"\n")
         own = json.loads(line)
         learner: OnlineLearner | Segments
-        if config.segments:
-            learner = joined({None: state, **{one: bodies[one] for one in config.segments}}, gate)
-        else:
-            learner = OnlineLearner.load(state, gate=gate)
-        assert isinstance(learner, ServingLearner | Segments)
-        with gate.resumed():
-            found = cls(config, gate, learner, Measure.of(config, gate))
+        with gate._again(own["owner"]) as view:
+            if config.segments:
+                learner = joined({None: state, **{one: bodies[one] for one in config.segments}}, view)
+            else:
+                learner = OnlineLearner.load(state, gate=view)
+            assert isinstance(learner, OnlineSelector | Segments)
+            found = cls(config, view, learner, Measure.of(config, view))
         if found.measure is not None:
             found.measure.resume(own["measured"])
-        found._coins.resume(Saved(own["coins"], {}))
+        restore(found._coins, own["coins"], {})
         return found
 
-    # --- hands -----------------------------------------------------------------------------------
+    # --- blocks -----------------------------------------------------------------------------------
 
     @property
     def ahead(self) -> bool:
-        """Whether rounds are dealt ahead of their outcomes."""
+        """Whether rounds are allocated ahead of their outcomes."""
         return self.config.feedback != "likes"
 
-    def deal(
+    def allocate(
         self, experiment: int, epoch: int, first: int, count: int, chain: bytes, segment: str = ""
-    ) -> Hand:
+    ) -> DecisionBlock:
         """The next decisions; the caller commits them before any is served."""
         rng, learner = self._coins.generator, self.queues[segment]
         held_out = np.flatnonzero(rng.random(count) < self.config.holdout).tolist()
@@ -147,9 +148,9 @@ class Learning:
         runs: list[tuple[int, int]] = []
         round = learner.round
         if self.ahead:
-            dealt = learner.choose_many(own) if own else []
-            round = round if not dealt or dealt[0].round is None else dealt[0].round
-            for items, alike in groupby(dealt, lambda shown: shown.items):
+            allocated = learner.choose_many(own) if own else []
+            round = round if not allocated or allocated[0].round is None else allocated[0].round
+            for items, alike in groupby(allocated, lambda shown: shown.items):
                 _add(lists, runs, list(items), sum(1 for _ in alike))
         elif own:
             _add(lists, runs, list(learner.choose().items), own)
@@ -160,7 +161,7 @@ class Learning:
             baseline[offset] = len(lists) - 1
         spare = list(learner.ranking(self.width + _SPARE))
         places = (experiment, epoch, first, count)
-        return Hand(*places, lists, runs, baseline, round, spare, chain, segment=segment)
+        return DecisionBlock(*places, lists, runs, baseline, round, spare, chain, segment=segment)
 
     def _random_set(self, rng: np.random.Generator, active: NDArray[Any]) -> list[int]:
         """A set of the hold-out: items in a random order, as long as they go together."""
@@ -173,7 +174,7 @@ class Learning:
         return chosen
 
     def change_items(self, add: Sequence[str], retire: Sequence[str]) -> None:
-        """Another catalogue from the next hand on."""
+        """Another catalogue from the next block on."""
         if retire:
             self.learner.retire_items(retire)
         if add:
@@ -198,34 +199,35 @@ class Learning:
         """What others may begin with, by segment."""
         return {segment: learner.released for segment, learner in self.queues.items()}
 
-    # --- folding ---------------------------------------------------------------------------------
+    # --- aggregating ---------------------------------------------------------------------------------
 
-    def fold(self, hand: Hand, outcomes: Outcomes) -> None:
-        """Learn what came of a hand, whose time is over."""
-        round, learner, measure = hand.round, self.queues[hand.segment], self.measure
+    def aggregate(self, block: DecisionBlock, outcomes: Outcomes) -> None:
+        """Learn what came of a block, whose time is over."""
+        round, learner, measure = block.round, self.queues[block.segment], self.measure
         skipped: list[int] = []
         heard: dict[int, Any] = {}
         liked: list[list[int]] = []
-        for offset in range(hand.count):
-            place = hand.first + offset
+        for offset in range(block.count):
+            place = block.first + offset
             reported, body = outcomes.get(place, (False, None))
-            # Both were written down when it was served, or not: whether there is an outcome tells nothing.
-            served, altered = offset < hand.served, offset in hand.altered
+            # All of these were written down when it was served: whether there is an outcome tells nothing.
+            altered = offset in block.altered
+            counts = offset < block.served and offset not in block.uncounted
             if reported != altered:
                 body = None
-            shown = hand.lists[hand.which[offset]]
+            shown = block.lists[block.which[offset]]
             outcome = self._read(body, shown)
-            if served and not altered and measure is not None:
-                measure.count(hand.segment, offset in hand.baseline, self._worth(outcome, shown))
-            if offset in hand.baseline:
+            if counts and not altered and measure is not None:
+                measure.count(block.segment, offset in block.baseline, self._worth(outcome, shown))
+            if offset in block.baseline:
                 continue
             if not self.ahead:
-                if served:
+                if counts:
                     liked.append(outcome or [])
                 continue
             if not learner.waits_for(round):
                 pass  # too many were waited for, and the oldest count as "took nothing"
-            elif served and not altered:
+            elif counts and not altered:
                 heard[round] = self._reward(outcome)
             else:
                 skipped.append(round)
@@ -238,7 +240,7 @@ class Learning:
         if liked:
             learner.run(self._people(liked))
         if measure is not None:
-            measure.release(hand.segment)
+            measure.release(block.segment)
 
     def _reward(self, outcome: Any) -> Any:
         """As learners take it: a value, or a label, which they look up faster than a number."""
@@ -247,7 +249,7 @@ class Learning:
         return None if outcome is None else self._names[outcome]
 
     def _people(self, liked: list[list[int]]) -> Coverage:
-        """People by what they like, as a population: a whole hand is learned from at once."""
+        """People by what they like, as a population: a whole block is learned from at once."""
         items = np.fromiter((item for one in liked for item in sorted(one)), dtype=np.int32)
         ends = np.cumsum([0, *map(len, liked)])
         shape = (len(liked), len(self._numbers))
@@ -308,8 +310,8 @@ def check(config: ExperimentConfig) -> None:
     checks.real("holdout", config.holdout, at_least=0.0, at_most=0.5)
     checks.real("outcome_wait", config.outcome_wait, at_least=0.0)
     checks.real("bound", config.bound, above=0.0)
-    if config.hand is not None:
-        checks.whole("hand", config.hand, at_least=1, at_most=1 << 16)
+    if config.block_size is not None:
+        checks.whole("hand", config.block_size, at_least=1, at_most=1 << 16)
     if config.feedback == "likes" and config.bound != 1.0:
         raise ValueError("bound is for values; who likes something that is shown counts 1")
     if config.holdout and not config.measure:
@@ -332,7 +334,7 @@ def check_segments(segments: list[str]) -> None:
         raise ValueError("segments must be short texts of at most 64 characters")
 
 
-def _made(config: ExperimentConfig, share: Share, start: Released | None = None) -> ServingLearner:
+def _made(config: ExperimentConfig, share: Share, start: Released | None = None) -> OnlineSelector:
     name = learner_of(config)
     kind: type[OnlineLearner] = REGISTRY[name].kind(name)
     known = inspect.signature(kind.__init__).parameters
@@ -356,7 +358,7 @@ def _made(config: ExperimentConfig, share: Share, start: Released | None = None)
     if wrong := set(config.options) - set(known) | set(config.options) & {*given, "budget", "seed"}:
         raise ValueError(f"options has {sorted(wrong)[0]!r}, which {name} does not take here")
     learner = kind(**allowed, **config.options, budget=share)  # type: ignore[call-arg]
-    if not isinstance(learner, ServingLearner):
+    if not isinstance(learner, OnlineSelector):
         raise ValueError(f"{name} shows no sets of items")
     if "min_separation" in config.options:
         raise ValueError("min_separation needs people's names, and the service keeps none")
@@ -377,7 +379,7 @@ def constraint_of(config: ExperimentConfig) -> PartitionMatroid | None:
 
 
 def _add(lists: list[list[int]], runs: list[tuple[int, int]], items: list[int], many: int) -> None:
-    """One more decision at the end of a hand."""
+    """One more decision at the end of a block."""
     if lists and lists[-1] == items:
         runs[-1] = (runs[-1][0], runs[-1][1] + many)
     else:

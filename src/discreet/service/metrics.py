@@ -1,4 +1,4 @@
-"""Metrics for operators, on a port of their own: requests, keepers, budgets.
+"""Metrics for operators, on a port of their own: requests, workers, budgets.
 
 Nothing here is about people beyond what the account says: there are no counts of outcomes.
 """
@@ -10,16 +10,16 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
-from . import views
-from .keeper import Keeper
-from .store import StoreError
+from . import queries
+from .database import StoreError
+from .worker import Worker
 
 
 class Metrics:
     """Counters of this process, and what the store says when it is asked."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
         self.registry = CollectorRegistry()
         names = ("route", "status")
         self._requests = Counter("discreet_requests", "Answers by route", names, registry=self.registry)
@@ -35,17 +35,19 @@ class Metrics:
 
     def collect(self) -> Any:
         """For Prometheus: how experiments stand."""
-        lag = GaugeMetricFamily("discreet_keeper_lag_seconds", "How late folding is", labels=["experiment"])
+        lag = GaugeMetricFamily(
+            "discreet_keeper_lag_seconds", "How late aggregating is", labels=["experiment"]
+        )
         releases = GaugeMetricFamily("discreet_releases", "Releases so far", labels=["experiment"])
         spent = GaugeMetricFamily("discreet_epsilon_spent", "Spent in this period", labels=["population"])
         limit = GaugeMetricFamily("discreet_epsilon_limit", "Allowed in a period", labels=["population"])
         try:
-            for one in views.experiments(self._keeper.store):
-                found = views.status(self._keeper.store, one["name"])
+            for one in queries.experiments(self._worker.store):
+                found = queries.status(self._worker.store, one["name"])
                 lag.add_metric([one["name"]], found["lag_seconds"])
                 releases.add_metric([one["name"]], found["releases"])
-            for population in views.populations(self._keeper):
-                account = views.account(self._keeper, population["name"])
+            for population in queries.populations(self._worker):
+                account = queries.account(self._worker, population["name"])
                 last = account["periods"][-1]["epsilon"] if account["periods"] else 0.0
                 spent.add_metric([population["name"]], last)
                 limit.add_metric([population["name"]], population["budget"]["epsilon"])

@@ -1,10 +1,7 @@
-"""Keys of people: a keyed hash of each identity's text, the same whatever type a column has.
+"""Keys of people: a keyed hash of each one's name by the rule of `core.identity`, whatever type a column has.
 
-7, 7.0 and "7", as a number, as text or as a category, are one person; so they are in `from_events`. A person
-whose rows got two keys would stand in two buckets, count twice and be protected half as well. So what cannot
-be told is refused: fractions, booleans, times, and text that reads as a number but is not written as one
-("007", "7.0") where other rows have numbers. Two people with the same key count as
-one, which harms nobody.
+A person whose rows got two keys would stand in two buckets, count twice and be protected half as well. Two
+people with the same key count as one, which harms nobody.
 """
 
 from __future__ import annotations
@@ -17,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import backends
-from ...core.checks import DataError
-from ..labels import absent, as_text
-from ..source import Column
+from ...core.identity import name_of
+from ..source import Column, python_values
 
 SHORTEST_KEY = 16
 _DIGITS = 1 << 16  # numbers that are written out at a time
-_EXACT = 1 << 53  # beyond it floats skip whole numbers
+_EXACT = 1 << 53  # from here on floats skip integers
 Words = NDArray[np.uint64]
+Keys = tuple[Words, NDArray[np.bool_]]  # the key of each row's person, and which rows name nobody
 
 
 def key_words(key: bytes, purpose: bytes) -> Words:
@@ -45,15 +42,37 @@ def item_mark(text: str) -> int:
 
 
 class Identities:
-    """Keys of people under one secret; remembers which kinds of identities it has met."""
+    """Keys of people under one secret; each follows from the secret and from one cell."""
 
-    def __init__(self, key: bytes, asked: str, *, numbers: bool = False, odd: bool = False) -> None:
+    def __init__(self, key: bytes) -> None:
         self._words = key_words(key, b"store people")
-        self._asked = asked
-        self.numbers, self.odd = numbers, odd
 
-    def of(self, column: Any) -> tuple[Words, NDArray[np.bool_]]:
-        """The key of each row's person, and which rows name nobody; for an array of Arrow's."""
+    def of_column(self, column: Column) -> Keys:
+        """The keys of a column's rows."""
+        values = column.values
+        if type(values).__module__.partition(".")[0] == "pyarrow":
+            return self.of(values)
+        found = self.of_values(values)
+        return found if column.codes is None else _at(found, column.codes)
+
+    def of_values(self, values: Sequence[Any] | NDArray[Any]) -> Keys:
+        """The same for Python's values, which may be of several types."""
+        import pyarrow as arrow
+
+        if {str}.issuperset(map(type, values)):
+            try:
+                return self._text(arrow.array(values, arrow.large_string()))
+            except UnicodeError:  # remains of bytes that were no text
+                pass
+        elif {int}.issuperset(map(type, values)):
+            try:
+                return self._integers(arrow.array(values, arrow.int64()))
+            except (OverflowError, arrow.ArrowInvalid):
+                pass
+        return self._named(values)
+
+    def of(self, column: Any) -> Keys:
+        """The same for an array of Arrow's."""
         import pyarrow as arrow
 
         kinds, kind = arrow.types, column.type
@@ -61,62 +80,34 @@ class Identities:
             keys, missing = self.of(column.dictionary)
             keys, missing = np.append(keys, np.uint64(0)), np.append(missing, True)
             at = column.indices.fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False)
-            found = keys[at], missing[at]
-        elif kinds.is_null(kind):
-            found = np.zeros(len(column), dtype=np.uint64), np.ones(len(column), dtype=np.bool_)
-        elif kinds.is_integer(kind):
-            found = self._whole(column)
-        elif kinds.is_floating(kind):
-            found = self._floats(column)
-        elif kinds.is_decimal(kind):
-            found = self._decimals(column)
-        elif _is_text(kinds, kind):
-            found = self._text(column)
-        else:
-            raise TypeError(f"{self._asked} holds {kind}; people are named by text or whole numbers, cast it")
-        if self.numbers and self.odd:
-            raise DataError(
-                f"{self._asked} has numbers in some rows and, in others, text that reads as a number and is"
-                " written otherwise, such as 007 or 7.0; whether these are the same people cannot be told:"
-                " make all of them numbers, or all of them text"
-            )
-        return found
+            return keys[at], missing[at]
+        if kinds.is_integer(kind):
+            return self._integers(column)
+        if kinds.is_floating(kind):
+            return self._floats(column)
+        if kind in (arrow.string(), arrow.large_string()):
+            return self._text(column)
+        if kinds.is_null(kind) or kinds.is_nested(kind):
+            return np.zeros(len(column), dtype=np.uint64), np.ones(len(column), dtype=np.bool_)
+        try:
+            encoded = column.dictionary_encode()
+        except arrow.ArrowNotImplementedError:  # types of Arrow's own that extend others
+            return self._named(column.to_pylist())
+        at = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        return _at(self._named([*python_values(encoded.dictionary), None]), at)
 
-    def of_column(self, column: Column) -> tuple[Words, NDArray[np.bool_]]:
-        """The same for a column of a batch."""
-        if type(column.values).__module__.partition(".")[0] == "pyarrow":
-            return self.of(column.values)
-        keys, missing = self.of_values(column.values)
-        return (keys, missing) if column.codes is None else (keys[column.codes], missing[column.codes])
-
-    def of_values(self, values: Sequence[Any] | NDArray[Any]) -> tuple[Words, NDArray[np.bool_]]:
-        """The same for Python's values, which may be of several types."""
+    def _named(self, values: Sequence[Any] | NDArray[Any]) -> Keys:
+        """Any values, each by its name."""
         import pyarrow as arrow
 
-        try:
-            column = arrow.array(values, from_pandas=True)
-        except (arrow.ArrowInvalid, arrow.ArrowTypeError, OverflowError, UnicodeError):
-            column = arrow.array([self._written(value) for value in values], arrow.large_binary())
-        return self.of(column)
+        names = [name_of(value) for value in values]
+        missing = np.fromiter((name is None for name in names), np.bool_, len(names))
+        texts = arrow.array(["" if name is None else str(name) for name in names], arrow.large_string())
+        return self._hashed(texts), missing
 
-    def _written(self, value: Any) -> bytes | None:
-        if absent(value):
-            return None
-        plain = value.item() if isinstance(value, np.generic) else value
-        if isinstance(plain, bool) or not isinstance(plain, str | bytes | int | float):
-            raise TypeError(
-                f"{self._asked} holds a {type(plain).__name__}; people are named by text or whole numbers"
-            )
-        if isinstance(plain, float) and not (plain.is_integer() and abs(plain) < _EXACT):
-            raise self._fraction()
-        self.numbers |= isinstance(plain, int | float)
-        return as_text(plain).encode("utf-8", "surrogatepass")
-
-    def _whole(self, column: Any) -> tuple[Words, NDArray[np.bool_]]:
-        missing = _nulls(column)
+    def _integers(self, column: Any) -> Keys:
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
         values = values.astype(np.uint64 if values.dtype == np.uint64 else np.int64, copy=False)
-        self.numbers |= not missing.all()
         keys = np.empty(values.size, dtype=np.uint64)
         for start in range(0, values.size, _DIGITS):
             some = values[start : start + _DIGITS]
@@ -124,66 +115,63 @@ class Identities:
             backends.stores.digits(some, ends, text)
             here = keys[start : start + _DIGITS]
             backends.stores.hash_text(ends, text, text.view(np.uint64), self._words, here)
-        return keys, missing
+        return keys, _nulls(column)
 
-    def _floats(self, column: Any) -> tuple[Words, NDArray[np.bool_]]:
+    def _floats(self, column: Any) -> Keys:
         import pyarrow as arrow
 
         values = column.cast(arrow.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
-        missing = np.isnan(values)
-        plain = np.where(missing, 0.0, values)
-        if not (np.abs(plain) < _EXACT).all() or (plain != np.floor(plain)).any():
-            raise self._fraction()
-        keys, _ = self._whole(arrow.array(plain.astype(np.int64)))
+        missing = ~((np.abs(values) < _EXACT) & (values == np.floor(values)))
+        keys, _ = self._integers(arrow.array(np.where(missing, 0.0, values).astype(np.int64)))
         return keys, missing
 
-    def _decimals(self, column: Any) -> tuple[Words, NDArray[np.bool_]]:
+    def _text(self, column: Any) -> Keys:
+        """Most names are their text as it stands; the others are looked at, each different one once."""
         import pyarrow as arrow
+        from pyarrow import compute
 
-        try:
-            whole = column.cast(arrow.decimal256(76, 0))
-        except arrow.ArrowInvalid:
-            raise self._fraction() from None
-        self.numbers |= column.null_count < len(column)
-        return self._text(whole.cast(arrow.string()))
-
-    def _text(self, column: Any) -> tuple[Words, NDArray[np.bool_]]:
-        import pyarrow as arrow
-
-        if column.type not in (arrow.string(), arrow.binary(), arrow.large_string(), arrow.large_binary()):
-            column = column.cast(arrow.large_binary())
-        wide = column.type in (arrow.large_string(), arrow.large_binary())
-        _, places, text = column.buffers()
-        size = len(column)
-        keys, kinds = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.uint8)
-        if not size:
-            return keys, kinds.astype(np.bool_)
-        ends = np.frombuffer(places, np.int64 if wide else np.int32)[column.offset :][: size + 1]
-        letters = np.zeros(0, dtype=np.uint8) if text is None else np.frombuffer(text, np.uint8)
-        words = letters[: letters.size // 8 * 8].view(np.uint64)
-        backends.stores.hash_text(ends, letters, words, self._words, keys)
-        self.odd |= bool(backends.stores.kinds_of(ends, letters, kinds))
-        for row in np.flatnonzero(kinds == backends.stores.LOOK).tolist():
-            kinds[row] = absent(as_text(column[row].as_py()))
-        missing = kinds == backends.stores.MISSING
-        if column.null_count:
-            missing |= _nulls(column)
+        ends, letters = _letters(column)
+        if letters.size and (letters >= 0x80).any():
+            try:
+                column = compute.utf8_normalize(column, "NFC")
+            except arrow.ArrowInvalid:  # no UTF-8
+                return self._named(python_values(column))
+            ends, letters = _letters(column)
+        keys, kinds = self._hashed(column), np.empty(len(column), dtype=np.uint8)
+        backends.stores.kinds_of(ends, letters, kinds)
+        missing = (kinds == backends.stores.MISSING) | _nulls(column)
+        look = np.flatnonzero((kinds == backends.stores.LOOK) & ~missing)
+        if look.size:
+            some = column.take(arrow.array(look)).dictionary_encode()
+            at = some.indices.to_numpy(zero_copy_only=False)
+            keys[look], missing[look] = _at(self._named(some.dictionary.to_pylist()), at)
         return keys, missing
 
-    def _fraction(self) -> DataError:
-        return DataError(
-            f"{self._asked} has fractions, or whole numbers beyond 2^53 as floats, which name nobody"
-            " for sure; read the column as text or as whole numbers"
-        )
+    def _hashed(self, column: Any) -> Words:
+        """The hash of each text as it stands."""
+        ends, letters = _letters(column)
+        keys = np.empty(len(column), dtype=np.uint64)
+        if keys.size:
+            words = letters[: letters.size // 8 * 8].view(np.uint64)
+            backends.stores.hash_text(ends, letters, words, self._words, keys)
+        return keys
 
 
-def _is_text(kinds: Any, kind: Any) -> bool:
-    plain = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
-    return any(getattr(kinds, f"is_{one}", _never)(kind) for one in (*plain, "fixed_size_binary"))
+def _letters(column: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """Where each text ends, and the letters of all."""
+    import pyarrow as arrow
+
+    _, places, text = column.buffers()
+    wide = column.type == arrow.large_string()
+    size = len(column)
+    if not size:
+        return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)
+    ends = np.frombuffer(places, np.int64 if wide else np.int32)[column.offset :][: size + 1]
+    return ends, np.zeros(0, dtype=np.uint8) if text is None else np.frombuffer(text, np.uint8)
 
 
-def _never(kind: Any) -> bool:  # noqa: ARG001
-    return False
+def _at(found: Keys, places: NDArray[Any]) -> Keys:
+    return found[0][places], found[1][places]
 
 
 def _nulls(column: Any) -> NDArray[np.bool_]:

@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from ...core.checks import instance, one_of, real, whole
 from ...core.labels import plain_label
 from ...core.progress import track
-from ..events import PrivateCatalogue
-from ..labels import MISSING, UNLISTED, Listed, Names, alike, as_text, in_order, typed
-from ..rows import GoodRows, amounts, unlisted
+from ..events import GoodRows, PrivateCatalogue, amounts, unlisted
+from ..labels import MISSING, UNLISTED, Names, as_text, in_order, item_name
 from ..source import Batch, Column, Source
+from .costs import Needs
 from .identity import SHORTEST_KEY, Identities, Words, item_mark, key_id, key_words
 from .layout import FORMAT, KEY, MOST_BUCKETS, VERSION, Bucket, Store
-from .needs import Needs
 from .sources import batches, row_count
 from .spill import Rows, Spill, bucket_of, rows_of
 from .writing import (
@@ -69,8 +68,7 @@ def prepare(
     ``person``, ``item``, ``weight``, ``items`` and ``unknown_items`` are as in ``Coverage.from_events``, and
     so is what becomes of the rows: a person is one whatever type their id has, whoever has a row counts as
     somebody, and of equal rows the largest weight stays. Without a catalogue ``items`` everything that is
-    chosen from the store is conditional on the list of items. Ids that may or may not be the same are refused
-    (`Identities`).
+    chosen from the store is conditional on the list of items.
 
     ``cap``: of each person at most so many items count, those with the lowest keyed hash of person and item:
     it depends on nobody else, nor on the order of rows. ``highest``: a public bound of weights. ``key``: the
@@ -130,7 +128,8 @@ def append(
     old = Store.open(to)
     if old.weighted != (weight is not None):
         raise ValueError(f"weight={weight!r}, but the store has {'weights' if old.weighted else 'none'}")
-    names: Names = Found(old.labels) if old.catalogue == "from data" else Listed("items", old.labels)
+    names = Names(item_name, old.labels)
+    names.listed = old.catalogue != "from data"
     secret = read_key(old.path) if key is None else checked_key(key)
     if key_id(secret) != old.manifest["key_id"]:
         raise ValueError("key is not the secret that this store was made with")
@@ -138,10 +137,6 @@ def append(
         *(person, item, weight, names, old.catalogue, unknown_items),
         *(old.cap, old.highest, old.n_buckets, secret),
     )
-    work.identities.numbers, work.identities.odd = (
-        bool(old.manifest["identities"][kind]) for kind in ("numbers", "odd")
-    )
-    work.written = bool(old.manifest["written"])
     needs = Needs.of(row_count(table), old.n_items, old.weighted, memory, known=old.n_entries + old.n_people)
     generation = int(old.manifest["generation"]) + 1
     with folder_in(old.path) as folder:
@@ -181,20 +176,18 @@ class Work:
     secret: bytes
 
     def __post_init__(self) -> None:
-        self.identities = Identities(self.secret, f"the column {self.person!r} of people")
+        self.identities = Identities(self.secret)
         self._coins = key_words(self.secret, b"store cap")
         self._drop = self.unknown_items == "drop" or self.catalogue == "private"
-        self.written = True  # every label so far stood in a file in which all is text
 
     def spilled(self, source: Source, folder: Path, memory: int, progress: bool) -> Spill:
         """All rows of a source, by bucket."""
-        known = len(self.names.labels) if isinstance(self.names, Listed) else None
+        known = len(self.names.labels) if self.names.listed else None
         spill = Spill(spill_folder(folder), self.buckets, known, self.weight is not None, memory)
         asked = {"person": self.person, "item": self.item}
         if self.weight is not None:
             asked["weight"] = self.weight
         for batch in _said(batches(source, asked), _watched(progress)):
-            self.written &= batch.written
             spill.add(*spill.scattered(self.rows(batch, spill.nothing, spill.kind)))
         spill.finish()
         return spill
@@ -207,7 +200,7 @@ class Work:
         somebody = rows.good
         weights = np.zeros(0)
         column = batch.columns["item"]
-        if isinstance(self.names, Found):
+        if not self.names.listed:
             column = column.used()
         if "weight" not in batch.columns and column.codes is not None and not missing.any():
             numbers = self.names.of(Column(column.values))
@@ -243,11 +236,9 @@ class Work:
         """The catalogue, and the place of each item in it where these were numbered as they came."""
         if not self.names.labels:
             raise ValueError("there are no items: the ground set is empty; give events, or a catalogue")
-        if isinstance(self.names, Listed):
-            return tuple(self.names.labels), None
         found = self.names.labels
-        if self.written:
-            found = typed([as_text(one) for one in found])
+        if self.names.listed:
+            return tuple(found), None
         order = in_order(found)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
@@ -275,30 +266,12 @@ class Work:
             "key_id": key_id(self.secret),
             "n_items": len(self.names.labels),
             "catalogue": self.catalogue,
-            "written": self.written,
             "weighted": self.weight is not None,
             "highest": None if math.isinf(self.highest) else self.highest,
             "cap": self.cap,
-            "identities": {"numbers": self.identities.numbers, "odd": self.identities.odd},
             "labels": labels,
             "parts": parts,
         }
-
-
-class Found(Names):
-    """Items as they occur, after those that are known; `alike` ones are one item."""
-
-    def __init__(self, known: Iterable[Any] = ()) -> None:
-        super().__init__()
-        self._places: dict[Any, int] = {}
-        for one in known:
-            self._number(one)
-
-    def _number(self, found: Any) -> int:
-        place = self._places.setdefault(alike(found), len(self.labels))
-        if place == len(self.labels):
-            self.labels.append(plain_label(found))
-        return place
 
 
 def written(folder: Path, made: Mapping[str, Callable[[], Bucket]], progress: bool) -> list[dict[str, Any]]:
@@ -326,9 +299,9 @@ def settings_of(
     if buckets is not None:
         whole("buckets", buckets, at_least=1, at_most=MOST_BUCKETS)
     if items is None:
-        return Found(), "from data"
+        return Names(item_name), "from data"
     private = isinstance(items, PrivateCatalogue)
-    return Listed("items", [plain_label(one) for one in items]), "private" if private else "public"
+    return Names(item_name, [plain_label(one) for one in items]), "private" if private else "public"
 
 
 def checked_key(key: Any) -> bytes:

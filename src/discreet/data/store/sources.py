@@ -6,17 +6,26 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from ...core.checks import DataError
-from ..files import read_feather, read_parquet
-from ..formats import START, files_of, is_feather, is_parquet, is_plain, separator_of
-from ..frames import arrow_column, numbered_from, read_table, weights
-from ..source import ArrowColumn, Batch, Column, Source
-from .plain_csv import plain_csv, read_plain_csv
+from ..files import (
+    START,
+    files_of,
+    is_feather,
+    is_parquet,
+    is_plain,
+    plain_csv,
+    read_feather,
+    read_parquet,
+    read_plain_csv,
+    separator_of,
+)
+from ..frames import arrow_column, arrow_weights, numbered_from, read_table
+from ..source import ArrowColumn, Batch, Column, Source, python_values
 
 ROWS = 1 << 18  # of a chunk
 
@@ -77,7 +86,10 @@ def _reader(table: Any) -> Any:
         return table.to_reader(ROWS)
     if hasattr(table, "fetch_record_batch"):  # a cursor of ADBC, a relation of DuckDB
         return table.fetch_record_batch()
-    if hasattr(table, "__arrow_c_stream__") and type(table).__module__.partition(".")[0] != "pandas":
+    home = type(table).__module__.partition(".")[0]
+    if home == "polars" and hasattr(table, "__len__") and "Object" in map(str, table.dtypes):
+        return None  # to Arrow it gives addresses in memory in place of Python's objects
+    if hasattr(table, "__arrow_c_stream__") and home != "pandas":
         return arrow.RecordBatchReader.from_stream(table)
     return None
 
@@ -101,7 +113,7 @@ def _column(asked: str, role: str, values: Any) -> Column:
     if role == "person":
         return ArrowColumn(values)
     if role == "weight":
-        return _weights(asked, values)
+        return arrow_weights(asked, values)
     import pyarrow as arrow
 
     plain = arrow.types.is_string(values.type) or arrow.types.is_integer(values.type)
@@ -110,22 +122,10 @@ def _column(asked: str, role: str, values: Any) -> Column:
     # In no order, and perhaps with values that no row holds: whoever makes a list of them asks for `used`.
     if plain:
         values = values.dictionary_encode()
-    found, places = values.dictionary.to_pylist(), values.indices
+    found, places = python_values(values.dictionary), values.indices
     if places.null_count:
         found, places = [*found, None], places.fill_null(len(found))
     return Column(found, places.to_numpy(zero_copy_only=False))
-
-
-def _weights(asked: str, values: Any) -> Column:
-    """Weights as numbers; text that is none stays text, so that its row can be refused."""
-    import pyarrow as arrow
-
-    if arrow.types.is_string(values.type):
-        try:
-            values = values.cast(arrow.float64())
-        except arrow.ArrowInvalid:
-            return Column(values.to_pylist())
-    return Column(weights(asked, values.to_numpy(zero_copy_only=False)))
 
 
 def row_count(source: Source) -> int | None:
@@ -214,17 +214,21 @@ def _cursor(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
 
 
 def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
-    """Chunks, each of them a table or the path of one; or rows that are mappings."""
-    parts = iter(source.table)
-    first = next(parts, None)
-    if first is None:
-        return
-    everything = chain([first], parts)
-    if isinstance(first, Mapping) and not any(_is_column(cell) for cell in first.values()):
-        yield from read_table(replace(source, table=everything), asked)
-        return
-    for part in everything:
-        yield from batches(replace(source, table=part), asked)
+    """Chunks, each of them a table or the path of one; or rows that are mappings.
+
+    Each part is looked at by itself, so that one row's cell does not decide what the others are.
+    """
+
+    def is_row(part: Any) -> bool:
+        cells = [part[name] for name in asked.values() if name in part] if isinstance(part, Mapping) else []
+        return isinstance(part, Mapping) and not (cells and all(map(_is_column, cells)))
+
+    for rows, parts in groupby(source.table, is_row):
+        if rows:
+            yield from read_table(replace(source, table=parts), asked)
+            continue
+        for part in parts:
+            yield from batches(replace(source, table=part), asked)
 
 
 def _is_column(cell: Any) -> bool:

@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 
 from ...core.checks import DataError, instance, whole
 from ...data.store import Store
+from ...data.store.layout import MOST_BUCKETS
+from ...kernels.rows import ENUMERABLE
 from ..base import Floats, Items, Population
-from ..rows.fixed_point import step
-from ..rows.matrices import SparseMatrix
+from ..fixed_point import step
+from ..matrices import SparseMatrix
 from .engines import engine_of
 from .rows import StoredRows
 from .scans import Counted, Extent, Sample, Shape
 
 if TYPE_CHECKING:
     from ...privacy import Release
-    from ..rows.people import RowPopulation
-
-# Up to this many items of a person an expectation over their subsets is in closed form, as in memory.
-_ENUMERABLE = 12
+    from ..rows import RowPopulation
 
 
 class StoredPopulation(Population):
@@ -173,7 +172,7 @@ class StoredPopulation(Population):
         return self._averages(found)[items]
 
     def _extension(self, x: Floats) -> tuple[float, Floats] | None:
-        if self._shape.kind.of_sums and self._longest > _ENUMERABLE:
+        if self._shape.kind.of_sums and self._longest > ENUMERABLE:
             return super()._extension(x)
         value, gradient = self._rows.extension(x, 2.0 * self.bound * len(self))
         return value / len(self), gradient / len(self)
@@ -185,7 +184,7 @@ class StoredPopulation(Population):
         return np.array([self._reach])
 
     def _additions(self) -> int:
-        return super()._additions() + self._store.n_buckets
+        return super()._additions() + MOST_BUCKETS
 
     # -- people in memory ------------------------------------------------------------------------------------
 
@@ -218,7 +217,7 @@ def people_at(store: Store, shape: Shape, rows: Items) -> SparseMatrix:
 
 
 def _check_family(family: type[RowPopulation], options: Mapping[str, Any]) -> None:
-    from ..rows.people import RowPopulation
+    from ..rows import RowPopulation
 
     if np.ndim(options.get("cap") or 0.0):
         raise ValueError("cap= must be one number for everybody: a store has no order to give one to each by")

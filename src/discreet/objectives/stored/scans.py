@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from ... import backends
 from ...data.store import Bucket
-from ..rows.matrices import SparseMatrix, filled, stretches
-from ..rows.people import clip, row_totals
-from ..rows.steps import gradient_steps, random_rows
-from ..rows.table import CAP, KINDS, Kind, Rows
-from ..rows.topic_steps import weight_steps
+from ..base import random_rows
+from ..matrices import SparseMatrix, filled, stretches
+from ..rows import CAP, KINDS, Kind, Rows, clip, row_totals
+from ..topics import weight_steps
 
 Floats = NDArray[np.float64]
 _NO_WEIGHTS = np.zeros(0)
@@ -195,7 +194,7 @@ class GradientSteps(_Added):
     def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
         out = np.zeros(self.x.size, dtype=np.int64)
         for rows in _copied(self.shape, bucket, first, last, self.x.size):
-            gradient_steps(rows, self.x, self._inside, self.per_unit, self.most, out)
+            rows.gradient_steps(self.x, self._inside, self.per_unit, self.most, out)
         return out
 
 

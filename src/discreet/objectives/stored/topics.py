@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ...core.checks import DataError, instance, whole
 from ...data.store import Store
+from ...data.store.layout import MOST_BUCKETS
 from ..base import Floats, Items
-from ..rows.fixed_point import step
-from ..rows.matrices import SparseMatrix, as_sparse, checked
-from ..rows.table import SURVIVE, Rows
-from ..rows.topic_steps import TopicSteps
-from ..topics import WeightedTopics
+from ..fixed_point import step
+from ..matrices import SparseMatrix, as_sparse, checked
+from ..rows import SURVIVE, Rows
+from ..topics import TopicSteps, WeightedTopics
 from .engines import Engine, engine_of
 from .people import people_at
 from .scans import EVERYBODY, Extent, Sample, Shape, WeightTotals
@@ -118,7 +118,7 @@ class StoredTopics(WeightedTopics):
         return np.array([self._reach])
 
     def _additions(self) -> int:
-        return len(self) + 2 * self.n_items + 64 + self._store.n_items + self._store.n_buckets
+        return len(self) + 2 * self.n_items + 64 + self._store.n_items + MOST_BUCKETS
 
     def _most_items(self) -> int:
         """No fewer than anybody touches: their number of topics times the most items of one."""

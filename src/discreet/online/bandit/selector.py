@@ -2,28 +2,1171 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import bounds
+from ...bounds import bandit as limits
 from ...core import checks
-from ...core.settings import Setting
-from ...privacy import Seed, spend_from
-from ...privacy.published import published_share
-from ...privacy.spending import Spending
+from ...core.progress import track
+from ...core.state import in_range
+from ...kernels.bandit import add_lists
+from ...kernels.experts import Exploration
+from ...objectives.rows import Rows
+from ...privacy import (
+    ApproximateRelease,
+    Budget,
+    Coins,
+    Event,
+    ExponentialChoice,
+    Gate,
+    LaplaceNoise,
+    Release,
+    Seed,
+    Share,
+    spend_from,
+)
+from ...privacy.accountant import BY_ROUNDS, Spending
+from ...privacy.conversions import exact
+from ...privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
+from ...privacy.published import PublishedCalibrationWarning, published_share
 from ...results import Selection
-from ..protocol import CALIBRATIONS
-from ..released import Released
-from ..serving import ServingLearner
-from .feedback import Feedback
-from .rewards import RewardSelector
-from .schedule import Schedule
-from .settings import BanditSettings
-from .slots import SlotFeedback
-from .values import ValueFeedback
+from ..learner import CALIBRATIONS, Rounds, Stream
+from ..pending import Ticket
+from ..released import Known, Released
+from ..selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
+from ..total import BatchTotal
+from .rewards import Feedback, RewardSelector, slot_gains, slot_steps
+
+_STEPS = 1 << 16
+
+Floats = NDArray[np.float64]
+
+
+def largest(
+    means: Floats, deviations: Floats, k: int, count: int, least: float, generator: np.random.Generator
+) -> NDArray[np.intp]:
+    """``count`` times the k indices of the largest of independent normal numbers, in falling order.
+
+    A normal number is made of a uniform one U, as the point that it exceeds with probability U. The first 16
+    bits of U say for most indices that it is below ``least``, and only the others get all their bits: the
+    distribution is the same, whatever ``least`` is. Where fewer than k reach it, all get all their bits.
+
+    >>> rng = np.random.default_rng(0)
+    >>> largest(np.arange(5.0), np.full(5, 1e-3), 2, 1, 2.5, rng).tolist()
+    [[4, 3]]
+    """
+    from scipy.special import ndtr, ndtri
+
+    size = means.size
+    chances = ndtr((means - least) / deviations)
+    # One step more than the chance says: what rounding could cost, many times over.
+    last = np.minimum(np.floor(chances * _STEPS) + 1.0, _STEPS - 1.0).astype(np.uint16)
+    first = np.frombuffer(generator.bytes(2 * count * size), dtype="<u2").reshape(count, size)
+    which, where = np.nonzero(first <= last)
+    uniform = (first[which, where] + generator.random(which.size)) / _STEPS
+    values = means[where] - deviations[where] * ndtri(uniform)
+    ends = np.searchsorted(which, np.arange(count + 1))
+    lists = np.empty((count, k), dtype=np.intp)
+    for row in range(count):
+        mine = slice(ends[row], ends[row + 1])
+        items, reached = where[mine], values[mine]
+        if np.count_nonzero(reached >= least) < k:
+            uniform = (first[row] + generator.random(size)) / _STEPS
+            full = means - deviations * ndtri(uniform)
+            full[items] = reached
+            items, reached = np.arange(size), full
+        lists[row] = items[np.argsort(-reached, kind="stable")[:k]]
+    return lists
+
+
+# Measured on streams of several kinds: with fewer tries of each item, exploring half of the time serves less
+# than sets at random do.
+_FEWEST_TRIES = 4
+_SELDOM = 32
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is asked, and what may be spent; ``make`` makes settings of the numbers that are being tried."""
+
+    n_items: int
+    k: int
+    rounds: int
+    bound: float
+    share: Share
+    make: Callable[..., BanditSettings]
+
+    def blocks(self, rate: float | str | None, block: int | None, repeats: int | None) -> BanditSettings:
+        """Blocks with noisy sums.
+
+        A horizon that is too short for every expert to try every item a few times cannot pay for exploring,
+        and nothing is certified for it: then one round in ``_SELDOM`` explores.
+        """
+        options = self._blocks(rate, block, repeats)
+        if rate is None:
+            best = min(options, key=lambda one: one.leading_terms)
+        else:
+            best = min(options, key=lambda one: one.unclipped_regret)
+        if block is None and self.rounds < _FEWEST_TRIES * self.n_items * best.block:
+            times = repeats or 1
+            best = next(self._blocks(rate, max(best.block, _SELDOM * self.k * times), times))
+        return best
+
+    def _blocks(
+        self, rate: float | str | None, block: int | None, repeats: int | None
+    ) -> Iterator[BanditSettings]:
+        # Averaging more often than this makes the noise of a sample smaller than the values' own spread.
+        most = 1
+        if self.share.private:
+            most = max(1, min(self.rounds // self.k, math.ceil(8.0 / float(self.share.epsilon))))
+        for times in (repeats,) if repeats is not None else _grid(1, most):
+            noise = self.noise(self.bound, times)
+            # Half of the rounds at most explore: whoever cannot learn in those would only show short sets.
+            least = 2 * self.k * times
+            for length in (block,) if block is not None else _grid(least, max(self.rounds, least)):
+                if length < self.k * times:
+                    continue
+                fixed = None if isinstance(rate, str) else rate
+                if rate == "certified":
+                    samples, scale = self.rounds / length, float(noise.scale) / times
+                    fixed = limits.best_fixed_rate(self.n_items, samples, scale, self.bound)
+                yield self.make(block=length, repeats=times, rate=fixed, noise=noise)
+
+    def presampled(self, rate: float | None, block: int | None) -> BanditSettings:
+        """Blocks without noise; sets are drawn once per block."""
+        lengths = (block,) if block is not None else _grid(self.k, max(self.rounds, self.k))
+        options = (
+            self.make(block=length, rate=rate or self._rate(length, self.rounds / length))
+            for length in lengths
+        )
+        return min(options, key=lambda one: one.unclipped_regret)
+
+    def coins(
+        self, rate: float | None, exploration_rate: float | None, block: int | None, *, every_round: bool
+    ) -> BanditSettings:
+        """Coins that decide which rounds explore, and a timetable of new sets, or one in every round."""
+
+        def options() -> Iterator[BanditSettings]:
+            chances: Iterable[float] = (
+                _chances(self.rounds) if exploration_rate is None else [exploration_rate]
+            )
+            for chance in chances:
+                every = 1 if every_round else min(self.rounds, max(1, round(self.k / chance)))
+                every = every if block is None else block
+                learned = rate or self._rate(every, self.rounds * chance / self.k)
+                yield self.make(block=every, rate=learned, exploration_rate=chance)
+
+        return min(options(), key=lambda one: one.unclipped_regret)
+
+    def _rate(self, every: int, samples: float) -> float:
+        """The best rate for so many samples an expert, or the largest for a new set every so many rounds."""
+        wanted = limits.best_fixed_rate(self.n_items, samples, 0.0, self.bound)
+        return rate_within(self.share, self.bound, redraws(self.rounds, every), wanted)
+
+    def slots(self, block: int | None) -> BanditSettings:
+        """Counts with noise; the first block is long enough to show an item more often than noise is wide."""
+        noise = self.noise(score_range(self.bound, self.share.neighbours), self.rounds)
+        if block is None:
+            shows = 8.0 * max(1.0, float(noise.scale) / self.bound)
+            block = max(1, min(math.ceil(shows * self.n_items / self.k), self.rounds // 8))
+        return self.make(block=block, noise=noise)
+
+    def noise(self, sensitivity: float, terms: int) -> LaplaceNoise:
+        """The noise that has to be on sums of ``terms`` values up to the bound.
+
+        A noise scale is 2^32 steps. Where an enormous epsilon asks for steps so fine that such a sum would
+        not fit into 63 bits, the noise is wider than asked for.
+        """
+        asked = LaplaceNoise.within(self.share, sensitivity, 1, self.share.notion)
+        if not self.share.private:
+            return asked
+        return replace(asked, scale=max(exact(asked.scale), exact(self.bound) * terms / 2**30))
+
+
+def redraws(rounds: int, every: int) -> int:
+    """Sets after the first, which is drawn before anybody has been learned from."""
+    return -(-rounds // every) - 1
+
+
+def _grid(least: int, most: int) -> list[int]:
+    """Whole numbers from ``least`` to ``most``, each some tenth larger than the one before."""
+    found, at = [], least
+    while at < most:
+        found.append(at)
+        at = max(at + 1, round(at * 1.1))
+    return [*found, most]
+
+
+def _chances(rounds: int) -> list[float]:
+    steps = max(1, math.ceil(math.log(rounds) / math.log(1.1)))
+    return [1.1**-i for i in range(steps)]
+
+
+EXPLORATIONS = ("blocks", "online", "presampled", "every_round")
+FEEDBACK = ("set", "slots")
+DRAWS = "items drawn by bandit experts (only the expert that explored can be moved)"
+SUMS = "noisy sums of what exploring sets were worth"
+COUNTS = "noisy counts of what was taken from the shown items"
+TAIL = "chance that more rounds explore than the published rate allows for"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BanditSettings(SelectorSettings):
+    """What a `BanditSelector` goes by.
+
+    ``block`` rounds make a block (the first one, for slots). With coins (``exploration_rate`` is set) each
+    round explores by chance, and a new set is drawn every ``block`` rounds, or (``after_exploring``) right
+    after a round that explored. Without, every expert tries one item in each block, ``repeats`` times at
+    random places. ``noise`` is that of the sums of a block; None where draws protect people. ``rate`` is None
+    for falling rates. ``picked`` are rounds that are picked in advance with the published exploration rate,
+    and ``explorations`` is how many of them, once that is known.
+    """
+
+    rounds: int
+    exploration: str
+    feedback: str
+    block: int
+    repeats: int
+    rate: float | None
+    exploration_rate: float | None
+    after_exploring: bool
+    picked: bool
+    centred: bool
+    noise: LaplaceNoise | None
+    explorations: int | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        blocks, coins = self.exploration == "blocks", self.exploration_rate is not None
+        by_coins = {"blocks": (False,), "presampled": (False, True)}.get(self.exploration, (True,))
+        odd = coins not in by_coins or ((self.picked or self.after_exploring) and not coins)
+        odd = odd or (self.noise is not None) != blocks or (self.feedback == "slots" and not blocks)
+        odd = odd or (not blocks and (self.rate is None or self.repeats > 1))
+        if odd or (self.feedback == "set" and not coins and self.block < self.k * self.repeats):
+            raise ValueError(f"exploration={self.exploration!r} does not go with the other settings")
+
+    # --- where they come from --------------------------------------------------------------------
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int,
+        share: Share,
+        *,
+        exploration: str = "blocks",
+        feedback: str = "set",
+        rate: float | str | None = None,
+        exploration_rate: float | None = None,
+        block: int | None = None,
+        repeats: int | None = None,
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> BanditSettings:
+        """The numbers with the smallest certified regret within ``share``, given those already settled.
+
+        For blocks, ``rate=None`` are falling rates, which learn faster and certify less, and ``"certified"``
+        is the fixed rate that certifies most.
+        """
+        common = _common(n_items, k, rounds, bound, labels, exploration, feedback)
+        given = _given(exploration, feedback, common["k"], rate, exploration_rate, block, repeats)
+        named = common.pop("labels")  # not part of what is compared
+        shape = (common["n_items"], common["k"], common["rounds"], common["bound"])
+        search = Search(*shape, share, partial(cls, **common, labels=None, **_PLAIN))
+        fixed = None if isinstance(given["rate"], str) else given["rate"]
+        if feedback == "slots":
+            found = search.slots(given["block"])
+        elif exploration == "blocks":
+            found = search.blocks(given["rate"], given["block"], given["repeats"])
+        elif exploration == "presampled":
+            found = search.presampled(fixed, given["block"])
+        else:
+            every_round = exploration == "every_round"
+            found = search.coins(fixed, given["exploration_rate"], given["block"], every_round=every_round)
+        return replace(found, labels=named)
+
+    @classmethod
+    def published(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int,
+        share: Share,
+        *,
+        exploration: str,
+        feedback: str = "set",
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> BanditSettings:
+        """The constants of paper 000: Algorithm 3, Appendix B.1 or B.2.
+
+        Where the exploration rate comes out above 1 a warning says so, and every round explores. The rate of
+        B.2 depends on how many rounds were picked, so it is not yet the one of `with_explorations`.
+        """
+        common = _common(n_items, k, rounds, bound, labels, exploration, feedback, "published")
+        if exploration == "blocks" or feedback == "slots":
+            raise ValueError(
+                'calibration="published" is for exploration="online", "presampled" or "every_round" with'
+                ' feedback="set"; blocks and slots are not in the paper'
+            )
+        if not share.private or share.delta == 0.0:
+            raise ValueError(
+                'calibration="published" needs a finite epsilon and delta > 0; its constants depend on both'
+            )
+        n_items, k, rounds, bound = (common[name] for name in ("n_items", "k", "rounds", "bound"))
+        epsilon, delta = share.budget.epsilon, share.delta
+        if n_items == 1:
+            chance = 1.0
+        elif exploration == "every_round":
+            chance = limits.published_direct_exploration(n_items, k, rounds, epsilon, delta)
+        else:
+            chance = limits.published_exploration(n_items, k, rounds)
+        if chance > 1.0:
+            warnings.warn(
+                f"the published exploration rate is {chance:.3g} at n_items={n_items}, k={k},"
+                f" rounds={rounds}: above 1, so every round explores and no learned set is ever served. See"
+                " docs/errata.md.",
+                PublishedCalibrationWarning,
+                stacklevel=4,
+            )
+        chance = min(chance, 1.0)
+        if exploration == "every_round":
+            rate = bounds.published_rate(k, rounds, epsilon, delta, bound)
+        else:  # Algorithm 3 allows for twice as many explorations as expected.
+            rate = epsilon / (k * math.sqrt(32.0 * 2.0 * chance * rounds * math.log(k / delta)) * bound)
+        options = _PLAIN | {"rate": rate, "exploration_rate": chance, "centred": False}
+        options |= {"after_exploring": exploration != "every_round", "picked": exploration == "presampled"}
+        return cls(**common, **options, block=1)
+
+    def with_explorations(self, explorations: int, budget: Budget) -> BanditSettings:
+        """The same once so many rounds were picked in advance."""
+        rate = presampled_rate(self.k, explorations, budget, self.bound)
+        return replace(self, explorations=explorations, rate=rate)
+
+    # --- what follows from them ------------------------------------------------------------------
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise on the average of an exploration sample."""
+        return 0.0 if self.noise is None else float(self.noise.scale) / self.repeats
+
+    def rate_after(self, blocks: int) -> float:
+        """The learning rate on averages, for sets drawn after so many blocks."""
+        if self.rate is not None:
+            return self.rate
+        return limits.falling_rate(self.n_items, blocks, self.scale, self.bound)
+
+    @property
+    def releases(self) -> list[tuple[str, Event, int]]:
+        """Everything that can depend on one person, over the whole run: (label, event, count).
+
+        A round that does not explore teaches nothing. One that does moves one item of one expert by at most
+        ``bound``, for people replaced as for people who come or go, so only that expert's later draws count,
+        each with a privacy loss in an interval of length rate * bound. Which rounds explore, and what, are
+        public coins.
+        """
+        rounds = self.rounds
+        if self.noise is not None:
+            slots = self.feedback == "slots"
+            some = rounds > 1 if slots else rounds >= self.block
+            return [(COUNTS if slots else SUMS, self.noise, 1)] if some else []
+        assert self.rate is not None
+        found: list[tuple[str, Event, int]] = []
+        if self.picked:
+            assert self.explorations is not None
+            draws = min(self.explorations, rounds - 1)
+        elif self.after_exploring:
+            assert self.exploration_rate is not None
+            draws = min(rounds - 1, math.floor(2.0 * self.exploration_rate * rounds * (1.0 + 1e-12)))
+            if tail := limits.too_many_explorations(rounds, self.exploration_rate):
+                found = [(TAIL, ApproximateRelease(0.0, tail), 1)]
+        else:
+            draws = redraws(rounds, self.block)
+        return [(DRAWS, ExponentialChoice(self.rate, self.bound), draws), *found] if draws else found
+
+    @property
+    def too_short(self) -> bool:
+        """Whether an expert cannot come to prefer an item: it is tried too seldom for the noise or the rate.
+
+        With noise the standard error of an item's value stays above a quarter of the bound; without, the
+        weights of an item that is worth the bound and of one that is worth nothing stay within a factor e.
+        """
+        if self.feedback == "slots" or self.k == self.n_items:
+            return False
+        if self.noise is not None:
+            tried = self.horizon / (self.block * self.n_items)
+            variance = 0.25 / self.repeats + 2.0 * (float(self.noise.scale) / self.bound / self.repeats) ** 2
+            return variance > tried / 16.0
+        if self.rate is None or self.exploration_rate is None:
+            return False  # not known yet
+        tried = self.exploration_rate * self.horizon / (self.k * self.n_items)
+        return self.rate * self.bound * tried < 1.0
+
+    def check_noise(self, neighbours: str) -> None:
+        """Refuse noise that is not for what one person can move, or sums that would not fit into 63 bits."""
+        if self.noise is None:
+            return
+        slots = self.feedback == "slots"
+        moves = score_range(self.bound, neighbours) if slots else self.bound
+        scale, terms = exact(self.noise.scale), self.rounds if slots else self.repeats
+        if exact(self.noise.sensitivity) != exact(moves) or 0 < scale < exact(self.bound) * terms / 2**30:
+            raise ValueError(f"noise={self.noise} is not for what one person can move, {moves:g}")
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret of the whole run (see `bounds.bandit`)."""
+        return min(bounds.trivial(self.rounds, self.bound), self._regret(clipped=True))
+
+    @property
+    def unclipped_regret(self) -> float:
+        """The certificate without the trivial bound, to compare settings by."""
+        return self._regret(clipped=False)
+
+    def _regret(self, *, clipped: bool) -> float:
+        # A rate that knows how often it will explore: the proof does not hold, see docs/errata.md. And no
+        # bound is known for slots.
+        if self.picked or self.feedback == "slots":
+            return math.inf
+        shape = (self.n_items, self.k, self.rounds)
+        common: dict[str, Any] = {"bound": self.bound, "clipped": clipped}
+        if self.exploration_rate is None:
+            numbers = (self.block, self.repeats)
+            return limits.blocks(*shape, *numbers, rate=self.rate, noise=self.scale, **common)
+        assert self.rate is not None
+        every = 1 if self.after_exploring else self.block
+        return limits.coins(*shape, self.exploration_rate, self.rate, every, centred=self.centred, **common)
+
+    @property
+    def leading_terms(self) -> float:
+        """What the certificate of falling rates comes to for long streams."""
+        shape = (self.n_items, self.k, self.rounds, self.block, self.repeats)
+        return limits.falling_blocks_size(*shape, self.scale, self.bound)
+
+
+# What is so unless it is said otherwise.
+_PLAIN: dict[str, Any] = {
+    "repeats": 1,
+    "rate": None,
+    "exploration_rate": None,
+    "after_exploring": False,
+    "picked": False,
+    "centred": True,
+    "noise": None,
+    "explorations": None,
+}
+
+
+def presampled_rate(k: int, explorations: int, budget: Budget, bound: float = 1.0) -> float:
+    """The learning rate of Appendix B.2, for so many rounds picked in advance."""
+    spread = math.sqrt(32.0 * (explorations + 1) * math.log(k / budget.delta))
+    return budget.epsilon / (k * spread * bound)
+
+
+def _common(
+    n_items: int,
+    k: int,
+    rounds: int,
+    bound: float,
+    labels: Sequence[Any] | None,
+    exploration: str,
+    feedback: str,
+    calibration: str = "tight",
+) -> dict[str, Any]:
+    horizon = checks.whole("rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
+    return common_settings(n_items, k, horizon, bound, labels, calibration) | {
+        "exploration": checks.one_of("exploration", exploration, EXPLORATIONS),
+        "feedback": checks.one_of("feedback", feedback, FEEDBACK),
+    }
+
+
+def _given(
+    exploration: str,
+    feedback: str,
+    k: int,
+    rate: float | str | None,
+    exploration_rate: float | None,
+    block: int | None,
+    repeats: int | None,
+) -> dict[str, Any]:
+    """The numbers that were given, checked; those that these exploration settings do not use are refused."""
+    given: dict[str, Any] = {
+        "rate": rate if rate is None else _rate(rate),
+        "exploration_rate": None
+        if exploration_rate is None
+        else checks.real("exploration_rate", exploration_rate, above=0.0, at_most=1.0),
+        "block": None if block is None else checks.whole("block", block, at_least=1),
+        "repeats": None if repeats is None else checks.whole("repeats", repeats, at_least=1),
+    }
+    useful = {
+        "blocks": {"rate", "block", "repeats"},
+        "presampled": {"rate", "block"},
+        "online": {"rate", "exploration_rate", "block"},
+        "every_round": {"rate", "exploration_rate"},
+    }[exploration]
+    if feedback == "slots":
+        if exploration != "blocks":
+            raise ValueError(f'exploration={exploration!r} does not go with feedback="slots"; leave it out')
+        useful = {"block"}
+    for name, value in given.items():
+        if value is not None and name not in useful:
+            raise ValueError(
+                f"{name}={value} has no meaning for exploration={exploration!r} with feedback={feedback!r};"
+                f" leave it out (there is: {', '.join(sorted(useful))})"
+            )
+    if feedback == "set" and exploration in ("blocks", "presampled") and given["block"] is not None:
+        least = k * (given["repeats"] or 1)
+        if given["block"] < least:
+            raise ValueError(
+                f"block={block} is too short for {k} experts to try an item {given['repeats'] or 1} times"
+                f" each; it must be at least {least}"
+            )
+    return given
+
+
+def _rate(rate: float | str) -> float | str:
+    if isinstance(rate, str):
+        return checks.one_of("rate", rate, ("certified",))
+    return checks.real("rate", rate, above=0.0)
+
+
+_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rounds in a row. ``explore`` is the expert that explores, or -1; ``item`` what it tries.
+
+    ``sample`` numbers the exploration samples of the chunk, block by block and expert by expert; where coins
+    decide, a sample is one round, and it only says which expert. ``due`` says before which rounds a new set
+    is drawn.
+    """
+
+    start: int
+    explore: NDArray[np.int32]
+    item: NDArray[np.int32]
+    sample: NDArray[np.int64]
+    due: NDArray[np.bool_]
+
+    @property
+    def stop(self) -> int:
+        return self.start + int(self.explore.size)
+
+
+class Schedule:
+    """The coins, chunk after chunk, from a public generator; nothing here sees anybody's data."""
+
+    _state = ("_coins", "_picked", "_place")
+
+    def __init__(self, settings: BanditSettings, coins: Coins) -> None:
+        self._settings, self._coins = settings, coins
+        self._picked: NDArray[np.bool_] | None = None
+        if settings.picked and settings.explorations is None:
+            assert settings.exploration_rate is not None
+            self._picked = coins.generator.random(settings.rounds) < settings.exploration_rate
+        self._explored_last = False
+        self._before: tuple[dict[str, Any] | None, bool] = (coins._stream, False)
+        self.chunk = Chunk(0, *_nothing(0))
+
+    @property
+    def explorations(self) -> int | None:
+        """How many rounds were picked in advance; None where coins decide."""
+        return None if self._picked is None else int(self._picked.sum())
+
+    @property
+    def chunk_length(self) -> int:
+        """Rounds of a chunk: some whole blocks."""
+        return self._settings.block * max(1, _CHUNK // self._settings.block)
+
+    @property
+    def samples(self) -> int:
+        """How many exploration samples a chunk has room for."""
+        settings = self._settings
+        if settings.exploration_rate is not None:
+            return settings.k
+        return max(1, -(-int(self.chunk.explore.size) // settings.block)) * settings.k
+
+    def reach(self, round: int) -> bool:
+        """Make the chunk that holds ``round``; whether it is a new one."""
+        if round < self.chunk.stop:
+            return False
+        self._before = (self._coins._stream, self._explored_last)
+        self._make(round)
+        return True
+
+    def _make(self, start: int) -> None:
+        settings, coins = self._settings, self._coins.generator
+        length = min(self.chunk_length, settings.rounds - start)
+        explore, item, sample, due = _nothing(length)
+        if settings.exploration_rate is None:
+            self._by_blocks(explore, item, length)
+            due[:: settings.block] = True
+            sample[:] = np.maximum(explore, 0) + settings.k * (np.arange(length) // settings.block)
+        else:
+            # Coins first, then experts and items for all rounds: how many are used changes nothing later.
+            explores = coins.random(length) < settings.exploration_rate
+            experts = coins.integers(settings.k, size=length, dtype=np.int32)
+            tried = coins.integers(settings.n_items, size=length, dtype=np.int32)
+            if self._picked is not None:
+                explores = self._picked[start : start + length]
+            explore[explores], item[explores] = experts[explores], tried[explores]
+            if settings.after_exploring:
+                due[1:] = explores[:-1]
+                due[0] = self._explored_last or start == 0
+                self._explored_last = bool(explores[-1])
+            else:
+                due[(-start) % settings.block :: settings.block] = True
+            sample[:] = np.maximum(explore, 0)
+        self.chunk = Chunk(start, explore, item, sample, due)
+
+    def _by_blocks(self, explore: NDArray[np.int32], item: NDArray[np.int32], length: int) -> None:
+        """In every whole block each expert tries one random item, at random places of the block."""
+        settings, coins, k = self._settings, self._coins.generator, self._settings.k
+        whole = length // settings.block
+        if whole == 0:
+            return
+        places = coins.permuted(np.tile(np.arange(settings.block), (whole, 1)), axis=1)
+        tried = coins.integers(settings.n_items, size=(whole, k), dtype=np.int32)
+        at = places[:, : k * settings.repeats] + settings.block * np.arange(whole)[:, None]
+        explore[at] = np.repeat(np.arange(k, dtype=np.int32), settings.repeats)
+        item[at] = np.repeat(tried, settings.repeats, axis=1)
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    @property
+    def _place(self) -> tuple[Any, ...]:
+        """Enough to make the same chunk again, and everything after it."""
+        return (*self._before, self.chunk.start if self.chunk.explore.size else None)
+
+    @_place.setter
+    def _place(self, place: tuple[Any, ...]) -> None:
+        self._coins._stream, self._explored_last, start = place
+        self._before = place[:2]
+        if start is not None:
+            self._make(start)
+
+
+def _nothing(
+    length: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.bool_]]:
+    return (
+        np.full(length, -1, dtype=np.int32),
+        np.zeros(length, dtype=np.int32),
+        np.zeros(length, dtype=np.int64),
+        np.zeros(length, dtype=np.bool_),
+    )
+
+
+_UNITS = 32
+_DRAWN = 1 << 18  # numbers drawn at once
+_GLANCED = 1 << 20  # the same where only the first 16 bits of most are
+_FEW = 100  # times k: fewer items than that are drawn one by one
+_SHORT_LIST = 4  # times k: about so many items come into question for a list
+_MOST_LISTS = 64
+# After the first, a block is this part of the rounds before it.
+_GROWTH = 0.1
+# An item's own record outweighs the common one from so many shows on.
+_COMMON = 200.0
+# How far a list strays from the records, in standard deviations of them.
+_SPREAD = 0.35
+
+
+class SlotFeedback(Feedback):
+    """Noisy counts of what was taken, block after block; lists are drawn around what they say.
+
+    A person takes the first shown item they want (or several in part; together worth at most ``bound``), so
+    what an item gets is what it adds to those shown above it. The counts of a block leave with Laplace noise
+    when the next one begins: replacing a person moves them by 2 ``bound`` in all, adding or removing one by
+    ``bound``, however many items there are. Which items were shown is public, so the others need no noise.
+
+    Every round's list is drawn afresh (Thompson 1933; for lists that are read from the top see Kveton et al.
+    2015): each item's average, plus ``_SPREAD`` normal deviations of it, and the k largest in falling order.
+    """
+
+    by_slot = True
+
+    _state = (
+        "_coins",
+        "_opens",
+        "_closes",
+        "_released",
+        "_lists_from",
+        "_lists",
+        "_current",
+        "_taken",
+        "_shows",
+        "_variance",
+        "_open_taken",
+        "_open_shows",
+        "_active",
+    )
+    _any_length = ("_lists",)
+
+    def __init__(self, settings: BanditSettings, gate: Gate, coins: Coins) -> None:
+        assert settings.noise is not None
+        self._settings, self._coins = settings, coins
+        step = exact(settings.bound) / 2**_UNITS
+        self._total: BatchTotal | None = None
+        if settings.releases:
+            self._total = BatchTotal(gate, settings.noise, step, label=COUNTS)
+            step = self._total.step
+        self._step, self._finer, self._width = float(step), float(1 / step), settings.scale
+        self._most = math.floor(exact(settings.bound) / step)
+        self._taken, self._shows, self._variance = (np.zeros(settings.n_items) for _ in range(3))
+        self._open_taken, self._open_shows = (np.zeros(settings.n_items, dtype=np.int64) for _ in range(2))
+        self._opens, self._closes, self._released = 0, self._end_of_block(0), 0
+        self._lists: NDArray[np.int32] = np.zeros((0, settings.k), dtype=np.int32)
+        self._lists_from = 0
+        self._current = np.zeros(settings.k, dtype=np.int32)
+        self._active = np.ones(settings.n_items, dtype=np.bool_)
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Draw lists from these items only; lists that were drawn are not shown any more."""
+        self._active = active
+        self._lists = self._lists[:0]
+
+    def known(self, round: int) -> Known:
+        """The records: what each item got when it was shown."""
+        weight = np.maximum(self._shows, 1.0)
+        own = self._settings.bound**2 / 4.0 * weight
+        unknown = np.where(self._shows > 0, 1.0, np.nan)
+        deviations = np.sqrt(own + self._variance) / weight
+        return self._means() * unknown, round, deviations * unknown
+
+    def start(self, start: Released) -> None:
+        """Begin with records that are as sure as what is known."""
+        if start.values is None or start.deviations is None:
+            return
+        bound = self._settings.bound
+        known = np.isfinite(start.values) & np.isfinite(start.deviations)
+        shows = (bound / 2.0 / np.maximum(start.deviations[known], 1e-9)) ** 2
+        shows = np.minimum(shows, start.people)
+        self._shows[known] += shows
+        self._taken[known] += np.clip(start.values[known], 0.0, bound) * shows
+
+    def grow(self, settings: BanditSettings) -> None:
+        """Records of more items, which begin like those of any other."""
+        more = np.zeros(settings.n_items - self._settings.n_items)
+        self._taken, self._shows, self._variance = (
+            np.concatenate((record, more)) for record in (self._taken, self._shows, self._variance)
+        )
+        whole = more.astype(np.int64)
+        self._open_taken = np.concatenate((self._open_taken, whole))
+        self._open_shows = np.concatenate((self._open_shows, whole))
+        self._settings = settings
+
+    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:  # noqa: ARG002
+        """What has been released so far."""
+        if self._total is not None:
+            yield COUNTS, self._total.release, self._released
+
+    # --- a round ---------------------------------------------------------------------------------
+
+    def show(self, round: int) -> NDArray[np.int32]:
+        """The list of this round."""
+        self._reach(round)
+        self._current = np.array(self._lists[round - self._lists_from], dtype=np.int32)
+        return self._current
+
+    def current(self) -> NDArray[np.int32]:
+        """The list by the records alone, for rounds after the last."""
+        means = np.where(self._active, self._means(), -np.inf)
+        best = np.argsort(-means, kind="stable")[: self._settings.k]
+        return np.asarray(best, dtype=np.int32)
+
+    def ticket(self, round: int) -> Ticket:  # noqa: ARG002
+        """What a reward for this round will be about: the items that were shown."""
+        return tuple(self._current.tolist())
+
+    def ready(self, value: Any, ticket: Ticket) -> NDArray[np.int64]:
+        """What each slot got, in whole steps, from None, the item taken, or one number per slot."""
+        settings = self._settings
+        return slot_steps(value, ticket, settings.n_items, settings.bound, self._finer, self._most)
+
+    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> list[float]:
+        """What a simulated person takes: what each item adds to those above it."""
+        return slot_gains(person, items, worth, self._settings.bound)
+
+    def absorb(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
+        """Take up what a round brought, in the open block.
+
+        None is somebody who is not learned from: they count as having taken nothing, because what is shown
+        and how often must not tell whether anybody was there.
+        """
+        items = list(ticket)
+        self._open_shows[items] += 1
+        if ready is not None:
+            self._open_taken[items] += ready
+
+    def skip(self, ticket: Ticket) -> None:
+        """Other items were shown: nothing is known of these."""
+
+    def _reach(self, round: int) -> None:
+        """Close the block that is over, and draw lists up to this round."""
+        if round >= self._closes:
+            self._release()
+            self._opens, self._closes = round, self._end_of_block(round)
+        if round >= self._lists_from + len(self._lists):
+            self._make_lists(round)
+
+    def _end_of_block(self, start: int) -> int:
+        settings = self._settings
+        return min(start + max(settings.block, math.ceil(_GROWTH * start)), settings.rounds)
+
+    def _release(self) -> None:
+        """The counts of the open block, with noise; what follows from them is free.
+
+        The block is emptied first: an interruption may lose its people, never release them twice. Noise is
+        added to whole steps, before anything is rounded to a float.
+        """
+        items = np.flatnonzero(self._open_shows)
+        counts, shows = self._open_taken[items], self._open_shows[items]
+        self._released = 1
+        self._open_taken[:], self._open_shows[:] = 0, 0
+        if self._total is not None and self._total.grid is not None:
+            counts = self._total.noisy(counts)
+            self._variance[items] += 2.0 * self._width**2
+        self._taken[items] += counts * self._step
+        self._shows[items] += shows
+
+    def _means(self) -> NDArray[np.float64]:
+        bound, n_items = self._settings.bound, self._settings.n_items
+        common = float(self._taken.sum() / max(self._shows.sum(), 1.0))
+        common = min(max(common, bound / (100.0 * n_items)), bound)
+        return np.asarray((self._taken + common * _COMMON) / (self._shows + _COMMON))
+
+    def _make_lists(self, round: int) -> None:
+        bound, n_items, k = self._settings.bound, self._settings.n_items, self._settings.k
+        many = n_items >= _FEW * k
+        count = max(1, min(_MOST_LISTS, (_GLANCED if many else _DRAWN) // n_items, self._closes - round))
+        means, weight = self._means(), self._shows + _COMMON
+        chances = np.clip(means / bound, 0.01 / n_items, 1.0 - 0.01 / n_items)
+        own = bound**2 * chances * (1.0 - chances) * weight
+        deviations = np.sqrt(own + self._variance) / weight
+        deviations *= _SPREAD
+        if not self._active.all():
+            means[~self._active] = -np.inf
+        generator = self._coins.generator
+        # With many items, one list is drawn in full, and the others are compared with its best items.
+        drawn = means + deviations * generator.standard_normal((1 if many else count, n_items))
+        top = np.argpartition(-drawn, k - 1, axis=1)[:, :k]
+        order = np.argsort(-np.take_along_axis(drawn, top, axis=1), axis=1)
+        lists = np.take_along_axis(top, order, axis=1)
+        if count > len(lists):
+            least = np.partition(drawn[0], -_SHORT_LIST * k)[-_SHORT_LIST * k]
+            lists = np.vstack([lists, largest(means, deviations, k, count - 1, least, generator)])
+        self._lists = lists.astype(np.int32)
+        self._lists_from = round
+
+    # --- a whole stream --------------------------------------------------------------------------
+
+    def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
+        """Rounds of people who are rows, compiled."""
+        first, last = rounds.number, rounds.number + int(stream.rewards.size)
+        while (start := rounds.number) < last:
+            self._reach(start)
+            stop = min(last, self._lists_from + len(self._lists))
+            lists = self._lists[start - self._lists_from : stop - self._lists_from]
+            part = slice(start - first, stop - first)
+            stream.selections[part], stream.rewards[part] = lists, 0.0
+            self._current = lists[-1].copy()
+            rounds.close(stop - start, then=partial(self._add_rows, stream, rows, part, lists))
+
+    def _add_rows(self, stream: Stream, rows: Rows, part: slice, lists: NDArray[np.int32]) -> None:
+        units, sums = (self._finer, self._most), (self._open_taken, self._open_shows)
+        add_lists(stream.part(part), rows.compressed, part.start, lists, units, *sums)
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def _resumed(self) -> None:
+        if not in_range(self._lists, self._settings.n_items) or not in_range(
+            self._current, self._settings.n_items
+        ):
+            raise ValueError("the lists hold items that there are not")
+
+
+_NOISE_UNITS = 24  # noise is 2^24 units wide, so that sums of it stay within 63 bits
+_MOST = 1 << 61
+_SPOILT = -1  # what was heard in a sample of which one round served another set
+
+
+class ValueFeedback(Feedback):
+    """k ordered Hedge experts; those that explore hear f(S + a), S being the items of the experts before.
+
+    What an expert knows is a sum in whole units for each item. Without noise a person moves one of these by
+    at most ``bound``, exactly, and the draws protect them. With noise the sum of an exploration sample leaves
+    first, on the grid of the noise, and everything after that is post-processing.
+    """
+
+    _state = ("_experts", "schedule", "_released", "_samples", "_current", "_kept_noise", "_active")
+    _any_length = ("_kept_noise",)
+
+    def __init__(self, settings: BanditSettings, gate: Gate, schedule: Schedule) -> None:
+        self._settings, self._gate, self.schedule = settings, gate, schedule
+        scale = units_per_one(settings.bound)
+        step = 1 / scale
+        self._total: BatchTotal | None = None
+        self._draws = gate.post_processing()  # of what leaves with noise; without, what is reserved
+        self._charged: list[tuple[str, Release]] = []
+        if settings.noise is not None:
+            if settings.releases:
+                self._total = BatchTotal(gate, settings.noise, step, label=SUMS)
+                self._charged.append((SUMS, self._total.release))
+                step = self._total.step
+                if self._total.grid is not None:
+                    wide = math.floor(math.log2(2.0**_NOISE_UNITS / self._total.grid.noise_scale))
+                    scale = min(scale, Fraction(2) ** wide)
+        else:
+            gate.expect(*((event, count) for _, event, count in settings.releases))
+            for label, event, count in settings.releases:
+                release = gate.reserve(event, count, draws=BY_ROUNDS, label=label)
+                self._charged.append((label, release))
+                if label != TAIL:
+                    self._draws = release
+        self._finer, self._most = float(1 / step), math.floor(exact(settings.bound) / step)
+        self._ratio = float(step * scale)
+        half = math.floor(exact(settings.bound) * scale) // 2 if settings.centred else 0
+        self._centre = settings.repeats * half
+        scores = np.zeros((settings.n_items, settings.k), dtype=np.int64)
+        self._experts = OrderedExperts(scores, self._rate(0), scale, self._most)
+        self._current = np.full(settings.k, -1, dtype=np.int32)
+        self._samples: dict[tuple[int, int], list[int]] = {}  # block, expert -> sum so far, rounds to come
+        self._noise = np.zeros(1, dtype=np.int64)
+        self._released = 0
+        self._active = np.ones(settings.n_items, dtype=np.bool_)
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Draw sets from these items only."""
+        gone, back = np.flatnonzero(self._active & ~active), np.flatnonzero(active & ~self._active)
+        if gone.size:
+            self._experts.close(gone)
+        if back.size:
+            self._experts.open(back, np.flatnonzero(active & self._active))
+        self._active = active
+
+    def start(self, start: Released) -> None:
+        """Begin with a preference for the set that stood last."""
+        self._experts.prefer(start.items)
+
+    @property
+    def compiles(self) -> bool:
+        return all(heard >= 0 for heard, _ in self._samples.values())
+
+    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:
+        """What has been released so far, at most."""
+        for label, release in self._charged:
+            if label != TAIL:
+                yield label, release, min(release.count, self._released)
+            elif round:
+                yield label, release, release.count
+
+    # --- a round ---------------------------------------------------------------------------------
+
+    def show(self, round: int) -> NDArray[np.int32]:
+        """The items of this round, -1 where an exploring set has fewer than k."""
+        self._reach(round)
+        chunk = self.schedule.chunk
+        at = round - chunk.start
+        if chunk.due[at]:
+            self._draw(round)
+        expert = int(chunk.explore[at])
+        if expert < 0:
+            return self._current.copy()
+        row = np.full(self._settings.k, -1, dtype=np.int32)
+        row[:expert] = self._current[:expert]
+        if chunk.item[at] not in row[:expert]:
+            row[expert] = chunk.item[at]
+        return row
+
+    def current(self) -> NDArray[np.int32]:
+        """The set that is served where nothing is tried."""
+        return self._current.copy()
+
+    def ticket(self, round: int) -> Ticket:
+        """What a reward for this round will be about: the block, the expert and the item; empty for none."""
+        chunk = self.schedule.chunk
+        at = round - chunk.start
+        if chunk.explore[at] < 0:
+            return ()
+        return round // self._settings.block, int(chunk.explore[at]), int(chunk.item[at])
+
+    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> float:  # noqa: ARG002
+        """What the set is worth to them."""
+        return worth
+
+    def ready(self, value: Any, ticket: Ticket) -> int:  # noqa: ARG002
+        """A reward, checked, in whole steps."""
+        return self._steps(checks.real("value", value, at_least=0.0, at_most=self._settings.bound))
+
+    def absorb(self, ticket: Ticket, ready: int | None) -> None:
+        """Take up a reward; None is somebody whose round passes with nothing learned, worth 0."""
+        if not ticket:
+            return
+        block, expert, item = ticket
+        heard, left = self._samples.get((block, expert), [0, self._settings.repeats])
+        heard, left = heard if heard == _SPOILT else heard + (ready or 0), left - 1
+        if left:
+            self._samples[block, expert] = [heard, left]
+        else:
+            self._samples.pop((block, expert), None)
+            if heard != _SPOILT:
+                heard += self._noise_for(block, expert)
+                self._teach(expert, item, round(float(heard) * self._ratio) - self._centre)
+
+    def skip(self, ticket: Ticket) -> None:
+        """Another set was shown: nothing is learned from this exploration sample."""
+        if ticket:
+            block, expert, _ = ticket
+            _, left = self._samples.get((block, expert), [0, self._settings.repeats])
+            self._samples[block, expert] = [_SPOILT, left]
+            self.absorb(ticket, None)
+
+    def _steps(self, value: float) -> int:
+        amount = value * self._finer
+        return self._most if amount >= self._most else int(amount)
+
+    def _teach(self, expert: int, item: int, amount: int) -> None:
+        self._experts.add_one(item, expert, amount)
+
+    # --- noise -----------------------------------------------------------------------------------
+
+    def _noise_for(self, block: int, expert: int) -> int:
+        """The noise of one sample; fresh for one whose chunk has passed."""
+        if self._total is None:
+            return 0
+        self._released = 1
+        place = self._place(block, expert)
+        return int(self._total.noise(1)[0] if place < 0 else self._noise[place])
+
+    def _place(self, block: int, expert: int) -> int:
+        """Where a sample stands among those of the chunk; below 0 if its chunk has passed."""
+        first = self.schedule.chunk.start // self._settings.block
+        return (block - first) * self._settings.k + expert
+
+    def _reach(self, round: int) -> None:
+        """Make the coins of this round's chunk, and the noise of its samples, which nobody has seen."""
+        if self.schedule.reach(round):
+            self._noise = self._fresh_noise()
+
+    def _fresh_noise(self) -> NDArray[np.int64]:
+        """Noise for every sample of the chunk."""
+        count = self.schedule.samples
+        return np.zeros(count, dtype=np.int64) if self._total is None else self._total.noise(count)
+
+    # --- experts ---------------------------------------------------------------------------------
+
+    def _rate(self, round: int) -> float:
+        """The rate on sums of a sample, for sets drawn in this round."""
+        return self._settings.rate_after(round // self._settings.block) / self._settings.repeats
+
+    def _at(self, round: int) -> OrderedExperts:
+        """The experts, with the weights of this round."""
+        rate = self._rate(round)
+        return self._experts if rate == self._experts.rate else self._experts.at_rate(rate)
+
+    def _draw(self, round: int) -> None:
+        self._current = self._draws.ordered_set(self._at(round))
+        self._count_draws(round, 1)
+
+    def _count_draws(self, round: int, sets: int) -> None:
+        """Sets drawn after somebody could have been learned from."""
+        if self._settings.noise is None:
+            self._released += sets - (round == 0)
+
+    # --- a whole stream --------------------------------------------------------------------------
+
+    def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
+        """Rounds of people who are rows, compiled; the set of the first round is there already."""
+        first, last = rounds.number, rounds.number + int(stream.rewards.size)
+        stretches = self._stretches(first, last)
+        for index in track(range(len(stretches)), "blocks of rounds", stream.progress):
+            start, stop = stretches[index]
+            self._reach(start)
+            chunk, experts = self.schedule.chunk, self._at(start)
+            here = slice(start - chunk.start, stop - chunk.start)
+            due = chunk.due[here].copy()
+            due[0] &= start != first
+            words = self._draws.words(int(due.sum()) * experts.words_per_set)
+            self._count_draws(start if due[0] else 1, int(due.sum()))
+            if self._total is not None and (chunk.explore[here] >= 0).any():
+                self._released = 1
+            part = slice(start - first, stop - first)
+            # The rounds count as passed before anything is drawn.
+            rounds.close(stop - start, then=partial(self._play, stream, rows, part, here, due, words))
+
+    def _play(
+        self,
+        stream: Stream,
+        rows: Rows,
+        part: slice,
+        here: slice,
+        due: NDArray[np.bool_],
+        words: NDArray[np.uint64],
+    ) -> None:
+        """Draw, show and learn in the rounds ``part`` of a stream, which are ``here`` in the chunk."""
+        chunk, experts, current = self.schedule.chunk, self._experts, self._current.copy()
+        sums, left = self._open_samples()
+        rounds = (chunk.explore[here], chunk.item[here], chunk.sample[here])
+        learned = (self._finer, self._most, self._ratio, self._centre, self._settings.repeats)
+        plan = Exploration(rounds, self._noise, sums, left, learned)
+        experts.begin()
+        while experts.explore(stream.part(part), rows.compressed, part.start, plan, due, words, current):
+            experts.settle(self._draws, words, current)
+        self._current = current
+        self._keep_samples(sums, left)
+
+    def _stretches(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Stretches of rounds that share a chunk and a rate."""
+        block, stretches = self._settings.block, []
+        whole = self.schedule.chunk_length
+        while start < stop:
+            ends = [stop, (start // whole + 1) * whole]
+            if self._settings.rate is None:
+                ends.append(block << (start // block).bit_length())  # rates change at powers of two
+            stretches.append((start, min(ends)))
+            start = min(ends)
+        return stretches
+
+    def _open_samples(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Sums so far and rounds to come, for every sample of the chunk; those of other chunks stay."""
+        sums = np.zeros(self.schedule.samples, dtype=np.int64)
+        left = np.full(self.schedule.samples, self._settings.repeats, dtype=np.int64)
+        for block, expert in list(self._samples):
+            if (place := self._place(block, expert)) >= 0:
+                sums[place], left[place] = self._samples.pop((block, expert))
+        return sums, left
+
+    def _keep_samples(self, sums: NDArray[np.int64], left: NDArray[np.int64]) -> None:
+        first, k = self.schedule.chunk.start // self._settings.block, self._settings.k
+        for place in np.flatnonzero(left < self._settings.repeats).tolist():
+            self._samples[first + place // k, place % k] = [int(sums[place]), int(left[place])]
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    @property
+    def _kept_noise(self) -> NDArray[np.int64]:
+        """Secret noise that was not used is left out: two that go on would share it."""
+        return self._noise if self._gate.resumes_alike else self._noise[:0]
+
+    @_kept_noise.setter
+    def _kept_noise(self, noise: NDArray[np.int64]) -> None:
+        begun = self.schedule.chunk.stop > 0
+        if begun and noise.size and (not self._gate.resumes_alike or noise.size != self.schedule.samples):
+            raise ValueError("the file holds noise that nobody has left there")
+        self._noise = self._fresh_noise() if begun and not noise.size else noise
+
+    def _resumed(self) -> None:
+        if not in_range(self._current, self._settings.n_items, least=-1):
+            raise ValueError("the set that stands holds items that there are not")
 
 
 class BanditSelector(RewardSelector):
@@ -83,9 +1226,6 @@ class BanditSelector(RewardSelector):
     settings: BanditSettings
     _settings_type: ClassVar[type[BanditSettings]] = BanditSettings
 
-    exploration = Setting("When it explores, and what protects people.")
-    feedback = Setting('Feedback of a round: "set" or "slots".')
-
     def __init__(
         self,
         n_items: int,
@@ -102,7 +1242,7 @@ class BanditSelector(RewardSelector):
         repeats: int | None = None,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
-        start: Released | ServingLearner | None = None,
+        start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)

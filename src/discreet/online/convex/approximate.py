@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from ... import backends
 from ...bounds import convex as bounds
 from ...constraints.domains import Ball, Box, Domain
 from ...core import checks
-from ...core.settings import Setting, real
-from ...core.state import Saved
+from ...kernels.convex import Leader, shorten
 from ...objectives.losses import Losses
 from ...privacy import Participation, Seed, Share, VectorBounds, spend_from
-from ...privacy.spending import Spending
-from ..parts import Kept, Part
-from ..protocol import CALIBRATIONS, Stream
+from ...privacy.accountant import Spending
+from ..learner import CALIBRATIONS, Stream
 from ..sums import chosen_sums
-from .gradients import GradientSumLearner, GradientSumSettings, claimed_budget, declared
-from .points import Vector, checked_domain
-
-if TYPE_CHECKING:
-    from ...backends.arguments import Shape
+from .points import GradientSumLearner, GradientSumSettings, Vector, checked_domain, claimed_budget, declared
 
 # Points are sums over this and more of the longest gradient: nothing that leaves the range of floats.
 _LEAST_REGULARIZATION = 1e-100
@@ -37,10 +29,10 @@ _LARGEST = 1e100
 class ApproximateLeaderSettings(GradientSumSettings):
     """What an `ApproximateLeader` goes by; ``growing`` is added to the regularization every round."""
 
-    lipschitz: float = real(above=0.0)
-    strong_convexity: float = real(at_least=0.0)
-    regularization: float = real(at_least=0.0)
-    growing: float = real(at_least=0.0)
+    lipschitz: float
+    strong_convexity: float
+    regularization: float
+    growing: float
 
     def __post_init__(self) -> None:
         if not self.strong_convexity + self.regularization + self.growing > 0.0:
@@ -193,10 +185,7 @@ class ApproximateLeader(GradientSumLearner):
 
     settings: ApproximateLeaderSettings
     _settings_type: ClassVar[type[ApproximateLeaderSettings]] = ApproximateLeaderSettings
-
-    lipschitz = Setting("No gradient is longer.")
-    strong_convexity = Setting("How much every cost is curved, at the least.")
-    regularization = Setting("How strongly points are held to the domain's center.")
+    _state = ("_played",)
 
     def __init__(
         self,
@@ -257,10 +246,9 @@ class ApproximateLeader(GradientSumLearner):
     def _leader(self, known: Vector) -> Vector:
         settings, domain, curvature = self.settings, self.settings.domain, self.settings.strong_convexity
         held = settings.regularization + settings.growing * self.round
-        shape = _shape(domain)
-        if shape is not None:
-            point = np.empty(domain.dimension)
-            backends.convex.follow(known, self._played, curvature, held, self.round, shape, point)
+        leader = self._compiled_leader()
+        if leader is not None:
+            point: Vector = leader.point(known, self._played, self.round)
             return point
         aim = curvature * self._played + held * domain.center - known
         return domain.project(aim / (curvature * self.round + held))
@@ -272,7 +260,7 @@ class ApproximateLeader(GradientSumLearner):
         settings = self.settings
         kept = np.array(gradient, dtype=np.float64)
         checks.finite("the gradient at the shown point", kept)
-        length = float(backends.convex.shorten(kept, settings.longest))
+        length = float(shorten(kept, settings.longest))
         if length > settings.limit and not settings.clip:
             raise ValueError(
                 f"the gradient at the shown point has length {length:.6g}, beyond lipschitz="
@@ -281,46 +269,35 @@ class ApproximateLeader(GradientSumLearner):
             )
         return kept, length > settings.limit
 
-    def _loop(self) -> Any:
-        return backends.convex.leader_rounds
+    def _compiled_leader(self) -> Leader | None:
+        """The leader on a ball or in a box; None for any other domain."""
+        settings, domain = self.settings, self.settings.domain
+        if type(domain) is Ball:
+            shape = domain.center, domain.radius, domain.center, domain.center
+        elif type(domain) is Box:
+            shape = domain.center, -1.0, domain.low, domain.high
+        else:
+            return None
+        return Leader(shape, settings.strong_convexity, settings.regularization, settings.growing)
 
     def _run(self, stream: Stream) -> None:
-        people, shape = stream.people, _shape(self.settings.domain)
-        rows = people.compiled() if isinstance(people, Losses) else None
+        people, leader = stream.people, self._compiled_leader()
+        losses = people.compiled() if isinstance(people, Losses) else None
         # What may have to be refused, or leave the range of floats, goes round by round.
-        compiles = rows is not None and shape is not None and self._total.compiles and self._surely(people)
-        if not compiles or self._can_wait(stream.rewards.size):
+        compiles = losses is not None and self._total.compiles and self._surely(people)
+        if leader is None or not compiles:
             super()._run(stream)
             return
-        settings, count, first = self.settings, stream.rewards.size, 0
+        count, first, limits = stream.rewards.size, 0, (self.settings.limit, self.settings.longest)
         while first < count:
             self._next()
             size = min(count - first, self._total.rows_ahead(count - first - 1) + 1)
             stop = first + size
-            shown, played = self._shown.copy(), self._played.copy()
-            with self._total.compiled(size - 1) as (inside, known, gathered):
-                shortened = backends.convex.leader_rounds(
-                    rows,
-                    first,
-                    stream.within_limit[first:stop],
-                    settings.limit,
-                    settings.longest,
-                    settings.strong_convexity,
-                    settings.regularization,
-                    settings.growing,
-                    self.round,
-                    shape,
-                    inside,
-                    known,
-                    played,
-                    shown,
-                    gathered,
-                    stream.rewards[first:stop],
-                    stream.selections[first:stop],
-                )
+            points = self._shown.copy(), self._played.copy()
+            with self._total.compiled(size - 1) as totals:
+                shortened = leader.run(losses, stream, first, stop, totals, points, self.round, limits)
                 self._rounds.close(size)
-                self._rounds.show(shown)
-                self._played = played
+                self._rounds.shown, self._played = points
                 self._clipped.add(shortened)
             first = stop
 
@@ -328,21 +305,3 @@ class ApproximateLeader(GradientSumLearner):
         """Whether no gradient of ``people`` can be refused, by what they declare."""
         longest = people.lipschitz(self.settings.domain)
         return longest < _LARGEST and (self.settings.clip or longest <= self.settings.limit)
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _parts(self) -> Mapping[str, Part]:
-        return {**super()._parts(), "leader": Kept(arrays={"played": self._played})}
-
-    def _restore(self, saved: Saved) -> None:
-        super()._restore(saved)
-        self._played = saved.part("leader").array("played", (self._width,))
-
-
-def _shape(domain: Domain) -> Shape | None:
-    """A ball or a box as compiled loops take it; None for any other set."""
-    if type(domain) is Ball:
-        return domain.center, domain.radius, domain.center, domain.center
-    if type(domain) is Box:
-        return domain.center, -1.0, domain.low, domain.high
-    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,17 +13,13 @@ from ...bounds import convex as bounds
 from ...bounds.selection import gaussian_maximum, laplace_maximum
 from ...constraints.domains import Domain, Simplex
 from ...core import checks
-from ...core.settings import Setting, of, one_of, real
-from ...core.state import Saved
 from ...objectives import answers
 from ...objectives.losses import Losses
 from ...privacy import Participation, Seed, Share, VectorBounds, spend_from
-from ...privacy.spending import Spending
-from ..parts import Part
-from ..protocol import CALIBRATIONS
+from ...privacy.accountant import Spending
+from ..learner import CALIBRATIONS
 from ..sums import chosen_sums
-from .gradients import GradientSumLearner, GradientSumSettings, claimed_budget, declared
-from .points import Vector, checked_domain
+from .points import GradientSumLearner, GradientSumSettings, Vector, checked_domain, claimed_budget, declared
 
 REGULARIZERS = ("entropy", "euclidean")
 Range = tuple[float, float]
@@ -39,10 +34,10 @@ def _pair(value: Any) -> Range:
 class LinearLeaderSettings(GradientSumSettings):
     """What a `LinearLeader` goes by."""
 
-    box: Range | None = of(_pair, list, optional=True)
-    lipschitz: float | None = real(above=0.0, optional=True)
-    regularizer: str = one_of(REGULARIZERS)
-    rate: float = real(above=0.0)
+    box: Range | None
+    lipschitz: float | None
+    regularizer: str
+    rate: float
 
     def __post_init__(self) -> None:
         if self.regularizer == "entropy" and not isinstance(self.domain, Simplex):
@@ -215,11 +210,7 @@ class LinearLeader(GradientSumLearner):
 
     settings: LinearLeaderSettings
     _settings_type: ClassVar[type[LinearLeaderSettings]] = LinearLeaderSettings
-
-    box = Setting("Where each entry of a cost vector lies; None if only its length is bounded.")
-    lipschitz = Setting("No cost vector is longer; None if only its entries are bounded.")
-    regularizer = Setting('How points are held back: "entropy" or "euclidean".')
-    rate = Setting("How fast it learns.")
+    _state = ("_coins",)
 
     def __init__(
         self,
@@ -290,15 +281,6 @@ class LinearLeader(GradientSumLearner):
         except ValueError as error:
             raise ValueError(f"the cost vector is not what was declared: {error}") from error
         return kept, bool(np.abs(kept - gradient).max() > 1e-12 * np.abs(gradient).max())
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _parts(self) -> Mapping[str, Part]:
-        return {**super()._parts(), "coins": self._coins}
-
-    def _restore(self, saved: Saved) -> None:
-        super()._restore(saved)
-        self._coins.resume(saved.part("coins"))
 
 
 def _functions(person: Any) -> bool:

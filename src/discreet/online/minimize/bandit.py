@@ -3,32 +3,406 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
+from ...bounds import minimization as bounds
 from ...core import checks
 from ...core.progress import track
-from ...core.settings import Setting
-from ...core.state import Saved
-from ...privacy import Account, LaplaceNoise, Seed, spend_from
+from ...kernels.minimization import Cuts
+from ...privacy import (
+    Account,
+    Event,
+    LaplaceNoise,
+    Seed,
+    Share,
+    SphericalLaplaceNoise,
+    SumSpec,
+    VectorBounds,
+    spend_from,
+)
+from ...privacy.accountant import Spending
 from ...privacy.published import published_share
-from ...privacy.spending import Spending
-from ..parts import Kept, Part
-from ..protocol import CALIBRATIONS, Stream
+from ..learner import CALIBRATIONS, Stream
+from ..thompson.selector import Beliefs, Features, Floats, Independent, Joint, Posterior
 from ..total import CostTotal, PrivateTotal
-from .bandit_settings import FORMS, BanditMinimizerSettings
-from .lovasz_sums import ROUNDING
-from .sets import SetMinimizer
-from .thompson import SetCosts
+from .minimizer import (
+    ROUNDING,
+    SetMinimizer,
+    SetMinimizerSettings,
+    asked,
+    noise_cost,
+    published_regularization,
+    wanted_regularization,
+)
 
-if TYPE_CHECKING:
-    from ...backends.arguments import Cuts
+# As for `ThompsonSelector`, and settled on other streams of `cuts_and_prices` than the benchmark's.
+WARM_UP = 12
+_MOST_TOGETHER, _MOST_PAIRED = 300, 25
+# The deviation of what a pair costs, as a part of an item's; the variance of a person's cost; the share of
+# what is not known by which drawn weights deviate from the mean.
+_PAIR, _VARIANCE, _SPREAD = 0.25, 0.1, 0.6
+
+
+class Pairs:
+    """Numbers of features: some ``first`` ones, at least one, come before the pairs of ``n_items`` items."""
+
+    def __init__(self, n_items: int, first: int) -> None:
+        self._above = np.triu_indices(n_items, 1)
+        self._number = np.zeros((n_items, n_items), dtype=np.int64)
+        self._number[self._above] = first + np.arange(self._above[0].size)
+        self._first, self._size = first, n_items
+        self.count = int(self._above[0].size)
+
+    def of(self, items: Features) -> Features:
+        """The pairs within some items."""
+        found = self._number[items[:, None], items]
+        return np.asarray(found[found > 0])
+
+    def matrix(self, weights: Floats) -> Floats:
+        """The weights of all pairs as a symmetric matrix."""
+        found = np.zeros((self._size, self._size))
+        found[self._above] = weights[self._first :]
+        return found + found.T
+
+
+class SetCosts(Beliefs):
+    """A set costs something anyway, something for each of its items, and (up to 25 items) for its pairs.
+
+    ``scale`` is that of the noise on the sum of a block, in units of the bound.
+    """
+
+    def __init__(self, n_items: int, block: int, scale: float) -> None:
+        self._n_items, self._block = n_items, block
+        self._error = _VARIANCE / block + 2.0 * (scale / block) ** 2
+        self._pairs = Pairs(n_items, n_items + 1) if n_items <= _MOST_PAIRED else None
+        size = 1 + n_items + (0 if self._pairs is None else self._pairs.count)
+        super().__init__(WARM_UP, n_items, np.float64, 1, 1, size, n_items <= _MOST_TOGETHER)
+
+    def _begin(self, values: Floats) -> Posterior:
+        """Of sets at random, each item is in every second: their costs deviate by half of the items'."""
+        known = max(float(np.mean(values**2)) - self._error, 0.1 * self._error)
+        deviations = np.full(self._size, 2.0 * math.sqrt(known / self._n_items))
+        deviations[1 + self._n_items :] *= _PAIR
+        mean = np.zeros(self._size)
+        return Joint(mean, np.diag(deviations)) if self._together else Independent(mean, deviations**2)
+
+    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
+        posterior.observe(self._features(shown), float(values[0]), self._error / part)
+
+    def _features(self, shown: NDArray[Any]) -> Features:
+        items = np.flatnonzero(shown)
+        parts = [np.zeros(1, dtype=np.int64), items + 1]
+        if self._pairs is not None:
+            parts.append(self._pairs.of(items))
+        return np.concatenate(parts)
+
+    def suggest(self, generator: np.random.Generator, last: Floats | None) -> Floats:
+        """A set to show, 1 for its items: at random at first, then a cheap one for drawn weights."""
+        if self._posterior is None:
+            return (generator.random(self._n_items) < 0.5).astype(np.float64)
+        return self._cheap(self._posterior.draw(generator, _SPREAD), last)
+
+    @property
+    def best(self) -> Floats:
+        """The cheapest set by what is believed; everything by halves where nothing is."""
+        if self._posterior is None:
+            return np.full(self._n_items, 0.5)
+        return self._cheap(self._posterior.mean, None)
+
+    def _cheap(self, weights: Floats, last: Floats | None) -> Floats:
+        items = weights[1 : self._n_items + 1]
+        if self._pairs is None:
+            return (items < 0.0).astype(np.float64)
+        pairs = self._pairs.matrix(weights)
+        starts = [np.zeros(self._n_items)] if last is None else [np.zeros(self._n_items), last.copy()]
+        found = [_descended(items, pairs, start) for start in starts]
+        return min(found, key=lambda one: float(items @ one + one @ pairs @ one / 2.0))
+
+
+def _descended(items: Floats, pairs: Floats, shown: Floats) -> Floats:
+    """One item after the other comes or goes, always the one that saves most, until none saves anything."""
+    added = items + pairs @ shown
+    for _ in range(4 * items.size):
+        saves = np.where(shown > 0.0, added, -added)
+        item = int(np.argmax(saves))
+        if saves[item] <= 0.0:
+            break
+        change = 1.0 - 2.0 * shown[item]
+        shown[item] += change
+        added += change * pairs[item]
+    return shown
+
+
+FORMS = ("values", "tree", "thompson")
+# Batches longer than the certificate's best tell more about people whose costs are far below the bound.
+_LONGER = 1.25
+# Rounds of a batch of Thompson sampling, by epsilon; a horizon has so many of them at least.
+_THOMPSON_ROUNDS, _FEWEST_BATCHES = 80.0, 24
+
+
+class HorizonTooShort(ValueError):
+    """So few rounds that exploring would take more than all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BanditMinimizerSettings(SetMinimizerSettings):
+    """What a `BanditSubmodularMinimizer` goes by.
+
+    ``event`` is the noise on a batch's sum of costs, or on a node of the tree of estimates. Thompson sampling
+    has neither exploration rate nor regularization; both are 1.
+    """
+
+    form: str
+    batch: int
+    exploration_rate: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.whole("batch", self.batch, at_least=1, at_most=1 if self.form == "tree" else self.rounds)
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        rounds: int,
+        share: Share,
+        bound: float = 1.0,
+        *,
+        form: str = "values",
+        batch: int | None = None,
+        exploration_rate: float | None = None,
+        regularization: float | str = "auto",
+        labels: Sequence[Any] | None = None,
+        clip: bool = False,
+    ) -> BanditMinimizerSettings:
+        """What is given, and the rest from the certificate; `HorizonTooShort` where it cannot be had."""
+        common = asked(n_items, rounds, share, bound, labels, clip)
+        checks.one_of("form", form, FORMS)
+        length, rate = _given(common["rounds"], form, batch, exploration_rate)
+        event = value_noise(share, common["bound"])
+        common |= {"calibration": "tight", "centre": 0.5, "form": form, "event": event}
+        if form == "thompson":
+            if rate is not None or regularization != "auto":
+                raise ValueError(
+                    'form="thompson" has neither exploration_rate= nor regularization=; leave both out'
+                )
+            return cls(
+                **common, batch=length or _thompson_batch(common["rounds"], share), exploration_rate=1.0
+            )
+
+        def trial(length: int, rate: float) -> BanditMinimizerSettings:
+            found = cls(**common, batch=length, exploration_rate=rate)
+            if form == "values":
+                return found
+            tree = found._estimates(max(1, found.releases))
+            return replace(found, event=tree.event(share, share.notion))
+
+        found = trial(*_settled(trial, length, rate))
+        careful = found.best_regularization(found.second_moment)
+        optimistic = found.best_regularization(found.second_moment_without_noise)
+        return replace(found, regularization=wanted_regularization(regularization, careful, optimistic))
+
+    @classmethod
+    def published(
+        cls,
+        n_items: int,
+        rounds: int,
+        share: Share,
+        bound: float = 1.0,
+        *,
+        batch: int | None = None,
+        exploration_rate: float | None = None,
+        regularization: float | str = "auto",
+        labels: Sequence[Any] | None = None,
+        clip: bool = False,
+    ) -> BanditMinimizerSettings:
+        """The constants of paper 001; a warning where the horizon is too short for its gamma."""
+        common = asked(n_items, rounds, share, bound, labels, clip)
+        size, horizon, largest = common["n_items"], common["rounds"], common["bound"]
+        _, rate = _given(horizon, "tree", batch, exploration_rate)
+        gamma = _published_rate(size, horizon) if rate is None else rate
+        # For the estimates' expected length, and one level more than is released.
+        levels, length = math.ceil(math.log2(horizon)) + 1, 4.0 * largest * size / math.sqrt(gamma)
+        moves = _estimate_moves(size, largest, gamma, share.neighbours)
+        printed = largest * math.exp(math.log(horizon) * 2.0 / 3.0)
+        common["regularization"] = published_regularization(regularization, printed)
+        return cls(
+            **common,
+            calibration="published",
+            centre=0.0,
+            form="tree",
+            batch=1,
+            exploration_rate=gamma,
+            event=SphericalLaplaceNoise(moves, length * levels / share.budget.epsilon),
+        )
+
+    # --- what follows ----------------------------------------------------------------------------
+
+    @property
+    def releases(self) -> int:
+        """Sums that a draw can look at: one per batch but the last."""
+        return -(-self.rounds // self.batch) - 1
+
+    @property
+    def moves(self) -> float:
+        """How far one person can move a sum of costs."""
+        return _value_moves(self.bound, self.neighbours)
+
+    @property
+    def spec(self) -> SumSpec | None:
+        """The tree of estimates; None where sums of costs leave instead, or nothing does."""
+        return self._estimates(self.releases) if self.form == "tree" and self.releases else None
+
+    def _estimates(self, releases: int) -> SumSpec:
+        noise = "spherical" if self.calibration == "published" else "laplace"
+        longest = _largest_estimate(self.n_items, self.bound, self.exploration_rate)
+        moves = _estimate_moves(self.n_items, self.bound, self.exploration_rate, self.neighbours)
+        vectors = VectorBounds(self.n_items, 1 if noise == "laplace" else 2, longest, apart=moves)
+        return SumSpec(vectors, releases, "tree", noise)
+
+    @property
+    def second_moment(self) -> float:
+        """Second moment of the estimates, with the noise in their sum: see `bounds.minimization.explored`."""
+        assert isinstance(self.event, LaplaceNoise)
+        if self.form == "values":
+            return bounds.value_second_moment(self.n_items, self.batch, float(self.event.scale), self.bound)
+        tree = self._estimates(max(1, self.rounds - 1))
+        noise = noise_cost(tree, self.event, self.rounds, self.bound) * self.exploration_rate
+        one_sided = self.calibration == "published"
+        return bounds.estimate_second_moment(self.n_items, noise, self.bound, one_sided=one_sided)
+
+    @property
+    def best_rate(self) -> float:
+        """The exploration rate with the smallest certificate; above 1 where rounds are too few."""
+        return bounds.best_exploration_rate(
+            self.n_items, self.rounds, self.batch, self.second_moment, self.bound
+        )
+
+    @property
+    def second_moment_without_noise(self) -> float:
+        """The same if nothing protected the costs."""
+        return bounds.value_second_moment(self.n_items, self.batch, 0.0, self.bound)
+
+    def best_regularization(self, second_moment: float) -> float:
+        """The regularization with the smallest certificate for such estimates."""
+        slope = self.exploration_rate * self.n_items * self.batch
+        return math.sqrt(8.0 * self.rounds * second_moment / slope)
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected cost beyond the best fixed set's (see `bounds.minimization.explored`)."""
+        if self.form == "thompson":
+            return bounds.trivial_cost(self.rounds, self.bound)
+        return bounds.explored(
+            self.n_items,
+            self.rounds,
+            self.batch,
+            self.exploration_rate,
+            self.regularization,
+            self.second_moment,
+            self.bound,
+            centre=self.centre,
+        )
+
+
+def _thompson_batch(rounds: int, share: Share) -> int:
+    """So many rounds that the noise on their average is a small part of the bound."""
+    wanted = math.ceil(_THOMPSON_ROUNDS / float(share.epsilon)) if share.private else 10
+    return max(1, min(max(10, wanted), rounds // _FEWEST_BATCHES))
+
+
+def value_noise(share: Share, bound: float) -> LaplaceNoise:
+    """The least Laplace noise for a sum of costs."""
+    return LaplaceNoise.within(share, _value_moves(bound, share.neighbours), notion=share.notion)
+
+
+def _value_moves(bound: float, neighbours: str) -> float:
+    """One person moves a sum of costs by 2 bound (replaced) or by bound."""
+    return bound * (2.0 if neighbours == "replace" else 1.0)
+
+
+def _given(
+    rounds: int, form: str, batch: int | None, exploration_rate: float | None
+) -> tuple[int | None, float | None]:
+    if batch is not None:
+        batch = checks.whole("batch", batch, at_least=1, at_most=rounds)
+    if exploration_rate is not None:
+        exploration_rate = checks.real("exploration_rate", exploration_rate, above=0.0, at_most=1.0)
+    if form == "tree" and batch not in (None, 1):
+        raise ValueError(f'batch={batch}, but form="tree" has no batches; leave it out')
+    return batch, exploration_rate
+
+
+def _settled(
+    trial: Callable[[int, float], BanditMinimizerSettings], batch: int | None, rate: float | None
+) -> tuple[int, float]:
+    """Batch and exploration rate as given, or those of (nearly) the smallest certificate."""
+
+    def best_rate(length: int) -> float:
+        return trial(length, 1.0).best_rate
+
+    # The certified regret is 6 gamma M T at the best gamma, whatever the batch B. That gamma's cube grows as
+    # B + 2 (scale / M)^2 / B, which falls up to its smallest place and rises from there.
+    one = trial(1, 1.0)
+    rounds, free = one.rounds, one.form == "values" and batch is None
+    best = 1 if batch is None else batch
+    if free:
+        assert isinstance(one.event, LaplaceNoise)
+        best = _smallest_at(best_rate, math.sqrt(2.0) * float(one.event.scale) / one.bound, rounds)
+    least = best_rate(best)
+    if rate is None and least > 1.0:
+        needed = bounds.rounds_needed(one.n_items, best, trial(best, 1.0).second_moment, one.bound)
+        raise HorizonTooShort(
+            f"rounds={rounds} is too short to explore the sets of n_items={one.n_items}: the share of"
+            f" exploring rounds would be {least:.3g}; at least {needed} rounds are needed, or say how much to"
+            " explore by exploration_rate="
+        )
+    longest = best
+    if free:
+        enough = range(best, min(rounds, 4 * best + 4) + 1)
+        longest = enough[bisect_right(enough, min(_LONGER * least, max(1.0, least)), key=best_rate) - 1]
+    return longest, best_rate(longest) if rate is None else rate
+
+
+def _smallest_at(best_rate: Callable[[int], float], place: float, rounds: int) -> int:
+    """The whole number from 1 to ``rounds`` with the smallest rate, if a real one would be ``place``."""
+    below = min(max(1, math.floor(place)), rounds)
+    return min(below, min(below + 1, rounds), key=best_rate)
+
+
+def _published_rate(n_items: int, rounds: int) -> float:
+    """Paper 001's gamma, clamped to 1 with a warning where the horizon is too short for it."""
+    gamma = bounds.published_exploration_rate(n_items, rounds)
+    if gamma <= 1.0:
+        return gamma
+    warnings.warn(
+        f"rounds={rounds} is too short for the published gamma, {gamma:.3g} for {n_items} items; it is set to"
+        f" 1. At least n^4.5 = {math.ceil(n_items**4.5)} rounds are needed",
+        UserWarning,
+        stacklevel=4,
+    )
+    return 1.0
+
+
+def _largest_estimate(n_items: int, bound: float, exploration_rate: float) -> float:
+    """Longest estimate, in L1 (of the two-sided one) and in L2 (of the one-sided one)."""
+    sides = 1.0 if n_items == 1 else 2.0
+    return sides * bound * (n_items + 1.0) / exploration_rate * (1.0 + ROUNDING)
+
+
+def _estimate_moves(n_items: int, bound: float, exploration_rate: float, neighbours: str) -> float:
+    """How far a person can move an estimate: the set, and so its place, is public; the cost is theirs."""
+    return _largest_estimate(n_items, bound, exploration_rate) * (2.0 if neighbours == "replace" else 1.0)
 
 
 class BanditSubmodularMinimizer(SetMinimizer):
@@ -73,10 +447,19 @@ class BanditSubmodularMinimizer(SetMinimizer):
 
     settings: BanditMinimizerSettings
     _settings_type: ClassVar[type[BanditMinimizerSettings]] = BanditMinimizerSettings
-
-    form = Setting('What is made private: "values" or "thompson" (sums of costs), or a "tree" of estimates.')
-    batch = Setting("How many rounds share a set, and one release.")
-    exploration_rate = Setting("The share of rounds that explore.")
+    _state = (
+        "_coins",
+        "_clipped",
+        "_place",
+        "_chance",
+        "_side",
+        "_chain",
+        "_summed",
+        "_tree",
+        "_costs",
+        "_beliefs",
+    )
+    _parts = ("_tree", "_costs", "_beliefs")
 
     def __init__(
         self,
@@ -157,7 +540,6 @@ class BanditSubmodularMinimizer(SetMinimizer):
             scale = float(settings.event.scale) / settings.bound
             self._beliefs = SetCosts(settings.n_items, settings.batch, scale)
         self._summed = np.zeros(settings.n_items)
-        self._order = np.arange(settings.n_items)
         self._place, self._chance, self._side = 0, 1.0, 0.0
 
     @property
@@ -181,16 +563,8 @@ class BanditSubmodularMinimizer(SetMinimizer):
         if self._beliefs is not None:
             return self._beliefs.suggest(self._coins.generator, self._rounds.shown)
         coin, self._side = (float(c) for c in self._coins.generator.random(2))
-        shown = np.empty(settings.n_items)
-        self._place, self._chance = backends.minimization.draw_from_chain(
-            self._known,
-            settings.regularization,
-            settings.centre,
-            settings.exploration_rate,
-            coin,
-            self._order,
-            shown,
-        )
+        shown: NDArray[np.float64]
+        shown, self._place, self._chance = self._chain.draw(self._known, settings.exploration_rate, coin)
         return shown
 
     def _noisy(self, units: int) -> float:
@@ -208,7 +582,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
     def _estimate(self, value: float) -> NDArray[np.float64]:
         """An estimate of the gradient at x, from what the served set cost."""
         size = self.settings.n_items
-        estimate, place, order = np.zeros(size), self._place, self._order
+        estimate, place, order = np.zeros(size), self._place, self._chain.order
         rise, fall = (1.0 if place > 0 else 0.0), (1.0 if place < size else 0.0)
         if self.settings.calibration == "published" and rise and fall:
             rise, fall = (2.0, 0.0) if self._side < 0.5 else (0.0, 2.0)
@@ -251,7 +625,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         while first < count:
             self._next()
             stop = min(count, first + batch - self.round % batch)
-            backends.minimization.cut_values(cuts, first, self._shown, costs[first:stop])
+            cuts.values(first, self._shown, costs[first:stop])
             stream.selections[first:stop] = self._shown
             within_limit = stream.within_limit[first:stop]
             if self._costs is not None and float(np.abs(costs[first:stop]).max()) <= self.settings.bound:
@@ -278,40 +652,3 @@ class BanditSubmodularMinimizer(SetMinimizer):
 
     def _spent(self) -> Account:
         return self._account(*(() if self._total is None else self._total.released()))
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _parts(self) -> Mapping[str, Part]:
-        drawn = Kept(
-            {"place": self._place, "chance": self._chance, "side": self._side},
-            {"order": self._order, "summed": self._summed},
-        )
-        parts: dict[str, Part] = {"coins": self._coins, "clipped": self._clipped, "drawn": drawn}
-        if self._total is not None:
-            parts["total"] = self._total
-        if self._beliefs is not None:
-            parts["beliefs"] = self._beliefs
-        return parts
-
-    def _restore(self, saved: Saved) -> None:
-        settings, size = self.settings, self.settings.n_items
-        self._coins.resume(saved.part("coins"))
-        self._clipped.resume(saved.part("clipped"), self._rounds)
-        drawn = saved.part("drawn")
-        self._place = drawn.whole("place", at_least=0, at_most=size)
-        rarest = settings.exploration_rate / (size + 1.0) * (1.0 - ROUNDING)
-        self._chance = drawn.real("chance", at_least=rarest, at_most=1.0)
-        self._side = drawn.real("side", at_least=0.0, at_most=1.0)
-        self._summed = drawn.array("summed", (size,))
-        self._order = drawn.array("order", (size,), np.int64)
-        if not np.array_equal(np.sort(self._order), np.arange(size)):
-            raise ValueError("the array order does not name every item once")
-        if self._beliefs is not None:
-            self._beliefs.resume(saved.part("beliefs"))
-        if self._tree is not None:
-            self._tree.resume(saved.part("total"), self._rounds, 1)
-            if self._tree.sum is not None and not self._tree.exhausted:
-                self._tree.sum.bounds.checked(self._tree.gathered, clip=False)
-        elif self._costs is not None:
-            most = math.ldexp(settings.bound, self._shift)
-            self._costs.resume(saved.part("total"), self._rounds, settings.batch, most=most)

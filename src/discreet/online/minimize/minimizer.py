@@ -3,51 +3,252 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
 from ...bounds import minimization as bounds
 from ...core import checks
 from ...core.progress import track
-from ...core.settings import Setting, flag, of, one_of, whole
-from ...core.state import Saved
+from ...kernels.minimization import Chain, Cuts
 from ...objectives import GraphCut, Population, answers
-from ...privacy import Account, Event, Participation, Seed, Share, SphericalLaplaceNoise, SumSpec, spend_from
-from ...privacy.published import published_share
-from ...privacy.spending import Spending
-from ...privacy.sums import METHODS
-from ...privacy.sums.compiled import no_sum
-from ..parts import Part
-from ..protocol import CALIBRATIONS, Stream
-from ..sums import NOISES, chosen_sums
-from ..total import PrivateTotal
-from .lovasz_sums import ROUNDING, gradient_bounds, noise_cost
-from .sets import (
-    SetMinimizer,
-    SetMinimizerSettings,
-    asked,
-    published_regularization,
-    wanted_regularization,
+from ...privacy import (
+    Account,
+    Event,
+    GaussianNoise,
+    LaplaceNoise,
+    Participation,
+    Seed,
+    Share,
+    SphericalLaplaceNoise,
+    SumSpec,
+    TreeSum,
+    VectorBounds,
+    spend_from,
 )
+from ...privacy.accountant import Spending
+from ...privacy.published import published_share
+from ...results import CostTrace, Selection
+from ..clipping import ClippedCount
+from ..learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
+from ..people import check_population
+from ..selector import item_labels
+from ..sums import chosen_sums
+from ..total import PrivateTotal
 
-if TYPE_CHECKING:
-    from ...backends.arguments import Cuts
+# What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half
+# the regularization costs (2 + 1/2) / 2 of the best bound.
+BOLDER = 0.5
+# Beyond these, squares of the bound and sums over the rounds leave the range of floats.
+_MOST_ROUNDS, _MOST_BOUND = 1 << 40, 1e100
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetMinimizerSettings(LearnerSettings):
+    """Settings of learners that choose a cheap set: the leader's point is held to ``centre``, 1/2 or 0."""
+
+    rounds: int
+    neighbours: str
+    n_items: int
+    bound: float
+    labels: tuple[Any, ...] | None
+    clip: bool
+    regularization: float
+    centre: float
+
+    def __post_init__(self) -> None:
+        item_labels(self.labels, self.n_items)
+
+
+def asked(
+    n_items: int,
+    rounds: int,
+    share: Share,
+    bound: float,
+    labels: Sequence[Any] | None,
+    clip: bool,
+) -> dict[str, Any]:
+    """What every minimizer is asked for, checked; the regularization is put in later."""
+    size = checks.whole("n_items", n_items, at_least=1)
+    return {
+        "n_items": size,
+        "rounds": checks.whole("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS),
+        "neighbours": share.neighbours,
+        "bound": checks.real("bound", bound, at_least=1.0 / _MOST_BOUND, at_most=_MOST_BOUND),
+        "labels": item_labels(labels, size),
+        "clip": bool(clip),
+        "regularization": 1.0,
+    }
+
+
+def wanted_regularization(asked: float | str, careful: float, optimistic: float) -> float:
+    """H as given; else half of the best one for the noise (``"auto"``), or as if there were none."""
+    if not isinstance(asked, str):
+        return checks.real("regularization", asked, above=0.0)
+    named = {"auto": careful, "optimistic": optimistic}
+    return BOLDER * named[checks.one_of("regularization", asked, tuple(named))]
+
+
+def published_regularization(asked: float | str, printed: float) -> float:
+    """H as given, or the paper's."""
+    if asked == "optimistic":
+        raise ValueError('calibration="published" has its own regularization=; leave it out or give a number')
+    return printed if asked == "auto" else wanted_regularization(asked, printed, printed)
+
+
+class SetMinimizer(OnlineLearner):
+    """A set of any size every round, and what it costs the person of that round."""
+
+    settings: SetMinimizerSettings
+    _noun: ClassVar[str] = "set"
+
+    # --- for users -------------------------------------------------------------------------------
+
+    @property
+    def insecure_clipped(self) -> int:
+        """How many people had to be clipped to the bound so far (``clip=True``).
+
+        A fact about people that no noise protects: for debugging on data that you may look at. It is not part
+        of the account, and must not be published.
+        """
+        return self._clipped.number
+
+    @property
+    def point(self) -> NDArray[np.float64]:
+        """The point of [0, 1]^n whose chain of sets is served."""
+        return np.clip(self.settings.centre - self._known / self.settings.regularization, 0.0, 1.0)
+
+    def choose(self) -> Selection:
+        """The set for this round; it may be empty."""
+        chosen: Selection = super().choose()
+        return chosen
+
+    def run(
+        self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
+    ) -> CostTrace:
+        """The whole stream at once: the same sets, for the same seed, as `choose` and `learn` one by one.
+
+        ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
+        set and not learned from.
+        """
+        trace: CostTrace = super().run(people, person_ids=person_ids, progress=progress)
+        return trace
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_items:,} items, round {self.round:,} of {self.rounds:,})"
+
+    # --- for the protocol ------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def _known(self) -> NDArray[np.float64]:
+        """The private sum of gradients, or of estimates of them."""
+
+    def _begin(self) -> None:
+        if self.settings.neighbours != self.budget.neighbours:
+            raise ValueError(
+                f"the settings are for neighbours={self.settings.neighbours!r}, the budget is not"
+            )
+        self._clipped = ClippedCount()
+        self._chain = Chain(self.settings.n_items, self.settings.regularization, self.settings.centre)
+
+    @property
+    def _width(self) -> int:
+        return self.settings.n_items
+
+    def _due(self) -> bool:
+        return True
+
+    def _decision(self, shown: NDArray[Any]) -> Selection:
+        items = tuple(int(item) for item in np.flatnonzero(shown))
+        labels = None if self.labels is None else tuple(self.labels[item] for item in items)
+        return Selection(items, self.round, labels)
+
+    def _row(self, decision: Selection) -> NDArray[np.float64]:
+        row = np.zeros(self.settings.n_items)
+        row[list(decision.items)] = 1.0
+        return row
+
+    @property
+    def _largest(self) -> float:
+        """Costs beyond this are refused."""
+        return math.inf if self.settings.clip else self.settings.bound
+
+    def _worth(self, person: Any, decision: Selection) -> float:
+        return answers.number("value", person.value(decision.items), -self._largest, self._largest)
+
+    def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> CostTrace:
+        return CostTrace(rewards, selections, type(self).__name__)
+
+    def _check_people(self, people: Any) -> None:
+        check_population(people, self.settings.n_items, self._largest)
+
+    def _run(self, stream: Stream) -> None:
+        if isinstance(stream.people, GraphCut):
+            self._run_cuts(stream, Cuts(stream.people.as_arcs()))
+        else:
+            self._run_functions(stream)
+
+    def _run_functions(self, stream: Stream) -> None:
+        """The stream round by round."""
+        super()._run(stream)
+
+    @abstractmethod
+    def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
+        """The same, with the same outcome, for people who are cuts with prices: compiled."""
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        return super()._could_show(shown) and bool(((shown == 0.0) | (shown == 1.0)).all())
+
+
+# Room for rounding errors, in gradients and in what people declare about their functions.
+ROUNDING = 1e-9
+
+
+def gradient_bounds(
+    n_items: int, bound: float, noise: str, neighbours: str, empty_is_free: bool
+) -> VectorBounds:
+    """Bounds of a gradient in the norm of the noise, and how far two of them can be apart.
+
+    That is less than twice their length. Vectors are truncated towards zero to the grid: that takes something
+    off the rises of a gradient, and lowers no height along the chain by more than it takes, so the gradient
+    stays in its set. Where the empty set is free it may leave the set, but the two that are farthest apart
+    only come closer.
+    """
+    norm = 1 if noise == "laplace" else 2
+    longest = bounds.gradient_length(n_items, bound, norm, empty_is_free=empty_is_free)
+    moves = longest
+    if neighbours == "replace":
+        moves = bounds.gradient_difference(n_items, bound, norm, empty_is_free=empty_is_free)
+    return VectorBounds(n_items, norm, longest * (1.0 + ROUNDING), apart=moves * (1.0 + 2.0 * ROUNDING))
+
+
+def noise_cost(
+    spec: SumSpec, event: Event, rounds: int, bound: float, *, empty_is_free: bool = False
+) -> float:
+    """`bounds.minimization.noise_cost` for the noise of such a sum, on average over the rounds."""
+    size = spec.bounds.dimension
+    if isinstance(event, GaussianNoise):
+        deviation = spec.mean_deviation(event)
+        return bounds.noise_cost(size, "gaussian", deviation, 1.0, bound, empty_is_free=empty_is_free)
+    assert isinstance(event, LaplaceNoise)
+    scale, draws = float(event.scale), TreeSum.mean_draws(rounds)
+    return bounds.noise_cost(size, spec.noise, scale, draws, bound, empty_is_free=empty_is_free)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MinimizerSettings(SetMinimizerSettings):
     """What a `SubmodularMinimizer` goes by."""
 
-    sums: str = one_of(METHODS)
-    noise: str = one_of(NOISES)
-    empty_is_free: bool = flag()
-    check: int = whole(at_least=0)
-    event: Event | None = of(Event.from_json, Event.to_json, optional=True)
+    sums: str
+    noise: str
+    empty_is_free: bool
+    check: int
+    event: Event | None
 
     @classmethod
     def tight(
@@ -121,10 +322,6 @@ class MinimizerSettings(SetMinimizerSettings):
         levels = math.ceil(math.log2(horizon)) + 1
         scale = 4.0 * largest * levels / share.budget.epsilon
         return replace(found, event=SphericalLaplaceNoise(spec.sensitivity(share.neighbours), scale))
-
-    @property
-    def entries(self) -> int:
-        return 2 * self.n_items
 
     @property
     def releases(self) -> int:
@@ -213,11 +410,7 @@ class SubmodularMinimizer(SetMinimizer):
 
     settings: MinimizerSettings
     _settings_type: ClassVar[type[MinimizerSettings]] = MinimizerSettings
-
-    sums = Setting("The method of the running sums.")
-    noise = Setting("The distribution of their noise.")
-    empty_is_free = Setting("Whether the empty set is declared to cost everybody nothing.")
-    check = Setting("How many questions every person is asked about their function.")
+    _state = ("_coins", "_check_coins", "_total", "_clipped")
 
     def __init__(
         self,
@@ -291,18 +484,10 @@ class SubmodularMinimizer(SetMinimizer):
         return self._total.known
 
     def _draw(self) -> NDArray[np.float64]:
-        settings = self.settings
         if self.round:
             self._total.release()
-        shown, coin = np.empty(settings.n_items), float(self._coins.generator.random())
-        backends.minimization.threshold(self._known, settings.regularization, settings.centre, coin, shown)
+        shown: NDArray[np.float64] = self._chain.threshold(self._known, self._coins.generator.random())
         return shown
-
-    def _order(self) -> NDArray[np.int64]:
-        """The items as the chain adds them; ties of x are broken by the sums, those of the sums by number."""
-        order = np.arange(self.settings.n_items)
-        backends.minimization.put_in_order(self._known, order)
-        return order
 
     def _prepared(self, person: Any) -> tuple[NDArray[np.float64], bool]:
         """The person's gradient along this round's chain, and whether it had to be clipped."""
@@ -312,12 +497,11 @@ class SubmodularMinimizer(SetMinimizer):
             raise ValueError("learn() takes one person; use run() for a stream")
         limit = self._limit(person)
         if isinstance(person, GraphCut):
-            gradient = np.empty(settings.n_items)
-            backends.minimization.cut_gradient(person.as_arcs(), 0, self._known, gradient)
+            gradient = Cuts(person.as_arcs()).gradient(0, self._known)
         else:
             self._question(person)
             gradient = answers.vector("gradient", person.lovasz_gradient(-self._known), settings.n_items)
-        size = backends.minimization.gauge(gradient, self._order(), settings.empty_is_free)
+        size = self._chain.range(gradient, self._known, settings.empty_is_free)
         if size <= limit:
             return gradient, False
         outside = bool(size > limit * (1.0 + ROUNDING))
@@ -330,7 +514,7 @@ class SubmodularMinimizer(SetMinimizer):
         return gradient * (limit / size), outside
 
     def _limit(self, people: Population) -> float:
-        """What `gauge` may be; infinite for cuts that are held to no more than the bound of their own."""
+        """What a gradient's range may be; infinite for cuts that are held to a bound of no more than ours."""
         if isinstance(people, GraphCut) and people.bound <= self.settings.bound:
             return math.inf
         return self.settings.limit
@@ -366,84 +550,33 @@ class SubmodularMinimizer(SetMinimizer):
         self._total.gather(gradient)
         self._clipped.add(clipped)
 
-    def _loop(self) -> Any:
-        return backends.minimization.cut_rounds
-
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
         if not self._total.compiles:
             self._run_single_cuts(stream, cuts)
             return
-        settings, count, first = self.settings, stream.rewards.size, 0
-        limit = self._limit(stream.people)
+        count, first = stream.rewards.size, 0
+        limits = self._limit(stream.people), self.settings.empty_is_free
         while first < count:
             self._next()
             size = min(count - first, self._total.rows_ahead(count - first - 1) + 1)
             stop, shown = first + size, self._shown.copy()
-            coins = self._coins.generator.random(size - 1)
-            with self._total.compiled(size - 1) as (inside, known, gathered):
-                clipped = backends.minimization.cut_rounds(
-                    cuts,
-                    first,
-                    stream.within_limit[first:stop],
-                    limit,
-                    settings.empty_is_free,
-                    settings.regularization,
-                    settings.centre,
-                    coins,
-                    shown,
-                    inside,
-                    known,
-                    gathered,
-                    stream.rewards[first:stop],
-                    stream.selections[first:stop],
-                )
+            uniforms = self._coins.generator.random(size - 1)
+            with self._total.compiled(size - 1) as totals:
+                clipped = self._chain.run(cuts, stream, first, stop, totals, shown, uniforms, limits)
                 self._rounds.close(size)
-                self._rounds.show(shown)
+                self._rounds.shown = shown
                 self._clipped.add(clipped)
             first = stop
 
     def _run_single_cuts(self, stream: Stream, cuts: Cuts) -> None:
-        """Trees: the same gradients, compiled one by one, and sums as `TreeSum` takes them."""
-        settings, limit = self.settings, self._limit(stream.people)
-        nothing = no_sum(settings.n_items)
+        """Sums that a compiled loop cannot take: the same gradients, one by one."""
+        limits = self._limit(stream.people), self.settings.empty_is_free
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             self._next()
-            gradient, here = np.zeros(settings.n_items), slice(t, t + 1)
-            clipped = backends.minimization.cut_rounds(
-                cuts,
-                t,
-                stream.within_limit[here],
-                limit,
-                settings.empty_is_free,
-                settings.regularization,
-                settings.centre,
-                np.empty(0),
-                self._shown,
-                nothing,
-                self._known,
-                gradient,
-                stream.rewards[here],
-                stream.selections[here],
-            )
+            gradient, shown = np.zeros(self.settings.n_items), self._shown.copy()
+            totals = None, self._known, gradient
+            clipped = self._chain.run(cuts, stream, t, t + 1, totals, shown, np.empty(0), limits)
             self._take((gradient, clipped), True)
 
     def _spent(self) -> Account:
         return self._account(*self._total.released())
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _parts(self) -> Mapping[str, Part]:
-        return {
-            "coins": self._coins,
-            "check_coins": self._check_coins,
-            "total": self._total,
-            "clipped": self._clipped,
-        }
-
-    def _restore(self, saved: Saved) -> None:
-        self._coins.resume(saved.part("coins"))
-        self._check_coins.resume(saved.part("check_coins"))
-        self._total.resume(saved.part("total"), self._rounds, 1)
-        if self._total.sum is not None and not self._total.exhausted:
-            self._total.sum.bounds.checked(self._total.gathered, clip=False)
-        self._clipped.resume(saved.part("clipped"), self._rounds)

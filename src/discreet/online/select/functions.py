@@ -7,19 +7,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
-from ...backends.patience import Patience
+from ...kernels.functions import Questions
 from ...objectives.answers import ROUNDING
-from ...objectives.rows.table import Rows
+from ...objectives.rows import Rows
 from ...privacy.ordered import OrderedExperts
 
 _MOST = 1 << 20  # numbers that are asked for at a time
-_PATIENCE = Patience(2500)  # rounds taken without compiled loops
-
-
-def can_wait(rounds: int) -> bool:
-    """Whether so many rounds are over sooner one by one."""
-    return _PATIENCE.lasts(rounds, None, lambda: backends.functions.judge)
 
 
 class FunctionRounds:
@@ -33,28 +26,24 @@ class FunctionRounds:
         assert rows.kind.function is not None
         self._function, self._bound = rows.kind.function, bound
         self.rows = Rows(rows.kind, rows.sparse, rows.share, rows.cap)
-        self._arrays = ends, indices, _, _ = rows.arrays
-        longest = int(np.diff(ends).max(initial=0))
+        longest = int(np.diff(rows.sparse.indptr).max(initial=0))
         each = 1 + (min(k, longest) + 1) * (longest + 1)
         self.at_a_time = max(1, _MOST // each)
-        self._asked = np.empty(min(self.at_a_time, ends.size - 1) * each)
+        self._asked = np.empty(min(self.at_a_time, rows.n_rows) * each)
         self._found = np.empty_like(self._asked)
-        self._limits = (ROUNDING, bound, scale, float(most))
-        self._indptr, self._indices = ends, indices
+        about = (np.ascontiguousarray(rows.cap), self._asked, self._found, ROUNDING)
+        self._questions = Questions(rows.sparse.view, *about, (bound, scale, float(most)))
 
     def ask(self, first: int, stop: int, shown: NDArray[np.int32]) -> NDArray[np.float64]:
         """What ``shown`` is worth to people from ``first`` on: to those before the one to be asked alone."""
-        loops, count = backends.functions, min(stop - first, self.at_a_time)
-        ends = np.zeros(count + 1, dtype=np.int64)
-        loops.questions(*self._arrays, first, shown, self._asked, ends)
-        limits = ends[: self._answered(ends) + 1]
-        added = np.zeros((limits.size - 1, shown.size))
-        good = loops.judge(*self._arrays, first, shown, limits, self._found, *self._limits, added)
+        ends = np.zeros(min(stop - first, self.at_a_time) + 1, dtype=np.int64)
+        self._questions.put(first, shown, ends)
+        added = np.zeros((self._answered(ends), shown.size))
+        good = self._questions.judge(added)
         worth: NDArray[np.float64] = added[:good].sum(axis=1)
         if good and worth.max() > self._bound:
             above = np.flatnonzero(worth > self._bound * (1.0 + ROUNDING))
             worth = np.minimum(worth[: above[0]] if above.size else worth, self._bound)
-        self._about = (first, shown, limits)
         return worth
 
     def _answered(self, ends: NDArray[np.int64]) -> int:
@@ -72,7 +61,4 @@ class FunctionRounds:
 
     def teach(self, experts: OrderedExperts, within_limit: NDArray[np.bool_]) -> None:
         """The experts learn from the people who answered last, as many as ``within_limit`` has entries."""
-        first, shown, ends = self._about
-        loop = backends.functions.take_units
-        rows = (self._indptr, self._indices)
-        loop(*experts.gain_arguments, *rows, first, within_limit, shown, ends, self._found)
+        self._questions.teach(experts, within_limit)

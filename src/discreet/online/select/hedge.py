@@ -8,7 +8,7 @@ too, compiled where the numbers are clear and decided with as many digits as it 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -17,25 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import bounds
-from ...backends.patience import for_one
 from ...core import checks
 from ...core.progress import track
-from ...core.settings import Setting, real, whole
-from ...core.state import Saved
 from ...objectives import answers
-from ...objectives.rows.table import Rows
+from ...objectives.rows import Rows
 from ...privacy import Account, Event, ExactChoices, ExponentialChoice, Seed, Share, spend_from
+from ...privacy.accountant import BY_ROUNDS, Spending
 from ...privacy.conversions import exact
 from ...privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
 from ...privacy.published import published_share
-from ...privacy.spending import Spending
+from ..learner import CALIBRATIONS, Stream
 from ..partial import Counting
-from ..parts import Part
-from ..protocol import CALIBRATIONS, Stream
 from ..released import Released
-from ..serving import ServingLearner
+from ..selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 from .functions import FunctionRounds
-from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 
 _LABEL = "items drawn by Hedge experts"
 _CHUNK_WORDS = 1 << 16
@@ -46,10 +41,10 @@ COMPOSITIONS = ("summed", "exact")
 class HedgeSettings(SelectorSettings):
     """What a `HedgeSelector` goes by."""
 
-    rounds: int = whole(at_least=1, at_most=MOST_ROUNDS)
-    resample_every: int = whole(at_least=1)
-    rate: float = real(above=0.0)
-    delta: float | None = real(at_least=0.0, below=1.0, optional=True)  # at which draws are composed exactly
+    rounds: int
+    resample_every: int
+    rate: float
+    delta: float | None  # at which draws are composed exactly
 
     @classmethod
     def tight(
@@ -116,10 +111,6 @@ class HedgeSettings(SelectorSettings):
         epsilon, delta = share.budget.epsilon, share.delta
         rate = bounds.published_rate(common["k"], horizon, epsilon, delta, common["bound"])
         return cls(**common, resample_every=1, rate=rate, delta=None)
-
-    @property
-    def entries(self) -> int:
-        return self.k * self.n_items
 
     def draws(self, sets: int) -> int:
         """Draws that depend on anybody, once so many sets have been drawn."""
@@ -218,9 +209,7 @@ class HedgeSelector(OnlineSelector):
 
     settings: HedgeSettings
     _settings_type: ClassVar[type[HedgeSettings]] = HedgeSettings
-
-    resample_every = Setting("For how many rounds a set is shown.")
-    rate = Setting("Weights of a draw are exp(rate x sum of gains).")
+    _state = ("_experts",)
 
     def __init__(
         self,
@@ -235,7 +224,7 @@ class HedgeSelector(OnlineSelector):
         bound: float = 1.0,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
-        start: Released | ServingLearner | None = None,
+        start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -272,7 +261,9 @@ class HedgeSelector(OnlineSelector):
     def _begin(self) -> None:
         settings = self.settings
         event, count = settings.event(self.budget.neighbours), settings.charged(settings.releases)
-        self._release = self._gate.reserve(event, count, label=_LABEL)
+        self._release = self._gate.post_processing()  # the first set is of nobody, and may be the only one
+        if count:
+            self._release = self._gate.reserve(event, count, draws=BY_ROUNDS, label=_LABEL)
         scale = units_per_one(settings.bound)
         most = math.floor(exact(settings.bound) * scale)
         scores = np.zeros((settings.n_items, settings.k), dtype=np.int64)
@@ -328,22 +319,10 @@ class HedgeSelector(OnlineSelector):
         self._experts.add(sums)
 
     def _absorb(self, person: Rows | NDArray[np.int64]) -> None:
-        if not isinstance(person, Rows):
+        if isinstance(person, Rows):
+            self._experts.observe(person.compressed, 0, self._shown)
+        else:
             self._experts.add(person)
-            return
-        experts = self._experts
-        ends, indices, data, cap = _row_arguments(person)
-        kind = (person.kind.code, person.kind.fresh)
-        row = (indices, data, ends[0], ends[1], cap[0], *kind, self._shown, True)
-        loop = for_one(experts.kernels.take_person, indices.size, self.settings.k)
-        loop(*experts.gain_arguments, *row, *experts.counting_arguments)
-
-    def _loop(self) -> Any:
-        return self._experts.kernels.stream
-
-    def _can_wait(self, rounds: int) -> bool:
-        sets = -(-rounds // self.settings.resample_every)
-        return self._experts.can_wait(sets) and super()._can_wait(rounds)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         self._next()  # the first set is drawn before anybody has been learned from, whatever happens later
@@ -368,25 +347,11 @@ class HedgeSelector(OnlineSelector):
         words: NDArray[np.uint64],
     ) -> None:
         """Draw, show and learn in a stretch of rounds, compiled."""
-        experts, shown = self._experts, self._shown.copy()
-        place = experts.start()
-        while experts.kernels.stream(
-            *experts.tree_arguments,
-            *experts.counting_arguments,
-            *_row_arguments(rows),
-            rows.kind.code,
-            rows.kind.fresh,
-            np.uint64(part.start),
-            stream.within_limit[part],
-            due,
-            words,
-            shown,
-            place,
-            stream.rewards[part],
-            stream.selections[part],
-        ):
-            experts.settle(self._release, words, shown, place)
-        self._rounds.show(shown)
+        experts, shown, here = self._experts, self._shown.copy(), stream.part(part)
+        experts.begin()
+        while experts.run(here, rows.compressed, part.start, due, words, shown):
+            experts.settle(self._release, words, shown)
+        self._rounds.shown = shown
 
     def _function_rounds(self, rows: Rows) -> FunctionRounds:
         experts = self._experts
@@ -396,26 +361,11 @@ class HedgeSelector(OnlineSelector):
         people.teach(self._experts, within_limit)
 
     def _spent(self) -> Account:
-        sets = self._rounds.drawn(self.settings.resample_every)
+        sets = -(-(self._rounds.number + self._rounds.is_open) // self.settings.resample_every)
         return self._account((_LABEL, self._release, self.settings.charged(self.settings.draws(sets))))
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _parts(self) -> Mapping[str, Part]:
-        return {"experts": self._experts}
-
-    def _restore(self, saved: Saved) -> None:
-        most = self._experts.most * self._rounds.number + self._experts.preference
-        gone = self._catalogue.active is not None
-        self._experts.resume(saved.part("experts"), at_least=0, at_most=most, closed=gone)
 
 
 def _units(bound: float, scale: float, most: int, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
     """What each item gains for each expert, in whole units."""
     gains = answers.gains_along(person, shown.tolist(), bound)
     return np.ascontiguousarray(np.clip(np.floor(gains.T * scale), 0, most), dtype=np.int64)
-
-
-def _row_arguments(rows: Rows) -> tuple[NDArray[Any], ...]:
-    sparse = rows.sparse
-    return sparse.indptr.view(np.uint64), sparse.indices.view(np.uint32), sparse.data, rows.cap

@@ -3,34 +3,173 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
-from ...backends.patience import for_one
-from ...constraints import Cardinality
-from ...constraints.matroids.matroid import Matroid
+from ...constraints import Cardinality, Matroid
+from ...core import checks
 from ...core.progress import track
-from ...core.settings import Setting
-from ...core.state import Saved
+from ...kernels.selection import add_leave_one_out, norm_weight
 from ...objectives import Population, answers
-from ...objectives.rows.table import Rows
-from ...privacy import Account, Seed, spend_from
-from ...privacy.spending import Spending
+from ...objectives.rows import Rows
+from ...privacy import (
+    Account,
+    Event,
+    GaussianNoise,
+    Participation,
+    Seed,
+    Share,
+    SumSpec,
+    VectorBounds,
+    spend_from,
+)
+from ...privacy.accountant import Spending
+from ...privacy.sums import METHODS
+from ..learner import Stream
 from ..partial import Counting
-from ..parts import Part
-from ..protocol import Stream
+from ..pool import Pooled
 from ..released import Known, Released
-from ..segments.pool import Pooled
-from ..serving import ServingLearner
+from ..selector import OnlineSelector, SelectorSettings, common_settings
 from ..total import PrivateTotal
-from .leader_settings import UNITS, LeaderSettings
-from .selector import OnlineSelector
+from .batches import LONGEST, first_batch, geometric_ends
+
+# Whole units to 1. The sum of the longest batch is an exact float.
+UNITS = 1 << 28
+
+
+def _batch(value: Any) -> int | str:
+    if isinstance(value, str):
+        return checks.one_of("batch", value, ("geometric",))
+    return checks.whole("batch", value, at_least=1, at_most=LONGEST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaderSettings(SelectorSettings):
+    """What a `LeaderSelector` goes by."""
+
+    constraint: Matroid
+    sums: str
+    batch: int | str
+    first_batch: int
+    event: Event | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.constraint, Matroid) or self.constraint.n_items != self.n_items:
+            raise ValueError(f"constraint={self.constraint!r} is not a matroid over {self.n_items} items")
+        if self.k > self.constraint.rank:
+            raise ValueError(
+                f"k={self.k} exceeds the rank of {self.constraint!r}; choose k <= {self.constraint.rank}"
+            )
+        if isinstance(self.batch, int) and (self.rounds is None or self.first_batch != self.batch):
+            raise ValueError(f"batch={self.batch} needs declared rounds, and no other first batch")
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        k: int | None,
+        rounds: int | None,
+        share: Share,
+        *,
+        constraint: Matroid | None = None,
+        batch: int | str = "geometric",
+        first_batch: int | None = None,
+        min_separation: int | None = None,
+        sums: str = "sqrt",
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> LeaderSettings:
+        """The settings for what is asked, with the least noise that fits into ``share``.
+
+        The first batch is 8 standard deviations of the first sum's noise long: an item that one person in
+        eight wants then stands out by one of them. Of a declared number of rounds it takes a quarter at most.
+        (On the data set eshop_clicks, at epsilon 1, anything from 40 to 150 people serves the same.)
+
+        >>> import discreet as dc
+        >>> LeaderSettings.tight(285, 5, None, dc.Budget(1.0, 1e-6).share()).first_batch
+        77
+        """
+        if constraint is not None and not isinstance(constraint, Matroid):
+            raise TypeError(f"constraint must be a matroid, got {checks.shown(constraint)}")
+        if k is None and constraint is not None:
+            k = constraint.over(checks.whole("n_items", n_items, at_least=1)).rank
+        common = common_settings(n_items, k, rounds, bound, labels)  # type: ignore[arg-type]
+        size, chosen = common["n_items"], common["k"]
+        common["constraint"] = Cardinality(chosen, size) if constraint is None else constraint.over(size)
+        common |= {"sums": checks.one_of("sums", sums, METHODS), "event": None}
+        common["participation"] = Participation.declared(share, min_separation)
+        length = _batch(batch)
+        if isinstance(length, int):
+            if first_batch is not None:
+                raise ValueError(f"batch={length} is fixed; first_batch needs 'geometric'")
+            if rounds is None:
+                raise ValueError(
+                    f"batch={length} with any number of rounds would release any number of sums; declare"
+                    " rounds, or take batch='geometric'"
+                )
+            first = length
+        elif first_batch is not None:
+            first = checks.whole("first_batch", first_batch, at_least=1, at_most=LONGEST)
+        else:
+            first = _first(cls(**(common | {"rounds": None}), batch=length, first_batch=1), share)
+            first = max(chosen, first if rounds is None else min(first, rounds // 4))
+        found = cls(**common, batch=length, first_batch=first)
+        spec = found.spec
+        return found if spec is None else replace(found, event=spec.event(share, share.notion))
+
+    @cached_property
+    def ends(self) -> Sequence[int]:
+        """The rounds before which a sum is released and a new set drawn: batches end there."""
+        if isinstance(self.batch, int):
+            return range(self.batch, self.horizon, self.batch)
+        return geometric_ends(self.first_batch, self.rounds)
+
+    @property
+    def longest(self) -> int:
+        """How many people a batch that is released has at most."""
+        if len(self.ends) < 2:
+            return self.first_batch
+        return self.ends[-1] - self.ends[-2]
+
+    def batches(self, rounds: int) -> int:
+        """How many batches are over before round ``rounds``."""
+        return bisect_left(self.ends, rounds)
+
+    @property
+    def spec(self) -> SumSpec | None:
+        """The running sum of people's weighted gains; None where nothing is released."""
+        if not self.ends:
+            return None
+        vectors = VectorBounds(self.n_items, 2, 1.0, (0.0, 1.0), None, self.longest)
+        return SumSpec(
+            vectors,
+            len(self.ends),
+            self.sums,
+            variance_reduction=self.sums == "tree",
+            participation=self.participation,
+        )
+
+    def batch_at(self, number: int) -> int:
+        return self.batches(number + 1)
+
+    def batch_start(self, batch: int) -> int:
+        return self.ends[batch - 1] if batch else 0
+
+
+def _first(endless: LeaderSettings, share: Share) -> int:
+    """How many people make the first batch: the noise of the first of many sums, several times."""
+    spec = endless.spec
+    assert spec is not None
+    event = spec.event(share, share.notion)
+    assert isinstance(event, GaussianNoise)
+    return first_batch(float(event.sigma) * spec.error(1))
 
 
 class LeaderSelector(OnlineSelector):
@@ -78,11 +217,7 @@ class LeaderSelector(OnlineSelector):
     settings: LeaderSettings
     _shares = True
     _settings_type: ClassVar[type[LeaderSettings]] = LeaderSettings
-
-    constraint = Setting("The sets that may be shown.")
-    batch = Setting('For how many rounds a set is shown, or "geometric".')
-    first_batch = Setting("For how many rounds the first set is shown.")
-    sums = Setting("The method of the running sum.")
+    _state = ("_coins", "_total")
 
     def __init__(
         self,
@@ -98,7 +233,7 @@ class LeaderSelector(OnlineSelector):
         sums: str = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
-        start: Released | ServingLearner | None = None,
+        start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -125,6 +260,7 @@ class LeaderSelector(OnlineSelector):
     # --- the protocol ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
+        self._constrained = not isinstance(self.settings.constraint, Cardinality)
         settings = self.settings
         self._coins = self._gate.coins()
         self._total = PrivateTotal(
@@ -180,10 +316,6 @@ class LeaderSelector(OnlineSelector):
     def _whole_units(self) -> tuple[tuple[int, ...], int]:
         return (self.settings.n_items,), UNITS
 
-    @property
-    def _constrained(self) -> bool:
-        return not isinstance(self.settings.constraint, Cardinality)
-
     def _feasible(self, items: list[int]) -> bool:
         return self.settings.constraint.contains(items)
 
@@ -235,6 +367,9 @@ class LeaderSelector(OnlineSelector):
         end = ends[batch] if batch < len(ends) else self._rounds.number + (1 << 24)
         return int(end) - self._rounds.number
 
+    def _check_sums(self, sums: NDArray[np.int64], count: int) -> None:
+        self._total.check(sums, count)
+
     def _gather(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         if not self._total.exhausted:
             self._total.gather(sums)
@@ -252,18 +387,14 @@ class LeaderSelector(OnlineSelector):
         assert rows is not None
         _add_units(rows, first, within_limit, self._shown, self.settings.bound, self._total.gathered)
 
-    def _loop(self) -> Any:
-        return backends.selectors.add_leave_one_out
-
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         rewards, settings = stream.rewards, self.settings
-        values = (rows.kind.code, rows.kind.fresh, *rows.arrays)
         start, now = 0, self._rounds.number
         ends = settings.ends[settings.batches(now + 1) : settings.batches(now + rewards.size)]
         stops = [*(end - now for end in ends), rewards.size]
         for stop in track(stops, "batches", stream.progress):
             self._next()
-            backends.selectors.row_values(*values, start, self._shown, rewards[start:stop])
+            rows.compressed.values(self._shown, start, rewards[start:stop])
             stream.selections[start:stop] = self._shown
             learned = partial(self._add_rows, stream.people, stream.within_limit[start:stop], start)
             self._rounds.close(stop - start, then=learned)
@@ -274,20 +405,6 @@ class LeaderSelector(OnlineSelector):
 
     def _spent(self) -> Account:
         return self._account(*self._total.released())
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _parts(self) -> Mapping[str, Part]:
-        return {"coins": self._coins, "total": self._total}
-
-    def _restore(self, saved: Saved) -> None:
-        self._coins.resume(saved.part("coins"))
-        settings, rounds = self.settings, self._rounds
-        least = settings.batches(rounds.number + rounds.is_open)
-        waiting = rounds.number - (settings.ends[least - 1] if least else 0)
-        self._total.resume_after(
-            saved.part("total"), least, min(waiting, settings.longest), 0, most=float(UNITS)
-        )
 
 
 def _units(bound: float, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
@@ -310,16 +427,10 @@ def _add_units(
     out: NDArray[np.int64],
 ) -> None:
     """Add the same of the rows from ``first`` on who are within their limit."""
-    inside = np.zeros(rows.n_items, dtype=np.bool_)
-    inside[shown] = True
-    loop = backends.selectors.add_leave_one_out
-    if rows.n_rows == 1:
-        loop = for_one(loop, rows.sparse.indices.size, rows.n_items)
-    about = (first, within_limit, inside, bound, float(UNITS))
-    loop(rows.kind.code, rows.kind.fresh, *rows.arrays, *about, out)
+    add_leave_one_out(rows.compressed, first, within_limit, shown, bound, float(UNITS), out)
 
 
 def _weighted(alone: NDArray[np.float64], gains: NDArray[np.float64]) -> NDArray[np.int64]:
     """The gains of a person whose items add ``alone``, weighted, in whole units."""
-    weight = UNITS * float(backends.selectors.norm_weight(float(alone @ alone)))
+    weight = UNITS * float(norm_weight(answers.squared_length(alone)))
     return np.floor(gains * weight).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -12,26 +12,407 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.settings import Setting
-from ...core.state import Saved
+from ... import bounds
+from ...core import checks
+from ...core.state import in_range
 from ...objectives import Population, answers
-from ...objectives.each import value_to_rows
-from ...objectives.rows.functions import function_rows
-from ...objectives.rows.table import Rows
-from ...privacy import Account, Seed, spend_from
-from ...privacy.spending import Spending
+from ...objectives.base import value_to_rows
+from ...objectives.fixed_point import FixedPointGains, StepSource, step
+from ...objectives.matrices import SparseMatrix
+from ...objectives.rows import KINDS, Kind, Rows, function_rows
+from ...privacy import (
+    Account,
+    Event,
+    ExactChoices,
+    ExponentialChoice,
+    LaplaceNoise,
+    PureRelease,
+    Seed,
+    Share,
+    spend_from,
+)
+from ...privacy.accountant import Spending
+from ...privacy.picks import Picks, exactly, sampled, subsampled
 from ..catalogue import Catalogue
+from ..learner import Guarantee, Stream
 from ..partial import KeptPart, Partial
-from ..parts import Part
 from ..pending import Ticket
 from ..people import given_person, row_person
-from ..protocol import Guarantee, Stream
 from ..released import Released
-from ..serving import ServingLearner
+from ..selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 from .functions import FunctionRounds
-from .phased_settings import PhasedSettings
-from .selector import OnlineSelector
-from .window import Phases, Window
+
+LONGEST = 1 << 53
+METHODS = ("composed", "exact", "subsampled")
+
+
+def _window(value: Any) -> int | str:
+    if isinstance(value, str):
+        return checks.one_of("window", value, ("doubling",))
+    return checks.whole("window", value, at_least=1, at_most=LONGEST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhasedSettings(SelectorSettings):
+    """What a `PhasedSelector` goes by."""
+
+    window: int | str
+    first_window: int
+    restart_on_drift: bool
+    method: str
+    rate: float
+    keep: int | None
+    event: Event
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        k: int,
+        share: Share,
+        *,
+        rounds: int | None = None,
+        window: int | str = "doubling",
+        first_window: int | None = None,
+        restart_on_drift: bool = False,
+        method: str = "auto",
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> PhasedSettings:
+        """The settings for what is asked, with the highest rate of picks that fits into ``share``.
+
+        How many people make the first window is public, by what a pick can tell apart. A pick falls short of
+        the best sum of gains by at most ln(n) / temperature on average. In four times as many people it can
+        tell an item that a quarter of them want from one that nobody does. Fewer say little, and more keep a
+        random set on show for longer. Of a declared number of rounds it takes a quarter at most.
+
+        >>> import discreet as dc
+        >>> PhasedSettings.tight(285, 5, dc.Budget(1.0, 1e-6).share()).first_window
+        59
+        >>> PhasedSettings.tight(285, 5, dc.Budget(float("inf")).share()).first_window
+        5
+        """
+        common = common_settings(n_items, k, rounds, bound, labels)
+        length = _window(window)
+        size, chosen, largest = common["n_items"], common["k"], common["bound"]
+        checks.one_of("method", method, ("auto", *METHODS))
+        picks = _picks(share, largest, max(1, min(chosen, size - 1)), method)
+        if isinstance(length, int):
+            if first_window is not None or restart_on_drift:
+                raise ValueError(
+                    f"window={length} is fixed; first_window and restart_on_drift need 'doubling'"
+                )
+            first = length
+        elif first_window is not None:
+            first = checks.whole("first_window", first_window, at_least=1, at_most=LONGEST)
+        else:
+            first = math.ceil(4.0 * math.log(max(size, 2)) / (picks.temperature * largest))
+            first = max(chosen, first if rounds is None else min(first, rounds // 4))
+        common |= {"window": length, "first_window": first, "restart_on_drift": bool(restart_on_drift)}
+        return cls(**common, method=picks.method, rate=picks.rate, keep=picks.keep, event=picks.event)
+
+    @property
+    def releases(self) -> int:
+        """How many times a window is charged: for all picks together, or for those that are a choice."""
+        return min(self.k if self.method == "composed" else 1, self.n_items - 1)
+
+    @property
+    def chance(self) -> float:
+        """How likely somebody is learned from."""
+        return 1.0 if self.keep is None else self.keep * 2.0**-64
+
+    def check(self, neighbours: str) -> None:
+        """Refuse picks that ``event`` does not pay for."""
+        if self.method == "composed":
+            paid = self.keep is None and self.event == _composed_event(self.rate, self.bound, neighbours)
+        elif self.method == "exact":
+            paid = (
+                self.keep is None
+                and isinstance(self.event, ExactChoices)
+                and self.event.number >= min(self.k, self.n_items - 1)
+                and (self.event.rate, self.event.range) == (self.rate, score_range(self.bound, neighbours))
+            )
+        elif isinstance(self.event, PureRelease) and self.keep is not None:
+            most = sampled(self.event, self.bound, neighbours)
+            paid = self.rate <= most.rate and self.keep <= (most.keep or 0)
+            paid = paid and getattr(self.event, "bound", self.bound) == self.bound
+        else:
+            paid = False
+        if not paid:
+            raise ValueError(f"picks at rate={self.rate:g} are not paid for by {self.event}")
+
+    def certified_regret_after(self, rounds: int, *, clipped: bool = True) -> float:
+        """Bound on the expected (1 - 1/e)-regret over ``rounds`` rounds of an exchangeable stream.
+
+        `bounds.phased`; with ``restart_on_drift`` only the trivial bound is known.
+        """
+        checks.whole("rounds", rounds, at_least=1)
+        if self.restart_on_drift:
+            return bounds.trivial(rounds, self.bound)
+        growth = 1 if isinstance(self.window, int) else 2
+        shape = (self.n_items, self.k, rounds, self.rate, self.first_window)
+        return bounds.phased(*shape, growth=growth, chance=self.chance, bound=self.bound, clipped=clipped)
+
+    @property
+    def certified_regret(self) -> float:
+        """The same over the declared rounds; infinite where none are, as it grows with their number."""
+        return math.inf if self.rounds is None else self.certified_regret_after(self.rounds)
+
+
+def _picks(share: Share, bound: float, count: int, method: str) -> Picks:
+    """The picks of a window; of two accounts the one at which people's gains enter with the larger rate."""
+    width = score_range(bound, share.neighbours)
+    if method == "exact" and share.private:
+        return exactly(share, width, count)
+    rate = rate_within(share, width, count, math.inf)
+    composed = Picks("composed", rate, _composed_event(rate, bound, share.neighbours), count)
+    if method == "composed" or not share.private:
+        return composed
+    on_sample = subsampled(share, bound)
+    if method == "subsampled":
+        return on_sample
+    return max(composed, on_sample, key=lambda one: one.temperature)
+
+
+def _composed_event(rate: float, bound: float, neighbours: str) -> Event:
+    """One pick of many; without privacy the best item itself."""
+    width = score_range(bound, neighbours)
+    return LaplaceNoise(width, 0.0) if math.isinf(rate) else ExponentialChoice(rate, width)
+
+
+# Rows that came one by one are joined when there are so many of them.
+_MOST_RUNS = 4096
+
+
+class Phases:
+    """Which window is open, since which round and for how many, and how many have been learned from."""
+
+    _state = ("_opens", "_served", "_agreed", "_kept")
+
+    def __init__(self, settings: PhasedSettings) -> None:
+        self._settings = settings
+        self._window: Window | None = None
+        self._opens, self._served, self._agreed = 0, 0, False
+
+    @property
+    def window(self) -> Window:
+        """The open window, where one is."""
+        assert self._window is not None
+        return self._window
+
+    @property
+    def opens(self) -> int:
+        """The first round of the open window."""
+        return self._opens
+
+    @property
+    def closes(self) -> int:
+        """The first round after the open window."""
+        return self._opens + (0 if self._window is None else self._window.length)
+
+    @property
+    def served(self) -> int:
+        """How many windows have been learned from."""
+        return self._served
+
+    def close(self) -> Window | None:
+        """The window that was open, with its people; None before the first one.
+
+        An empty one of its length takes its place at once: nobody is to be learned from twice. Where an
+        interruption comes in between, the set that is drawn instead is a random one.
+        """
+        closed = self._window
+        if closed is not None:
+            self._window = self._made(closed.length)
+        return closed
+
+    def open_first(self, number: int) -> None:
+        """The first window opens with round ``number``."""
+        self._opens, self._window = number, self._made(self._settings.first_window)
+
+    def open_next(self, number: int, chosen: NDArray[np.int32], before: NDArray[np.int32]) -> None:
+        """The next one opens; ``chosen`` was learned from the last one, during which ``before`` was shown."""
+        length = self._next_length(chosen, before)
+        self._served += 1
+        self._opens, self._window = number, self._made(length)
+
+    def grow(self, settings: PhasedSettings) -> None:
+        """There are more items from now on; people of the open window have none of the new ones."""
+        if self._window is not None:
+            self._window.grow(settings.n_items)
+        self._settings = settings
+
+    def _next_length(self, chosen: NDArray[np.int32], before: NDArray[np.int32]) -> int:
+        settings = self._settings
+        if isinstance(settings.window, int):
+            return settings.window
+        agrees = 2 * np.intersect1d(chosen, before).size >= settings.k
+        drifted = self._agreed and not agrees
+        self._agreed = agrees
+        return settings.first_window if settings.restart_on_drift and drifted else 2 * self.window.length
+
+    def _made(self, length: int) -> Window:
+        return Window(self._settings.n_items, self._settings.bound, length)
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    @property
+    def _kept(self) -> tuple[Any, ...] | None:
+        """The open window, for saving: its people are in it, as they are."""
+        window = self._window
+        if window is not None and window.functions:
+            raise TypeError(
+                "the open window holds people who are functions, or in a store, and cannot be written to a"
+                f" file; save before round {self.opens} is learned from, or after round {self.closes} has"
+                " been chosen for"
+            )
+        return None if window is None else (window.length, window.arrays())
+
+    @_kept.setter
+    def _kept(self, kept: tuple[Any, ...] | None) -> None:
+        self._window = None
+        if kept is not None:
+            self._window = self._made(kept[0])
+            for code, arrays in kept[1].items():
+                self._window.keep_rows(_saved_rows(KINDS[code], self._settings.n_items, **arrays))
+
+
+class Window:
+    """People whose gains are wanted as sums over all of them, with one person's part exact.
+
+    Rows of one kind are kept in arrays, other people as the objects they are. ``length`` is the public number
+    of rounds of the window; with ``bound`` it fixes the step to which each person's gain is rounded down, so
+    that sums are whole numbers of steps below 2^53: exact also as floats.
+    """
+
+    def __init__(self, n_items: int, bound: float, length: int) -> None:
+        self.n_items, self.bound, self.length = n_items, bound, length
+        self.others: list[Population] = []
+        self.functions = False  # whether somebody came who is a function: kept or not, which is secret
+        self._stores: dict[Kind, _Store] = {}
+        self._elsewhere: list[StepSource] = []
+
+    def __len__(self) -> int:
+        return len(self.others) + sum(len(store) for store in self._stores.values())
+
+    def keep(self, person: Population | None) -> None:
+        """Take in one person who is a function; None for one who is not in the sample."""
+        self.functions = True
+        if person is not None:
+            self.others.append(person)
+
+    def keep_rows(self, rows: Rows) -> None:
+        """Take in people who are rows."""
+        if rows.n_rows:
+            self._stores.setdefault(rows.kind, _Store(rows.kind)).extend(rows)
+
+    def keep_functions(self, rows: Rows, kept: bool | NDArray[np.bool_]) -> None:
+        """Take in people who are rows with a function in Python: those who are ``kept``."""
+        self.functions = True
+        if np.all(kept):
+            self.keep_rows(rows)
+        elif np.any(kept):
+            self.keep_rows(rows.take(np.flatnonzero(kept)))
+
+    def keep_stored(self, rows: StepSource) -> None:
+        """Take in people who stay in their store, and are gone through there when the window has closed."""
+        self.functions = True
+        self._elsewhere.append(rows)
+
+    def grow(self, n_items: int) -> None:
+        """There are more items from now on."""
+        if self.functions:
+            raise ValueError(
+                "the open window holds people who are functions of the items there were, or in a store; add"
+                " items when it has closed"
+            )
+        for store in self._stores.values():
+            store.grow(n_items)
+        self.n_items = n_items
+
+    def start(self) -> FixedPointGains:
+        """The empty set, which can grow."""
+        parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self._elsewhere]
+        parts += [(store.rows(), self.bound) for store in self._stores.values() if len(store)]
+        return FixedPointGains(self.n_items, parts, self.others, step(self.bound, self.length), self.bound)
+
+    def arrays(self) -> dict[int, dict[str, NDArray[Any]]]:
+        """The rows of each kind, for saving."""
+        return {kind.code: store.arrays() for kind, store in self._stores.items()}
+
+
+def _saved_rows(
+    kind: Kind,
+    n_items: int,
+    *,
+    lengths: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    data: NDArray[np.float64],
+    share: NDArray[np.float64],
+    cap: NDArray[np.float64],
+) -> Rows:
+    """Rows that a file holds: compiled loops go by their lengths and items without looking."""
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    good = lengths.min(initial=0) >= 0 and ends[-1] == indices.size == data.size
+    if not good or not in_range(indices, n_items) or not lengths.size == share.size == cap.size:
+        raise ValueError("the open window holds people of other items")
+    return Rows(kind, SparseMatrix(ends, indices, data, n_items), share, cap)
+
+
+class _Store:
+    """Rows of one kind, one after the other: whole runs of them as they came, joined when they are wanted."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self._runs: list[Rows] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def extend(self, rows: Rows) -> None:
+        self._runs.append(rows)
+        self._count += rows.n_rows
+        if len(self._runs) >= _MOST_RUNS:
+            self._runs = [self._joined()]
+
+    def grow(self, n_items: int) -> None:
+        """Rows over more items."""
+        self._runs = [replace(run, matrix=replace(run.sparse, n_columns=n_items)) for run in self._runs]
+
+    def _joined(self) -> Rows:
+        tables = [rows.sparse for rows in self._runs]
+        lengths = np.concatenate([np.diff(table.indptr) for table in tables])
+        matrix = SparseMatrix(
+            np.concatenate(([0], np.cumsum(lengths))),
+            np.concatenate([table.indices for table in tables]),
+            np.concatenate([table.data for table in tables]),
+            tables[0].n_columns,
+        )
+        share, cap = (
+            np.concatenate([getattr(rows, name) for rows in self._runs]) for name in ("share", "cap")
+        )
+        return Rows(self.kind, matrix, share, cap)
+
+    def rows(self) -> Rows:
+        """All of them."""
+        if len(self._runs) > 1:
+            self._runs = [self._joined()]
+        return self._runs[0]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The same for saving."""
+        rows = self.rows()
+        matrix = rows.sparse
+        lengths = np.diff(matrix.indptr)
+        return {
+            "lengths": lengths,
+            "indices": matrix.indices,
+            "data": matrix.data,
+            "share": rows.share,
+            "cap": rows.cap,
+        }
+
 
 _LABEL = "picks of a window"
 
@@ -91,14 +472,8 @@ class PhasedSelector(OnlineSelector):
 
     settings: PhasedSettings
     _settings_type: ClassVar[type[PhasedSettings]] = PhasedSettings
+    _state = ("_coins", "_phases")
     _guarantee_type: ClassVar[type[Guarantee]] = PhasedGuarantee
-
-    window = Setting('The number of rounds of every window, or "doubling".')
-    first_window = Setting("The number of rounds of the first window.")
-    restart_on_drift = Setting("Whether a set that changes after it had settled starts the doubling again.")
-    method = Setting('How the picks of a window are paid for: "subsampled", "composed" or "exact".')
-    rate = Setting("A pick prefers an item by exp(rate x sum of gains); infinite without privacy.")
-    chance = Setting("How likely somebody is learned from.")
 
     def __init__(
         self,
@@ -113,7 +488,7 @@ class PhasedSelector(OnlineSelector):
         method: str = "auto",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
-        start: Released | ServingLearner | None = None,
+        start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -312,12 +687,3 @@ class PhasedSelector(OnlineSelector):
 
     def _spent(self) -> Account:
         return self._account((_LABEL, self._release, self.settings.releases if self._phases.served else 0))
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _parts(self) -> Mapping[str, Part]:
-        return {"coins": self._coins, "phases": self._phases}
-
-    def _restore(self, saved: Saved) -> None:
-        self._coins.resume(saved.part("coins"))
-        self._phases.resume(saved.part("phases"), self._rounds)

@@ -3,41 +3,263 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
-from ...backends import arrays
-from ...backends.patience import Patience, for_one
+from ... import bounds
 from ...core import checks
 from ...core.progress import track
-from ...core.settings import Setting
-from ...core.state import Saved
+from ...kernels.selection import OrderedRounds, UnitGains, norm_weight
+from ...kernels.softmax import draw_ordered
 from ...objectives import Population, answers
-from ...objectives.rows.table import Rows
+from ...objectives.rows import Rows
 from ...privacy import (
     Account,
+    Event,
+    LaplaceNoise,
+    Participation,
     Seed,
+    Share,
+    SumSpec,
+    VectorBounds,
     spend_from,
 )
-from ...privacy.spending import Spending
+from ...privacy.accountant import Spending
+from ...privacy.sums import METHODS
 from ..contribution import capped
+from ..learner import CALIBRATIONS, Stream
 from ..partial import Counting
-from ..parts import Part
-from ..protocol import CALIBRATIONS, Stream
+from ..pool import Pooled
 from ..released import Known, Released
-from ..segments.pool import Pooled
-from ..serving import ServingLearner
+from ..selector import OnlineSelector, SelectorSettings, check_growth, common_settings
 from ..total import PrivateTotal
-from .running_sum_settings import RunningSumSettings
-from .selector import OnlineSelector, check_growth
+from .batches import LONGEST, first_batch, geometric_ends
 
-PATIENCE = Patience(1 << 21)  # weights of draws in NumPy
+# A falling rate is so many times what is best for the rounds so far, if they were all.
+_FALLING = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningSumSettings(SelectorSettings):
+    """What a `RunningSumSelector` goes by.
+
+    ``rate`` is that of every draw, or of the last one where it falls from ``fastest``. ``first_batch`` is
+    given where no rounds are declared: batches grow geometrically then. A falling rate is then that after one
+    round, if it were not for ``fastest``.
+    """
+
+    sums: str
+    noise: str
+    items_per_person: int | None
+    weights: str | None
+    resample_every: int
+    first_batch: int | None
+    rate: float
+    fastest: float | None
+    event: Event | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is not None and (self.noise == "laplace" or self.items_per_person is not None):
+            raise ValueError(f"weights={self.weights!r} needs Gaussian noise, and no items_per_person")
+        if (self.rounds is None) != (self.first_batch is not None) or (
+            self.rounds is None and self.resample_every != 1
+        ):
+            raise ValueError("first_batch goes with rounds=None, and resample_every with declared rounds")
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int | None,
+        share: Share,
+        *,
+        sums: str = "sqrt",
+        noise: str = "gaussian",
+        items_per_person: int | None = None,
+        weights: str | None = None,
+        resample_every: int | str = 1,
+        first_batch: int | None = None,
+        min_separation: int | None = None,
+        rate: float | str | None = None,
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> RunningSumSettings:
+        """The settings for what is asked, with the least noise that fits into ``share``."""
+        common = common_settings(n_items, k, rounds, bound, labels)
+        checks.one_of("sums", sums, METHODS)
+        checks.one_of("noise", noise, ("gaussian", "laplace"))
+        if noise == "laplace" and sums != "tree":
+            raise ValueError('noise="laplace" needs sums="tree"')
+        if items_per_person is not None:
+            checks.whole("items_per_person", items_per_person, at_least=1, at_most=common["n_items"])
+        if weights is not None:
+            checks.one_of("weights", weights, ("norm",))
+        falls = isinstance(rate, str)
+        if isinstance(rate, str):
+            checks.one_of("rate", rate, ("falling",))
+        common |= {"sums": sums, "noise": noise, "items_per_person": items_per_person, "weights": weights}
+        common["participation"] = Participation.declared(share, min_separation)
+        size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
+        if horizon is None:
+            if resample_every != 1:
+                raise ValueError(
+                    f"resample_every={resample_every} with any number of rounds would release any number of"
+                    " sums; declare rounds, or leave it out: batches then grow from first_batch on"
+                )
+            return cls._endless(common, share, first_batch, rate)
+        if first_batch is not None:
+            raise ValueError(f"first_batch={first_batch} is for rounds=None; take resample_every")
+        common["first_batch"] = None
+
+        def of_batch(batch: int, cautious: int) -> RunningSumSettings:
+            best, fastest = bounds.best_rate(size, chosen, horizon, cautious, largest), None
+            if falls:
+                fastest = 1.0 / (cautious * largest)
+                best = min(fastest, _FALLING * best)
+            found = cls(**common, resample_every=batch, rate=best, fastest=fastest, event=None)
+            spec = found.spec
+            return found if spec is None else replace(found, event=spec.event(share, share.notion))
+
+        if resample_every == "auto":
+            grid = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * horizon.bit_length())})
+            every = [of_batch(batch, batch) for batch in grid if batch <= horizon]
+            # Where Hedge's own part is trivial already, the batch of the least noise is taken.
+            found = min(every, key=lambda one: one._learning_regret() + chosen * one.noise_maximum)
+        else:
+            # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
+            # That is certified only for batches up to 1 / (rate bound); "auto" keeps to what is certified.
+            found = of_batch(checks.whole("resample_every", resample_every, at_least=1), 1)
+        if rate is None or falls:
+            return found
+        return replace(found, rate=checks.real("rate", rate, above=0.0))
+
+    @classmethod
+    def _endless(
+        cls, common: dict[str, Any], share: Share, first: int | None, rate: float | str | None
+    ) -> RunningSumSettings:
+        """Settings for any number of rounds: the rate falls, unless it is given as a number."""
+        largest, fastest = common["bound"], None
+        if rate is None or isinstance(rate, str):
+            fastest = 1.0 / largest
+            rate = _FALLING * math.sqrt(common["k"] * math.log(max(common["n_items"], 2))) / largest
+        common |= {"resample_every": 1, "rate": checks.real("rate", rate, above=0.0), "fastest": fastest}
+
+        def of_first(length: int) -> RunningSumSettings:
+            found = cls(**common, first_batch=length, event=None)
+            assert found.spec is not None
+            return replace(found, event=found.spec.event(share, share.notion))
+
+        if first is not None:
+            return of_first(checks.whole("first_batch", first, at_least=1, at_most=LONGEST))
+        found = of_first(1)
+        spec, event = found.spec, found.event
+        assert spec is not None
+        assert event is not None
+        return of_first(first_batch(spec.noise_std(event, 1) / largest))
+
+    @cached_property
+    def ends(self) -> Sequence[int]:
+        """The rounds before which a sum is released and a new set drawn: batches end there."""
+        if self.first_batch is None:
+            return range(self.resample_every, self.horizon, self.resample_every)
+        return geometric_ends(self.first_batch, None)
+
+    @property
+    def longest(self) -> int:
+        """How many people a batch has at most."""
+        return self.resample_every if self.first_batch is None else self.ends[-1] - self.ends[-2]
+
+    def batch_at(self, number: int) -> int:
+        return bisect_right(self.ends, number)
+
+    def batch_start(self, batch: int) -> int:
+        return self.ends[batch - 1] if batch else 0
+
+    def due(self, number: int) -> bool:
+        """Whether a new set is drawn in round ``number``: at the beginning of a batch."""
+        if self.first_batch is None:
+            return number % self.resample_every == 0
+        return number == 0 or self.batch_at(number) > self.batch_at(number - 1)
+
+    def rate_after(self, rounds: int) -> float:
+        """The rate of a draw after so many rounds."""
+        if self.fastest is None or not rounds:
+            return self.rate if self.fastest is None else self.fastest
+        return min(self.fastest, self.rate * math.sqrt((self.rounds or 1) / rounds))
+
+    @property
+    def releases(self) -> int:
+        """Sums that a draw can look at: one per batch but the last."""
+        return len(self.ends)
+
+    @property
+    def spec(self) -> SumSpec | None:
+        """The running sum of people's gains, stacked over the experts; None where nothing is released."""
+        if not self.releases:
+            return None
+        nonzeros = None if self.items_per_person is None else self.k * self.items_per_person
+        norm = 1 if self.noise == "laplace" else 2
+        box = (0.0, self.bound)
+        # Weighted, what an expert is paid by a person has an L2 norm of at most the bound.
+        longest = None if self.weights is None else self.bound * math.sqrt(self.k)
+        vectors = VectorBounds(self.k * self.n_items, norm, longest, box, nonzeros, self.longest)
+        reduced = self.sums == "tree" and self.noise == "gaussian"
+        return SumSpec(
+            vectors,
+            self.releases,
+            self.sums,
+            self.noise,
+            variance_reduction=reduced,
+            participation=self.participation,
+        )
+
+    @property
+    def noise_maximum(self) -> float:
+        """Expected maximum of one expert's noise at the end: what the noise can cost an expert."""
+        spec, event = self.spec, self.event
+        if spec is None or event is None:
+            return 0.0
+        if isinstance(event, LaplaceNoise):
+            return bounds.laplace_maximum(self.n_items, float(event.scale), spec.most_draws)
+        return bounds.gaussian_maximum(self.n_items, spec.deviation(event))
+
+    def _learning_regret(self, *, clipped: bool = True) -> float:
+        """What learning costs without noise."""
+        shape = (self.n_items, self.k, self.horizon, self.rate)
+        if self.fastest is not None:
+            return bounds.falling_hedge(
+                *shape, self.fastest, self.resample_every, self.bound, clipped=clipped
+            )
+        hedge = bounds.hedge if clipped else bounds.unclipped_hedge
+        return hedge(*shape, self.resample_every, self.bound)
+
+    @property
+    def unclipped_regret(self) -> float:
+        """The certificate without the trivial bound, to compare settings by; infinite where there is none."""
+        if self.rounds is None:
+            return math.inf
+        return self._learning_regret(clipped=False) + self.k * self.noise_maximum
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`).
+
+        Infinite where none are declared: batches that grow with the rounds cost a share of them all.
+        """
+        if self.rounds is None:
+            return math.inf
+        shape = (self.n_items, self.k, self.horizon, self.rate, self.noise_maximum)
+        return bounds.noisy_leader(*shape, self.resample_every, self.bound, fastest=self.fastest)
+
+
 # An expert that begins with an item prefers it by so many times what makes it as likely as all others.
 _PREFERENCE = 2.0
 
@@ -86,14 +308,7 @@ class RunningSumSelector(OnlineSelector):
     settings: RunningSumSettings
     _shares = False
     _settings_type: ClassVar[type[RunningSumSettings]] = RunningSumSettings
-
-    sums = Setting("The method of the running sums.")
-    noise = Setting("The distribution of their noise.")
-    items_per_person = Setting("How many of a person's items are counted; None for all.")
-    weights = Setting('How people are weighted: "norm", or None for all alike.')
-    resample_every = Setting("For how many rounds a set is shown.")
-    rate = Setting("Weights of a draw are exp(rate x private sum of gains); of the last one, if it falls.")
-    fastest = Setting("The rate that a falling one starts with; None for a constant rate.")
+    _state = ("_coins", "_cap_coins", "_total")
 
     def __init__(
         self,
@@ -113,7 +328,7 @@ class RunningSumSelector(OnlineSelector):
         bound: float = 1.0,
         calibration: str = "tight",
         labels: Sequence[Any] | None = None,
-        start: Released | ServingLearner | None = None,
+        start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
@@ -159,6 +374,7 @@ class RunningSumSelector(OnlineSelector):
         bits = min(32, 53 - settings.longest.bit_length())
         self._units = float(2.0 ** (bits - math.frexp(settings.bound)[1]))
         self._most = math.floor(settings.bound * self._units)
+        self._gains = UnitGains(settings.bound, settings.weights is not None, self._units, self._most)
         self._coins, self._cap_coins = self._gate.coins(), self._gate.coins()
         self._total = PrivateTotal(
             settings.spec,
@@ -187,11 +403,9 @@ class RunningSumSelector(OnlineSelector):
             known = self._pool.look()
         if known is None:
             known = self._total.scores(self.round, self.settings.k)
-        shown = np.empty(self.settings.k, dtype=np.int32)
-        coins = self._coins.generator.random(self.settings.k)
-        how: Any = arrays if PATIENCE.lasts(known.size) else backends.selectors
-        how.draw_ordered(self._masked(known), self.settings.rate_after(self.round), coins, shown)
-        return shown
+        uniforms = self._coins.generator.random(self.settings.k)
+        shown = draw_ordered(self._masked(known), self.settings.rate_after(self.round), uniforms)
+        return np.asarray(shown)
 
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> RunningSumSettings:
         settings = replace(self.settings, n_items=n_items, labels=labels)
@@ -240,8 +454,7 @@ class RunningSumSelector(OnlineSelector):
     @property
     def _whole(self) -> Callable[[Any], NDArray[np.int64]]:
         """What makes whole units of a person."""
-        weighted = self.settings.weights is not None
-        return partial(_units_of, self.settings.bound, weighted, self._units, self._most, self._shown)
+        return partial(_units_of, self._gains, self._shown)
 
     def _sums_shape(self) -> tuple[int, ...]:
         settings = self.settings
@@ -260,6 +473,9 @@ class RunningSumSelector(OnlineSelector):
         batch = self.settings.batch_at(self.round)
         end = ends[batch] if batch < len(ends) else self.round + (1 << 24)
         return int(end) - self.round
+
+    def _check_sums(self, sums: NDArray[np.int64], count: int) -> None:
+        self._total.check(sums, count)
 
     def _gather(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         if self._learning:
@@ -285,11 +501,7 @@ class RunningSumSelector(OnlineSelector):
             return
         rows = people.as_rows()
         assert rows is not None
-        about = (self.settings.bound, self.settings.weights is not None, self._units, self._most)
-        _add_units(rows, first, within_limit, self._shown, about, self._total.gathered)
-
-    def _loop(self) -> Any:
-        return backends.selectors.ordered_rounds
+        self._gains.add(rows.compressed, first, within_limit, self._shown, self._total.gathered)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         people, count = stream.people, stream.rewards.size
@@ -304,9 +516,7 @@ class RunningSumSelector(OnlineSelector):
             if first == 0 or self._total.exhausted:
                 self._next()
             stop = first + self._rounds_ahead(count - first)
-            here = slice(first, stop)
-            about = (stream.within_limit[here], stream.rewards[here], stream.selections[here])
-            self._play_rows(rows, counted, first, *about)
+            self._play_rows(stream.part(slice(first, stop)), rows, counted, first)
             first = stop
 
     @property
@@ -320,83 +530,39 @@ class RunningSumSelector(OnlineSelector):
         every = self.settings.resample_every
         return min(count, every - self._passed + every * self._total.rows_ahead(count, draw=draw))
 
-    def _play_rows(
-        self,
-        rows: Rows,
-        counted: Population,
-        first: int,
-        within_limit: NDArray[np.bool_],
-        rewards: NDArray[np.float64],
-        selections: NDArray[np.int32],
-    ) -> None:
-        """So many rounds as there are ``rewards``, compiled."""
-        learned, settings, done, size = counted.as_rows(), self.settings, self.round, rewards.size
+    def _play_rows(self, stream: Stream, rows: Rows, counted: Population, first: int) -> None:
+        """Rounds of the people from ``first`` on, compiled."""
+        learned, settings, done, size = counted.as_rows(), self.settings, self.round, stream.rewards.size
         assert learned is not None
         every, passed, shown = settings.resample_every, self._passed, self._shown.copy()
         draws = range(done + every - passed, done + size, every)
         rates = np.full(len(draws), settings.rate)
         if settings.fastest is not None:
             rates[:] = [settings.rate_after(t) for t in draws]
-        coins = self._coins.generator.random((rates.size, settings.k))
-        with self._total.compiled(rates.size) as (inside, known, gathered):
-            backends.selectors.ordered_rounds(
-                rows.kind.code,
-                rows.kind.fresh,
-                rows.arrays,
-                learned.arrays,
-                first,
-                within_limit,
-                every,
-                passed,
-                rates,
-                coins,
-                shown,
-                settings.bound,
-                settings.weights is not None,
-                self._units,
-                self._most,
-                inside,
-                known,
-                known.reshape(gathered.shape),
-                gathered,
-                rewards,
-                selections,
-            )
+        uniforms = self._coins.generator.random((rates.size, settings.k))
+        people = (rows.compressed, learned.compressed)
+        with self._total.compiled(rates.size) as (sums, _, gathered):
+            rounds = OrderedRounds(sums, self._gains, gathered, every)
+            rounds.run(stream, first, *people, passed, rates, uniforms, shown)
             self._rounds.close(size)
-            self._rounds.show(shown)
+            self._rounds.shown = shown
 
     def _run_batches(self, stream: Stream, rows: Rows, counted: Population) -> None:
         """Trees and growing batches: the same gains, compiled batch by batch, and sums one by one."""
         rewards, count, now, settings = stream.rewards, stream.rewards.size, self.round, self.settings
-        values = (rows.kind.code, rows.kind.fresh, *rows.arrays)
         ends = settings.ends[settings.batch_at(now) : settings.batch_at(now + count - 1)]
         starts = [0, *(end - now for end in ends)]
         for batch in track(range(len(starts)), "batches", stream.progress):
             start = starts[batch]
             stop = starts[batch + 1] if batch + 1 < len(starts) else count
             self._next()
-            backends.selectors.row_values(*values, start, self._shown, rewards[start:stop])
+            rows.compressed.values(self._shown, start, rewards[start:stop])
             stream.selections[start:stop] = self._shown
             learned = partial(self._add_rows, counted, stream.within_limit[start:stop], start)
             self._rounds.close(stop - start, then=learned)
 
     def _spent(self) -> Account:
         return self._account(*self._total.released())
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _parts(self) -> Mapping[str, Part]:
-        return {"coins": self._coins, "cap_coins": self._cap_coins, "total": self._total}
-
-    def _restore(self, saved: Saved) -> None:
-        self._coins.resume(saved.part("coins"))
-        self._cap_coins.resume(saved.part("cap_coins"))
-        settings, rounds, total = self.settings, self._rounds, saved.part("total")
-        if settings.rounds is not None:
-            self._total.resume(total, rounds, settings.resample_every, most=self._most)
-            return
-        least, waiting = settings.gathered_after(rounds)
-        self._total.resume_after(total, least, waiting, 0, most=self._most)
 
 
 def _check_items(people: Population, most: int | None) -> None:
@@ -407,33 +573,15 @@ def _check_items(people: Population, most: int | None) -> None:
         raise ValueError(f"somebody has more than items_per_person={most} items")
 
 
-def _units_of(
-    bound: float, weighted: bool, units: float, most: int, shown: NDArray[np.int32], person: Any
-) -> NDArray[np.int64]:
+def _units_of(how: UnitGains, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
     """What each item adds for each expert, for a person or for people who are rows, in whole units."""
     rows = person.as_rows()
     if rows is not None:
         out = np.zeros((shown.size, rows.n_items), dtype=np.int64)
-        everybody = np.ones(rows.n_rows, dtype=np.bool_)
-        _add_units(rows, 0, everybody, shown, (bound, weighted, units, most), out)
+        how.add(rows.compressed, 0, np.ones(rows.n_rows, dtype=np.bool_), shown, out)
         return out
-    gains = answers.gains_along(person, shown.tolist(), bound)
-    if weighted:
-        alone = gains[0] / bound
-        gains = np.minimum(gains, gains[0]) * backends.selectors.norm_weight(float(alone @ alone))
-    return np.clip(np.floor(gains * units), 0, most).astype(np.int64)
-
-
-def _add_units(
-    rows: Rows,
-    first: int,
-    within_limit: NDArray[np.bool_],
-    shown: NDArray[np.int32],
-    about: tuple[float, bool, float, int],
-    out: NDArray[np.int64],
-) -> None:
-    """Add the same of the rows from ``first`` on who are within their limit."""
-    loop = backends.selectors.add_row_gains
-    if rows.n_rows == 1:
-        loop = for_one(loop, rows.sparse.indices.size, shown.size)
-    loop(rows.kind.code, rows.kind.fresh, *rows.arrays, first, within_limit, shown, *about, out)
+    gains = answers.gains_along(person, shown.tolist(), how.bound)
+    if how.weighted:
+        weight: float = norm_weight(answers.squared_length(gains[0] / how.bound))
+        gains = np.minimum(gains, gains[0]) * weight
+    return np.asarray(np.clip(np.floor(gains * how.units), 0, how.most), dtype=np.int64)

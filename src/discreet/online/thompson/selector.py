@@ -3,24 +3,590 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.settings import Setting
-from ...privacy import Seed, spend_from
-from ...privacy.spending import Spending
-from ..bandit.feedback import given_reward
-from ..bandit.rewards import RewardSelector
+from ...core import checks
+from ...core.progress import track
+from ...core.state import in_range
+from ...kernels.bandit import add_set, subtract_outer
+from ...objectives.rows import Rows
+from ...privacy import Coins, Gate, LaplaceNoise, Release, Seed, Share, spend_from
+from ...privacy.accountant import Spending
+from ...privacy.conversions import exact
+from ..bandit.rewards import Feedback, RewardSelector, given_reward, read_feedback, slot_gains, slot_steps
+from ..bandit.selector import FEEDBACK
 from ..catalogue import Catalogue
-from ..partial import Partial, SummedPart
-from ..released import Released
-from ..serving import ServingLearner
-from .blocks import BlockFeedback
-from .settings import ThompsonSettings
+from ..learner import Rounds, Stream
+from ..partial import Counting, Partial, SummedPart
+from ..pending import Ticket
+from ..released import Known, Released
+from ..selector import OnlineSelector, SelectorSettings, common_settings, score_range
+from ..total import BatchTotal
+
+Floats = NDArray[np.float64]
+Features = NDArray[np.int64]
+
+
+class Posterior(ABC):
+    """A normal distribution of one weight per feature; a value is the sum of the weights of its features."""
+
+    def __init__(self, mean: Floats) -> None:
+        self.mean = mean
+
+    @abstractmethod
+    def observe(self, features: Features, value: float, variance: float) -> None:
+        """Take up a released value of these features, with the variance of its error."""
+
+    @abstractmethod
+    def draw(self, generator: np.random.Generator, spread: float) -> Floats:
+        """Weights at random: the mean, and ``spread`` times what is not known."""
+
+    @abstractmethod
+    def grow(self, more: int, mean: float, deviation: float) -> None:
+        """More weights, of which nothing is known but this."""
+
+
+class Independent(Posterior):
+    """Every weight on its own: one variance each, so that an observation costs as much as it has features."""
+
+    def __init__(self, mean: Floats, variance: Floats) -> None:
+        super().__init__(mean)
+        self.variance = variance
+
+    def observe(self, features: Features, value: float, variance: float) -> None:
+        """What a sum tells about each of its weights; how they go together is left out."""
+        before, mean = self.variance[features], self.mean[features]
+        share = before / (before.sum() + variance)
+        self.mean[features] = mean + share * (value - mean.sum())
+        self.variance[features] = before - share * before
+
+    def observe_each(self, features: Features, values: Floats, variance: float) -> None:
+        """A released value of every feature."""
+        before, mean = self.variance[features], self.mean[features]
+        share = before / (before + variance)
+        self.mean[features] = mean + share * (values - mean)
+        self.variance[features] = before - share * before
+
+    def widen(self, amount: float, most: float) -> None:
+        """What was learned grows old: more variance, up to the one from before anything was."""
+        np.minimum(self.variance + amount, most, out=self.variance)
+
+    def draw(self, generator: np.random.Generator, spread: float) -> Floats:
+        noise = generator.standard_normal(self.mean.size)
+        return np.asarray(self.mean + spread * np.sqrt(self.variance) * noise)
+
+    def grow(self, more: int, mean: float, deviation: float) -> None:
+        self.mean = np.concatenate((self.mean, np.full(more, mean)))
+        self.variance = np.concatenate((self.variance, np.full(more, deviation**2)))
+
+
+class Joint(Posterior):
+    """All weights together: ``root`` times its transpose is their covariance.
+
+    An observation changes the root by one outer product (Potter's square-root form of the Kalman filter), so
+    that neither it nor a draw needs a decomposition. In single precision, which is far finer than the noise
+    on what is observed, and takes half the time.
+    """
+
+    def __init__(self, mean: Floats, root: NDArray[Any]) -> None:
+        super().__init__(mean)
+        self.root: NDArray[np.float32] = root.astype(np.float32)
+
+    def observe(self, features: Features, value: float, variance: float) -> None:
+        along = self.root[features].sum(axis=0)
+        total = float(along @ along) + variance
+        towards = self.root @ along
+        self.mean += towards * ((value - float(self.mean[features].sum())) / total)
+        shrunk = along / np.float32(total * (1.0 + math.sqrt(variance / total)))
+        subtract_outer(self.root, towards, shrunk)
+
+    def draw(self, generator: np.random.Generator, spread: float) -> Floats:
+        noise = self.root @ generator.standard_normal(self.mean.size, dtype=np.float32)
+        return np.asarray(self.mean + spread * noise)
+
+    def grow(self, more: int, mean: float, deviation: float) -> None:
+        self.mean = np.concatenate((self.mean, np.full(more, mean)))
+        size = self.mean.size
+        root = np.zeros((size, size), dtype=np.float32)
+        root[:-more, :-more] = self.root
+        root[range(size - more, size), range(size - more, size)] = deviation
+        self.root = root
+
+    def apart(self) -> Independent:
+        """The same beliefs, each on its own."""
+        return Independent(self.mean, np.square(self.root.astype(np.float64)).sum(axis=1))
+
+
+def root_of(own: float, common: float, size: int) -> Floats:
+    """The symmetric root of own^2 on the diagonal and common^2 everywhere."""
+    shift = (math.sqrt(own * own + size * common * common) - own) / size
+    return own * np.eye(size) + shift
+
+
+class Beliefs(ABC):
+    """What is known from released averages of blocks.
+
+    The first ``warm_up`` blocks are kept as they are: how large values are, and so what is believed before
+    anything is known, follows from them. ``width`` numbers say what was shown, of the kind ``kind`` from 0 to
+    ``largest``, and ``values`` what came of it. ``size`` weights are believed in, ``together`` or each alone.
+    """
+
+    _state: ClassVar[tuple[str, ...]] = ("_shown", "_values", "_weights")
+
+    def __init__(
+        self,
+        warm_up: int,
+        width: int,
+        kind: type[np.generic],
+        largest: int,
+        values: int,
+        size: int,
+        together: bool,
+    ) -> None:
+        self._warm_up, self._width, self._kind, self._largest = warm_up, width, kind, largest
+        self._numbers, self._size, self._together = values, size, together
+        self._shown: list[NDArray[Any]] = []
+        self._values: list[Floats] = []
+        self._posterior: Posterior | None = None
+
+    @abstractmethod
+    def _begin(self, values: Floats) -> Posterior:
+        """What is believed before anything is known, by how large the values of the first blocks are."""
+
+    @abstractmethod
+    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
+        """Take up the averages of one block, or of ``part`` of one."""
+
+    def observe(self, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
+        """The released averages of a block, in units of the bound; ``part`` of its rounds are in them."""
+        if self._posterior is not None:
+            self._learn(self._posterior, shown, values, part)
+            return
+        self._shown.append(shown)
+        self._values.append(values)
+        if len(self._shown) == self._warm_up:
+            begun = self._begin(np.array(self._values))
+            for one, known in zip(self._shown, self._values, strict=True):
+                self._learn(begun, one, known)
+            self._posterior = begun
+
+    @property
+    def _weights(self) -> dict[str, NDArray[Any]] | None:
+        """The beliefs, as arrays, for saving."""
+        return None if self._posterior is None else dict(vars(self._posterior))
+
+    @_weights.setter
+    def _weights(self, weights: dict[str, NDArray[Any]] | None) -> None:
+        self._posterior = None
+        if weights is not None:
+            self._begin(np.array(self._values))  # also notes how large values are
+            self._posterior = Joint(**weights) if self._together else Independent(**weights)
+
+
+# Beliefs about all items together cost the square of their number.
+_MOST_TOGETHER = 300
+_LONGEST = 1 << 30
+# Rounds of a block, by epsilon: values 30 / epsilon, slots 50 / epsilon^.7. Fewer where noise is no matter.
+_SHORTEST = {"set": 10, "slots": 20}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThompsonSettings(SelectorSettings):
+    """What a `ThompsonSelector` goes by: ``noise`` is that of one block's sum, or counts."""
+
+    feedback: str
+    block: int
+    forget: float
+    noise: LaplaceNoise
+
+    @classmethod
+    def tight(
+        cls,
+        n_items: int,
+        k: int,
+        rounds: int | None,
+        share: Share,
+        *,
+        feedback: str = "set",
+        block: int | None = None,
+        forget: float = 0.0,
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+    ) -> ThompsonSettings:
+        """What is given, and blocks that are long enough for the noise.
+
+        >>> import discreet as dc
+        >>> budget = dc.Budget(0.5).share()
+        >>> [ThompsonSettings.tight(9, 2, None, budget, feedback=one).block for one in ("set", "slots")]
+        [60, 82]
+        """
+        common = common_settings(n_items, k, rounds, bound, labels)
+        checks.one_of("feedback", feedback, FEEDBACK)
+        if block is None:
+            epsilon = float(share.epsilon) if share.private else math.inf
+            wanted = 30.0 / epsilon if feedback == "set" else 50.0 / epsilon**0.7
+            length = min(max(math.ceil(wanted), _SHORTEST[feedback]), _LONGEST)
+        else:
+            length = checks.whole("block", block, at_least=1, at_most=_LONGEST)
+        moves = _moves(feedback, common["bound"], share.neighbours)
+        noise = LaplaceNoise.within(share, moves, 1, share.notion)
+        if share.private:  # the finest steps of a grid with which a block's sum fits into 63 bits
+            noise = replace(noise, scale=max(exact(noise.scale), exact(common["bound"]) * length / 2**30))
+        aged = checks.real("forget", forget, at_least=0.0, at_most=1.0)
+        return cls(**common, feedback=feedback, block=length, forget=aged, noise=noise)
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise on a block's sum, as a part of the bound."""
+        return float(self.noise.scale) / self.bound
+
+    @property
+    def width(self) -> int:
+        """How many numbers a block releases."""
+        return self.k if self.feedback == "slots" else 1
+
+    @property
+    def too_short(self) -> bool:
+        """Whether the standard error of an item's value stays above a tenth of the bound."""
+        if self.feedback == "slots" or self.rounds is None or self.k == self.n_items:
+            return False
+        looks = self.rounds / self.block * self.k / self.n_items
+        variance = 0.25 / self.block + 2.0 * (self.scale / self.block) ** 2
+        return variance > 0.01 * looks
+
+    @property
+    def together(self) -> bool:
+        """Whether what is believed of items is held together, or of each alone."""
+        return self.feedback == "set" and not self.forget and self.n_items <= _MOST_TOGETHER
+
+    def check_noise(self, neighbours: str) -> None:
+        """Refuse noise that is not for what one person can move, or sums that would not fit into 63 bits."""
+        moves, scale = _moves(self.feedback, self.bound, neighbours), exact(self.noise.scale)
+        least = exact(self.bound) * self.block / 2**30
+        if exact(self.noise.sensitivity) != exact(moves) or 0 < scale < least:
+            raise ValueError(f"noise={self.noise} is not for what one person can move, {moves:g}")
+
+
+def _moves(feedback: str, bound: float, neighbours: str) -> float:
+    """How far one person moves what a block releases, in L1."""
+    return score_range(bound, neighbours) if feedback == "slots" else bound
+
+
+# So many blocks show sets at random, and tell how large values are. The other constants are in units of that
+# mean value per item: deviations of what items are worth before anything is known, and (spread) the share of
+# what is not known by which drawn weights deviate from the mean. All of them were settled on eshop_clicks and
+# on made-up streams (product display, baskets, favourites); benchmarks/bandit.py says what was looked at.
+WARM_UP = 8
+_OWN, _COMMON = 1.5, 1.0
+_SLOT_START, _SLOT = 4.0, 8.0  # high, so that every item is shown before most is known
+_SPREAD_TOGETHER, _SPREAD_ALONE, _SPREAD_SLOT = 0.4, 0.5, 0.15
+
+
+class ItemValues(Beliefs):
+    """What is believed of every item, from released averages of blocks in units of the bound."""
+
+    _state = ("_active",)
+
+    def __init__(self, settings: ThompsonSettings) -> None:
+        self._settings = settings
+        shape = (settings.k, np.int32, settings.n_items - 1, settings.width)
+        super().__init__(WARM_UP, *shape, settings.n_items, settings.together)
+        self._own = self._error = 0.0
+        self._active = np.ones(settings.n_items, dtype=np.bool_)
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Suggest sets of these items only."""
+        self._active = active
+
+    def believed(self) -> tuple[Floats, Floats] | None:
+        """Mean and deviation of every item, once anything is believed; NaN where nothing was seen."""
+        if self._posterior is None:
+            return None
+        apart = self._posterior.apart() if isinstance(self._posterior, Joint) else self._posterior
+        assert isinstance(apart, Independent)
+        seen = np.where(apart.variance < 0.9 * self._own**2, 1.0, np.nan)
+        return apart.mean * seen, np.sqrt(apart.variance) * seen
+
+    def start(self, means: Floats, deviations: Floats) -> None:
+        """Believe this of every item, without blocks at random; NaN is an item that is new."""
+        settings, known = self._settings, np.isfinite(means) & np.isfinite(deviations)
+        if np.count_nonzero(known) < settings.k:
+            return
+        # Of new items as much is believed as after blocks at random: by the mean of all, not by the best,
+        # beside which every new one would look worth trying. Of sets, unknown items were believed to add 0.
+        slots = settings.feedback == "slots"
+        typical = float(means[known].mean() if slots else means[known].sum() / known.size * settings.k)
+        shown = np.flatnonzero(known)[: settings.k].astype(np.int32)
+        worth = np.full(settings.width, typical)
+        self._shown, self._values = [shown] * WARM_UP, [worth] * WARM_UP
+        begun = self._begin(np.array(self._values))
+        if isinstance(begun, Joint):
+            begun.root = np.diag(np.where(known, deviations, self._own)).astype(np.float32)
+        else:
+            assert isinstance(begun, Independent)
+            begun.variance = np.where(known, deviations**2, begun.variance)
+        begun.mean = np.where(known, means, begun.mean)
+        self._posterior = begun
+
+    def grow(self, settings: ThompsonSettings) -> None:
+        """Believe of new items what was believed of all before anything was known."""
+        more = settings.n_items - self._settings.n_items
+        if self._posterior is not None:
+            if isinstance(self._posterior, Joint) and not settings.together:
+                self._posterior = self._posterior.apart()
+            start = _SLOT_START / _SLOT * self._own if settings.feedback == "slots" else 0.0
+            self._posterior.grow(more, start, self._own)
+        self._settings = settings
+        self._size, self._largest, self._together = settings.n_items, settings.n_items - 1, settings.together
+
+    # --- learning --------------------------------------------------------------------------------
+
+    def _begin(self, values: Floats) -> Posterior:
+        self._own, self._error = self._scales(values)
+        if self._together:
+            common = _COMMON / _OWN * self._own
+            return Joint(np.zeros(self._size), root_of(self._own, common, self._size))
+        start = _SLOT_START / _SLOT * self._own if self._settings.feedback == "slots" else 0.0
+        return Independent(np.full(self._size, start), np.full(self._size, self._own**2))
+
+    def _scales(self, values: Floats) -> tuple[float, float]:
+        """The deviation of what items are worth, and the variance of a released average.
+
+        Averages that noise has made smaller than itself are taken to be as large as the noise.
+        """
+        settings = self._settings
+        noise = 2.0 * (settings.scale / settings.block) ** 2
+        least = math.sqrt(noise / values.size) + 0.5 / (settings.block * values.size)
+        mean = min(max(float(values.mean()), least), 1.0)
+        error = max(mean * (1.0 - mean), 0.25 * mean) / settings.block + noise
+        if settings.feedback == "slots":
+            return _SLOT * mean, error
+        own = _OWN if self._together else math.hypot(_OWN, _COMMON)
+        return own * mean / settings.k, error
+
+    def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
+        items, error = shown.astype(np.int64), self._error / part
+        if self._settings.feedback == "slots":
+            assert isinstance(posterior, Independent)
+            posterior.observe_each(items, values, error)
+        else:
+            posterior.observe(items, float(values[0]), error)
+        if self._settings.forget:
+            assert isinstance(posterior, Independent)
+            posterior.widen(self._settings.forget * self._own**2, self._own**2)
+
+    # --- sets ------------------------------------------------------------------------------------
+
+    def suggest(self, generator: np.random.Generator) -> NDArray[np.int32]:
+        """A set to show: at random at first, then the best one for weights drawn from the posterior."""
+        size, k, all_active = self._settings.n_items, self._settings.k, bool(self._active.all())
+        if self._posterior is None:
+            among = size if all_active else np.flatnonzero(self._active)
+            return generator.choice(among, size=k, replace=False).astype(np.int32)
+        spread = _SPREAD_TOGETHER if self._together else _SPREAD_ALONE
+        weights = self._posterior.draw(
+            generator, _SPREAD_SLOT if self._settings.feedback == "slots" else spread
+        )
+        if not all_active:
+            weights[~self._active] = -np.inf
+        top = np.argpartition(-weights, k - 1)[:k] if k < size else np.arange(size)
+        return top[np.argsort(-weights[top], kind="stable")].astype(np.int32)
+
+
+LABEL = "noisy sums of what was shown in a block of rounds"
+_UNITS = 32
+_MOST = 1 << 62
+_LEAST_PART = 0.25  # of a block's rounds, with which it tells anything
+
+
+@dataclass
+class Block:
+    """The items of a block, what has come of its rounds in whole steps, and how many are to come.
+
+    ``skipped`` rounds showed other items, because some were not available.
+    """
+
+    items: NDArray[np.int32]
+    steps: NDArray[np.int64]
+    left: int
+    skipped: int = 0
+
+
+class BlockFeedback(Feedback):
+    """One set for each block of rounds. What came of it leaves once, when the last round's reward is there.
+
+    Blocks are known by the numbers of their rounds. A reward that comes late goes to the block of its round,
+    which waits for it, and so a round is in one sum whatever happens.
+    """
+
+    _state = ("_values", "_coins", "_block", "_released", "_current", "_blocks")
+
+    def __init__(self, settings: ThompsonSettings, gate: Gate, coins: Coins) -> None:
+        self._settings, self._coins = settings, coins
+        self._total = BatchTotal(gate, settings.noise, exact(settings.bound) / 2**_UNITS, label=LABEL)
+        step = self._total.step
+        self._finer, self._most = float(1 / step), math.floor(exact(settings.bound) / step)
+        self._part = float(step / exact(settings.bound)) / settings.block
+        self.by_slot = settings.feedback == "slots"
+        self._values = ItemValues(settings)
+        self._open: dict[int, Block] = {}
+        self._block = -1
+        self._current = np.full(settings.k, -1, dtype=np.int32)
+        self._released = 0
+
+    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:  # noqa: ARG002
+        """What has been released so far."""
+        yield LABEL, self._total.release, self._released
+
+    # --- a round ---------------------------------------------------------------------------------
+
+    def show(self, round: int) -> NDArray[np.int32]:
+        """The set of this round's block."""
+        block = round // self._settings.block
+        if block != self._block:
+            self._current = self._values.suggest(self._coins.generator)
+            steps = np.zeros(self._settings.width, dtype=np.int64)
+            self._open[block] = Block(self._current, steps, self._settings.block)
+            self._block = block
+        return self._current.copy()
+
+    def current(self) -> NDArray[np.int32]:
+        """The last set, for rounds after the last."""
+        return self._current.copy()
+
+    def stands(self, round: int) -> int:
+        """How many rounds of the block come after this one."""
+        return self._settings.block - 1 - round % self._settings.block
+
+    def ticket(self, round: int) -> Ticket:
+        """What a reward for this round will be about: its block."""
+        return (round // self._settings.block,)
+
+    def ready(self, value: Any, ticket: Ticket) -> NDArray[np.int64]:
+        """A reward, checked, in whole steps: one number, or one for each slot."""
+        shown = tuple(self._open[ticket[0]].items.tolist()) if self.by_slot else ()
+        return _steps(self.by_slot, shown, self._settings.n_items, *self._scale, value)
+
+    @property
+    def _scale(self) -> tuple[float, float, int]:
+        return self._settings.bound, self._finer, self._most
+
+    @property
+    def most(self) -> int:
+        """How many steps one reward has at most, in all."""
+        return self._most
+
+    def counting(self) -> Counting:
+        """What makes steps of a reward of the block that is shown."""
+        shown = tuple(self._current.tolist())
+        return partial(_steps, self.by_slot, shown, self._settings.n_items, *self._scale)
+
+    def gather(self, block: int, steps: NDArray[np.int64], rounds: int) -> None:
+        """Take up what so many rounds of a block have brought elsewhere."""
+        self._open[block].steps += steps
+        self._pass(block, rounds)
+
+    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> Any:
+        """What the set is worth to a simulated person, or what each item adds to those above it."""
+        return slot_gains(person, items, worth, self._settings.bound) if self.by_slot else worth
+
+    def absorb(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
+        """Take up a reward; None is somebody whose round passes with nothing learned, worth 0."""
+        if ready is not None:
+            self._open[ticket[0]].steps += ready
+        self._pass(ticket[0], 1)
+
+    def skip(self, ticket: Ticket) -> None:
+        """Other items were shown: the average is one of fewer rounds."""
+        self._open[ticket[0]].skipped += 1
+        self._pass(ticket[0], 1)
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Suggest sets of these items only, from the next block on."""
+        self._values.restrict(active)
+
+    def known(self, round: int) -> Known:
+        """What is believed of the items, in units of value."""
+        believed = self._values.believed()
+        if believed is None:
+            return None, 0, None
+        means, deviations = (numbers * self._settings.bound for numbers in believed)
+        return means, round, deviations
+
+    def start(self, start: Released) -> None:
+        """Begin with what is believed of the items."""
+        if start.values is not None and start.deviations is not None:
+            bound = self._settings.bound
+            self._values.start(start.values / bound, start.deviations / bound)
+
+    def grow(self, settings: ThompsonSettings) -> None:
+        """Take up more items, from the next block on."""
+        self._values.grow(settings)
+        self._settings = settings
+
+    def _pass(self, number: int, rounds: int) -> None:
+        """So many rounds of a block are over; after the last one its sums leave, with noise.
+
+        The block is dropped first: an interruption may lose its people, never release them twice.
+        """
+        block = self._open[number]
+        block.left -= rounds
+        if block.left > 0:
+            return
+        del self._open[number]
+        self._released = 1
+        noisy = self._total.noisy(block.steps)
+        part = 1.0 - block.skipped / self._settings.block
+        if part >= _LEAST_PART:
+            self._values.observe(block.items, noisy.astype(np.float64) * (self._part / part), part)
+
+    # --- a whole stream --------------------------------------------------------------------------
+
+    def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
+        """Rounds of people who are rows, compiled, block by block."""
+        length, first = self._settings.block, rounds.number
+        last = first + int(stream.rewards.size)
+        for number in track(range(first // length, -(-last // length)), "blocks", stream.progress):
+            start, stop = rounds.number, min(last, (number + 1) * length)
+            shown = self.show(start)
+            part = slice(start - first, stop - first)
+            stream.selections[part] = shown
+            rounds.close(stop - start, then=partial(self._add_rows, stream, rows, part, number))
+
+    def _add_rows(self, stream: Stream, rows: Rows, part: slice, number: int) -> None:
+        block, units = self._open[number], (self._finer, self._most)
+        here, first = stream.part(part), part.start
+        add_set(here, rows.compressed, first, block.items, units, self.by_slot, block.steps)
+        self._pass(number, part.stop - part.start)
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    @property
+    def _blocks(self) -> list[tuple[Any, ...]]:
+        return [(number, one.items, one.steps, one.left, one.skipped) for number, one in self._open.items()]
+
+    @_blocks.setter
+    def _blocks(self, blocks: list[tuple[Any, ...]]) -> None:
+        self._open = {number: Block(*one) for number, *one in blocks}
+        if any(not in_range(one.items, self._settings.n_items) for one in self._open.values()):
+            raise ValueError("a block shows items that there are not")
+
+
+def _steps(
+    by_slot: bool, shown: tuple[int, ...], n_items: int, bound: float, finer: float, most: int, value: Any
+) -> NDArray[np.int64]:
+    """A reward in whole steps, of which ``finer`` make 1 and ``most`` the bound."""
+    if by_slot:
+        return slot_steps(value, shown, n_items, bound, finer, most)
+    amount = checks.real("value", value, at_least=0.0, at_most=bound) * finer
+    return np.array([most if amount >= most else int(amount)], dtype=np.int64)
 
 
 class ThompsonSelector(RewardSelector):
@@ -75,10 +641,6 @@ class ThompsonSelector(RewardSelector):
     settings: ThompsonSettings
     _settings_type: ClassVar[type[ThompsonSettings]] = ThompsonSettings
 
-    feedback = Setting('Feedback of a round: "set" or "slots".')
-    block = Setting("How many rounds show one set, and are released together.")
-    forget = Setting("How much of what was learned grows old in a block.")
-
     def __init__(
         self,
         n_items: int,
@@ -91,7 +653,7 @@ class ThompsonSelector(RewardSelector):
         forget: float = 0.0,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
-        start: Released | ServingLearner | None = None,
+        start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
@@ -129,8 +691,9 @@ class ThompsonSelector(RewardSelector):
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
         catalogue = Catalogue(self.settings.n_items, self.settings.labels)
-        given = partial(given_reward, catalogue, self._engine.by_slot)
-        return SummedPart(*about, given, self._sums_shape(), self._engine.counting())
+        read = partial(read_feedback, by_slot := self._engine.by_slot, self.bound)
+        given = partial(read, given_reward, catalogue, by_slot)
+        return SummedPart(*about, given, self._sums_shape(), partial(read, self._engine.counting()))
 
     def _check_part(self, part: Partial) -> None:
         if not isinstance(part, SummedPart) or part.sums.shape != self._sums_shape():

@@ -6,17 +6,13 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
-from ...backends import arrays
-from ...backends.patience import Patience
+from ...kernels.noise import to_grid
 from ..conversions import exact
 
-PATIENCE = Patience(1 << 17)  # values in NumPy, which divides some of them one by one
 STEPS_BITS = 32  # noise on the finest grid has a scale of 2^STEPS_BITS steps
 
 
@@ -77,8 +73,7 @@ class Grid:
     def truncate(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Whole steps in each value, towards zero, exactly; saturated at 2^62 steps."""
         out = np.empty(values.shape, dtype=np.int64)
-        how: Any = arrays if PATIENCE.lasts(values.size) else backends.noise
-        how.to_grid(np.ascontiguousarray(values), self.mantissa, self.exponent, out)
+        to_grid(np.ascontiguousarray(values), self.mantissa, self.exponent, out)
         return out
 
     def values(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:

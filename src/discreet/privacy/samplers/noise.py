@@ -9,15 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
-from ...backends import arrays
-from ...backends.patience import Patience
 from ...core.digits import own_digits
+from ...kernels import noise as kernels
 from ..randomness import Randomness
 from .grid import STEPS_BITS
 
-PATIENCE = Patience(1 << 20)  # draws in NumPy
-_ROWS = Patience(1 << 15)  # calls for rows of draws
 CELL_BITS = 22
 _TEST_BITS = 40
 _AT_ONCE = 1 << 14  # draws whose words and outcomes stay in the cache
@@ -88,7 +84,7 @@ def noise_rows(source: Randomness, rows: int, width: int, *, gaussian: bool) -> 
         return noise_steps(words, width, gaussian=gaussian)
 
     def loop(words: NDArray[np.uint64], out: NDArray[np.int64]) -> tuple[int, int, int]:
-        found: tuple[int, int, int] = backends.noise.noise_rows(words, *noise_table(gaussian), gaussian, out)
+        found: tuple[int, int, int] = kernels.noise_rows(words, *noise_table(gaussian), gaussian, out)
         return found
 
     return in_rows(source, (rows, width), 2, one, loop)
@@ -105,11 +101,11 @@ def in_rows(
 
     Words are taken from the source in the order in which these draws would take them, and never more than
     they need for certain: what is left of the source afterwards is the same, too. ``loop`` draws many rows
-    from words in a row (`backends.noise.noise_rows`).
+    from words in a row (`kernels.noise.noise_rows`).
     """
     (rows, width), least = shape, words * shape[1]
     out = np.empty(shape, dtype=np.int64)
-    if not 0 < width <= _AT_ONCE or _ROWS.lasts(rows, None, lambda: backends.noise.noise_rows):
+    if not 0 < width <= _AT_ONCE:
         for row in out:
             row[:] = one(source)
         return out
@@ -174,13 +170,13 @@ def _drawn(
         return out, further
     places, status, attempts = (np.concatenate(parts) for parts in zip(*failed, strict=True))
     while places.size:
-        for index in np.flatnonzero(status == arrays.UNDECIDED):
+        for index in np.flatnonzero(status == kernels.UNDECIDED):
             first, second = (int(word) for word in attempts[index])
             floor, further[int(places[index])] = settle(first, second, source, gaussian)
             out[places[index]] = (floor + coarser) >> coarser
         # The cell was right; only the place in it is drawn again. Drawing the cell again as well would favour
         # cells in which places are rarely rejected.
-        again = np.flatnonzero(status == arrays.REJECTED)
+        again = np.flatnonzero(status == kernels.REJECTED)
         places, attempts = places[again], attempts[again]
         attempts[:, 1] = source.words(again.size)
         drawn = np.empty(again.size, dtype=np.int64)
@@ -195,8 +191,7 @@ def _attempted(
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """One attempt per output; the places of those that failed, and why."""
     places, status = np.empty(out.size, dtype=np.int64), np.empty(out.size, dtype=np.uint8)
-    how: Any = arrays if PATIENCE.lasts(out.size) else backends.noise
-    failed = how.attempt_noise(words, *noise_table(gaussian), gaussian, coarser, out, places, status)
+    failed = kernels.attempt_noise(words, *noise_table(gaussian), gaussian, coarser, out, places, status)
     return places[:failed], status[:failed]
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
+from ...kernels import noise as kernels
 from ..randomness import Randomness
 from .noise import LazyBits, half_steps, in_rows, noise_table
 
@@ -47,7 +47,7 @@ def spherical_rows(source: Randomness, rows: int, dimension: int) -> NDArray[np.
 
     def loop(words: NDArray[np.uint64], out: NDArray[np.int64]) -> tuple[int, int, int]:
         tables = noise_table(True), noise_table(False)
-        found: tuple[int, int, int] = backends.noise.sphere_rows(words, *tables, out)
+        found: tuple[int, int, int] = kernels.sphere_rows(words, *tables, out)
         return found
 
     return in_rows(source, (rows, dimension), 6, one, loop)

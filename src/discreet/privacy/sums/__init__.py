@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import checks
-from ..gate import Gate
+from ..accountant import Gate
 from .base import RunningSum
 from .bounds import VectorBounds
 from .factorized import FactorizedSum

@@ -6,6 +6,8 @@ import math
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -15,19 +17,19 @@ from numpy.typing import ArrayLike, NDArray
 from ...core import checks
 from ...core.fixed import Fixed
 from ...core.state import Saved, read_state, refusing, snapshot, write_state
+from ...kernels.prefix_sums import PrefixSum
 from .. import samplers
+from ..accountant import BY_ROUNDS, Gate, Release, Spending, spend_from
 from ..budget import Share
 from ..conversions import exact
 from ..events import Event, GaussianNoise, LaplaceNoise, Number
-from ..gate import Gate
 from ..randomness import Seed
-from ..release import Release
-from ..spending import Spending, spend_from
 from .bounds import VectorBounds
 from .participation import Participation
 from .spec import SumSpec
 
 MOST_NOISE = 1 << 58  # steps; all noise of a sum together is far less
+NUMBERS_AHEAD = 1 << 18  # of noise that is drawn before it is used, at the most
 
 
 def norm_slack(sensitivity: Number, scale: Number) -> Fraction:
@@ -94,18 +96,20 @@ class RunningSum(Fixed, ABC):
         label: str = "running sum",
         disjoint: bool = False,
         release: Release | None = None,
+        ahead: bool = False,
     ) -> Self:
         """The sum of a specification; see `SumSpec.make`.
 
         ``disjoint=True``: this sum may be followed by others, each about other people than the sums before.
         They are given the first one's ``release``, which pays for all of them, as nobody is in two.
+        ``ahead=True``: noise of a factorised sum is drawn for many vectors at a time.
         """
         total = object.__new__(cls)
         checks.instance("spec", spec, SumSpec, "SumSpec(VectorBounds(3, 2, norm_bound=1.0), 100)")
         checks.instance("gate", gate, Gate, "Gate(Budget(1.0, 1e-6))")
         if share is None:
             share = gate.left if event is None else gate.budget.share()
-        total._begin(spec, gate, share, event, clip, label, disjoint, release)
+        total._begin(spec, gate, share, event, clip, label, disjoint, release, ahead)
         return total._fix()
 
     def _begin(
@@ -118,21 +122,28 @@ class RunningSum(Fixed, ABC):
         label: str,
         disjoint: bool = False,
         release: Release | None = None,
+        ahead: bool = False,
     ) -> None:
         self.spec, self.clip, self.label = spec, bool(clip), label
-        self._gate = gate
+        self._saved_alone = gate.owner is None  # and not with a learner that it is a part of
+        self._gate = gate = gate.owned() if self._saved_alone else gate
         checks.instance("share", share, Share, "budget.share()")
         needed = spec.event(share, share.notion or gate.notion)
         chosen = needed if event is None else _covering(event, needed)
         self._grid = self.grid(spec, chosen, gate.budget.neighbours)
         if release is None:
             name = f"{label} ({self._name})"
-            release = gate.reserve(chosen, spec.count, disjoint=disjoint, label=name)
+            release = gate.reserve(chosen, spec.count, disjoint=disjoint, draws=BY_ROUNDS, label=name)
         elif not (release.disjoint and release.event == chosen and release.count >= spec.count):
             raise ValueError(f"{release} does not pay for {spec.count} of {chosen} about other people")
         self._release = release
         self._taken = 0
         self._lock, self._interrupted = threading.RLock(), False
+        self._prefix = np.zeros(self.dimension)
+        # Rows of noise that no vector has used yet. A saved file holds them only for a seeded source, which
+        # would draw them again anyway: with secure randomness, two sums that go on from the same file are not
+        # to share noise.
+        self._draws_ahead, self._ahead = ahead, np.empty((0, self.dimension), dtype=np.int64)
         self._start()
 
     # --- for users -------------------------------------------------------------------------------
@@ -185,15 +196,47 @@ class RunningSum(Fixed, ABC):
         self._gate.check_process()
         checked = self.bounds.checked(vector, clip=self.clip)  # before the lock: ``vector`` may be anything
         with self._lock:
-            if self._interrupted:
-                raise RuntimeError("an addition was interrupted half-way; go on from the last saved state")
             if self._taken >= self.rounds:
                 raise RuntimeError(f"the sum was made for rounds={self.rounds} and has taken them all")
-            self._interrupted = True
+            self._begin_addition()
             answer = self._add(checked)
             self._taken += 1
             self._interrupted = False
+            if self._saved_alone and self._taken == self.rounds and self._gate.owner is not None:
+                self._gate.owner.finish()
             return answer
+
+    @contextmanager
+    def compiled(self, count: int) -> Iterator[tuple[PrefixSum, NDArray[np.float64]]]:
+        """What a loop takes the next ``count`` sums with, whose noise has been drawn; the sum it leaves.
+
+        As with `add`, whatever breaks in between leaves a sum that takes nothing any more.
+        """
+        self._gate.check_process()
+        with self._lock:
+            self._begin_addition()
+            self._steps.give(self._ahead[:count])
+            yield self._steps, self._prefix
+            self._ahead = self._ahead[count:]
+            self._taken += count
+            self._interrupted = False
+
+    def _begin_addition(self) -> None:
+        if self._interrupted:
+            raise RuntimeError("an addition was interrupted half-way; go on from the last saved state")
+        self._interrupted = True
+
+    def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = self._steps.encode(np.ascontiguousarray(vector))
+        self._steps.decode(self._released(sums))
+        return self._prefix.copy()
+
+    def _released(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """Rows of sums, in steps of the grid, as they leave: each with noise of its own."""
+        if self._grid is None:
+            return sums
+        noise = [self._noise_steps() for _ in range(sums.shape[0])]
+        return np.asarray(sums + np.stack(noise))
 
     def noise_std(self, step: int) -> float:
         """Standard deviation of every coordinate's error after ``step`` vectors."""
@@ -215,22 +258,28 @@ class RunningSum(Fixed, ABC):
                 )
             settings = self.spec.settings() | {"clip": self.clip, "label": self.label, "taken": self._taken}
             settings |= {"event": self.event.to_json(), "reproducible": self._gate.reproducible}
-            return snapshot(settings, self._arrays())
+            settings["ahead"] = self._draws_ahead
+            if self._saved_alone and self._gate.owner is not None:
+                settings["owner"] = self._gate.owner.state()
+            kept = self._ahead if self._gate.resumes_alike else self._ahead[:0]
+            return snapshot(settings, self._arrays() | {"ahead": kept})
 
     @classmethod
     def from_state(cls, settings: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
-        """The saved sum behind ``gate``, which has already been charged for it.
+        """The saved sum behind ``gate``, whose ledger holds its charge: once, and no state but the latest.
 
         Where the sum's noise may be known to somebody, so may later releases, and the gate says so.
         """
-        with refusing("the sum"), gate.resumed():
-            saved = Saved(*snapshot(settings, arrays))
+        saved = Saved(*snapshot(settings, arrays))
+        with refusing("the sum"), gate._again(saved.plain("owner")) as own:
             spec = SumSpec.saved(saved)
             if not issubclass(cls, spec.kind):
                 raise ValueError(f"method={spec.method!r} is not that of a {cls.__name__}")
             event, label = Event.from_json(saved.plain("event")), str(saved.plain("label"))
-            total = cls.of(spec, gate, event=event, clip=saved.flag("clip"), label=label)
+            ahead = saved.flag("ahead")
+            total = cls.of(spec, own, event=event, clip=saved.flag("clip"), label=label, ahead=ahead)
             total.resume(saved)
+            total._saved_alone = True
         return total
 
     def resume(self, saved: Saved) -> None:
@@ -239,6 +288,11 @@ class RunningSum(Fixed, ABC):
             if saved.plain(name) != own:
                 raise ValueError(f"{name} is {checks.shown(saved.plain(name))}; {own} expected")
         taken = saved.whole("taken", at_least=0, at_most=self.rounds)
+        ahead = saved.array("ahead", (None, self.dimension), np.int64, at_least=-(1 << 61), at_most=1 << 61)
+        rows = ahead.shape[0]
+        if rows and (not self._gate.resumes_alike or self._grid is None or rows > self._most_ahead(taken)):
+            raise ValueError(f"the array ahead has {rows} rows of noise, which nobody has left there")
+        self._ahead = ahead
         self._restore(saved, taken)
         self._taken = taken
         if saved.flag("reproducible"):
@@ -253,12 +307,15 @@ class RunningSum(Fixed, ABC):
         with self._lock:
             settings, arrays = self.state()
             gate = self._gate.state()
-            if _count(gate["account"]["ledger"]) > self._release.count:
+            owner = settings.get("owner", {}).get("id")
+            if gate["shared"] or any(one.get("owner") != owner for one in gate["ledger"]["charges"]):
                 raise ValueError(
                     "other releases went through this sum's gate; save the gate's state() and the sum's"
                     " state() together, or the gate would come back once for each of them"
                 )
             write_state(path, {"class": type(self).__name__, "settings": settings, "gate": gate}, arrays)
+            if self._gate.owner is not None:
+                self._gate.owner.saved()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -335,11 +392,11 @@ class RunningSum(Fixed, ABC):
     @abstractmethod
     def _name(self) -> str: ...
 
-    def _start(self) -> None:
-        """What a sum holds before the first vector."""
+    _steps: PrefixSum
 
     @abstractmethod
-    def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def _start(self) -> None:
+        """Make ``_steps``, for a sum that holds nothing yet."""
 
     @abstractmethod
     def _arrays(self) -> dict[str, NDArray[Any]]: ...
@@ -349,12 +406,37 @@ class RunningSum(Fixed, ABC):
         """Take up the arrays of a sum that has taken so many vectors."""
 
     @property
+    @abstractmethod
+    def compiles(self) -> bool:
+        """Whether a compiled loop can take sums itself (`compiled`)."""
+
+    @abstractmethod
+    def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
+        """How many sums such a loop can take before noise has to be drawn.
+
+        With ``draw``, some is drawn where there is none, for up to ``wanted`` sums.
+        """
+
+    @abstractmethod
+    def _most_ahead(self, taken: int) -> int:
+        """For how many vectors noise can have been drawn ahead, after so many."""
+
+    @property
+    def _grid_numbers(self) -> tuple[int, int, float] | None:
+        """The grid, as compiled steps take it."""
+        grid = self._grid
+        return None if grid is None else (grid.mantissa, grid.exponent, float(grid.step))
+
+    @property
     def _vector(self) -> int:
         """How many coordinates one noise vector has: all, unless the law makes a vector of them."""
         return self.spec.bounds.dimension if self.noise == "spherical" else self.dimension
 
     def _noise_steps(self) -> NDArray[np.int64]:
         assert self._grid is not None
+        if self._ahead.shape[0]:
+            row, self._ahead = self._ahead[0], self._ahead[1:]
+            return np.asarray(row)
         drawn = [self._release.noise(self._grid, self._vector) for _ in range(self.dimension // self._vector)]
         return drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
 
@@ -388,9 +470,3 @@ def _covering(event: Event, needed: Event) -> Event:
             f" {float(needed.sensitivity):g}"
         )
     return event
-
-
-def _count(ledger: dict[str, Any]) -> int:
-    """How many releases a saved ledger holds, those of its parts included."""
-    own = sum(int(row["count"]) for row in ledger["releases"])
-    return own + sum(_count(part) for part in ledger["parts"].values())

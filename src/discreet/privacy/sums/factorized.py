@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
-from ...backends import arrays
-from ...backends.patience import Patience
 from ...core import checks
 from ...core.state import Saved
+from ...kernels.prefix_sums import FactorizedPrefix
 from .. import samplers
+from ..accountant import Spending
 from ..events import Event, GaussianNoise
-from ..spending import Spending
-from .base import RunningSum, norm_slack
+from .base import NUMBERS_AHEAD, RunningSum, norm_slack
 from .factorizations import Factorization, buffered, square_root
 from .spec import SumSpec
 
-PATIENCE = Patience(1 << 22)  # entries of buffers in NumPy
+_ROWS_AHEAD = 256
 
 
 @lru_cache(maxsize=64)
@@ -125,22 +123,33 @@ class FactorizedSum(RunningSum):
 
     def _start(self) -> None:
         shape = (self._decays.size, self.dimension)
-        self._encoder, self._decoder = np.zeros(shape), np.zeros(shape)
-        self._prefix = np.zeros(self.dimension)
+        self._hold(np.zeros(shape), np.zeros(shape))
 
-    def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self._grid is None:
-            self._prefix += vector
-            return self._prefix.copy()
-        # Copies can be written to, as in compiled loops: one kind of arrays to compile for.
-        decays, weights = self._decays.copy(), self.factorization.weights.copy()
-        noise = self._noise_steps()
-        filtered = np.empty(self.dimension)
-        how: Any = arrays if PATIENCE.lasts(self._encoder.size) else backends.sums
-        how.encode(self._encoder, decays, weights, np.ascontiguousarray(vector), filtered)
-        released = self._grid.values(self._grid.truncate(filtered) + noise)
-        how.decode(self._decoder, decays, weights, released, self._prefix, filtered)
-        return self._prefix.copy()
+    def _hold(self, encoder: NDArray[np.float64], decoder: NDArray[np.float64]) -> None:
+        self._encoder, self._decoder = encoder, decoder
+        about = (self._grid_numbers, self._prefix, self._decays, self.factorization.weights)
+        self._steps = FactorizedPrefix(*about, encoder, decoder)
+
+    @property
+    def compiles(self) -> bool:
+        return self._draws_ahead
+
+    def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:  # noqa: ARG002
+        rows = self._most_ahead(self._taken)
+        if self._grid is None or rows == 0:
+            return rows
+        if draw and not self._ahead.shape[0]:
+            self._ahead = self._release.noise(self._grid, rows * self.dimension).reshape(rows, self.dimension)
+        return self._ahead.shape[0]
+
+    def _most_ahead(self, taken: int) -> int:
+        block = max(1, min(_ROWS_AHEAD, NUMBERS_AHEAD // self.dimension))
+        return min(block - taken % block, self.rounds - taken)
+
+    def _noise_steps(self) -> NDArray[np.int64]:
+        if self._draws_ahead:
+            self.rows_ahead(1)
+        return super()._noise_steps()
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -163,8 +172,8 @@ class FactorizedSum(RunningSum):
         # What rounding costs rests on what a buffer can hold.
         if (np.abs(encoder) > (1.0 + 1e-9) * self.bounds.largest * _lasts(self.spec)[:, None]).any():
             raise ValueError("the array encoder holds more than such vectors add up to")
-        self._encoder, self._decoder = encoder, saved.array("decoder", shape)
-        self._prefix = saved.array("prefix", (self.dimension,))
+        self._prefix[:] = saved.array("prefix", (self.dimension,))
+        self._hold(encoder, saved.array("decoder", shape))
 
 
 def _lasts(spec: SumSpec) -> NDArray[np.float64]:

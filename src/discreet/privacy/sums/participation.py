@@ -52,13 +52,13 @@ class Participation:
         """Of how many of ``rounds`` vectors a person can be part."""
         return min(self.times, 1 + (rounds - 1) // self.apart)
 
-    def plain(self) -> list[int]:
-        """Plain values, for `read`."""
+    def to_json(self) -> list[int]:
+        """Plain values, for `from_json`."""
         return [self.times, self.apart]
 
     @classmethod
-    def read(cls, plain: Any) -> Participation:
-        """What `plain` wrote."""
+    def from_json(cls, plain: Any) -> Participation:
+        """What `to_json` wrote."""
         if not isinstance(plain, list | tuple) or len(plain) != 2:
             raise ValueError(f"participation must be two whole numbers, got {checks.shown(plain)}")
         return cls(*plain)

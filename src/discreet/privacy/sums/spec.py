@@ -18,7 +18,7 @@ from .bounds import VectorBounds
 from .participation import Participation
 
 if TYPE_CHECKING:
-    from ..gate import Gate
+    from ..accountant import Gate
     from .base import RunningSum
 
 KINDS: dict[str, type[GaussianNoise] | type[LaplaceNoise]] = {
@@ -178,7 +178,7 @@ class SumSpec:
             "noise": self.noise,
             "variance_reduction": self.variance_reduction,
             "stacked": self.stacked,
-            "participation": None if self.participation is None else self.participation.plain(),
+            "participation": None if self.participation is None else self.participation.to_json(),
         }
 
     @classmethod
@@ -201,5 +201,5 @@ class SumSpec:
             noise,
             saved.flag("variance_reduction"),
             saved.whole("stacked", at_least=1),
-            Participation.read(saved.plain("participation")) if saved.given("participation") else None,
+            Participation.from_json(saved.plain("participation")) if saved.given("participation") else None,
         )

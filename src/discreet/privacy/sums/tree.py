@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -12,11 +11,12 @@ from numpy.typing import NDArray
 
 from ...core import checks
 from ...core.state import Saved
+from ...kernels.prefix_sums import TreePrefix
 from .. import samplers
+from ..accountant import Spending
 from ..conversions import exact, root_above, rounded_up
 from ..events import Event, GaussianNoise, LaplaceNoise
-from ..spending import Spending
-from .base import MOST_NOISE, RunningSum, norm_slack
+from .base import MOST_NOISE, NUMBERS_AHEAD, RunningSum, norm_slack
 from .participation import tree_norm_squared
 from .spec import SumSpec
 
@@ -35,6 +35,16 @@ def tree_levels(rounds: int) -> int:
     return max(1, (checks.whole("rounds", rounds, at_least=1) - 1).bit_length())
 
 
+def shares_of_halves(levels: int) -> NDArray[np.float64]:
+    """What a block's own release weighs beside what is known of its two halves, by level from 1 on."""
+    shares, variance = [], 1.0
+    for _ in range(levels):
+        halves = variance + variance
+        shares.append(halves / (halves + 1.0))
+        variance = shares[-1] * shares[-1] + (1.0 - shares[-1]) ** 2 * halves
+    return np.array(shares)
+
+
 def block_variances(levels: int, variance_reduction: bool) -> list[float]:
     """Variance of a released block of 2^level vectors for each level, in units of one draw's."""
     variances = [1.0]
@@ -42,17 +52,6 @@ def block_variances(levels: int, variance_reduction: bool) -> list[float]:
         halves = 2.0 * variances[-1]
         variances.append(halves / (halves + 1.0) if variance_reduction else 1.0)
     return variances
-
-
-@dataclass
-class Node:
-    """A finished node that later prefixes still use: its true sum, and what was released of it."""
-
-    level: int
-    total: NDArray[np.int64]
-    estimate: NDArray[Any]
-    variance: float
-    prefix: NDArray[Any]  # released sum of everything up to the end of this node
 
 
 class TreeSum(RunningSum):
@@ -174,73 +173,72 @@ class TreeSum(RunningSum):
         return f"tree of {self.levels} levels{experts}"
 
     def _start(self) -> None:
-        self._stack: list[Node] = []
+        whole = (np.int64, np.float64)[self._grid is None]
+        kinds = (whole, *(2 * [np.float64 if self.variance_reduction else whole]))
+        self._nodes = [np.zeros((self.levels + 1, self.dimension), dtype=kind) for kind in kinds]
+        self._go_on(0)
 
-    def _add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        grid, reduced = self._grid, self.variance_reduction
-        total: NDArray[Any] = vector.copy() if grid is None else grid.truncate(vector)
-        level, top = 0, self.levels - 1
-        stack = list(self._stack)
-        estimate, variance = (self._released(total), 1.0) if reduced else (total, 1.0)
-        while level < top and stack and stack[-1].level == level:
-            other = stack.pop()
-            total = total + other.total
-            level += 1
-            if reduced:
-                halves, halves_variance = estimate + other.estimate, variance + other.variance
-                weight = halves_variance / (halves_variance + 1.0)
-                estimate = weight * self._released(total) + (1.0 - weight) * halves
-                variance = weight * weight + (1.0 - weight) ** 2 * halves_variance
-        if not reduced:
-            estimate = self._released(total)
-        prefix = estimate + stack[-1].prefix if stack else estimate
-        self._stack = [*stack, Node(level, total, estimate, variance, prefix)]
-        return self._in_units(prefix)
+    def _go_on(self, taken: int) -> None:
+        """Sums go on from the nodes there are after so many vectors."""
+        shares = shares_of_halves(self.levels) if self.variance_reduction else None
+        norm, bound = self.bounds.norm, self.bounds.norm_bound
+        # Loops add only vectors of a declared length.
+        length = (0, 0.0) if bound is None else (norm, bound * self.bounds.people_per_vector)
+        self._steps = TreePrefix(self._grid_numbers, self._prefix, *self._nodes, taken, shares, *length)
 
-    def _released(self, total: NDArray[Any]) -> NDArray[Any]:
-        """A node's sum as it leaves, in steps of the grid."""
-        return total if self._grid is None else total + self._noise_steps()
+    @property
+    def compiles(self) -> bool:
+        """Those that have noise, a draw for each sum, and a declared length."""
+        return self.one_draw_each and self.bounds.box is None and self.bounds.nonzeros is None
 
-    def _in_units(self, prefix: NDArray[Any]) -> NDArray[np.float64]:
-        return np.array(prefix, dtype=np.float64) if self._grid is None else self._grid.values(prefix)
+    @property
+    def one_draw_each(self) -> bool:
+        """Whether every sum takes one draw of noise: rows of it can be drawn ahead."""
+        return self._vector == self.dimension and self._grid is not None and not self.variance_reduction
+
+    def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
+        # Exactly for those sums, in the order in which they would be taken one by one: what a seed leads to
+        # does not change.
+        rows = min(wanted, self._most_ahead(self._taken))
+        if draw and rows > 0 and not self._ahead.shape[0]:
+            assert self._grid is not None
+            self._ahead = self._release.noise_rows(self._grid, rows, self.dimension)
+        return self._ahead.shape[0]
+
+    def _most_ahead(self, taken: int) -> int:
+        return min(self.rounds - taken, max(1, NUMBERS_AHEAD // self.dimension)) if self.one_draw_each else 0
 
     # --- saving ----------------------------------------------------------------------------------
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {"variances": np.array([node.variance for node in self._stack])}
-        for index, node in enumerate(self._stack):
-            arrays |= {
-                f"total{index}": node.total,
-                f"estimate{index}": node.estimate,
-                f"prefix{index}": node.prefix,
-            }
-        return arrays
+        slots = [slot for _, slot in self._kept(self._taken)]
+        names = ("totals", "released", "prefixes")
+        return {name: array[slots] for name, array in zip(names, self._nodes, strict=True)}
 
     def _restore(self, saved: Saved, taken: int) -> None:
-        levels = self._stack_after(taken)
-        variances = saved.array("variances", (len(levels),), at_least=0.0, at_most=1.0)
-        self._stack, summed = [], 0
-        for index, level in enumerate(levels):
-            summed += 1 << level
-            self._stack.append(
-                Node(
-                    level,
-                    self._saved_node(saved, f"total{index}", 1 << level, noisy=False),
-                    self._saved_node(saved, f"estimate{index}", 1 << level, noisy=True),
-                    float(variances[index]),
-                    self._saved_node(saved, f"prefix{index}", summed, noisy=True),
-                )
-            )
+        kept = self._kept(taken)
+        blocks = np.array([1 << level for level, _ in kept], dtype=np.int64)
+        about = (
+            ("totals", blocks, 0),
+            ("released", blocks, MOST_NOISE),
+            ("prefixes", blocks.cumsum(), MOST_NOISE),
+        )
+        for own, (name, vectors, noise) in zip(self._nodes, about, strict=True):
+            found = saved.array(name, (len(kept), self.dimension), own.dtype.type)
+            if self._grid is not None:  # sums are not larger than so many vectors and the noise together
+                each = math.ceil(exact(self.bounds.largest) / self._grid.step) + 1
+                for row, count in zip(found, vectors.tolist(), strict=True):
+                    most = count * each + noise
+                    if row.min() < -most or row.max() > most:
+                        raise ValueError(f"the array {name} holds more than such vectors add up to")
+            own[[slot for _, slot in kept]] = found
+        if kept:
+            last = self._nodes[2][kept[-1][1]]
+            self._prefix[:] = last if self._grid is None else self._grid.values(last)
+        self._go_on(taken)
 
-    def _saved_node(self, saved: Saved, name: str, vectors: int, *, noisy: bool) -> NDArray[Any]:
-        """A sum of so many vectors, which cannot be larger than these and the noise are together."""
-        if self._grid is None:
-            return saved.array(name, (self.dimension,))
-        most = vectors * (math.ceil(exact(self.bounds.largest) / self._grid.step) + 1) + noisy * MOST_NOISE
-        kinds = (np.int64, np.float64) if noisy else (np.int64,)
-        return saved.array(name, (self.dimension,), kinds, at_least=-most, at_most=most)
-
-    def _stack_after(self, taken: int) -> list[int]:
-        """The levels of the finished blocks that are kept, the largest first."""
+    def _kept(self, taken: int) -> list[tuple[int, int]]:
+        """The finished blocks that later sums need, the largest first: level, and slot among the nodes."""
         top = self.levels - 1
-        return [top] * (taken >> top) + [level for level in reversed(range(top)) if taken >> level & 1]
+        full = [(top, top + place) for place in range(taken >> top)]
+        return full + [(level, level) for level in reversed(range(top)) if taken >> level & 1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..compiled import loop, part
 
-FINE, MISSING, LOOK = 0, 1, 2  # what a text is: a name, nothing, or something to look at letter by letter
+FINE, MISSING, LOOK = 0, 1, 2  # what a text is: a name as it stands, nothing, or something to look at
 
 _SIDE = 64  # texts that are hashed side by side
 _1, _3, _7, _8, _64 = np.uint64(1), np.uint64(3), np.uint64(7), np.uint64(8), np.uint64(64)
@@ -100,46 +100,17 @@ def _space(letter):  # type: ignore[no-untyped-def]
 
 
 @part
-def _digits(text, at, stop):  # type: ignore[no-untyped-def]
-    while at < stop and 48 <= text[at] <= 57:
-        at += 1
-    return at
-
-
-@part
-def _odd(text, start, stop):  # type: ignore[no-untyped-def]
-    """Whether a text reads as a whole number that nobody's program writes like this: 007, 7.0, +7, 7e2."""
-    begin, end = start, stop
-    while start < stop and _space(text[start]):
-        start += 1
-    while end > start and _space(text[end - 1]):
-        end -= 1
-    at = start
-    if text[at] == 43 or text[at] == 45:
-        at += 1
-    first = at
-    at = _digits(text, at, end)
-    whole = at - first
-    fraction = 0
-    if at < end and text[at] == 46:
-        for i in range(at + 1, _digits(text, at + 1, end)):
-            fraction += 1
-            if text[i] != 48:
-                return False
-        at += 1 + fraction
-    if whole + fraction == 0:
-        return False
-    if at < end and (text[at] == 101 or text[at] == 69):
-        at += 1
-        if at < end and (text[at] == 43 or text[at] == 45):
-            at += 1
-        if at == end:
+def _number(text, start, stop):  # type: ignore[no-untyped-def]
+    """Whether a text may be a number that is written in another way than Python writes integers: 007, 7.0."""
+    for at in range(start, stop):
+        letter = text[at]
+        if not (48 <= letter <= 57 or letter == 43 or letter == 45 or letter == 46 or letter | 32 == 101):
             return False
-        at = _digits(text, at, end)
-    if at < end:
-        return False
-    plain = whole == stop - first and (text[first] != 48 or (whole == 1 and first == begin))
-    return not (plain and text[begin] != 43 and begin + (text[begin] == 45) == first)
+    first = start + (text[start] == 45)
+    plain = first < stop and (text[first] != 48 or stop - start == 1)
+    for at in range(first, stop):
+        plain &= 48 <= text[at] <= 57
+    return not plain
 
 
 @part
@@ -195,55 +166,36 @@ def _kind(text, start, stop):  # type: ignore[no-untyped-def]
     size = stop - start
     if size == 0:
         return MISSING
-    first = text[start]
-    if _space(first):
-        at = start
-        while at < stop and _space(text[at]):
-            at += 1
-        return MISSING if at == stop else (LOOK if text[at] >= 0xC2 else FINE)
-    if size == 3 and (first == 78 or first == 110) and text[start + 1] == 97 and text[start + 2] == first:
+    first, last = text[start], text[stop - 1]
+    if size == 3 and (first == 78 or first == 110) and text[start + 1] == 97 and last == first:
         return MISSING  # NaN, nan
-    if first >= 0xC2:
-        second = text[start + 1] if size > 1 else np.uint8(0)
-        if (
-            (first == 0xC2 and (second == 0x85 or second == 0xA0))
-            or (first == 0xE1 and second == 0x9A)
-            or (first == 0xE2 and (second == 0x80 or second == 0x81))
-            or (first == 0xE3 and second == 0x80)
-        ):
-            return LOOK
-    return FINE
+    if _space(first) or _space(last) or first >= 0x80 or last >= 0x80:
+        return LOOK  # blanks, also of other alphabets, are no part of a name
+    return LOOK if first <= 57 and _number(text, start, stop) else FINE
 
 
 @part
 def _plain(ends, text, first, last):  # type: ignore[no-untyped-def]
-    """Whether all of some texts begin with a letter that names nothing else: no digit, blank, N or rare one.
+    """Whether all of some texts are names as they stand by their first and last letters alone.
 
     Without a branch for each text. ``text`` is not empty; of an empty text a letter that follows is read.
     """
     plain, end = True, text.size - 1
     for i in range(first, last):
-        letter = text[min(np.int64(ends[i]), end)]
-        plain &= (ends[i] < ends[i + 1]) & (letter > 57) & (letter < 0xC2) & (letter | 32 != 110)
+        letter, other = text[min(np.int64(ends[i]), end)], text[max(np.int64(ends[i + 1]) - 1, 0)]
+        plain &= (ends[i] < ends[i + 1]) & (letter > 57) & (letter < 0x80) & (letter | 32 != 110)
+        plain &= (other > 32) & (other < 0x80)
     return plain
 
 
 @loop()
 def kinds_of(ends, text, kinds):  # type: ignore[no-untyped-def]
-    """What each text is; whether any reads as a number that is written oddly."""
-    odd = False
+    """What each text is."""
     for first in range(0, kinds.size, _SIDE):
         last = min(first + _SIDE, kinds.size)
         plain = text.size > 0 and _plain(ends, text, first, last)
         for i in range(first, last):
-            kinds[i] = FINE
-            if plain:
-                continue
-            start, stop = np.int64(ends[i]), np.int64(ends[i + 1])
-            kinds[i] = _kind(text, start, stop)
-            if not odd and kinds[i] != MISSING and text[start] <= 57:  # blanks, signs and digits
-                odd = _odd(text, start, stop)
-    return odd
+            kinds[i] = FINE if plain else _kind(text, np.int64(ends[i]), np.int64(ends[i + 1]))
 
 
 @loop()

@@ -1,1 +1,0 @@
-"""Fused kernels for arrays on a GPU of NVIDIA's, of torch or CuPy: one pass over memory, not several."""

@@ -1,1 +1,0 @@
-"""Matroids: independence, ranks and polytopes."""

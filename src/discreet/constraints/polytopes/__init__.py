@@ -1,1 +1,0 @@
-"""Polytopes of constraints: projection, linear maximisation, faces."""

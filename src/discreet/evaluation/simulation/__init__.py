@@ -1,1 +1,0 @@
-"""Simulations: streams of people replayed through learners."""

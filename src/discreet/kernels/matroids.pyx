@@ -1,0 +1,730 @@
+"""Independence in graphic, transversal and linear matroids, and exchanges between two bases.
+
+An oracle has the table of a matroid, checked when it is made, and memory for one growing independent set. It
+serves one caller at a time: `fresh` gives another one with the same table.
+
+Exchanges (`merge`) are those of swap rounding. They repeat, until two bases are equal: the smallest item that
+only the first has trades places with the smallest item of the second that both bases allow, and a random bit
+decides whose base changes. What the bases have in common stays in both to the end, so it is contracted.
+"""
+
+from libc.stdint cimport int64_t, uint8_t
+
+import numpy as np
+
+cdef extern from *:
+    """
+    #define CLOSED INT64_MAX
+    """
+    const int64_t CLOSED  # no search has so high a number
+
+
+cdef int64_t[::1] _empty(Py_ssize_t size):
+    return np.empty(size, dtype=np.int64)
+
+
+cdef void _sink(int64_t *heap, Py_ssize_t size, Py_ssize_t at, const double *cost) noexcept nogil:
+    """Let the entry at ``at`` sink: the smallest (cost, place) is at the top."""
+    cdef int64_t moving = heap[at], lower, other
+    cdef double weight = cost[moving]
+    cdef Py_ssize_t child
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        lower = heap[child]
+        if child + 1 < size:
+            other = heap[child + 1]
+            if cost[other] < cost[lower] or (cost[other] == cost[lower] and other < lower):
+                child += 1
+                lower = other
+        if weight < cost[lower] or (weight == cost[lower] and moving < lower):
+            break
+        heap[at] = lower
+        at = child
+    heap[at] = moving
+
+
+cdef class Oracle:
+    """An independence oracle: which items can join the independent set that was taken so far."""
+
+    cdef void clear(self) noexcept nogil:
+        """Start with the empty set."""
+
+    cdef bint offer(self, int64_t item, bint take) noexcept nogil:
+        """Whether ``item`` can join the set; with ``take`` it does."""
+        return False
+
+    def fresh(self):
+        """An oracle with the same table and memory of its own."""
+        raise NotImplementedError
+
+    cdef int finish(self) except -1:
+        """Raise what went wrong since `clear`."""
+        return 0
+
+    cdef int check_items(self, const int64_t[::1] items) except -1:
+        cdef Py_ssize_t i
+        for i in range(items.shape[0]):
+            if not 0 <= items[i] < self.n_items:
+                raise IndexError(f"item {items[i]} is not one of {self.n_items}")
+        return 0
+
+    def fitting(self, const int64_t[::1] items, Py_ssize_t keep):
+        """Which items fit when they are offered in turn; those among the first ``keep`` that do are taken."""
+        cdef uint8_t[::1] fits = np.empty(items.shape[0], dtype=np.uint8)
+        cdef Py_ssize_t i
+        self.check_items(items)
+        with nogil:
+            self.clear()
+            for i in range(items.shape[0]):
+                fits[i] = self.offer(items[i], i < keep)
+        self.finish()
+        return np.asarray(fits).view(np.bool_)
+
+    cdef int reserve(
+        self, const int64_t[::1] items, const double[::1] cost, const int64_t[::1] ends
+    ) except -1:
+        """Check what `offer_by_cost` is given and make room for it."""
+        cdef Py_ssize_t size = items.shape[0], block
+        self.check_items(items)
+        if cost.shape[0] != size or (ends[ends.shape[0] - 1] if ends.shape[0] else 0) != size:
+            raise ValueError("as many costs as items, and the last block ends with the last item")
+        for block in range(ends.shape[0]):
+            if ends[block] < (ends[block - 1] if block else 0):
+                raise ValueError("blocks end one after the other")
+        if self.heap is None or self.heap.shape[0] < size:
+            self.heap, self.places = _empty(size), _empty(size)
+            self.fits = np.empty(size, dtype=np.uint8)
+        return 0
+
+    cdef Py_ssize_t offer_by_cost(
+        self, const int64_t[::1] below, const int64_t[::1] items, const double[::1] cost,
+        const int64_t[::1] ends, Py_ssize_t tight, Py_ssize_t keep, Py_ssize_t most,
+    ) noexcept nogil:
+        """See `offered`. A heap sorts no more items than are offered."""
+        cdef Py_ssize_t count = 0, number = 0, start = 0, size, block, i
+        cdef int64_t place
+        cdef bint fits
+        self.clear()
+        for i in range(below.shape[0] - 1, -1, -1):
+            self.offer(below[i], keep > 0)
+        for block in range(ends.shape[0]):
+            size = 0
+            for i in range(start, ends[block]):
+                if block < tight or cost[i] < 0.0:
+                    self.heap[size] = i
+                    size += 1
+            if not size:
+                start = ends[block]
+                continue
+            for i in range(size // 2 - 1, -1, -1):
+                _sink(&self.heap[0], size, i, &cost[0])
+            start = ends[block]
+            while size and count < most:
+                size -= 1
+                place = self.heap[0]
+                self.heap[0] = self.heap[size]
+                _sink(&self.heap[0], size, 0, &cost[0])
+                fits = self.offer(items[place], number < keep)
+                self.places[number] = place
+                self.fits[number] = fits
+                if number < keep:
+                    count += fits
+                number += 1
+        return number
+
+    def offered(
+        self, const int64_t[::1] items, const double[::1] cost, *, const int64_t[::1] below,
+        Py_ssize_t tight, Py_ssize_t keep, Py_ssize_t most,
+    ):
+        """Offer items in the order of (cost, place): the places of those offered, and which of them fitted.
+
+        The independent set ``below`` is taken first. Items with a cost of 0 or more are offered only with
+        ``tight=1``, not 0. The first ``keep`` items offered are taken where they fit, and the end comes when
+        ``most`` were.
+        """
+        cdef const int64_t[::1] ends = np.array([items.shape[0]])
+        cdef Py_ssize_t number
+        self.reserve(items, cost, ends)
+        self.check_items(below)
+        with nogil:
+            number = self.offer_by_cost(below, items, cost, ends, tight, keep, most)
+        self.finish()
+        fits = np.array(self.fits[:number]).view(np.bool_)
+        return np.array(self.places[:number]), fits
+
+    def merge(self, common, one, two, adopts):
+        """What is kept of two bases: ``common`` is in both, ``one`` in the first only, ``two`` in the second.
+
+        ``adopts`` has a bit for each item of ``one``: where it is true, the second base takes the item over.
+        """
+        cdef int64_t[::1] shared = np.array(common, dtype=np.int64)
+        cdef const uint8_t[::1] bits = np.asarray(adopts, dtype=np.bool_).view(np.uint8)
+        # Used up by the exchanges.
+        cdef int64_t[::1] first = np.array(one, dtype=np.int64), second = np.array(two, dtype=np.int64)
+        kept = np.empty(first.shape[0], dtype=np.int64)
+        if not first.shape[0] == second.shape[0] == bits.shape[0]:
+            raise ValueError("two bases differ by as many items each, and there is a bit for every exchange")
+        self.check_items(shared)
+        self.check_items(first)
+        self.check_items(second)
+        if first.shape[0] and not self.exchange(shared, first, second, bits, kept):
+            raise ValueError("exchanges are between two bases of the matroid")
+        return kept
+
+    cdef bint exchange(
+        self, int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
+        int64_t[::1] kept,
+    ) except -1:
+        """Fill ``kept``; False if these are not bases."""
+        raise NotImplementedError
+
+
+cdef class AskedOracle(Oracle):
+    """A function of a frozenset says whether it is independent."""
+
+    def __init__(self, independent, Py_ssize_t n_items):
+        self.independent, self.n_items, self.taken = independent, n_items, frozenset()
+
+    def __reduce__(self):
+        return type(self), (self.independent, self.n_items)
+
+    def fresh(self):
+        return AskedOracle(self.independent, self.n_items)
+
+    cdef void clear(self) noexcept nogil:
+        with gil:
+            self.taken, self.error = frozenset(), None
+
+    cdef bint offer(self, int64_t item, bint take) noexcept nogil:
+        with gil:
+            if self.error is not None or item in self.taken:
+                return False
+            larger = self.taken | {item}
+            try:
+                if not self.independent(larger):
+                    return False
+            except BaseException as error:  # raised by `finish`, after the loop
+                self.error = error
+                return False
+            if take:
+                self.taken = larger
+            return True
+
+    cdef int finish(self) except -1:
+        if self.error is not None:
+            raise self.error
+        return 0
+
+
+cdef class MinorOracle(Oracle):
+    """The items ``free`` of another matroid, renumbered from 0, on top of its independent set ``included``."""
+
+    def __init__(self, Oracle whole not None, const int64_t[::1] included, const int64_t[::1] free):
+        whole.check_items(included)
+        whole.check_items(free)
+        self.whole, self.included, self.free, self.n_items = whole, included, free, free.shape[0]
+
+    def __reduce__(self):
+        return type(self), (self.whole, np.asarray(self.included), np.asarray(self.free))
+
+    def fresh(self):
+        return MinorOracle(self.whole.fresh(), self.included, self.free)
+
+    cdef void clear(self) noexcept nogil:
+        cdef Py_ssize_t i
+        self.whole.clear()
+        for i in range(self.included.shape[0]):
+            self.whole.offer(self.included[i], True)
+
+    cdef bint offer(self, int64_t item, bint take) noexcept nogil:
+        return self.whole.offer(self.free[item], take)
+
+    cdef int finish(self) except -1:
+        return self.whole.finish()
+
+
+cdef int64_t _trade(
+    int64_t[::1] one, int64_t[::1] two, Py_ssize_t left, Py_ssize_t partner, bint adopted
+) noexcept nogil:
+    """The first item against the partner: both bases have one of them now, which is the answer."""
+    cdef int64_t item = one[0] if adopted else two[partner]
+    cdef Py_ssize_t i
+    for i in range(left - 1):
+        one[i] = one[i + 1]
+        if i >= partner:
+            two[i] = two[i + 1]
+    return item
+
+
+# --- graphic -----------------------------------------------------------------------------------------------
+
+
+cdef class GraphicOracle(Oracle):
+    """Forests: row i of ``edges`` has the numbers of the two vertices that item i joins."""
+
+    def __init__(self, const int64_t[:, ::1] edges, Py_ssize_t n_vertices):
+        cdef Py_ssize_t i
+        if edges.shape[1] != 2:
+            raise ValueError("an edge joins two vertices")
+        for i in range(edges.shape[0]):
+            if not (0 <= edges[i, 0] < n_vertices and 0 <= edges[i, 1] < n_vertices):
+                raise IndexError(f"edge {i} joins vertices that are not among {n_vertices}")
+        self.n_items, self.n_vertices, self.edges = edges.shape[0], n_vertices, edges
+        self.parent = _empty(n_vertices)
+
+    def __reduce__(self):
+        return type(self), (np.asarray(self.edges), self.n_vertices)
+
+    def fresh(self):
+        cdef GraphicOracle other = GraphicOracle.__new__(GraphicOracle)
+        other.n_items, other.n_vertices, other.edges = self.n_items, self.n_vertices, self.edges
+        other.parent = _empty(self.n_vertices)
+        return other
+
+    cdef void clear(self) noexcept nogil:
+        cdef Py_ssize_t vertex
+        for vertex in range(self.n_vertices):
+            self.parent[vertex] = vertex
+
+    cdef bint offer(self, int64_t item, bint take) noexcept nogil:
+        cdef int64_t one = root(&self.parent[0], self.edges[item, 0])
+        cdef int64_t other = root(&self.parent[0], self.edges[item, 1])
+        if take and one != other:
+            self.parent[one] = other
+        return one != other
+
+    cdef bint exchange(
+        self, int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
+        int64_t[::1] kept,
+    ) except -1:
+        """An edge of the path that the item closes in the second, across the cut it leaves in the first."""
+        cdef Py_ssize_t n = self.n_vertices, total = one.shape[0], step, left, i, end, at, height, partner
+        cdef int64_t[::1] cut = _empty(n), start = _empty(n + 2), near = _empty(2 * total), stack = _empty(n)
+        cdef int64_t[::1] came_by = _empty(n)
+        cdef int64_t[:, ::1] ends = np.empty((4, total), dtype=np.int64)
+        cdef int64_t *merged = &self.parent[0]
+        cdef int64_t vertex, other, origin, goal, item
+        with nogil:
+            self.clear()
+            for i in range(common.shape[0]):
+                self.offer(common[i], True)
+            for step in range(total):
+                left = total - step
+                for i in range(left):
+                    for end in range(2):
+                        ends[end, i] = root(merged, self.edges[one[i], end])
+                        ends[2 + end, i] = root(merged, self.edges[two[i], end])
+                # The first forest without its smallest edge.
+                for vertex in range(n):
+                    cut[vertex] = vertex
+                    came_by[vertex] = -1
+                    start[vertex] = 0
+                for i in range(1, left):
+                    cut[root(&cut[0], ends[0, i])] = root(&cut[0], ends[1, i])
+                # Neighbours in the second forest.
+                start[n] = start[n + 1] = 0
+                for i in range(left):
+                    start[ends[2, i] + 2] += 1
+                    start[ends[3, i] + 2] += 1
+                for vertex in range(n + 1):
+                    start[vertex + 1] += start[vertex]
+                for i in range(left):
+                    for end in range(2, 4):
+                        vertex = ends[end, i]
+                        near[start[vertex + 1]] = i
+                        start[vertex + 1] += 1
+                origin = ends[0, 0]
+                goal = ends[1, 0]
+                stack[0] = origin
+                height = 1
+                came_by[origin] = left
+                while height and came_by[goal] < 0:
+                    height -= 1
+                    vertex = stack[height]
+                    for at in range(start[vertex], start[vertex + 1]):
+                        i = near[at]
+                        other = ends[2, i] + ends[3, i] - vertex
+                        if came_by[other] < 0:
+                            came_by[other] = i
+                            stack[height] = other
+                            height += 1
+                if came_by[goal] < 0:
+                    return False
+                partner = left
+                vertex = goal
+                while vertex != origin:
+                    i = came_by[vertex]
+                    if i < partner and root(&cut[0], ends[2, i]) != root(&cut[0], ends[3, i]):
+                        partner = i
+                    vertex = ends[2, i] + ends[3, i] - vertex
+                if partner == left:
+                    return False
+                item = _trade(one, two, left, partner, adopts[step])
+                kept[step] = item
+                self.offer(item, True)
+        return True
+
+
+# --- transversal -------------------------------------------------------------------------------------------
+
+
+cdef class TransversalOracle(Oracle):
+    """Partial transversals: item i is in the sets ``sets[starts[i]:starts[i + 1]]``.
+
+    Memory: for each set the item that holds it (-1: none), the item that sought it last and the number of the
+    search that saw it; for each item the set it holds (-1: none); a stack.
+    """
+
+    def __init__(self, const int64_t[::1] starts, const int64_t[::1] sets, Py_ssize_t n_sets):
+        cdef Py_ssize_t i
+        if not starts.shape[0] or starts[0] != 0 or starts[starts.shape[0] - 1] != sets.shape[0]:
+            raise ValueError("the sets of the first item come first, and the last item has the last ones")
+        for i in range(starts.shape[0] - 1):
+            if starts[i + 1] < starts[i]:
+                raise ValueError(f"item {i} ends before it starts")
+        for i in range(sets.shape[0]):
+            if not 0 <= sets[i] < n_sets:
+                raise IndexError(f"set {sets[i]} is not one of {n_sets}")
+        self.starts, self.sets, self.n_sets, self.n_items = starts, sets, n_sets, starts.shape[0] - 1
+        self._make_room()
+
+    cdef int _make_room(self) except -1:
+        cdef Py_ssize_t size = self.n_sets + 1
+        cdef int64_t[::1] memory = _empty(4 * size + self.n_items)
+        self.holder, self.seeker = memory[:size], memory[size : 2 * size]
+        self.seen, self.stack = memory[2 * size : 3 * size], memory[3 * size : 4 * size]
+        self.held = memory[4 * size :]
+        return 0
+
+    def __reduce__(self):
+        return type(self), (np.asarray(self.starts), np.asarray(self.sets), self.n_sets)
+
+    def fresh(self):
+        cdef TransversalOracle other = TransversalOracle.__new__(TransversalOracle)
+        other.n_items, other.n_sets = self.n_items, self.n_sets
+        other.starts, other.sets = self.starts, self.sets
+        other._make_room()
+        return other
+
+    cdef void clear(self) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(self.n_sets):
+            self.holder[i] = self.seeker[i] = -1
+            self.seen[i] = 0
+        for i in range(self.n_items):
+            self.held[i] = -1
+        self.searches = 0
+
+    cdef int64_t search(self, int64_t item) noexcept nogil:
+        """A set that is free after a chain of moves starting with ``item``, or -1; who sought it is noted."""
+        cdef Py_ssize_t height = 1, edge
+        cdef int64_t mover, target
+        self.searches += 1
+        self.stack[0] = item
+        while height:
+            height -= 1
+            mover = self.stack[height]
+            for edge in range(self.starts[mover], self.starts[mover + 1]):
+                target = self.sets[edge]
+                if self.seen[target] < self.searches:
+                    self.seen[target] = self.searches
+                    self.seeker[target] = mover
+                    if self.holder[target] < 0:
+                        return target
+                    self.stack[height] = self.holder[target]
+                    height += 1
+        return -1
+
+    cdef void augment(self, int64_t target) noexcept nogil:
+        """Walk back along the chain that `search` found, handing each set to the item that sought it."""
+        cdef int64_t mover, left
+        while target >= 0:
+            mover = self.seeker[target]
+            left = self.held[mover]
+            self.holder[target] = mover
+            self.held[mover] = target
+            target = left
+
+    cdef bint offer(self, int64_t item, bint take) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef int64_t target
+        if self.held[item] >= 0:
+            return False
+        target = self.search(item)
+        if target < 0:
+            # Nothing leads out of the sets just seen, whoever joins later: no search enters them again.
+            for i in range(self.n_sets):
+                if self.seen[i] == self.searches:
+                    self.seen[i] = CLOSED
+        elif take:
+            self.augment(target)
+        return target >= 0
+
+    cdef void leave(self, int64_t item) noexcept nogil:
+        """Free the set that the item holds."""
+        self.holder[self.held[item]] = -1
+        self.held[item] = -1
+
+    cdef bint exchange(
+        self, int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
+        int64_t[::1] kept,
+    ) except -1:
+        """An item that a chain of moves pushes out of the second and that finds room in the first."""
+        cdef Py_ssize_t left = one.shape[0], step, partner, i
+        cdef int64_t target, item, other
+        cdef TransversalOracle second = self.fresh()
+        with nogil:
+            if not (self._hold(common, one) and second._hold(common, two)):
+                return False
+            for step in range(left):
+                item = one[0]
+                second.search(item)
+                self.leave(item)
+                partner = -1
+                target = -1
+                while target < 0:
+                    partner += 1
+                    if partner == left - step:
+                        return False
+                    other = two[partner]
+                    if second.seen[second.held[other]] == second.searches:
+                        target = self.search(other)
+                if adopts[step]:
+                    second.leave(two[partner])
+                    second.augment(second.search(item))
+                    target = self.search(item)
+                self.augment(target)
+                kept[step] = _trade(one, two, left - step, partner, adopts[step])
+        return True
+
+    cdef bint _hold(self, int64_t[::1] common, int64_t[::1] others) noexcept nogil:
+        """Match both; whether all of them fit."""
+        cdef Py_ssize_t i
+        self.clear()
+        for i in range(common.shape[0]):
+            if not self.offer(common[i], True):
+                return False
+        for i in range(others.shape[0]):
+            if not self.offer(others[i], True):
+                return False
+        return True
+
+
+# --- linear ------------------------------------------------------------------------------------------------
+
+
+cdef inline int64_t _remainder(int64_t value, int64_t prime, double inverse) noexcept nogil:
+    """``value`` modulo ``prime``, for values from 0 to prime**2 + prime; faster than an integer division."""
+    cdef int64_t left = value - <int64_t>(<double>value * inverse) * prime
+    if left < 0:
+        return left + prime
+    return left - prime if left >= prime else left
+
+
+cdef int64_t _reciprocal(int64_t value, int64_t prime) noexcept nogil:
+    """The number whose product with ``value`` is 1 modulo ``prime`` (Euclid)."""
+    cdef int64_t a = value, b = prime, u = 1, v = 0, quotient
+    while a > 1:
+        quotient = b // a
+        a, b, u, v = b - quotient * a, a, v - quotient * u, u
+    u %= prime
+    return u + prime if u < 0 else u
+
+
+cdef void _add_multiple(
+    int64_t *row, const int64_t *other, int64_t factor, Py_ssize_t size, int64_t prime
+) noexcept nogil:
+    """Add ``factor`` times another row modulo ``prime``."""
+    cdef double inverse = 1.0 / <double>prime
+    cdef Py_ssize_t i
+    for i in range(size):
+        row[i] = _remainder(row[i] + factor * other[i], prime, inverse)
+
+
+cdef void _multiply(int64_t *row, int64_t factor, Py_ssize_t size, int64_t prime) noexcept nogil:
+    cdef double inverse = 1.0 / <double>prime
+    cdef Py_ssize_t i
+    for i in range(size):
+        row[i] = _remainder(row[i] * factor, prime, inverse)
+
+
+cdef bint _eliminate(int64_t[:, ::1] work, Py_ssize_t row, Py_ssize_t start, int64_t prime) noexcept nogil:
+    """Make column ``row`` the unit vector of that row, in columns from ``start`` on; False if all are 0.
+
+    A row from ``row`` on that has an entry takes its place.
+    """
+    cdef Py_ssize_t height = work.shape[0], width = work.shape[1] - start, pivot = row, i, j
+    while pivot < height and work[pivot, row] == 0:
+        pivot += 1
+    if pivot == height:
+        return False
+    for j in range(start, work.shape[1]):
+        work[row, j], work[pivot, j] = work[pivot, j], work[row, j]
+    _multiply(&work[row, start], _reciprocal(work[row, row], prime), width, prime)
+    for i in range(height):
+        if i != row and work[i, row]:
+            _add_multiple(&work[i, start], &work[row, start], prime - work[i, row], width, prime)
+    return True
+
+
+cdef void _without(
+    int64_t[:, ::1] matrix, Py_ssize_t size, Py_ssize_t row, Py_ssize_t column, bint pivoted, int64_t prime
+) noexcept nogil:
+    """Take a row and a column out of a matrix, in place; ``pivoted``, after eliminating by their entry."""
+    cdef double inverse = 1.0 / <double>prime
+    cdef int64_t factor
+    cdef Py_ssize_t i, j
+    if pivoted:
+        factor = _reciprocal(matrix[row, column], prime)
+        for i in range(size):
+            if i != row:
+                _add_multiple(
+                    &matrix[i, 0], &matrix[row, 0],
+                    prime - _remainder(matrix[i, column] * factor, prime, inverse), size, prime,
+                )
+    for i in range(size - 1):
+        for j in range(size - 1):
+            matrix[i, j] = matrix[i + (i >= row), j + (j >= column)]
+
+
+cdef class LinearOracle(Oracle):
+    """Columns: ``residues[q, i]`` is that of item i modulo ``primes[q]``, all below 2**31.
+
+    A set is independent if it is so modulo one of the first ``deciding`` primes. Exchanges may ask the
+    others, too: modulo one of them two bases are bases.
+
+    Memory: for each deciding prime the number of columns taken, whether they tell anything, and each of
+    them, reduced, with the place of its leading 1; the items taken; the column at hand.
+    """
+
+    def __init__(self, const int64_t[::1] primes, const int64_t[:, :, ::1] residues, Py_ssize_t deciding):
+        cdef Py_ssize_t q
+        if residues.shape[0] != primes.shape[0] or not 1 <= deciding <= primes.shape[0]:
+            raise ValueError("there are residues for every prime, and one of them decides at least")
+        for q in range(primes.shape[0]):
+            if not 2 <= primes[q] < 1 << 31:
+                raise ValueError(f"primes[{q}]={primes[q]} is not between 2 and 2**31")
+            found = np.asarray(residues[q])
+            if found.size and not 0 <= found.min() <= found.max() < primes[q]:
+                raise ValueError(f"residues[{q}] are not residues modulo {primes[q]}")
+        self.primes, self.residues, self.deciding = primes, residues, deciding
+        self.n_items, self.rows = residues.shape[1], residues.shape[2]
+        self._make_room()
+
+    cdef int _make_room(self) except -1:
+        self.basis = np.empty((self.deciding, self.rows, self.rows), dtype=np.int64)
+        self.pivots = np.empty((self.deciding, self.rows), dtype=np.int64)
+        self.counts, self.chosen, self.column = _empty(self.deciding), _empty(self.rows), _empty(self.rows)
+        self.decides = np.empty(self.deciding, dtype=np.uint8)
+        return 0
+
+    def __reduce__(self):
+        return type(self), (np.asarray(self.primes), np.asarray(self.residues), self.deciding)
+
+    def fresh(self):
+        cdef LinearOracle other = LinearOracle.__new__(LinearOracle)
+        other.primes, other.residues, other.deciding = self.primes, self.residues, self.deciding
+        other.n_items, other.rows = self.n_items, self.rows
+        other._make_room()
+        return other
+
+    cdef void clear(self) noexcept nogil:
+        cdef Py_ssize_t q
+        for q in range(self.deciding):
+            self.counts[q] = 0
+            self.decides[q] = True
+        self.count = 0
+
+    cdef bint offer(self, int64_t item, bint take) noexcept nogil:
+        """Primes are called upon in turn, the next one only where none before shows independence.
+
+        Each first catches up with what others took; one modulo which that is dependent tells nothing.
+        """
+        cdef Py_ssize_t size = self.rows, q, i, place
+        cdef int64_t prime, chosen, factor, at
+        cdef int64_t *column = &self.column[0]
+        cdef bint free = False
+        for q in range(self.deciding):
+            prime = self.primes[q]
+            while self.decides[q] and not free:
+                at = self.counts[q]
+                chosen = self.chosen[at] if at < self.count else item
+                for i in range(size):
+                    column[i] = self.residues[q, chosen, i]
+                for i in range(at):
+                    factor = column[self.pivots[q, i]]
+                    if factor:
+                        _add_multiple(column, &self.basis[q, i, 0], prime - factor, size, prime)
+                place = 0
+                while place < size and column[place] == 0:
+                    place += 1
+                if place == size:
+                    self.decides[q] = at == self.count
+                    break
+                free = at == self.count
+                if take or not free:
+                    _multiply(column, _reciprocal(column[place], prime), size, prime)
+                    for i in range(size):
+                        self.basis[q, at, i] = column[i]
+                    self.pivots[q, at] = place
+                    self.counts[q] = at + 1
+            if free:
+                break
+        if free and take:
+            self.chosen[self.count] = item
+            self.count += 1
+        return free
+
+    cdef bint exchange(
+        self, int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
+        int64_t[::1] kept,
+    ) except -1:
+        """What is independent modulo a prime is so without, and modulo some prime both are bases.
+
+        ``forth`` has the first base in terms of the second, ``back`` the second in terms of the first: an
+        item can take another's place exactly where its coefficient is not 0.
+        """
+        cdef Py_ssize_t shared = common.shape[0], left = one.shape[0], rank = shared + left
+        cdef Py_ssize_t q, i, j, step, partner
+        cdef int64_t[:, ::1] work = np.empty((self.rows, rank + left), dtype=np.int64)
+        cdef int64_t[:, ::1] pair = np.empty((left, 2 * left), dtype=np.int64)
+        cdef int64_t[:, ::1] forth = np.empty((left, left), dtype=np.int64)
+        cdef int64_t[:, ::1] back = np.empty((left, left), dtype=np.int64)
+        cdef int64_t prime, item
+        if rank > self.rows:
+            return False
+        with nogil:
+            for q in range(self.primes.shape[0]):
+                prime = self.primes[q]
+                for i in range(rank + left):
+                    item = common[i] if i < shared else two[i - shared] if i < rank else one[i - rank]
+                    for j in range(self.rows):
+                        work[j, i] = self.residues[q, item, j]
+                for i in range(rank):
+                    if not _eliminate(work, i, i, prime):
+                        break
+                else:
+                    for i in range(left):
+                        for j in range(left):
+                            forth[i, j] = pair[i, j] = work[shared + i, rank + j]
+                            pair[i, left + j] = i == j
+                    for i in range(left):
+                        if not _eliminate(pair, i, i, prime):
+                            break
+                    else:
+                        break
+            else:
+                return False
+            for i in range(left):
+                for j in range(left):
+                    back[i, j] = pair[i, left + j]
+            for step in range(left):
+                partner = 0
+                while partner < left - step and (forth[partner, 0] == 0 or back[0, partner] == 0):
+                    partner += 1
+                if partner == left - step:
+                    return False
+                _without(forth, left - step, partner, 0, adopts[step], prime)
+                _without(back, left - step, 0, partner, not adopts[step], prime)
+                kept[step] = _trade(one, two, left - step, partner, adopts[step])
+        return True

@@ -1,0 +1,62 @@
+"""A private running sum, for loops that add many vectors to it.
+
+Such a loop calls `PrefixSum.ready` once, with the interpreter's lock: it refuses vectors of another size, and
+more steps than there is noise for. Then it calls `step` so many times, without the lock. ``sums`` is the
+private sum after the last step.
+"""
+
+from libc.stdint cimport int64_t
+
+
+cdef class PrefixSum:
+    cdef readonly Py_ssize_t size
+    cdef double[::1] sums
+    cdef bint noisy
+    cdef int64_t mantissa
+    cdef int exponent
+    cdef double unit
+    cdef const int64_t[:, ::1] noise
+    cdef Py_ssize_t row
+
+    cdef int ready(self, Py_ssize_t size, Py_ssize_t steps) except -1
+    cdef void step(self, const double *vector) noexcept nogil
+
+
+cdef class FactorizedPrefix(PrefixSum):
+    cdef Py_ssize_t buffers
+    cdef const double[::1] decays
+    cdef const double[::1] weights
+    cdef double[:, ::1] encoder
+    cdef double[:, ::1] decoder
+
+    cdef void encode_part(
+        self, const double *vector, Py_ssize_t start, Py_ssize_t count, double *out
+    ) noexcept nogil
+    cdef void decode_part(self, const double *released, Py_ssize_t start, Py_ssize_t count) noexcept nogil
+
+
+cdef struct Node:
+    Py_ssize_t level  # it holds 2^level vectors
+    Py_ssize_t slot  # where it is kept
+    Py_ssize_t before  # where the node is kept that ends where this one begins; -1 if none does
+
+
+cdef class TreePrefix(PrefixSum):
+    cdef readonly Py_ssize_t levels
+    cdef public Py_ssize_t taken
+    cdef object arrays
+    cdef void *totals
+    cdef void *released
+    cdef void *prefixes
+    cdef const double[::1] shares
+    cdef bint whole
+    cdef bint combined
+    cdef int norm
+    cdef double longest
+    cdef double[::1] held
+    cdef int64_t[::1] steps
+
+    cdef Node completed(self) noexcept nogil
+    cdef void *_numbers(self, array, bint whole) except NULL
+    cdef int _room(self) except -1
+    cdef void _show(self, Node node) noexcept nogil

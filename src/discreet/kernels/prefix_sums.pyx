@@ -1,0 +1,458 @@
+"""Private running sums of vectors, one step at a time. Meaning: ``discreet.privacy.sums``.
+
+A step has two halves. `encode` gives what is to be released for a vector, without its noise: the output of a
+filter, or the sums of the nodes of a tree that the vector completes. `decode` takes what was released; the
+``prefix`` becomes the private sum after the step. A loop that has noise for many steps takes both halves at
+once (`PrefixSum.step`, see the .pxd).
+
+Arrays are the caller's, who saves them; their shapes and types are checked where a sum is made.
+"""
+
+import numpy as np
+
+from libc.math cimport fabs, frexp, ldexp, sqrt
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+
+from .noise cimport to_grid_of
+from .portable cimport cloned_wide
+
+cdef enum:
+    TILE = 128  # coordinates at a time, all of whose numbers stay in the cache
+
+
+cdef class PrefixSum:
+    """What the methods share: the grid of the noise, the private sum so far, rows of noise for `step`.
+
+    ``grid`` is (mantissa, exponent, step), or None for no noise; nothing is rounded then. ``prefix`` is the
+    sum so far, and is overwritten.
+    """
+
+    def __init__(self, grid, double[::1] prefix not None):
+        if not prefix.shape[0]:
+            raise ValueError("a running sum has at least one coordinate")
+        self.size, self.sums = prefix.shape[0], prefix
+        self.noisy = grid is not None
+        if grid is not None:
+            self.mantissa, self.exponent, self.unit = grid
+            if not 1 << 31 <= self.mantissa < 1 << 32:
+                raise ValueError("the grid has a mantissa from 2^31 to 2^32")
+        self.give(np.empty((0, self.size), dtype=np.int64))
+
+    def give(self, const int64_t[:, ::1] noise not None):
+        """Rows of noise for the next steps of a loop, in place of those it was given before."""
+        if noise.shape[1] != self.size:
+            raise ValueError(f"noise has {noise.shape[1]} coordinates; the sum has {self.size}")
+        self.noise, self.row = noise, 0
+
+    cdef int ready(self, Py_ssize_t size, Py_ssize_t steps) except -1:
+        if size != self.size:
+            raise ValueError(f"vectors of {size} coordinates do not fit a sum of {self.size}")
+        if self.noisy and self.noise.shape[0] - self.row < steps:
+            left = self.noise.shape[0] - self.row
+            raise ValueError(f"{steps} steps need a row of noise each; {left} are left")
+        return 0
+
+    cdef void step(self, const double *vector) noexcept nogil:
+        pass
+
+    def add(self, const double[:, ::1] vectors not None):
+        """Take a step with a row of noise for each vector, as a loop does."""
+        cdef Py_ssize_t i
+        self.ready(vectors.shape[1], vectors.shape[0])
+        with nogil:
+            for i in range(vectors.shape[0]):
+                self.step(&vectors[i, 0])
+
+
+cdef cloned_wide _in_units(const int64_t *steps, Py_ssize_t size, double unit, double *out) noexcept nogil:
+    """Whole numbers as floats, rounded once, times ``unit``.
+
+    The upper and the lower half of a number each become the lowest bits of a float that is large enough for
+    them: what is subtracted from the upper one is exact, and their sum is rounded once. Conversions of 64
+    bits are not among the vector instructions of most processors; these are.
+    """
+    cdef uint64_t lower, upper
+    cdef double low, high
+    cdef Py_ssize_t i
+    for i in range(size):
+        lower = (<uint64_t>steps[i] & 0xFFFFFFFFULL) | 0x4330000000000000ULL
+        upper = (<uint64_t>steps[i] >> 32) ^ 0x4530000080000000ULL
+        memcpy(&low, &lower, 8)
+        memcpy(&high, &upper, 8)
+        # 2^84 + 2^63 + 2^52
+        out[i] = ((high - 19342822341709703277445120.0) + low) * unit
+
+
+# --- a filter and its inverse ------------------------------------------------------------------------------
+
+
+cdef extern from "blocks.h" nogil:
+    void encode_block "discreet_encode_block"(
+        double *buffers, Py_ssize_t stride, Py_ssize_t count, const double *decays, const double *weights,
+        const double *vector, double *out,
+    )
+    void decode_block "discreet_decode_block"(
+        double *buffers, Py_ssize_t stride, Py_ssize_t count, const double *decays, const double *weights,
+        const double *released, double *prefix,
+    )
+
+
+cdef cloned_wide _encode(
+    double *buffers, Py_ssize_t stride, Py_ssize_t count, const double *decays, const double *weights,
+    const double *vector, Py_ssize_t size, double *out,
+) noexcept nogil:
+    """``out = vector + sum(weights * buffers)``, then ``buffers = decays * buffers + vector``."""
+    cdef double held
+    cdef Py_ssize_t start = 0, i, k
+    while start + 8 <= size:
+        encode_block(buffers + start, stride, count, decays, weights, vector + start, out + start)
+        start += 8
+    for i in range(start, size):
+        out[i] = vector[i]
+        for k in range(count):
+            held = buffers[k * stride + i]
+            out[i] += weights[k] * held
+            buffers[k * stride + i] = decays[k] * held + vector[i]
+
+
+cdef cloned_wide _decode(
+    double *buffers, Py_ssize_t stride, Py_ssize_t count, const double *decays, const double *weights,
+    const double *released, Py_ssize_t size, double *prefix,
+) noexcept nogil:
+    """Invert `_encode` on what was released, and add what it says about this step to ``prefix``."""
+    cdef double fresh
+    cdef Py_ssize_t start = 0, i, k
+    while start + 8 <= size:
+        decode_block(buffers + start, stride, count, decays, weights, released + start, prefix + start)
+        start += 8
+    for i in range(start, size):
+        fresh = released[i]
+        for k in range(count):
+            fresh -= weights[k] * buffers[k * stride + i]
+        for k in range(count):
+            buffers[k * stride + i] = decays[k] * buffers[k * stride + i] + fresh
+        prefix[i] += fresh
+
+
+cdef class FactorizedPrefix(PrefixSum):
+    """A sum by a Toeplitz factorisation, whose filter is held as decaying buffers.
+
+    The filter gives ``vector + sum(weights * encoder)``; then ``encoder = decays * encoder + vector``. What
+    was released goes through the inverse filter, whose buffers are ``decoder``.
+    """
+
+    def __init__(
+        self, grid, prefix, const double[::1] decays not None, const double[::1] weights not None,
+        double[:, ::1] encoder not None, double[:, ::1] decoder not None,
+    ):
+        super().__init__(grid, prefix)
+        self.buffers = decays.shape[0]
+        if weights.shape[0] != self.buffers:
+            raise ValueError("a filter has one weight for each decay")
+        if not (encoder.shape[0] == decoder.shape[0] == self.buffers):
+            raise ValueError(f"a filter of {self.buffers} decays has as many buffers")
+        if not (encoder.shape[1] == decoder.shape[1] == self.size):
+            raise ValueError(f"buffers of a sum of {self.size} coordinates have as many")
+        self.decays, self.weights, self.encoder, self.decoder = decays, weights, encoder, decoder
+
+    cdef void encode_part(
+        self, const double *vector, Py_ssize_t start, Py_ssize_t count, double *out
+    ) noexcept nogil:
+        _encode(
+            &self.encoder[0, start], self.size, self.buffers, &self.decays[0], &self.weights[0], vector,
+            count, out,
+        )
+
+    cdef void decode_part(self, const double *released, Py_ssize_t start, Py_ssize_t count) noexcept nogil:
+        _decode(
+            &self.decoder[0, start], self.size, self.buffers, &self.decays[0], &self.weights[0], released,
+            count, &self.sums[start],
+        )
+
+    def encode(self, const double[::1] vector not None):
+        """What is to be released for the vector: a row of steps of the grid, or of floats without noise."""
+        if vector.shape[0] != self.size:
+            raise ValueError(f"a vector of {vector.shape[0]} coordinates does not fit a sum of {self.size}")
+        if not self.noisy:
+            return np.array(vector).reshape(1, self.size)
+        found = np.empty((1, self.size), dtype=np.int64)
+        cdef int64_t[:, ::1] out = found
+        cdef double filtered[TILE]
+        cdef Py_ssize_t start = 0, count
+        with nogil:
+            while start < self.size:
+                count = min(<Py_ssize_t>TILE, self.size - start)
+                self.encode_part(&vector[start], start, count, filtered)
+                to_grid_of(filtered, count, self.mantissa, self.exponent, &out[0, start])
+                start += count
+        return found
+
+    def decode(self, released not None):
+        """Take up what was released for a vector."""
+        cdef const int64_t[:, ::1] steps
+        cdef const double[:, ::1] values
+        cdef double floats[TILE]
+        cdef Py_ssize_t start = 0, count, i
+        if released.shape != (1, self.size):
+            raise ValueError(f"what was released has shape {released.shape}; {(1, self.size)} expected")
+        if not self.noisy:
+            values = released
+            for i in range(self.size):
+                self.sums[i] += values[0, i]
+            return
+        steps = released
+        with nogil:
+            while start < self.size:
+                count = min(<Py_ssize_t>TILE, self.size - start)
+                _in_units(&steps[0, start], count, self.unit, floats)
+                self.decode_part(floats, start, count)
+                start += count
+
+    cdef void step(self, const double *vector) noexcept nogil:
+        cdef double filtered[TILE]
+        cdef int64_t steps[TILE]
+        cdef const int64_t *noise
+        cdef Py_ssize_t start = 0, count, i
+        if not self.noisy:
+            for i in range(self.size):
+                self.sums[i] += vector[i]
+            return
+        noise = &self.noise[self.row, 0]
+        self.row += 1
+        while start < self.size:
+            count = min(<Py_ssize_t>TILE, self.size - start)
+            self.encode_part(vector + start, start, count, filtered)
+            to_grid_of(filtered, count, self.mantissa, self.exponent, steps)
+            for i in range(count):
+                steps[i] += noise[start + i]
+            _in_units(steps, count, self.unit, filtered)
+            self.decode_part(filtered, start, count)
+            start += count
+
+
+# --- trees -------------------------------------------------------------------------------------------------
+
+ctypedef fused number:
+    int64_t
+    double
+
+ctypedef fused outcome:
+    int64_t
+    double
+
+
+cdef void _sum_nodes(
+    const number *vector, Py_ssize_t size, Node node, Py_ssize_t rows, number *totals, number *out
+) noexcept nogil:
+    """The sums of the nodes that ``vector`` completes, level after level; or of the last one alone."""
+    cdef Py_ssize_t level, i
+    cdef number *last = out
+    for i in range(size):
+        last[i] = vector[i]
+    for level in range(node.level):
+        if rows > 1:
+            last += size
+            for i in range(size):
+                last[i] = last[i - size] + totals[level * size + i]
+        else:
+            for i in range(size):
+                last[i] += totals[level * size + i]
+    for i in range(size):
+        totals[node.slot * size + i] = last[i]
+
+
+cdef void _release_node(
+    const number *released, Py_ssize_t size, Node node, const double *shares, outcome *estimates,
+    outcome *prefixes,
+) noexcept nogil:
+    """Keep what was released of a node, and the sum of everything up to its end.
+
+    With ``shares``, a node's own release has this weight, and what is known of its two halves the rest.
+    """
+    cdef Py_ssize_t level, i
+    cdef outcome *estimate = estimates + node.slot * size
+    cdef double share
+    for i in range(size):
+        estimate[i] = <outcome>released[i]
+    if shares != NULL:
+        for level in range(node.level):
+            share = shares[level]
+            for i in range(size):
+                estimate[i] = <outcome>(
+                    share * <double>released[(level + 1) * size + i]
+                    + (1.0 - share) * <double>(estimate[i] + estimates[level * size + i])
+                )
+    for i in range(size):
+        prefixes[node.slot * size + i] = estimate[i]
+        if node.before >= 0:
+            prefixes[node.slot * size + i] += prefixes[node.before * size + i]
+
+
+cdef class TreePrefix(PrefixSum):
+    """A sum by a binary tree: each finished block of 2^level vectors is released once.
+
+    Nodes that later sums need are kept in slots, one for each level and a second one for the last:
+    ``totals`` are their true sums, ``released`` what was released of them, ``prefixes`` the released sums of
+    everything up to their end. All are whole steps of the grid; floats where there is no noise. With
+    ``shares`` each node is combined with its halves, which takes a release for each level that a vector
+    completes, and makes floats of what was released.
+
+    Vectors of a loop are shortened to a ``norm`` (1 or 2) of ``longest``.
+    """
+
+    def __init__(
+        self, grid, prefix, totals, released, prefixes, Py_ssize_t taken, const double[::1] shares, int norm,
+        double longest,
+    ):
+        super().__init__(grid, prefix)
+        self.levels, self.taken, self.norm, self.longest = len(totals) - 1, taken, norm, longest
+        self.whole, self.combined = self.noisy, shares is not None
+        if not 1 <= self.levels < 63 or not 0 <= taken <= <Py_ssize_t>1 << self.levels:
+            raise ValueError(f"a tree of {self.levels} levels has not taken {taken} vectors")
+        if shares is not None and shares.shape[0] < self.levels - 1:
+            raise ValueError("every level but the first has a share")
+        self.shares = shares
+        for array in (totals, released, prefixes):
+            if array.shape != (self.levels + 1, self.size):
+                raise ValueError(f"nodes have shape {array.shape}; {(self.levels + 1, self.size)} expected")
+        self.totals = self._numbers(totals, self.whole)
+        self.released = self._numbers(released, self.whole and not self.combined)
+        self.prefixes = self._numbers(prefixes, self.whole and not self.combined)
+        self.arrays = (totals, released, prefixes)
+        self.held, self.steps = np.empty(2 * self.size), np.empty(self.size, dtype=np.int64)
+
+    cdef void *_numbers(self, array, bint whole) except NULL:
+        cdef int64_t[:, ::1] steps
+        cdef double[:, ::1] floats
+        if whole:
+            steps = array
+            return &steps[0, 0]
+        floats = array
+        return &floats[0, 0]
+
+    cdef Node completed(self) noexcept nogil:
+        """The largest node that the next vector completes."""
+        cdef Py_ssize_t top = self.levels - 1, full = self.taken >> top
+        cdef Node node = Node(0, 0, -1)
+        while node.level < top and (self.taken >> node.level) & 1:
+            node.level += 1
+        node.slot = node.level + full if node.level == top else node.level
+        node.before = node.level + 1  # the next smaller one that is kept
+        while node.before < top and not (self.taken >> node.before) & 1:
+            node.before += 1
+        if node.before >= top:
+            node.before = top + full - 1 if full else -1
+        return node
+
+    cdef int _room(self) except -1:
+        if self.taken >= <Py_ssize_t>1 << self.levels:
+            raise ValueError(f"a tree of {self.levels} levels has taken all of its vectors")
+        return 0
+
+    def encode(self, double[::1] vector not None):
+        """What is to be released for the vector: a row for each node it completes that is."""
+        if vector.shape[0] != self.size:
+            raise ValueError(f"a vector of {vector.shape[0]} coordinates does not fit a sum of {self.size}")
+        self._room()
+        cdef Node node = self.completed()
+        cdef Py_ssize_t rows = node.level + 1 if self.combined else 1
+        cdef int64_t[:, ::1] steps
+        cdef double[:, ::1] floats
+        found = np.empty((rows, self.size), dtype=np.int64 if self.whole else np.float64)
+        if self.whole:
+            steps = found
+            to_grid_of(&vector[0], self.size, self.mantissa, self.exponent, &self.steps[0])
+            _sum_nodes(&self.steps[0], self.size, node, rows, <int64_t *>self.totals, &steps[0, 0])
+        else:
+            floats = found
+            _sum_nodes(&vector[0], self.size, node, rows, <double *>self.totals, &floats[0, 0])
+        return found
+
+    def decode(self, released not None):
+        """Take up what was released for a vector."""
+        self._room()
+        cdef Node node = self.completed()
+        cdef Py_ssize_t rows = node.level + 1 if self.combined else 1
+        cdef const int64_t[:, ::1] steps
+        cdef const double[:, ::1] floats
+        cdef const double *shares = &self.shares[0] if self.combined and self.levels > 1 else NULL
+        if released.shape != (rows, self.size):
+            raise ValueError(f"what was released has shape {released.shape}; {(rows, self.size)} expected")
+        if not self.whole:
+            floats = released
+            _release_node(
+                &floats[0, 0], self.size, node, shares, <double *>self.released, <double *>self.prefixes
+            )
+        elif self.combined:
+            steps = released
+            _release_node(
+                &steps[0, 0], self.size, node, shares, <double *>self.released, <double *>self.prefixes
+            )
+        else:
+            steps = released
+            _release_node(
+                &steps[0, 0], self.size, node, shares, <int64_t *>self.released, <int64_t *>self.prefixes
+            )
+        self._show(node)
+        self.taken += 1
+
+    cdef void _show(self, Node node) noexcept nogil:
+        cdef Py_ssize_t i, at = node.slot * self.size
+        if self.whole and not self.combined:
+            _in_units(<int64_t *>self.prefixes + at, self.size, self.unit, &self.sums[0])
+            return
+        for i in range(self.size):
+            self.sums[i] = (<double *>self.prefixes)[at + i] * (self.unit if self.whole else 1.0)
+
+    cdef int ready(self, Py_ssize_t size, Py_ssize_t steps) except -1:
+        PrefixSum.ready(self, size, steps)
+        if not self.whole or self.combined or self.norm not in (1, 2):
+            raise ValueError("loops add to trees with one release for each vector, of a declared length")
+        if self.taken + steps > <Py_ssize_t>1 << self.levels:
+            raise ValueError(f"the tree has taken {self.taken} vectors and does not take {steps} more")
+        return 0
+
+    cdef void step(self, const double *vector) noexcept nogil:
+        cdef Node node = self.completed()
+        cdef const int64_t *noise = &self.noise[self.row, 0]
+        cdef int64_t *steps = &self.steps[0]
+        cdef Py_ssize_t i
+        self.row += 1
+        memcpy(&self.held[0], vector, self.size * sizeof(double))
+        _shorten(&self.held[0], self.size, self.norm, self.longest, &self.held[self.size])
+        to_grid_of(&self.held[0], self.size, self.mantissa, self.exponent, steps)
+        _sum_nodes(steps, self.size, node, 1, <int64_t *>self.totals, steps)
+        for i in range(self.size):
+            steps[i] += noise[i]
+        _release_node(steps, self.size, node, NULL, <int64_t *>self.released, <int64_t *>self.prefixes)
+        self._show(node)
+        self.taken += 1
+
+
+cdef void _shorten(double *vector, Py_ssize_t size, int norm, double longest, double *parts) noexcept nogil:
+    """Shorten a vector that is longer than was declared; the length as `privacy.sums.bounds` takes it."""
+    cdef double largest = 0.0, length, factor
+    cdef int exponent
+    cdef Py_ssize_t i, left = size, half
+    for i in range(size):
+        largest = max(largest, fabs(vector[i]))
+    if largest == 0.0:
+        return
+    frexp(largest, &exponent)
+    for i in range(size):
+        parts[i] = fabs(ldexp(vector[i], -exponent))
+        if norm == 2:
+            parts[i] *= parts[i]
+    while left > 1:
+        half = left // 2
+        for i in range(half):
+            parts[i] += parts[half + i]
+        if left % 2 == 1:
+            parts[half] = parts[left - 1]
+        left = half + left % 2
+    length = ldexp(sqrt(parts[0]) if norm == 2 else parts[0], exponent)
+    if length > longest:
+        factor = longest / length
+        for i in range(size):
+            vector[i] *= factor

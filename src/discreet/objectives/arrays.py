@@ -1,0 +1,416 @@
+"""People whose rows are a dense array of any library, on the device where it lives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.checks import DataError, whole
+from .base import Floats, Items, Population, random_rows
+from .devices import Device, device_of, row_sums, slices
+from .devices.portable import gain, moved, whole_steps
+from .fixed_point import StepSource, step
+from .rows import BEST, CAP, Kind
+
+if TYPE_CHECKING:
+    from .rows import RowPopulation
+
+Steps = NDArray[np.int64]
+
+
+@dataclass(frozen=True, repr=False)
+class ArrayRows:
+    """Every row of ``matrix``, as a function of one kind; ``caps`` has one number for each.
+
+    ``tile`` is how many people are worked on at a time. ``share`` is the factor of the whole.
+    """
+
+    device: Device
+    kind: Kind
+    matrix: Any
+    caps: Any
+    tile: int
+    share: float = 1.0
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def take(self, rows: Steps) -> ArrayRows:
+        """The named people, in that order; they stay on the device."""
+        places = self.device.array(rows, "int64")
+        return replace(
+            self, matrix=self.device.taken(self.matrix, places), caps=self.device.taken(self.caps, places)
+        )
+
+    def scaled(self, factor: float) -> ArrayRows:
+        return replace(self, share=factor * self.share)
+
+    def growing(self, most: float, per_unit: float) -> GrowingArray:
+        return GrowingArray(self, most, per_unit)
+
+    def column(self, item: int) -> Any:
+        """Everybody's weight of one item."""
+        return self.device.cast(self.matrix[:, item], "float64")
+
+    def sums(self, state: Any, left: Any, per_unit: float, rows: Any = None) -> Floats:
+        """What every item adds, in steps, to rows in these states with these steps left."""
+        numbers = (state, left, self.caps)
+        with self.room():
+            found = self.device.loops.gain_sums(
+                self.device, self.kind.code, self.matrix, numbers, self.share, per_unit, self.tile, rows
+            )
+            return self.device.numpy(found)
+
+    def room(self) -> Any:
+        """Within it, a lack of memory names the tile."""
+        size = 40 * self.tile * self.n_items / 1e6
+        return self.device.room_for(
+            f"a tile of {self.tile:,} people x {self.n_items:,} items (up to {size:,.0f} MB); give a smaller"
+            " tile="
+        )
+
+    # -- multilinear gradients -------------------------------------------------------------------------------
+
+    def gradient_steps(self, x: Floats, per_unit: float, most: int, seed: int, samples: int) -> Steps:
+        """The sum of gradients at ``x``, each person's entries in whole steps from 0 to ``most``.
+
+        A person's gradient is worked out entry by entry, in an order that depends on their own row alone.
+        """
+        inside = random_rows(x, seed, samples) if self.kind.of_sums else np.zeros((0, x.size), dtype=np.bool_)
+        depth = max(1, len(inside))
+        total = self.device.zeros(self.n_items, "float64")
+        point = self.device.array(x, "float64")
+        with self.room():
+            for here in slices(self.n_rows, max(1, self.tile // depth)):
+                some = self.device.cast(self.matrix[here, :], "float64")
+                if self.kind.of_sums:
+                    steps = self._of_sums(some, self.caps[here], inside, per_unit, float(most))
+                elif self.kind is BEST:
+                    steps = self._of_best(some, point, per_unit, float(most))
+                else:
+                    steps = self._of_products(some, point, per_unit, float(most))
+                total = total + steps
+        return self.device.numpy(total).astype(np.int64)
+
+    def _by_item(self, some: Any) -> Any:
+        """A people x items array as items x people, without gaps in memory."""
+        return self.device.xp.stack([some[:, t] for t in range(self.n_items)])
+
+    def _of_best(self, some: Any, x: Any, per_unit: float, most: float) -> Any:
+        """Of the expected maximum, from each person's items in order of falling weight."""
+        xp = self.device.xp
+        order = xp.argsort(-some, axis=1, stable=True)
+        falling = self._by_item(xp.take_along_axis(some, order, axis=1))
+        chance = self._by_item(xp.reshape(xp.take(x, xp.reshape(order, (-1,))), order.shape))
+        unmet, before = xp.ones_like(falling[0, :]), []
+        for t in range(self.n_items):
+            before.append(unmet)
+            unmet = unmet * (1.0 - chance[t, :])
+        rest, found = xp.zeros_like(unmet), [unmet] * self.n_items
+        for t in reversed(range(self.n_items)):
+            slope = self.share * before[t] * (falling[t, :] - rest)
+            found[t] = self._cut(slope, per_unit, most)
+            rest = chance[t, :] * falling[t, :] + (1.0 - chance[t, :]) * rest
+        places = xp.argsort(order, axis=1)
+        return xp.sum(xp.take_along_axis(xp.stack(found, axis=1), places, axis=1), axis=0)
+
+    def _of_products(self, some: Any, x: Any, per_unit: float, most: float) -> Any:
+        """Of 1 - prod(1 - x w), from the products before and after each item."""
+        xp, weights = self.device.xp, self._by_item(some)
+        product, before = xp.ones_like(weights[0, :]), []
+        for t in range(self.n_items):
+            before.append(product)
+            product = product * (1.0 - x[t] * weights[t, :])
+        after, found = xp.full_like(product, self.share), [product] * self.n_items
+        for t in reversed(range(self.n_items)):
+            found[t] = xp.sum(self._cut(weights[t, :] * before[t] * after, per_unit, most))
+            after = after * (1.0 - x[t] * weights[t, :])
+        return xp.stack(found)
+
+    def _of_sums(self, some: Any, cap: Any, inside: Any, per_unit: float, most: float) -> Any:
+        """The mean over random sets of what each item adds, each gain in whole steps."""
+        xp, device = self.device.xp, self.device
+        drawn = device.array(inside, "bool")
+        weights = xp.minimum(self._by_item(some), xp.expand_dims(cap, axis=0))
+        totals = xp.zeros((drawn.shape[0], weights.shape[1]), dtype=xp.float64, device=device.place)
+        nothing = xp.zeros_like(weights[0, :])
+        for t in range(self.n_items):
+            totals = totals + xp.where(drawn[:, t : t + 1], weights[t, :], nothing)
+        found = []
+        for t in range(self.n_items):
+            rest = xp.where(drawn[:, t : t + 1], xp.clip(totals - weights[t, :], min=0.0), totals)
+            slope = self.share * gain(device, self.kind.code, rest, weights[t, :], cap)
+            steps = xp.sum(self._cut(slope, per_unit, most), axis=0)
+            found.append(xp.sum(xp.floor(steps / float(drawn.shape[0]))))
+        return xp.stack(found)
+
+    def _cut(self, slope: Any, per_unit: float, most: float) -> Any:
+        return whole_steps(self.device.xp, slope, per_unit, self.device.xp.full_like(slope, most))
+
+
+class GrowingArray:
+    """A growing set: one number of state for each row, and the steps that it may still add.
+
+    Sums are a function of the states alone. Where few rows have changed, what those added before is taken
+    off and what they add now is put in its place, both to the last step.
+    """
+
+    def __init__(self, rows: ArrayRows, most: float, per_unit: float) -> None:
+        device = rows.device
+        self._rows, self._per_unit = rows, per_unit
+        self._state = device.zeros(rows.n_rows, "float64") + rows.kind.fresh
+        self._left = device.zeros(rows.n_rows, "float64") + most
+        self._added: Floats | None = None
+        self.looked_at = 0  # rows, in all passes
+
+    def begin(self, sums: Floats) -> None:
+        self._added = self._pass(self._state, self._left)
+        sums += self._added
+
+    def choose(self, item: int, sums: Floats) -> None:
+        assert self._added is not None
+        state, left = self._state, self._left
+        self.move(item)
+        xp = self._rows.device.xp
+        (changed,) = xp.nonzero((state != self._state) | (left != self._left))
+        if 2 * int(changed.shape[0]) > self._rows.n_rows:
+            now = self._pass(self._state, self._left)
+        elif changed.shape[0]:
+            before, after = (self._pass(*n, changed) for n in ((state, left), (self._state, self._left)))
+            now = self._added + (after - before)
+        else:
+            now = self._added
+        sums += now - self._added
+        self._added = now
+
+    def move(self, item: int) -> int:
+        """Choose an item; what it adds, in steps."""
+        rows, xp = self._rows, self._rows.device.xp
+        state, left, weight = self._state, self._left, self._rows.column(item)
+        added = rows.share * gain(rows.device, rows.kind.code, state, weight, rows.caps)
+        steps = whole_steps(xp, added, self._per_unit, left)
+        self._state, self._left = moved(xp, rows.kind.code, state, weight, rows.caps), left - steps
+        return int(xp.sum(steps))
+
+    def _pass(self, state: Any, left: Any, changed: Any = None) -> Floats:
+        self.looked_at += self._rows.n_rows if changed is None else int(changed.shape[0])
+        return self._rows.sums(state, left, self._per_unit, changed)
+
+
+class InWholeSteps(Population):
+    """Averages over people on a device, from sums in whole steps; people stay on the device."""
+
+    built_in = True
+    _rows: Any  # ArrayRows or DeterminantRows
+
+    @property
+    def backend(self) -> str:
+        """The library whose array holds the people."""
+        return str(self._rows.device.name)
+
+    @property
+    def tile(self) -> int:
+        """How many people are worked on at a time."""
+        return int(self._rows.tile)
+
+    def row_source(self) -> StepSource:
+        found: StepSource = self._rows
+        return found
+
+    def __len__(self) -> int:
+        return int(self._rows.n_rows)
+
+    @cached_property
+    def _steps(self) -> tuple[float, float]:
+        """How many steps one person has, and how many there are to 1."""
+        bound = self.bound_of(self.at_most or self.n_items)
+        per_unit = 1.0 / step(bound, len(self))
+        return float(math.floor(bound * per_unit)), per_unit
+
+    def _averages(self, steps: Any) -> Floats:
+        return np.asarray(steps / self._steps[1] / len(self), dtype=np.float64)
+
+    def _value(self, items: Items) -> float:
+        return float(self._chain(items).sum())
+
+    def _gains(self, items: Items) -> Floats:
+        growing, sums = self._rows.growing(*self._steps), np.zeros(self.n_items)
+        for item in items.tolist():
+            growing.move(item)
+        growing.begin(sums)
+        return self._averages(sums)
+
+    def _chain(self, order: Items) -> Floats:
+        growing = self._rows.growing(*self._steps)
+        return self._averages(np.array([growing.move(item) for item in order.tolist()], dtype=np.float64))
+
+    def _contributions(self, items: Items) -> Floats:
+        # f(S) - f(S without j) is the gradient of the multilinear extension at the corner S.
+        corner = np.zeros(self.n_items)
+        corner[items] = 1.0
+        most, per_unit = self._steps
+        found = self._rows.gradient_steps(corner, per_unit, int(most), seed=0, samples=2)
+        return self._averages(found)[items]
+
+    def _take(self, rows: Items) -> Self:
+        taken = self._like()
+        taken.__dict__.pop("_steps", None)
+        taken._rows = self._rows.take(rows)
+        return taken
+
+
+class ArrayPopulation(InWholeSteps):
+    """People in the rows of an array, as functions of one family; made by ``from_array`` of the family.
+
+    The array stays where it is: on the device, in 32 or 64 bits. ``value`` and ``gains`` are in whole steps:
+    for each chosen item they may be lower than those of the same people in memory by one step, which is
+    2^-40 of the bound for few people. ``people[i]`` is one person in memory, slices stay on the device.
+
+    Formal guarantee. As for the family: each person's part of each score is worked out from their own row,
+    cut to [0, bound] and to whole steps, and only then added up, in whole numbers. So one person moves a
+    score by at most the bound, however the device rounds. All parts are made of operations that every device
+    rounds correctly, and agree on all of them bit for bit; with the same people in memory they agree too, but
+    for logarithms, which may differ by a step.
+    """
+
+    def __init__(
+        self,
+        array: Any,
+        family: type[RowPopulation],
+        options: Mapping[str, Any],
+        backend: Any = None,
+        tile: int | None = None,
+    ) -> None:
+        _of_all_sets(options)
+        device = device_of(backend, array)
+        self._family, self._options = family, dict(options)
+        matrix = matrix_of(family._argument, array, device)
+        self.n_items = int(matrix.shape[1])
+        like = family(np.zeros((1, self.n_items)), **_without(options, "cap", "labels"), **_cap_of(options))
+        kind = like._rows.kind
+        if not family._dense or kind.code < 0 or family._caps is not _plain_caps(family):
+            raise ValueError(f"{family.__name__} of this kind cannot be asked of an array on a device")
+        caps = _caps(options, int(matrix.shape[0])) if kind is CAP else np.full(matrix.shape[0], np.inf)
+        people = max(1, device.loops.GAINS_TILE // self.n_items) if tile is None else whole_tile(tile)
+        self._rows = ArrayRows(
+            device, kind, matrix, device.array(caps, "float64"), min(people, int(matrix.shape[0]))
+        )
+        check_finite(family._argument, matrix, self._rows.tile, device.xp, family._highest)
+        self._name_items(options.get("labels"))
+        self._declare(options.get("bound"))
+
+    def __repr__(self) -> str:
+        return f"{self._family.__name__}.from_array({self.n_items} items)"
+
+    def _most_items(self) -> int:
+        rows, xp = self._rows, self._rows.device.xp
+        counts = [
+            xp.sum(rows.device.cast(rows.matrix[h, :] != 0, "int64"), axis=1) for h in self._stretches()
+        ]
+        return max(int(xp.max(one)) for one in counts)
+
+    def _largest(self) -> Floats:
+        rows, device = self._rows, self._rows.device
+        parts = [
+            device.numpy(_reach(rows.kind, device.cast(rows.matrix[here, :], "float64"), device.xp))
+            for here in self._stretches()
+        ]
+        found = np.concatenate(parts)
+        if not rows.kind.of_sums:
+            return found
+        alone: Floats = rows.kind.alone(found, device.numpy(rows.caps))
+        return alone
+
+    def _stretches(self) -> Any:
+        return slices(len(self), self._rows.tile)
+
+    def _one(self, i: int) -> RowPopulation:  # type: ignore[override]
+        device = self._rows.device
+        row = device.numpy(self._rows.matrix[i : i + 1, :]).astype(np.float64)
+        options = dict(self._options)
+        if self._rows.kind is CAP:
+            options["cap"] = float(device.numpy(self._rows.caps[i : i + 1])[0])
+        return self._family(row, **options)
+
+
+def _reach(kind: Kind, some: Any, xp: Any) -> Any:
+    """All of each row's weights together; of facility location the largest; of chances 1."""
+    if kind.of_sums:
+        return row_sums(xp, some)
+    return xp.max(some, axis=1) if kind is BEST else xp.ones_like(some[:, 0])
+
+
+def whole_tile(tile: Any) -> int:
+    return whole("tile", tile, at_least=1)
+
+
+def matrix_of(name: str, array: Any, device: Any) -> Any:
+    """A copy on the device, in 32 or 64 bits as it was given."""
+    given = array if hasattr(array, "dtype") else numbers(name, array)
+    kind = str(given.dtype).split(".")[-1]
+    if kind not in ("float32", "float64"):
+        raise TypeError(f"{name} must be an array of 32-bit or 64-bit floats: got {kind}")
+    if len(given.shape) != 2 or not all(given.shape):
+        raise ValueError(f"{name} must have two dimensions, none of them empty")
+    with device.room_for(f"a copy of {name}"):
+        return device.xp.asarray(given, device=device.place, copy=True)
+
+
+def check_finite(name: str, matrix: Any, tile: int, xp: Any, largest: float) -> None:
+    for here in slices(int(matrix.shape[0]), tile):
+        lowest, highest = float(xp.min(matrix[here, :])), float(xp.max(matrix[here, :]))
+        if not (lowest >= 0.0 and highest <= largest and math.isfinite(highest)):
+            limit = "" if math.isinf(largest) else f" and at most {largest:g}"
+            raise DataError(
+                f"{name} has an entry that is not allowed: entries must be finite, at least 0{limit}",
+                f"entries lie between {lowest:g} and {highest:g}",
+            )
+
+
+def _plain_caps(family: type[RowPopulation]) -> Any:
+    """The way of caps that a device knows of: none, or numbers that were given."""
+    from .rows import ConcaveOverModular, RowPopulation
+
+    return ConcaveOverModular._caps if issubclass(family, ConcaveOverModular) else RowPopulation._caps
+
+
+def _of_all_sets(options: Mapping[str, Any]) -> None:
+    if options.get("at_most") is not None:
+        raise ValueError(
+            "at_most= is for people in memory or in a store; leave it out, with a bound= of all sets"
+        )
+
+
+def _without(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in names}
+
+
+def _cap_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"cap": 1.0} if options.get("cap") is not None else {}
+
+
+def _caps(options: Mapping[str, Any], count: int) -> Floats:
+    from .rows import ConcaveOverModular
+
+    some = ConcaveOverModular(np.zeros((count, 1)), concave="capped", cap=options["cap"])
+    return np.array(some._rows.cap)
+
+
+def numbers(name: str, values: Any) -> Any:
+    """What is no array yet, as one."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass  # NumPy's words may hold an entry
+    raise TypeError(f"{name} must be an array of numbers, one row for each")

@@ -1,1 +1,0 @@
-"""People in arrays of any library that follows the Array API standard, on the device where they live."""

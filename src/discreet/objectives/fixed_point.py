@@ -1,0 +1,207 @@
+"""A growing set over many people, scored by sums in which one person's part is exact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import answers
+from .base import Floats, Population
+from .mixture import Mixture
+from .rows import GrowingFunctions, Rows, function_rows
+
+# A gain is kept to this many binary places at most, and to fewer where a sum needs the room.
+_PLACES = 40
+_EXACT_BITS = 52
+# Below this a step, or the number of steps to 1, is no longer an exact float.
+_LEAST_EXPONENT = -1000
+
+
+def step(bound: float, length: int, spare_bits: int = 0) -> float:
+    """What gains of up to ``bound`` are rounded down to multiples of, when ``length`` people are summed up.
+
+    The sum is then a whole number of steps below 2^53, also after a factor of up to 2^``spare_bits``.
+
+    >>> step(1.0, 1000) == 2.0**-40, step(1.0, 2**20) == 2.0**-31, step(3.0, 1) == 2.0**-38
+    (True, True, True)
+    """
+    places = min(_PLACES, _EXACT_BITS - spare_bits - length.bit_length())
+    exponent = math.frexp(bound)[1] - (math.frexp(bound)[0] == 0.5) - places
+    if exponent < _LEAST_EXPONENT:
+        raise ValueError(f"bound={bound:g} is too small to be counted in steps of it; rescale the values")
+    return float(2.0**exponent)
+
+
+class Growing(Protocol):
+    """Rows on top of which a set grows: every item's sum over them, each row's part in whole steps."""
+
+    def begin(self, sums: Floats) -> None:
+        """Add what each item adds to what was chosen so far: nothing, in the beginning."""
+        ...
+
+    def choose(self, item: int, sums: Floats) -> None:
+        """Choose an item: ``sums`` move."""
+        ...
+
+
+class StepSource(Protocol):
+    """Rows that lie elsewhere than in memory, and are asked for sums over all of them."""
+
+    def scaled(self, factor: float) -> StepSource:
+        """The same rows, each times ``factor``."""
+        ...
+
+    def growing(self, most: float, per_unit: float) -> Growing:
+        """The empty set over them; a row has at most ``most`` steps of ``1 / per_unit`` to add."""
+        ...
+
+    def gradient_steps(
+        self, x: Floats, per_unit: float, most: int, seed: int, samples: int
+    ) -> NDArray[np.int64]:
+        """The sum of multilinear gradients at ``x``, in steps, at most ``most`` of a row in each entry."""
+        ...
+
+
+class GrowingTable:
+    """Rows in memory: one number of state for each, and the steps that it may still add to a chosen set."""
+
+    def __init__(self, rows: Rows, most: float, per_unit: float) -> None:
+        self._rows, self._per_unit = rows, per_unit
+        self._state, self._left = rows.fresh(), np.full(rows.n_rows, most)
+
+    def begin(self, sums: Floats) -> None:
+        self._rows.table.sums(self._state, self._left, self._per_unit, sums)
+
+    def choose(self, item: int, sums: Floats) -> None:
+        rows = self._rows
+        rows.table.choose(item, self._state, self._left, self._per_unit, sums, rows.columns)
+
+
+class FixedPointGains:
+    """A growing set; ``scores()`` are the sums over people of every item's gain on top of it.
+
+    Formal guarantee: whatever the people's functions do, a person's part of each score lies in [0, bound]
+    and is a whole number of steps, and so do the parts of the chosen items' scores, at the time each was
+    chosen, when they are added up. Scores are whole numbers of steps below 2^53: exact, in any order of
+    people. A function that is not monotone is held to [-down, up] instead, per score only.
+
+    ``parts`` are rows with the bound of each; the bounds add up to at most ``bound``. ``others`` are people
+    who are asked one by one: what they give is clipped, and where they fail they count as nothing.
+    """
+
+    def __init__(
+        self,
+        n_items: int,
+        parts: Sequence[tuple[Rows | StepSource, float]],
+        others: Sequence[Population],
+        unit: float,
+        bound: float,
+    ) -> None:
+        self.items: list[int] = []
+        self._unit, self._per_unit = unit, 1.0 / unit
+        self._others = others
+        self._low, self._high = _limits(others, bound, self._per_unit)
+        self._left = np.full(len(others), self._high)
+        self._parts: list[Growing] = []
+        for rows, most in parts:
+            steps = float(math.floor(most * self._per_unit))
+            if isinstance(rows, Rows):
+                kind = GrowingTable if rows.kind.code >= 0 else GrowingFunctions
+                self._parts.append(kind(rows, steps, self._per_unit))
+            else:
+                self._parts.append(rows.growing(steps, self._per_unit))
+        self._sums = np.zeros(n_items)
+        for part in self._parts:
+            part.begin(self._sums)
+        self._due: int | None = None  # an item whose choice the sums do not know yet
+        self._asked: Floats | None = None  # asked for when it is needed: after the last pick it is not
+
+    @classmethod
+    def over(cls, people: Population, bound: float, unit: float) -> Self:
+        """The empty set over a population; ``bound`` is at least its own."""
+        rows = row_parts(people)
+        if rows is not None:
+            return cls(people.n_items, rows, [], unit, bound)
+        own = function_rows(people)
+        if own is not None:
+            return cls(people.n_items, [(own, bound)], [], unit, bound)
+        return cls(people.n_items, [], list(people), unit, bound)
+
+    def scores(self) -> Floats:
+        """The sum over people of every item's gain, each gain rounded down to a step; 0 for chosen items."""
+        total = self._settled() * self._unit
+        if len(self._others):
+            total += self._ask().sum(axis=0) * self._unit
+        total[self.items] = 0.0
+        return total
+
+    def add(self, item: int) -> float:
+        """Put ``item`` into the set; its score is returned."""
+        score = float(self._settled()[item] * self._unit)
+        self._due = item
+        if len(self._others):
+            asked = self._ask()
+            score += float(asked[:, item].sum() * self._unit)
+            if self._low == 0.0:
+                self._left -= asked[:, item]
+            self._asked = None
+        self.items.append(item)
+        return score
+
+    def _settled(self) -> Floats:
+        """The sums on top of all chosen items."""
+        if self._due is not None:
+            item, self._due = self._due, None
+            for part in self._parts:
+                part.choose(item, self._sums)
+        return self._sums
+
+    def _ask(self) -> Floats:
+        """The others' gains in steps, a row for each."""
+        if self._asked is not None:
+            return self._asked
+        asked = np.zeros((len(self._others), self._sums.size))
+        for row, person, left in zip(asked, self._others, self._left, strict=True):
+            try:
+                gains = answers.vector("gains", person.gains(list(self.items)), row.size)
+            except (
+                Exception
+            ):  # somebody's own code: what it raises may hold their data, and one person is not worth it
+                continue
+            row[:] = np.clip(np.floor(gains * self._per_unit), self._low, left)
+        self._asked = asked
+        return asked
+
+
+def row_parts(people: Population) -> list[tuple[Rows | StepSource, float]] | None:
+    """The population as rows for compiled loops, with a bound for each part of a person; None without rows.
+
+    A mixture of rows is several parts: a person's bound is the sum of the parts' bounds.
+    """
+    rows, size = people.row_source(), people.at_most or people.n_items
+    if rows is not None:
+        return [(rows, people.bound_of(size))]
+    if not isinstance(people, Mixture) or not people.one_by_one:
+        return None
+    found: list[tuple[Rows | StepSource, float]] = []
+    for factor, part in people.parts:
+        rows = part.row_source()
+        if rows is None:
+            return None
+        found.append((rows.scaled(factor), factor * part.bound_of(size)))
+    return found
+
+
+def _limits(others: Sequence[Population], bound: float, per_unit: float) -> tuple[float, float]:
+    """Fewest and most steps of one of the others; functions that may fall have limits of their own."""
+    low, high = 0.0, bound
+    for person in others:
+        if not person.monotone:
+            _, _, up, down = person.ranges()
+            low, high = -down, up
+            break
+    return float(math.ceil(low * per_unit)), float(math.floor(high * per_unit))

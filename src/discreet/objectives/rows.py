@@ -1,0 +1,1175 @@
+"""People as rows of a matrix: coverage, facility location and concave functions of sums.
+
+Each row of a people x items array (or topics x items) is a monotone submodular function whose memory of the
+chosen set is a single number: served or not, the chance of not being served, the best so far, the sum so far.
+The kind says how that number moves and what an item adds to it. Sums over rows are weighted by ``share``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core.checks import DataError, one_of, per_person, real, whole
+from ..core.identity import name_of
+from ..kernels import rows as kernels
+from ..privacy.coins import public_key
+from .base import FAMILY_BOUND, Floats, Items, Population, State
+from .devices import row_sums, slices
+from .matrices import (
+    STRETCH,
+    SparseMatrix,
+    as_sparse,
+    checked,
+    column_sums,
+    constant,
+    filled,
+    is_constant,
+    picked,
+    stretches,
+    within,
+)
+
+if TYPE_CHECKING:
+    from ..data import Events, Store
+    from ..privacy import Coins, Seed
+    from .arrays import ArrayPopulation
+    from .stored.people import StoredPopulation
+
+
+# Below this many rows starting threads costs more than it saves. The number of parts is fixed, so that sums
+# are added up in the same order on every machine; how many entries rows have decides nothing, as one person's
+# would decide the order of everybody's.
+_THREADED = 1 << 15
+_PARTS = 8
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+# Every kind that has a code, by its code. A kind enters itself: whoever reads saved rows misses none.
+KINDS: dict[int, Kind] = {}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one row values a set: where its number starts, what an item adds, where the number goes.
+
+    ``code`` names the kind in `discreet.kernels.rows`, where the formulas are, and in saved rows. It is -1
+    for a concave ``function`` in Python (`custom`), whose gains are asked with ``gain``.
+    ``of_sums``: whether the number is the sum of the chosen weights.
+    """
+
+    code: int
+    fresh: float = 0.0
+    of_sums: bool = False
+    gain: Callable[[Any, Any, Any], Any] | None = None
+    function: Callable[[Any], Any] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.code >= 0 and KINDS.setdefault(self.code, self) is not self:
+            raise ValueError(f"there is a kind of rows with the code {self.code} already; take another one")
+
+    def alone(self, totals: Floats, caps: Floats) -> Floats:
+        """What weights of these totals add to nothing, in rows of sums with these caps."""
+        if self.gain is not None:
+            return np.asarray(self.gain(0.0, totals, caps), dtype=np.float64)
+        out = np.empty(totals.size)
+        kernels.gains_alone(self.code, totals, caps, out)
+        return out
+
+
+COVER = Kind(kernels.COVER)
+SURVIVE = Kind(kernels.SURVIVE, fresh=1.0)
+BEST = Kind(kernels.BEST)
+SQRT = Kind(kernels.SQRT, of_sums=True)
+LOG = Kind(kernels.LOG, of_sums=True)
+CAP = Kind(kernels.CAP, of_sums=True)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A weighted sum of rows of one kind. Not to be written to."""
+
+    kind: Kind
+    matrix: SparseMatrix | Floats
+    share: Floats
+    cap: Floats
+
+    def __post_init__(self) -> None:
+        self.share.setflags(write=False)
+        self.cap.setflags(write=False)
+        if isinstance(self.matrix, np.ndarray):
+            self.matrix.setflags(write=False)
+
+    @classmethod
+    def of_row(cls, kind: Kind, matrix: SparseMatrix, share: Floats, cap: Floats) -> Rows:
+        """One row, of arrays that nobody writes to, with less ado."""
+        one = object.__new__(cls)
+        one.__dict__.update(kind=kind, matrix=matrix, share=share, cap=cap, sparse=matrix)
+        return one
+
+    @property
+    def n_rows(self) -> int:
+        return self.share.size
+
+    @property
+    def n_items(self) -> int:
+        return int(self.matrix.shape[1])
+
+    @cached_property
+    def sparse(self) -> SparseMatrix:
+        return as_sparse(self.matrix)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats, Floats]:
+        """What compiled loops over people take, all without gaps: one kind of arrays to compile for."""
+        table = self.sparse
+        return (
+            table.indptr,
+            table.indices,
+            within(table.data, 0, table.data.size),
+            within(self.cap, 0, self.n_rows),
+        )
+
+    @cached_property
+    def table(self) -> Any:
+        """The rows as loops go through them (`discreet.kernels.rows.RowTable`)."""
+        return self._table(self.matrix.view if isinstance(self.matrix, SparseMatrix) else self.matrix)
+
+    @cached_property
+    def compressed(self) -> Any:
+        """The same, whatever the array is like, for loops over people one by one."""
+        return self.table if self.sparse is self.matrix else self._table(self.sparse.view)
+
+    @cached_property
+    def gradients(self) -> Any:
+        """The same for multilinear gradients, which want entries of the largest weight first (BEST)."""
+        return self._table(self.sparse.falling.view) if self.kind is BEST else self.compressed
+
+    def _table(self, matrix: Any) -> Any:
+        return kernels.RowTable(self.kind.code, self.kind.fresh, matrix, self.share, self.cap)
+
+    @property
+    def columns(self) -> Any:
+        """By which the rows of an item are found; None for a dense array, which needs none."""
+        return self.matrix.by_column.view if isinstance(self.matrix, SparseMatrix) else None
+
+    def take(self, rows: Items) -> Rows:
+        if rows.size == 1:
+            return self.row(int(rows[0]))
+        matrix = self.matrix.take(rows) if isinstance(self.matrix, SparseMatrix) else self.matrix[rows]
+        return Rows(self.kind, matrix, picked(self.share, rows), picked(self.cap, rows))
+
+    def row(self, i: int) -> Rows:
+        matrix = self.matrix.row(i) if isinstance(self.matrix, SparseMatrix) else self.matrix[i : i + 1]
+        return Rows(self.kind, matrix, self.share[i : i + 1], self.cap[i : i + 1])
+
+    def scaled(self, factor: float) -> Rows:
+        """The same rows, each times ``factor``."""
+        share = self.share
+        return replace(
+            self, share=constant(factor * share[0], share.size) if is_constant(share) else factor * share
+        )
+
+    def stretch(self, start: int, stop: int) -> Rows:
+        """The rows from ``start`` up to ``stop``, as views and without gaps."""
+        matrix = self.matrix
+        part = matrix.stretch(start, stop) if isinstance(matrix, SparseMatrix) else matrix[start:stop]
+        return Rows(self.kind, part, within(self.share, start, stop), within(self.cap, start, stop))
+
+    @property
+    def compact(self) -> bool:
+        """Whether something here is one number in memory for many rows: loops are given stretches of it."""
+        arrays = (self.sparse.data, self.share, self.cap)
+        return any(is_constant(array) and array.size > 1 for array in arrays)
+
+    def fresh(self) -> Floats:
+        return np.full(self.n_rows, self.kind.fresh)
+
+    def chain(self, order: Items, state: Floats) -> Floats:
+        """What each item adds when they are chosen in this order; ``state`` moves along."""
+        out = np.zeros(order.size)
+        if self.kind.gain is None:
+            self.table.chain(order, state, out, None if self.n_rows == 1 else self.columns)
+            return out
+        for i, (items, weights) in enumerate(self._each()):
+            places, held = _places(items, order)
+            sums = np.add.accumulate(np.concatenate((state[i : i + 1], weights[places])))
+            if held.size:
+                out[held] += self.share[i] * self.kind.gain(sums[:-1], weights[places], self.cap[i])
+            state[i] = sums[-1]
+        return out
+
+    def gains(self, state: Floats) -> Floats:
+        """What every item adds on top of ``state``."""
+        out = np.zeros(self.n_items)
+        if self.kind.gain is None:
+            self.table.gains(state, out)
+            return out
+        for i, (items, weights) in enumerate(self._each()):
+            out[items] += self.share[i] * self.kind.gain(state[i], weights, self.cap[i])
+        return out
+
+    def _each(self) -> Iterator[tuple[NDArray[np.int32], Floats]]:
+        """The items and weights of each row: a function in Python is asked for one person at a time."""
+        for start, stop in pairwise(self.sparse.indptr.tolist()):
+            yield self.sparse.indices[start:stop], within(self.sparse.data, start, stop)
+
+    def add(self, item: int, state: Floats, gains: Floats) -> float:
+        """Choose ``item``: ``state`` and ``gains`` move, and what it added is returned."""
+        if self.kind.gain is None and self.n_rows > 1:
+            return float(self.table.add(item, state, gains, self.columns))
+        added = self.chain(np.array([item]), state)[0]
+        gains[:] = self.gains(state)
+        return float(added)
+
+    def contributions(self, items: Items, state: Floats) -> Floats:
+        """f(S) - f(S without j) for each j of S: exact for rows that remember a sum."""
+        out = np.zeros(items.size)
+        if self.kind.gain is None:
+            self.table.contributions(items, state, out, self.sparse.by_column.view)
+            return out
+        for i, (own, weights) in enumerate(self._each()):
+            places, held = _places(own, items)
+            # The sum may come back a rounding error below zero once the weight is taken out again.
+            rest = np.maximum(state[i] - weights[places], 0.0)
+            out[held] += self.share[i] * self.kind.gain(rest, weights[places], self.cap[i])
+        return out
+
+    def along(self, order: Items, state: Floats) -> Floats:
+        """What every item adds before each of ``order`` joins, for a single row of sums: asked once for all.
+
+        ``state`` moves along. What is beyond the last of them is asked as well, and held to its word.
+        """
+        assert self.kind.gain is not None
+        m = self.sparse
+        places, held = _places(m.indices, order)
+        sums = np.add.accumulate(np.concatenate((state, m.data[places])))
+        gains = self.share[0] * self.kind.gain(sums[:, None], m.data, self.cap[0])
+        out = np.zeros((order.size, self.n_items))
+        out[:, m.indices] = gains[np.searchsorted(held, np.arange(order.size))]
+        state[0] = sums[-1]
+        return out
+
+    @property
+    def exact_extension(self) -> bool:
+        """Whether the multilinear extension has a closed form here."""
+        if not self.kind.of_sums:
+            return True
+        return self.kind.code >= 0 and int(np.diff(self.sparse.indptr).max()) <= kernels.ENUMERABLE
+
+    def multilinear(self, x: Floats) -> tuple[float, Floats]:
+        """The multilinear extension at ``x`` and its gradient, in closed form."""
+        parts = _PARTS if self.n_rows >= _THREADED else 1
+        cuts = np.linspace(0, self.n_rows, parts + 1).astype(np.int64).tolist()
+        table, outs = self.gradients, np.zeros((parts, self.n_items))
+
+        def part(p: int) -> float:
+            return float(table.extension(x, outs[p], cuts[p], cuts[p + 1]))
+
+        if parts == 1:
+            return part(0), outs[0]
+        with ThreadPoolExecutor(min(parts, os.cpu_count() or 1)) as threads:
+            totals = list(threads.map(part, range(parts)))
+        return sum(totals), outs.sum(axis=0)
+
+    def gradient_steps(
+        self,
+        x: Floats,
+        inside: NDArray[np.bool_],
+        per_unit: float,
+        most: int,
+        out: NDArray[np.int64],
+        first: int = 0,
+        last: int | None = None,
+    ) -> None:
+        """Add the gradients at ``x`` of the rows first..last-1 to ``out``: in steps, at most ``most`` each.
+
+        ``inside`` are the sets over which rows without a closed form take a mean (`random_rows`).
+        """
+        stop = self.n_rows if last is None else last
+        self.gradients.gradient_steps(x, inside.view(np.uint8), per_unit, most, out, first, stop)
+
+
+def _places(held: NDArray[np.int32], items: Items) -> tuple[Items, Items]:
+    """Which entries of a row with the items ``held`` are ``items``, and which of the items they are."""
+    if not held.size:
+        return _NONE, _NONE
+    places = np.searchsorted(held, items)
+    there = np.flatnonzero(held[np.minimum(places, held.size - 1)] == items)
+    return places[there], there
+
+
+Function = Callable[[Any], Any]
+
+
+def function_rows(people: Population) -> Rows | None:
+    """The rows of people whose concave function is in Python; None for others. Not to be written to."""
+    rows = getattr(people, "_rows", None)
+    return rows if isinstance(rows, Rows) and rows.kind.code < 0 else None
+
+
+def custom(function: Function) -> Kind:
+    """Any concave function of a sum, given as a Python function of arrays; slower than the named ones.
+
+    A row's cap is here the sum of all its weights. Up to there every height that is seen is held to rising
+    and to the height at the cap: a function can be looked at in advance only where one looks.
+    """
+
+    def gain(state: Any, weight: Any, cap: Any) -> Any:
+        reached = np.asarray(state + weight, dtype=np.float64)
+        size, known = reached.size, np.size(state)
+        found = heights(function, np.concatenate((reached.reshape(-1), np.ravel(state), np.ravel(cap))))
+        after = found[:size].reshape(reached.shape)
+        before = found[size : size + known].reshape(np.shape(state))
+        most = found[size + known :].reshape(np.shape(cap))
+        wrong = _wrong(reached, cap, before, after, most)
+        if wrong.any():
+            raise DataError(
+                "concave is less somewhere than for less weight, or more than for all items of a person; it"
+                " must be concave and never fall",
+                f"concave({float(reached[wrong][0])!r}) is {float(after[wrong][0])!r}",
+            )
+        return np.maximum(after - before, 0.0)
+
+    return Kind(-1, of_sums=True, gain=gain, function=function)
+
+
+def heights(function: Function, totals: Any) -> Floats:
+    """A function of arrays, asked for an array whatever the shape, and held to finite numbers."""
+    flat = np.array(totals, dtype=np.float64).reshape(-1)
+    try:
+        found = np.asarray(function(flat), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        if "array" not in str(error):  # as NumPy says it, where one number is needed
+            raise
+        raise TypeError(
+            "concave is given an array of totals, and fails with one; write it for arrays: np.exp instead of"
+            " math.exp, np.minimum instead of min, np.where instead of if"
+        ) from error
+    if found.shape != flat.shape or not np.isfinite(found).all():
+        raise ValueError("concave must map an array of numbers >= 0 to finite numbers, one for one")
+    return found.reshape(np.shape(totals))
+
+
+def _wrong(reached: Floats, cap: Any, before: Any, after: Floats, most: Any) -> NDArray[np.bool_]:
+    """Where a height is below that of less weight, or above that of all items of the person."""
+    right: NDArray[np.bool_] = (after >= before) & (after <= most)
+    if right.all():
+        return ~right
+    slack = 1e-9 * (np.abs(before) + np.abs(after) + np.abs(most))
+    # Items that are in the set already lead beyond the cap; their gains are never used.
+    meant = reached <= cap * (1.0 + 1e-12)
+    wrong: NDArray[np.bool_] = meant & ~((after >= before - slack) & (after <= most + slack))
+    return wrong
+
+
+def asked_by_row(rows: Rows, state: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """What every entry adds on top of its row's state, and which rows' functions answered as they must.
+
+    A row whose function fails, or is not concave where it is looked at, adds nothing.
+    """
+    matrix, function = rows.sparse, rows.kind.function
+    assert function is not None
+    row_of = matrix.row_of
+    # Each row's question: the totals with every item, the total without, and the total of all.
+    ends = matrix.indptr + 2 * np.arange(matrix.n_rows + 1)
+    places, states, caps = np.arange(row_of.size) + 2 * row_of, ends[1:] - 2, ends[1:] - 1
+    asked = np.empty(int(ends[-1]))
+    asked[places] = reached = state[row_of] + matrix.data
+    asked[states], asked[caps] = state, rows.cap
+    found, sound = _answers(function, asked, ends)
+    before, after, most = found[states][row_of], found[places], found[caps][row_of]
+    sound[row_of[_wrong(reached, rows.cap[row_of], before, after, most)]] = False
+    gains = rows.share[row_of] * np.maximum(after - before, 0.0)
+    gains[~sound[row_of]] = 0.0
+    return gains, sound
+
+
+def _answers(function: Function, asked: Floats, ends: Items) -> tuple[Floats, NDArray[np.bool_]]:
+    """A function's answers to one question after the other, and which of them were numbers, one for one."""
+    found, sound = np.zeros(asked.size), np.ones(ends.size - 1, dtype=np.bool_)
+    limits = ends.tolist()
+    for row, (start, stop) in enumerate(pairwise(limits)):
+        try:
+            answer = np.asarray(function(asked[start:stop]), dtype=np.float64)
+            if answer.shape != (stop - start,):
+                sound[row] = False
+                continue
+            found[start:stop] = answer
+        except Exception:  # what it raises may hold somebody's data, and one person is not worth it
+            sound[row] = False
+    if not np.isfinite(found).all():
+        strange = np.flatnonzero(~np.isfinite(found))
+        sound[np.searchsorted(ends, strange, side="right") - 1] = False
+        found[strange] = 0.0
+    return found, sound
+
+
+class FunctionState(State):
+    """A growing set over one row: the function is asked when an answer is wanted, and for all of it."""
+
+    def __init__(self, people: Population, rows: Rows) -> None:
+        self._people, self._rows = people, rows
+        self.items, self.value = [], 0.0
+        self._state, self._known = rows.fresh(), False
+
+    def gains(self) -> Floats:
+        if not self._known:
+            self._now, self._known = self._rows.gains(self._state), True
+        now = self._now.copy()
+        now[self.items] = 0.0
+        return now
+
+    def along(self, order: Items) -> Floats:
+        """The gains before each item of ``order`` joins, a row for each; they are in the set afterwards."""
+        found = self._rows.along(order, self._state)
+        chosen = order.tolist()
+        self.value += float(found[np.arange(order.size), order].sum())
+        found[:, self.items] = 0.0
+        for t, item in enumerate(chosen[:-1]):
+            found[t + 1 :, item] = 0.0
+        self.items, self._known = self.items + chosen, False
+        return found
+
+    def _grow(self, item: int) -> float:
+        before = self._state[0]
+        added = float(self._rows.chain(np.array([item]), self._state)[0])
+        self._known &= bool(self._state[0] == before)
+        return added
+
+
+class GrowingFunctions:
+    """A growing set over rows with a function in Python (`fixed_point.Growing`).
+
+    What a row adds changes only when an item of its own is chosen, so that only those rows are asked again.
+    A row whose function fails counts as nothing.
+    """
+
+    def __init__(self, rows: Rows, most: float, per_unit: float) -> None:
+        self._rows, self._per_unit = rows, per_unit
+        self._state, self._left = rows.fresh(), np.full(rows.n_rows, most)
+        self._failed = np.zeros(rows.n_rows, dtype=bool)  # for good
+        self._sound = np.ones(rows.n_rows, dtype=bool)  # when they were asked last
+        self._chosen = np.zeros(rows.n_items, dtype=bool)
+        self._steps = np.zeros(rows.sparse.data.size)  # beside every entry
+
+    def begin(self, sums: Floats) -> None:
+        matrix = self._rows.sparse
+        for start, stop in stretches(matrix.indptr):
+            inside = slice(int(matrix.indptr[start]), int(matrix.indptr[stop]))
+            self._steps[inside] = self._asked(np.arange(start, stop), self._rows.stretch(start, stop))
+        sums += np.bincount(matrix.indices, self._steps, sums.size)
+
+    def choose(self, item: int, sums: Floats) -> None:
+        matrix = self._rows.sparse
+        self._chosen[item] = True
+        places = np.flatnonzero(matrix.indices == item)
+        who = np.searchsorted(matrix.indptr, places, side="right") - 1
+        if not who.size:
+            return
+        self._left[who] -= self._steps[places]
+        for row, place in zip(who.tolist(), places.tolist(), strict=True):
+            if not self._sound[row] and not self._failed[row]:
+                self._failed[row] = not _answers_for(self._rows, row, self._state[row], matrix.data[place])
+        self._state[who] += matrix.data[places]
+        part = self._rows.take(who)
+        again = np.arange(part.sparse.data.size) + np.repeat(
+            matrix.indptr[who] - part.sparse.indptr[:-1], np.diff(part.sparse.indptr)
+        )
+        items = part.sparse.indices
+        sums -= np.bincount(items, self._steps[again], sums.size)
+        self._steps[again] = self._asked(who, part)
+        sums += np.bincount(items, self._steps[again], sums.size)
+
+    def _asked(self, who: Items, part: Rows) -> Floats:
+        """The steps of every entry of some rows, as they are now."""
+        gains, self._sound[who] = asked_by_row(part, self._state[who])
+        row_of = part.sparse.row_of
+        steps: Floats = np.maximum(np.floor(gains * self._per_unit), 0.0)
+        np.minimum(steps, self._left[who][row_of], out=steps)
+        steps[self._chosen[part.sparse.indices] | self._failed[who][row_of]] = 0.0
+        return steps
+
+
+def _answers_for(rows: Rows, row: int, state: float, weight: float) -> bool:
+    """Whether a row's function says what one item of it adds."""
+    assert rows.kind.gain is not None
+    try:
+        rows.kind.gain(state, weight, rows.cap[row])
+    except Exception:  # somebody's own code
+        return False
+    return True
+
+
+Words = NDArray[np.uint64]
+
+_HALF = 1 << 63
+
+
+def digests(names: Iterable[Any]) -> Words:
+    """A number for each name, which depends on that name and on nothing else.
+
+    Names are the same by the rule of `core.identity`. Two people with the same number share their random
+    choices, which harms nobody.
+
+    >>> digests([7, "ann"]).tolist() == digests(["7", "ann"]).tolist()
+    True
+    """
+    listed = list(names)
+    if all(type(name) is int and -_HALF <= name < _HALF for name in listed):
+        return mixed(np.array(listed, dtype=np.int64).view(np.uint64))
+    return mixed(np.fromiter(map(_word, listed), dtype=np.uint64, count=len(listed)))
+
+
+def keyed(values: Words, key: Words) -> Words:
+    """The values, well mixed with the two words of a key: even where they are neighbours, or few."""
+    return mixed(mixed(values ^ key[0]) + key[1])
+
+
+def mixed(values: Words) -> Words:
+    """The finaliser of SplitMix64 (Steele et al. 2014): one to one, and well mixed."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        values = (values ^ (values >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(values ^ (values >> np.uint64(31)))
+
+
+def _word(name: Any) -> int:
+    """Integers themselves, modulo 2^64; of other names a hash."""
+    found = name_of(name)
+    if isinstance(found, int) and -_HALF <= found < _HALF:
+        return found % (2 * _HALF)
+    return int.from_bytes(_digest("" if found is None else str(found)))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+# At most so many entries, and so many rows, are handed to a compiled loop over a stream at a time.
+RUN = 1 << 19
+# Sums that have lost this much of their size are summed afresh.
+_WORN = 1e-6
+_ONE, _NO_CAP = filled(1.0, 1), filled(np.inf, 1)
+
+
+class RowPopulation(Population):
+    """One row of a people x items matrix per person.
+
+    ``indptr``, ``indices`` and ``data`` are the matrix in compressed sparse rows: person i touches the items
+    ``indices[indptr[i]:indptr[i+1]]``, sorted, with the weights in ``data``. They cannot be written to.
+    """
+
+    # The largest entry that the family can make sense of.
+    _highest: ClassVar[float] = np.inf
+    _dense: ClassVar[bool] = True
+    # Whether weights count, or only which items there are.
+    _weighted: ClassVar[bool] = True
+    # What the constructor calls the matrix.
+    _argument: ClassVar[str] = "matrix"
+    # Of who each row is, where that is known.
+    _digests: Words | None = None
+
+    def __init__(
+        self, matrix: Any, *, bound: float | None = None, labels: Iterable[Any] | None = None
+    ) -> None:
+        self._setup(checked(self._argument, matrix, high=self._highest, dense=self._dense), bound, labels)
+
+    def _setup(
+        self, matrix: SparseMatrix | Floats, bound: float | None, labels: Iterable[Any] | None
+    ) -> None:
+        self.n_items = int(matrix.shape[1])
+        kind, caps = self._kind(), self._caps(matrix)
+        if kind is CAP:
+            # No weight counts beyond the cap, and sums of smaller numbers keep more digits.
+            clip(matrix, caps)
+        self._rows = Rows(kind, matrix, constant(1.0, caps.size), caps)
+        self.built_in = kind.code >= 0
+        self._name_items(labels)
+        self._declare(bound)
+
+    def _kind(self) -> Kind:
+        raise NotImplementedError
+
+    def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
+        return constant(np.inf, int(matrix.shape[0]))
+
+    def _cap_rule(self) -> tuple[float, float]:
+        """The cap of every row, and the share of its weights that is the cap instead (0: it is not)."""
+        return np.inf, 0.0
+
+    @classmethod
+    def of_row(cls, n_items: int, items: NDArray[Any], weights: Floats | None = None) -> Self:
+        """One person, of rising item numbers and their weights (1 each), which have been checked.
+
+        For families whose values lie in [0, 1] whatever the weights are.
+        """
+        one = object.__new__(cls)
+        data = filled(1.0, items.size) if weights is None else weights
+        one._be(one._kind(), n_items, items.astype(np.int32, copy=False), data, _NO_CAP, FAMILY_BOUND)
+        return one
+
+    def _be(
+        self, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
+    ) -> None:
+        """Be one person."""
+        cap.setflags(write=False)
+        rows = Rows.of_row(kind, SparseMatrix.of_row(items, data, n_items), _ONE, cap)
+        self.__dict__.update(n_items=n_items, built_in=True, _declared=bound, _rows=rows, _fixed=True)
+
+    @classmethod
+    def from_matrix(cls, matrix: Any, labels: Iterable[Any] | None = None, **options: Any) -> Self:
+        """From people x items, a dense array or a scipy sparse matrix; ``options`` as in the constructor."""
+        return cls(matrix, labels=labels, **options)
+
+    @classmethod
+    def from_events(
+        cls,
+        events: Any,
+        *,
+        person: str,
+        item: str,
+        weight: str | None = None,
+        items: Iterable[Any] | str | os.PathLike[str] | None = None,
+        people: Iterable[Any] | None = None,
+        unknown_items: str = "error",
+        separator: str | None = None,
+        columns: Sequence[str] | None = None,
+        items_columns: Sequence[str] | None = None,
+        items_item: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """From a table of events, one row per (person, item), with an optional weight.
+
+        ``events``: a pandas or polars frame, an Arrow table, a dict of columns, the path of a CSV (also
+        packed: .gz, .zst), Parquet or Feather file, a pattern, a folder or a list of such paths, or rows that
+        are mappings, one after the other. ``separator`` is what stands between columns of text, unless it is
+        to be found out from the header, and ``columns`` their names where there is none. People stand in the
+        order of their first event; of a person's events with one item the largest weight counts. ``labels``
+        holds the items: the catalogue ``items`` in its own order (a list, or the path of a file with the
+        column ``item``, or ``items_item`` if it is called otherwise there; without a header,
+        ``items_columns`` are its columns), or else the items that occur, sorted.
+
+        Give a catalogue where the result is to be private: a public list, or one that
+        `discreet.data.private_catalogue` has chosen. Which items occur at all is a fact about the people:
+        without a catalogue every account about them is marked as conditional on the list of items (see
+        ``catalogue``). ``unknown_items`` says whether an event outside a public catalogue is an ``"error"``
+        or is left out (``"drop"``); outside a private one it always is. 7 and "7" are the same there, since a
+        column may be read as either. ``people`` lists everybody, in order, so that those without events count
+        as well.
+        """
+        from ..data import read_events
+
+        found = read_events(
+            events,
+            person=person,
+            item=item,
+            weight=weight,
+            items=items,
+            people=people,
+            unknown_items=unknown_items,
+            highest=cls._highest,
+            separator=separator,
+            columns=columns,
+            items_columns=items_columns,
+            items_item=items_item,
+        )
+        return cls.of_events(found, **options)
+
+    @classmethod
+    def of_events(cls, found: Events, **options: Any) -> Self:
+        """People as `discreet.data.read_events` has found them; ``options`` as in the constructor."""
+        matrix = SparseMatrix(found.indptr, found.indices, found.weights, len(found.items))
+        made = cls(matrix, labels=found.items, **options).with_identities(found.people)
+        return made._like(catalogue=found.catalogue)
+
+    @classmethod
+    def from_array(
+        cls, array: Any, *, backend: Any = None, tile: int | None = None, **options: Any
+    ) -> ArrayPopulation:
+        """From a dense people x items array of any library, which stays on its device.
+
+        ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the array's own. ``tile``: so many
+        people are worked on at a time. ``options`` as in the constructor. Every chooser takes these people;
+        sums over them are in whole numbers.
+        """
+        from .arrays import ArrayPopulation
+
+        return ArrayPopulation(array, cls, options, backend, tile)
+
+    @classmethod
+    def from_store(cls, store: Store, engine: Any = "threads", **options: Any) -> StoredPopulation:
+        """The people of a store (`data.prepare`), who stay on disk; ``options`` as in the constructor.
+
+        ``engine``: ``"threads"`` goes through the store with all processors of this machine; a Dask
+        ``Client`` with the workers of a cluster, which must see the store under the same path. Every chooser
+        takes these people, and finds the same scores as in memory, bit for bit. A weight counts as
+        in ``from_events``; without weights every item counts 1.
+        """
+        from .stored.people import StoredPopulation
+
+        return StoredPopulation(store, engine, cls, options)
+
+    @property
+    def n_entries(self) -> int:
+        """How many (person, item) pairs there are."""
+        return int(self._rows.sparse.indices.size)
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        return self._rows.sparse.indptr
+
+    @property
+    def indices(self) -> NDArray[np.int32]:
+        return self._rows.sparse.indices
+
+    @property
+    def data(self) -> Floats:
+        return self._rows.sparse.data
+
+    def with_identities(self, names: Iterable[Any]) -> Self:
+        """The same people, told apart by ``names``, one for each row, as `cap_items` wants it.
+
+        Only a 64-bit digest of each name is kept. ``from_events`` does this by itself.
+        """
+        found = digests(names)
+        if found.size != len(self):
+            raise ValueError("names must have one entry for each person, in the order of the rows")
+        named = self._like()
+        named._digests = found
+        return named
+
+    def cap_items(self, m: int, seed: Seed | Coins | np.random.Generator = None) -> Self:
+        """The same people, each with at most ``m`` of their items; any m of them are as likely to stay.
+
+        Which ones stay is decided by a keyed hash of the person: of their identity where they have one
+        (``from_events``, ``with_identities``), of their own row where not, so that equal rows without
+        identities keep equal items. It does not depend on where the row stands or on who else is there:
+        somebody who comes, goes or is exchanged changes their own items only, m entries of the gains (2 m
+        when exchanged). That is true for each key by itself, so the key may be known: ``seed`` is None for a
+        fresh one, or a number, a generator or a source for one that can be had again, chosen without looking
+        at the people. ``items_per_person`` remembers the cap.
+        """
+        return self.cap_items_by(m, self._coins(public_key(seed, 2)))
+
+    def cap_items_by(self, m: int, coins: NDArray[np.uint64]) -> Self:
+        """`cap_items` with a given 64-bit coin for each row: the ``m`` items that it hashes lowest stay.
+
+        This is safe where a row's coin does not depend on other people: not on who they are, and not on
+        whether they are there. Coins by row number, if known, are not safe where rows move up to fill the
+        place of somebody who has gone.
+        """
+        cap = whole("m", m, at_least=1)
+        full = self._rows.sparse
+        if not isinstance(coins, np.ndarray) or coins.shape != (full.n_rows,) or coins.dtype != np.uint64:
+            raise ValueError("coins must be an array of one unsigned 64-bit number for each row")
+        mask = np.zeros(full.data.size, dtype=np.bool_)
+        for start, stop in stretches(full.indptr):
+            part = full.stretch(start, stop)
+            order = np.lexsort((_by_item(coins[start:stop][part.row_of], part.indices), part.row_of))
+            place = np.arange(order.size) - part.indptr[part.row_of]
+            mask[full.indptr[start] + order[place < cap]] = True
+        capped = self._like(items_per_person=min(cap, self.n_items, self.items_per_person or cap))
+        capped._rows = Rows(self._rows.kind, full.keep(mask), self._rows.share, self._rows.cap)
+        return capped
+
+    def _coins(self, key: Words) -> Words:
+        """A coin for each person, made of the key and of that person."""
+        if self._digests is not None:
+            return keyed(self._digests, key)
+        full = self._rows.sparse
+        entries = _by_item(keyed(np.ascontiguousarray(full.data).view(np.uint64), key), full.indices)
+        # Whole numbers modulo 2^64: what the rows before have added is taken off exactly.
+        totals = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(entries, dtype=np.uint64)))
+        return keyed(totals[full.indptr[1:]] - totals[full.indptr[:-1]], key)
+
+    def as_rows(self) -> Rows | None:
+        return self._rows if self._rows.kind.code >= 0 else None
+
+    def stretches(self, count: int) -> list[slice]:
+        """The first ``count`` people, cut into the pieces in which compiled loops want them."""
+        if not self._rows.compact:
+            return [slice(0, count)]
+        return [slice(*ends) for ends in stretches(self._rows.sparse.indptr, count, RUN)]
+
+    def stretch(self, here: slice) -> Self:
+        """One of these pieces."""
+        some = self._like()
+        some._rows = self._rows.stretch(here.start, here.stop)
+        if self._digests is not None:
+            some._digests = self._digests[here]
+        return some
+
+    def __len__(self) -> int:
+        return self._rows.n_rows
+
+    def start(self) -> State:
+        if self._rows.kind.code < 0 and len(self) == 1:
+            return FunctionState(self, self._rows)
+        return RowState(self, self._rows, len(self))
+
+    def _value(self, items: Items) -> float:
+        return float(self._rows.chain(items, self._rows.fresh()).sum()) / len(self)
+
+    def _gains(self, items: Items) -> Floats:
+        state = self._rows.fresh()
+        self._rows.chain(items, state)
+        return self._rows.gains(state) / len(self)
+
+    def _chain(self, order: Items) -> Floats:
+        return self._rows.chain(order, self._rows.fresh()) / len(self)
+
+    def _contributions(self, items: Items) -> Floats:
+        if self._rows.kind.of_sums:
+            state = self._rows.fresh()
+            self._rows.chain(items, state)
+            return self._rows.contributions(items, state) / len(self)
+        # f(S) - f(S without j) is the gradient of the multilinear extension at the corner S.
+        corner = np.zeros(self.n_items)
+        corner[items] = 1.0
+        return self._rows.multilinear(corner)[1][items] / len(self)
+
+    def _extension(self, x: Floats) -> tuple[float, Floats] | None:
+        if not self._rows.exact_extension:
+            return super()._extension(x)
+        value, gradient = self._rows.multilinear(x)
+        return value / len(self), gradient / len(self)
+
+    def _most_items(self) -> int:
+        return int(np.diff(self._rows.sparse.indptr).max())
+
+    def _take(self, rows: Items) -> Self:
+        taken = self._like()
+        taken._rows = self._rows.take(rows)
+        if self._digests is not None:
+            taken._digests = self._digests[rows]
+        return taken
+
+    def _one(self, i: int) -> Self:
+        one = self._like()
+        one._rows = self._rows.row(i)
+        if self._digests is not None:
+            one._digests = self._digests[i : i + 1]
+        return one
+
+
+class KeptRow(RowPopulation):
+    """One person's row of any kind, as it was kept: the function without the family's name."""
+
+    @classmethod
+    def kept(
+        cls, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
+    ) -> KeptRow:
+        """A row that was checked before."""
+        one = object.__new__(cls)
+        one._be(kind, n_items, items, data, cap, bound)
+        return one
+
+    def _kind(self) -> Kind:
+        return self._rows.kind
+
+    def _largest(self) -> Floats:
+        return np.full(len(self), self.bound)
+
+
+class RowState(State):
+    """A growing set over rows: an addition touches only the rows that hold the item."""
+
+    def __init__(self, people: Population, rows: Rows, divisor: int) -> None:
+        self._people = people
+        self._rows = rows
+        self._divisor = divisor
+        self.items = []
+        self.value = 0.0
+        self._state = rows.fresh()
+        self._sums = rows.gains(self._state)
+        self._summed = float(self._sums.max())
+
+    def gains(self) -> Floats:
+        # Differences of sums may leave a rounding error below zero; every family here is monotone.
+        now = np.maximum(self._sums, 0.0)
+        now[self.items] = 0.0
+        now /= self._divisor
+        return now
+
+    def _grow(self, item: int) -> float:
+        added = self._rows.add(item, self._state, self._sums) / self._divisor
+        left = float(self._sums.max())
+        if left < _WORN * self._summed:
+            # What is left of sums that were a million times larger may be nothing but their rounding.
+            self._sums = self._rows.gains(self._state)
+            self._summed = float(self._sums.max())
+        return added
+
+
+def _by_item(words: Words, items: NDArray[np.int32]) -> Words:
+    """A well-mixed number for each (word, item)."""
+    return mixed(words + (items.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+
+
+def clip(matrix: SparseMatrix | Floats, caps: Floats) -> None:
+    """Leave no entry above its row's cap, in a matrix that nobody else has seen yet."""
+    if not isinstance(matrix, SparseMatrix):
+        np.minimum(matrix, caps[:, None], out=matrix)
+        return
+    matrix.data.setflags(write=True)
+    for start, stop in stretches(matrix.indptr):
+        here = slice(int(matrix.indptr[start]), int(matrix.indptr[stop]))
+        most = np.repeat(caps[start:stop], np.diff(matrix.indptr[start : stop + 1]))
+        np.minimum(matrix.data[here], most, out=matrix.data[here])
+    matrix.data.setflags(write=False)
+
+
+def row_totals(matrix: SparseMatrix | Floats) -> Floats:
+    """The sum of each row."""
+    if not isinstance(matrix, SparseMatrix):
+        stretch = max(1, STRETCH // matrix.shape[1])
+        return np.concatenate([row_sums(np, matrix[here]) for here in slices(matrix.shape[0], stretch)])
+    totals = np.empty(matrix.n_rows)
+    for start, stop in stretches(matrix.indptr):
+        part = matrix.stretch(start, stop)
+        totals[start:stop] = column_sums(part.row_of, part.data, stop - start)
+    return totals
+
+
+def largest_totals(matrix: SparseMatrix | Floats, most: int) -> Floats:
+    """The sum of the ``most`` largest entries of each row."""
+    if not isinstance(matrix, SparseMatrix):
+        return np.array(row_sums(np, np.sort(matrix, axis=1)[:, -min(most, matrix.shape[1]) :]))
+    totals = np.empty(matrix.n_rows)
+    for start, stop in stretches(matrix.indptr):
+        part = matrix.stretch(start, stop)
+        order = np.lexsort((-part.data, part.row_of))
+        kept = order[np.arange(order.size) - part.indptr[part.row_of] < most]
+        totals[start:stop] = column_sums(part.row_of[kept], part.data[kept], stop - start)
+    return totals
+
+
+def row_maxima(matrix: SparseMatrix | Floats) -> Floats:
+    """The largest entry of each row; 0 for a row without entries."""
+    if not isinstance(matrix, SparseMatrix):
+        return np.asarray(matrix.max(axis=1), dtype=np.float64)
+    best = np.zeros(matrix.n_rows)
+    for start, stop in stretches(matrix.indptr):
+        part = matrix.stretch(start, stop)
+        some = np.flatnonzero(np.diff(part.indptr))
+        if some.size:
+            best[start + some] = np.maximum.reduceat(part.data, part.indptr[some])
+    return best
+
+
+class Coverage(RowPopulation):
+    """f(S) = 1 if S holds any of the person's items, else 0: on average, the share of people served.
+
+    ``matrix``: people x items; any entry but 0 makes the item one of theirs, and negative entries are
+    refused. In ``from_events`` a weight therefore only says whether an event counts (above 0) or not (0).
+
+    >>> people = Coverage([[1, 0, 1], [0, 1, 0], [0, 0, 0]])
+    >>> round(people.value([0]), 3), round(people.value([0, 1]), 3)
+    (0.333, 0.667)
+    >>> people[1].gains([0])
+    array([0., 1., 0.])
+    """
+
+    _dense, _weighted = False, False
+
+    def __init__(self, matrix: Any, *, labels: Iterable[Any] | None = None) -> None:
+        self._setup(checked("matrix", matrix, dense=False, ones=True), FAMILY_BOUND, labels)
+
+    def _kind(self) -> Kind:
+        return COVER
+
+    def _largest(self) -> Floats:
+        return constant(1.0, len(self))
+
+
+class ProbabilisticCoverage(RowPopulation):
+    """f(S) = 1 - product over S of (1 - p_j): the chance that the person takes any of the items shown.
+
+    ``matrix``: people x items with probabilities in [0, 1]; this is the product display that opens paper 000.
+    Of several events of one person with one item the largest probability counts.
+
+    >>> people = ProbabilisticCoverage([[0.5, 0.5, 0.0]])
+    >>> people.value([0, 1])
+    0.75
+    >>> people.multilinear([1.0, 0.5, 0.0])
+    0.625
+    """
+
+    _highest = 1.0
+
+    def __init__(self, matrix: Any, *, labels: Iterable[Any] | None = None) -> None:
+        super().__init__(matrix, bound=FAMILY_BOUND, labels=labels)
+
+    def _kind(self) -> Kind:
+        return SURVIVE
+
+    def _largest(self) -> Floats:
+        return constant(1.0, len(self))
+
+
+class FacilityLocation(RowPopulation):
+    """f(S) = the largest weight the person gives to an item of S, and 0 for the empty set.
+
+    ``matrix``: people x items, nonnegative. ``bound``: a public bound of every weight, 1 unless declared.
+
+    >>> people = FacilityLocation([[0.9, 0.2], [0.1, 0.6]])
+    >>> people.value([0]), people.value([0, 1])
+    (0.5, 0.75)
+    >>> people.gains([0]).round(2)
+    array([0.  , 0.25])
+    """
+
+    def _kind(self) -> Kind:
+        return BEST
+
+    def _largest(self) -> Floats:
+        return row_maxima(self._rows.matrix)
+
+
+_NAMED = {"sqrt": SQRT, "log": LOG, "capped": CAP}
+
+
+class ConcaveOverModular(RowPopulation):
+    """f(S) = g(sum of the person's weights in S) - g(0), with g concave and rising.
+
+    ``weights``: people x items, nonnegative. ``concave``: ``"sqrt"``, ``"log"`` (log(1 + t)), ``"capped"``
+    (min(t, cap), with ``cap`` one number or one per person), or a function of an array that is concave and
+    does not fall on t >= 0; it is looked at when the population is built, and held to its word with every
+    gain that is asked for. ``bound``: a public bound of f, 1 unless declared.
+
+    ``at_most``: the bound is one of sets of at most so many items, and people are held to it there: with
+    weights of at most 1 and the square root, sqrt(k) for k items instead of sqrt(n_items). `PrivateGreedy`
+    takes such people where no more items are chosen, and its noise goes by the smaller bound; whoever asks
+    for larger sets refuses them. The guarantee does not rest on it: exact sums hold everybody to the bound.
+
+    With the named functions the multilinear extension is exact while nobody touches more than 12 items, by a
+    sum over all their subsets. The rank of a partition matroid is such an objective: blocks as people,
+    capacities as caps.
+
+    >>> people = ConcaveOverModular([[4.0, 5.0]], concave="sqrt", bound=3)
+    >>> people.value([0]), people.value([0, 1])
+    (2.0, 3.0)
+    """
+
+    _argument = "weights"
+
+    def __init__(
+        self,
+        weights: Any,
+        *,
+        concave: str | Callable[[Any], Any] = "sqrt",
+        cap: ArrayLike | None = None,
+        bound: float | None = None,
+        at_most: int | None = None,
+        labels: Iterable[Any] | None = None,
+    ) -> None:
+        if at_most is not None:
+            self.at_most = whole("at_most", at_most, at_least=1)
+        if callable(concave):
+            self._concave = custom(concave)
+        else:
+            self._concave = _NAMED[one_of("concave", concave, tuple(_NAMED))]
+        if (cap is not None) != (self._concave is CAP):
+            raise ValueError('cap= goes with concave="capped", which needs it: one number or one per person')
+        self._cap_given, self._shape_given = cap, concave if callable(concave) else None
+        super().__init__(weights, bound=bound, labels=labels)
+        del self._cap_given, self._shape_given
+
+    def _kind(self) -> Kind:
+        return self._concave
+
+    def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
+        count = int(matrix.shape[0])
+        if self._shape_given is not None:
+            totals = row_totals(matrix)
+            _look_at(self._shape_given, float(totals.max()))
+            return totals
+        if self._cap_given is None:
+            return constant(np.inf, count)
+        if np.ndim(self._cap_given) == 0:
+            return constant(real("cap", self._cap_given, at_least=0), count)
+        caps = per_person("cap", self._cap_given, count)
+        if caps.min() < 0:
+            place = int(np.argmin(caps))
+            raise DataError("cap has a negative entry; caps are at least 0", f"cap[{place}]={caps[place]:g}")
+        return caps
+
+    def _cap_rule(self) -> tuple[float, float]:
+        return float(self._rows.cap[0]), 0.0
+
+    def _largest(self) -> Floats:
+        matrix, cap = self._rows.matrix, self._rows.cap
+        totals = row_totals(matrix) if self.at_most is None else largest_totals(matrix, self.at_most)
+        for start in range(0, totals.size, STRETCH):
+            here = slice(start, start + STRETCH)
+            totals[here] = self._concave.alone(totals[here], cap[here])
+        return totals
+
+
+class SaturatedCoverage(RowPopulation):
+    """f(S) = min(sum of the person's weights in S, saturation x the sum of all their weights).
+
+    Once a person has received the share ``saturation`` of what all items together would give them, more is
+    worth nothing. ``matrix``: people x items, nonnegative. ``bound``: a public bound of f, 1 unless declared;
+    with ``at_most``, one of sets of at most so many items, as for `ConcaveOverModular`: the sum of a person's
+    largest weights in place of their saturation, which grows with the catalogue.
+
+    >>> people = SaturatedCoverage([[0.5, 0.25, 0.25]], saturation=0.6)
+    >>> people.value([0]), people.value([0, 1])
+    (0.5, 0.6)
+    """
+
+    def __init__(
+        self,
+        matrix: Any,
+        *,
+        saturation: float = 0.1,
+        bound: float | None = None,
+        at_most: int | None = None,
+        labels: Iterable[Any] | None = None,
+    ) -> None:
+        if at_most is not None:
+            self.at_most = whole("at_most", at_most, at_least=1)
+        self.saturation = real("saturation", saturation, above=0, at_most=1)
+        super().__init__(matrix, bound=bound, labels=labels)
+
+    def _kind(self) -> Kind:
+        return CAP
+
+    def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
+        return self.saturation * row_totals(matrix)
+
+    def _cap_rule(self) -> tuple[float, float]:
+        return np.inf, self.saturation
+
+    def _largest(self) -> Floats:
+        if self.at_most is None:
+            return self._rows.cap
+        return np.minimum(self._rows.cap, largest_totals(self._rows.matrix, self.at_most))
+
+
+def _look_at(function: Callable[[Any], Any], largest: float) -> None:
+    """Refuse what is visibly not concave, or falls, up to 1000 and to the largest total there is."""
+    top = max(1e3, largest)
+    grid = np.concatenate(([0.0], np.geomspace(1e-3, top, round(10 * np.log10(top / 1e-3)) + 1)))
+    slopes = np.diff(heights(function, grid)) / np.diff(grid)
+    slack = 1e-9 * max(1.0, float(np.abs(slopes).max()))
+    if slopes.min() < -slack:
+        at = grid[int(np.argmin(slopes))]
+        raise DataError(
+            "concave must not fall, or the objective would not be monotone", f"it falls near {at:g}"
+        )
+    if np.diff(slopes).max() > slack:
+        at = grid[int(np.argmax(np.diff(slopes))) + 1]
+        raise DataError(
+            "concave is not concave, and the objective would not be submodular", f"it bends up near {at:g}"
+        )

@@ -1,1 +1,0 @@
-"""People as rows of a matrix: row kinds, their matrices, whole-number gains over many of them."""

@@ -1,0 +1,792 @@
+"""Segments: one learner for each value of a public attribute, one account, and one limit per person."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import checks
+from ..core.fixed import Fixed
+from ..core.labels import plain_label
+from ..core.progress import track
+from ..core.state import (
+    State,
+    capture,
+    read_state,
+    refusing,
+    restore,
+    state_bytes,
+    write_state,
+)
+from ..core.turns import Turns
+from ..privacy import Budget, Gate, Releases, Seed, Share, spend_from
+from ..privacy.accountant import Owner, Spending
+from ..results import Selection, Trace
+from .contribution import ContributionLimit
+from .learner import Guarantee
+from .pending import MOST_OPEN
+from .pool import Pool, Pooled
+from .registry import REGISTRY
+from .released import Released
+from .selector import OnlineSelector
+
+Make = Callable[[Share], OnlineSelector]
+Place = tuple[int, int]  # which learner, and which of its rounds
+
+
+class Segments(Fixed):
+    """One learner for each of the ``values`` of a public attribute, such as a country or a kind of device.
+
+    ``make(budget)`` makes a learner that spends from what it is given, for example
+    ``partial(LeaderSelector, 40, 3, None, labels=products)``; it is called once for each value and must make
+    alike ones. ``by`` names the attribute, for the account. Other values than these are refused, or go to the
+    segment called ``other``. Rounds are numbered through all segments, and `choose`, `learn`, `expire` and so
+    on are as of one learner.
+
+    ``share=True``: a segment's set follows from what its own learner released and from what the others did,
+    the more from the others the less it knows itself and the more they agree (`pool.shrunk`). Learners must
+    release sums of what items are worth: `LeaderSelector`, for which it is the default, and
+    `RunningSumSelector`. Hedge and phases release sets and nothing else; what a bandit's rewards tell is
+    about the sets it showed. Sharing serves more in small segments whose tastes are related. Where they
+    have nothing in common it serves less, until that is known. Let ``make`` take a shorter ``first_batch``,
+    by the root of the number of segments: what one releases early is of use to all.
+
+    Formal guarantee: that of one learner with the whole budget, for a person with up to
+    ``max_rounds_per_person`` rounds in any of the segments. Proof. Which segment a round is for is public:
+    neighbouring inputs have the same sequence of segments, and differ in what one person answers. Change one
+    of their rounds. Its answer enters the sums or choices of one learner. Given everything released before,
+    the releases of the others are distributed alike in both inputs, whatever use they make of what this one
+    released. So one round loses what it loses with one learner, of the worst segment (parallel composition),
+    and a person of b rounds is b such steps away, wherever these are: that is what the budget divides by.
+    ``person_id`` is counted once for all segments: rounds beyond b pass unlearned, whichever segment they are
+    in.
+
+    Not covered: the segment itself. Somebody who could have come to another segment instead changes two
+    rounds, one that is left empty here and one that is filled there, and loses what two rounds lose. Where
+    that is to be protected, declare twice the ``max_rounds_per_person``. The account says that segments are
+    taken to be public.
+
+    >>> from functools import partial
+    >>> import discreet as dc
+    >>> make = partial(dc.online.LeaderSelector, 4, 2, None)
+    >>> shop = Segments(make, ["de", "fr"], dc.Budget(1.0, 1e-6), by="country", seed=0)
+    >>> shown = shop.choose("de")
+    >>> shop.learn(items=[1, 3])
+    >>> early, late = shop.choose("fr", wait=False), shop.choose("fr", wait=False)
+    >>> shop.learn(items=[2], round=early.round)
+    >>> late.round, shop.pending, len(shop.privacy.ledger.parts)
+    (2, (), 2)
+    """
+
+    _state = ("_numbers", "_limit", "_seen")
+
+    def __init__(
+        self,
+        make: Make,
+        values: Sequence[Any],
+        budget: Spending,
+        *,
+        by: str | None = None,
+        other: Any = None,
+        share: bool | None = None,
+        start: Segments | Mapping[Any, Released] | None = None,
+        seed: Seed = None,
+    ) -> None:
+        if not callable(make):
+            raise TypeError(f"make must be a function that makes a learner, got {checks.shown(make)}")
+        if share is not None and not isinstance(share, bool):
+            raise TypeError(f"share must be True, False or None, got {checks.shown(share)}")
+        known = start.released if isinstance(start, Segments) else start
+        if known is not None and not isinstance(known, Mapping):
+            raise TypeError(f"start must be segments, or what each has released; got {checks.shown(start)}")
+        spending = spend_from(budget, seed)
+        assert spending.gate is not None
+        gate = spending.gate.owned()
+        self._groups = Groups(all_values(values, other), by, other, own_gate=spending.own_gate)
+        key, alike = gate.key(), gate.resumes_alike
+        learners: list[OnlineSelector] = []
+        for name in self._groups.names:
+            own = int.from_bytes(gate.key(1)) >> 1 if alike else None
+            part = gate.part(name, own)
+            learners.append(made(make, replace(spending, gate=part, own_gate=False)))
+        check_alike(learners)
+        if share and learners[0]._shares is None:
+            raise ValueError(
+                f"share=True, but {type(learners[0]).__name__} releases no sums of what items are worth that"
+                " another segment could use; leave share out"
+            )
+        self.share: bool = bool(learners[0]._shares) if share is None else share
+        for value, learner in zip(self.values, learners, strict=True):
+            if known is not None and value in known:
+                learner._begin_with(known[value])
+        self._join(
+            gate, spending.own_gate, learners, ContributionLimit(gate.budget.max_rounds_per_person, key)
+        )
+        gate.add_caveats(self._groups.taken_for_granted)
+
+    # --- for users -------------------------------------------------------------------------------
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The segments."""
+        return self._groups.values
+
+    @property
+    def by(self) -> str | None:
+        """The attribute that they are values of."""
+        return self._groups.by
+
+    @property
+    def other(self) -> Any:
+        """The segment of all values that are not listed; None where these are refused."""
+        return self._groups.other
+
+    @property
+    def budget(self) -> Budget:
+        return self._gate.budget
+
+    def of(self, segment: Any) -> Segment:
+        """One segment, for whoever serves it alone."""
+        return Segment(self, self._groups.index(segment))
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are to choose from."""
+        return int(self._learners[0].n_items)
+
+    @property
+    def labels(self) -> tuple[Any, ...] | None:
+        """What the items are called; None for their numbers."""
+        labels: tuple[Any, ...] | None = self._learners[0].labels
+        return labels
+
+    @property
+    def round(self) -> int:
+        """How many rounds have been chosen for, in all segments."""
+        return self._numbers.next
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Rounds that were passed without their feedback, which may still come."""
+        with self._turns.look():
+            return tuple(round for round, place in self._numbers.items() if not self._is_open(*place))
+
+    @property
+    def privacy(self) -> Guarantee:
+        """The guarantee of the whole declared run: of the worst segment. ``privacy.spent`` is so far."""
+        with self._turns.look():
+            whole, ledger = self._gate.spent, Releases()
+            notion = None if self._own_gate else whole.notion
+            for name, learner in zip(self._groups.names, self._learners, strict=True):
+                for group, entry, count in learner._spent().ledger.entries():
+                    ledger.of_group((name, *group)).add(entry, count)
+            so_far = replace(whole, ledger=ledger, notion=notion)
+            return Guarantee(
+                whole.budget, whole.ledger, whole.reproducible, whole.caveats, notion, spent=so_far
+            )
+
+    @property
+    def released(self) -> Mapping[Any, Released]:
+        """What was released about the items in each segment: what others may begin with, at no cost."""
+        with self._turns.look():
+            pairs = zip(self.values, self._learners, strict=True)
+            return MappingProxyType({value: learner.released for value, learner in pairs})
+
+    def choose(
+        self,
+        segment: Any,
+        *,
+        wait: bool = True,
+        available: Iterable[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
+        include: Iterable[Any] | None = None,
+    ) -> Selection:
+        """The set for this round of a segment; the rest as in `OnlineSelector.choose`.
+
+        Rounds of different segments may be open at the same time. ``round`` of the answer is its number among
+        the rounds of all segments.
+        """
+        with self._turn("choose()"):
+            index = self._groups.index(segment)
+            learner = self._learners[index]
+            shown = learner.choose(wait=wait, available=available, exclude=exclude, include=include)
+            number = self._numbers.number(index, learner.round, open=learner._rounds.is_open)
+            while self._numbers.full:
+                self._expire(self._oldest())
+            return Selection(shown.items, number, shown.labels)
+
+    def learn(
+        self,
+        person: Any = None,
+        *,
+        items: Iterable[Any] | Mapping[Any, float] | None = None,
+        segment: Any = None,
+        round: int | None = None,
+        person_id: Hashable | None = None,
+    ) -> None:
+        """Learn from the person of a ``round``, or of the open round of a ``segment``.
+
+        Neither is needed where feedback of one round only is waited for. A ``round`` belongs to the segment
+        it was chosen for, whatever else is given. ``person``, ``items`` and ``person_id`` as for one learner;
+        whoever comes to several segments must have the same ``person_id`` in all of them.
+        """
+        with self._turn("learn()"):
+            number, index, place = self._meant(segment, round)
+            self._learners[index].learn(person, items=items, round=place, person_id=person_id)
+            self._numbers.drop(number)
+            self._finish_if_over(index)
+
+    def expire(self, before: int) -> int:
+        """Wait no longer for feedback of rounds ``before`` this one, of all segments; how many these were.
+
+        The round of a segment that nobody has come after is not passed yet, and stays. When to do so must be
+        a public rule. At most 131,072 rounds are waited for in all; with one more the oldest expires.
+        """
+        with self._turn("expire()"):
+            first = checks.whole("before", before, at_least=-(1 << 62))
+            old = [(round, place) for round, place in self._numbers.before(first)]
+            passed = [round for round, place in old if not self._is_open(*place)]
+            for round in passed:
+                self._expire(round)
+            return len(passed)
+
+    def skip(self, rounds: Iterable[int]) -> None:
+        """Learn nothing of these rounds: their sets were never shown, or others were. A public fact."""
+        with self._turn("skip()"):
+            late = [checks.whole("rounds", round, at_least=0) for round in rounds]
+            for round in late:
+                if self._numbers.get(round) is None or late.count(round) > 1:
+                    raise ValueError(f"rounds={round} waits for no feedback")
+            for round in late:
+                index, place = self._numbers.take(round)
+                self._learners[index].skip([place])
+
+    def add_items(self, items: Iterable[Any]) -> None:
+        """New items, or retired ones that are back, can be shown in all segments from now on."""
+        with self._turn("add_items()"):
+            names = [items] if isinstance(items, str | bytes) else list(items)
+            for learner in self._learners:
+                learner.add_items(names)
+            self._tell_all()
+            self._numbers.changed.update(range(len(self._learners)))
+
+    def retire_items(self, items: Iterable[Any]) -> None:
+        """These items, by label or number, are not shown from now on, in any segment."""
+        with self._turn("retire_items()"):
+            names = [items] if isinstance(items, str | bytes) else list(items)
+            for learner in self._learners:
+                learner.retire_items(names)
+            self._numbers.changed.update(range(len(self._learners)))
+
+    def run(
+        self,
+        people: Any,
+        segments: Sequence[Any],
+        *,
+        person_ids: Sequence[Hashable] | None = None,
+        progress: bool = False,
+    ) -> Trace:
+        """A whole stream, round by round: ``segments`` has the segment of each of ``people``.
+
+        People of a segment whose declared horizon is over are served its last set and not learned from.
+        """
+        places = [self._groups.index(segment) for segment in segments]
+        if len(places) != len(people) or (person_ids is not None and len(person_ids) != len(people)):
+            raise ValueError("segments and person_ids must have as many entries as there are people")
+        with self._turns.look():
+            self._learners[0]._check_people(people)
+        self._gate.add_caveats(*getattr(people, "caveats", ()))
+        rewards = np.empty(len(people))
+        rows: list[Any] = []
+        for t in track(range(len(people)), "rounds", progress):
+            learner, value = self._learners[places[t]], self.values[places[t]]
+            shown, person = self.choose(value), people[t]
+            rewards[t] = worth = learner._worth(person, shown)
+            rows.append(learner._row(shown))
+            if not learner.over:
+                heard = learner._feedback(person, shown, worth)
+                self.learn(heard, segment=value, person_id=None if person_ids is None else person_ids[t])
+        chosen = np.array(rows, dtype=learner._played_type) if rows else np.empty((0, 0), dtype=np.int32)
+        return Trace(rewards, chosen, f"Segments of {type(self._learners[0]).__name__}")
+
+    def finish(self) -> None:
+        """Learn nothing from now on, in any segment; see `OnlineLearner.finish`."""
+        with self._turn("finish()"):
+            for learner in self._learners:
+                learner.finish()
+            self._owner.finish()
+
+    def __repr__(self) -> str:
+        kind = type(self._learners[0]).__name__
+        return f"Segments({len(self.values)} of {kind}, round {self.round:,})"
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes, for a database; guard it as well. `discreet.load` takes it, too."""
+        with self._turn("to_bytes()"):
+            return state_bytes(*self._saved_whole())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
+
+        As `OnlineLearner.save`: the file holds true sums of private data, and a gate that others use as well
+        is not in it.
+        """
+        with self._turn("save()"):
+            write_state(path, *self._saved_whole())
+            self._owner.saved()
+
+    def _saved_whole(self, *, learners: bool = True) -> State:
+        """What a file holds, with the name of the owner of its charges."""
+        owner = self._owner.state()
+        header, arrays = self._saved(learners=learners)
+        return header | {"owner": owner}, arrays
+
+    def _saved(self, *, learners: bool = True) -> State:
+        states = [learner._saved() for learner in self._learners if learners]
+        state, arrays = capture(self)
+        header = {
+            "class": "Segments",
+            "values": list(self.values),
+            "by": self.by,
+            "other": self.other,
+            "share": self.share,
+            "gate": self._gate.state() if self._own_gate else None,
+            "segments": [own for own, _ in states],
+            "randomness": [learner._gate.source_state() for learner in self._learners],
+            "state": state,
+        }
+        for index, (_, own) in enumerate(states):
+            arrays |= {f"{index}/{key}": array for key, array in own.items()}
+        return header, arrays
+
+    @property
+    def _seen(self) -> list[int]:
+        return [0 if learner._pool is None else learner._pool.seen for learner in self._learners]
+
+    @_seen.setter
+    def _seen(self, seen: list[int]) -> None:
+        for learner, number in zip(self._learners, seen, strict=True):
+            if learner._pool is not None:
+                learner._pool.seen = number
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> Self:
+        """Go on from a saved file; what was spent stays spent. ``gate`` as in `OnlineLearner.load`."""
+        header, arrays = read_state(path)
+        path = "the state" if isinstance(path, bytes) else path
+        if header.get("class") != "Segments":
+            raise ValueError(f"{path} holds a {header.get('class')}, not Segments")
+        if (header.get("gate") is None) != (gate is not None):
+            raise ValueError(f"{path}: gate= is for segments that spend from one which others use too")
+        segments = object.__new__(cls)
+        with refusing(path):
+            segments._resume(header, arrays, gate)
+        return segments._fix()
+
+    def _resume(self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None) -> None:
+        own = Gate.from_state(header["gate"]) if gate is None else gate
+        values, other = header["values"], header["other"]
+        if all_values(values, other) != tuple(values):
+            raise ValueError("values are not those of segments")
+        self._groups = Groups(tuple(values), header["by"], other, own_gate=gate is None)
+        learners: list[OnlineSelector] = []
+        with own._again(header["owner"]) as view:
+            saved = zip(self._groups.names, header["segments"], header["randomness"], strict=True)
+            for index, (name, inside, source) in enumerate(saved):
+                part = {
+                    key.removeprefix(f"{index}/"): one
+                    for key, one in arrays.items()
+                    if key.startswith(f"{index}/")
+                }
+                learners.append(restored(inside, part, view.part(name, source)))
+        check_alike(learners)
+        self.share = bool(header["share"])
+        if self.share and learners[0]._shares is None:
+            raise ValueError("share is for learners that release sums")
+        self._join(
+            view, gate is None, learners, ContributionLimit(own.budget.max_rounds_per_person, own.key())
+        )
+        restore(self, header["state"], arrays)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("segments are not copied or pickled (their budget could be spent twice); use save()")
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _join(
+        self, gate: Gate, own_gate: bool, learners: list[OnlineSelector], limit: ContributionLimit
+    ) -> None:
+        """Put the parts together, new ones or those from a file."""
+        self._gate, self._own_gate, self._learners = gate, own_gate, learners
+        self._turns, self._limit = Turns("segments"), limit
+        self._numbers = RoundNumbers(len(learners))
+        pool = Pool(len(learners))
+        for index, learner in enumerate(learners):
+            learner._contribution = SharedLimit(learner._contribution, limit)
+            if self.share:
+                learner._pool = Pooled(pool, index)
+        self._tell_all()
+
+    def _tell_all(self) -> None:
+        for learner in self._learners:
+            if learner._pool is not None:
+                learner._tell(learner._pool)
+
+    @property
+    def _owner(self) -> Owner:
+        assert self._gate.owner is not None
+        return self._gate.owner
+
+    def _turn(self, call: str) -> AbstractContextManager[object]:
+        self._gate.check_process()
+        return self._turns.take(call)
+
+    def _is_open(self, index: int, place: int) -> bool:
+        """Whether a round of a learner is the one that it waits for."""
+        rounds = self._learners[index]._rounds
+        return rounds.is_open and rounds.number == place
+
+    def _meant(self, segment: Any, round: int | None) -> tuple[int | None, int, int | None]:
+        """The number of the round that feedback is about, its segment, and its number there."""
+        index = None if segment is None else self._groups.index(segment)
+        if round is None:
+            if index is not None:
+                place = self._learners[index].round
+                return self._numbers.of(index, place), index, None
+            if not self._numbers.waiting:
+                raise RuntimeError("learn() comes after choose(): no round's feedback is waited for")
+            if self._numbers.waiting > 1:
+                raise ValueError("feedback of several rounds is waited for; give round= or segment=")
+            number, (index, place) = self._numbers.first
+            return number, index, place
+        number = checks.whole("round", round, at_least=0)
+        found = self._numbers.get(number)
+        if found is None:
+            why = "has been counted, or has expired" if number < self.round else "has not been chosen for"
+            raise ValueError(f"round={number} {why}")
+        if index is not None and index != found[0]:
+            raise ValueError(f"round={number} was chosen for segment {self.values[found[0]]!r}")
+        return number, *found
+
+    def _finish_if_over(self, index: int) -> None:
+        if self._learners[index].over and all(learner.over for learner in self._learners):
+            self._owner.finish()
+
+    def _oldest(self) -> int:
+        """The oldest round that was passed."""
+        return next(round for round, place in self._numbers.items() if not self._is_open(*place))
+
+    def _expire(self, round: int) -> None:
+        index, place = self._numbers.take(round)
+        self._learners[index].expire(before=place + 1)
+
+
+class Segment:
+    """One segment of `Segments`: what is chosen and learned here is what the whole would choose and learn."""
+
+    def __init__(self, whole: Segments, index: int) -> None:
+        self._whole, self._index = whole, index
+        self._learner = whole._learners[index]
+
+    @property
+    def round(self) -> int:
+        """How many rounds the segment has had; `choose` numbers them through all segments."""
+        return self._learner.round
+
+    @property
+    def labels(self) -> tuple[Any, ...] | None:
+        """What the items are called."""
+        return self._whole.labels
+
+    @property
+    def released(self) -> Released:
+        """What was released about the items in this segment."""
+        return self._learner.released
+
+    def ranking(self, count: int | None = None) -> tuple[int, ...]:
+        """Numbers of items that can be shown, by all that was released, best first."""
+        return self._learner.ranking(count)
+
+    def choose(self, *, wait: bool = True) -> Selection:
+        """See `Segments.choose`."""
+        return self._whole.choose(self._whole.values[self._index], wait=wait)
+
+    def choose_many(self, count: int) -> list[Selection]:
+        """`choose` without waiting, so many times."""
+        return [self.choose(wait=False) for _ in range(count)]
+
+    def learn_many(self, rewards: Mapping[int, Any]) -> None:
+        """`learn`, for each of these rounds."""
+        for round, value in rewards.items():
+            self.learn(value, round=round)
+
+    def learn(self, person: Any, *, round: int) -> None:
+        """See `Segments.learn`."""
+        self._whole.learn(person, segment=self._whole.values[self._index], round=round)
+
+    def waits_for(self, round: int) -> bool:
+        """Whether feedback of a round of that number may still come."""
+        return self._whole._numbers.get(round) is not None
+
+    def skip(self, rounds: Iterable[int]) -> None:
+        """See `Segments.skip`."""
+        self._whole.skip(rounds)
+
+    def run(self, people: Any) -> None:
+        """People of this segment, one after the other, as fast as one learner: the same as `Segments.run`."""
+        whole, index, learner = self._whole, self._index, self._learner
+        with whole._turn("run()"):
+            first, pool = learner.round, learner._pool
+            # A set that stands is kept for its round; what others have released since is for the next one.
+            stands = pool is not None and pool.news and learner._rounds.is_open and len(people) > 1
+            try:
+                for some in (people[:1], people[1:]) if stands else (people,):
+                    learner.run(some)
+            finally:  # rounds that are over have their numbers, and nothing is waited for
+                for round in range(first, learner.round):
+                    whole._numbers.drop(whole._numbers.number(index, round))
+                whole._finish_if_over(index)
+
+
+class Groups:
+    """The ``values`` of an attribute, with a group of people each; unknown ones go to ``other``, if given.
+
+    At a gate that others use too, groups of another attribute, or of other values, may hold the same people:
+    the names tell these apart, and the gate refuses them beside each other.
+
+    >>> groups = Groups(("de", "fr", "else"), "country", "else", own_gate=True)
+    >>> groups.names, groups.index("fr"), groups.index("it")
+    (['country: de', 'country: fr', 'country: else'], 1, 2)
+    """
+
+    def __init__(self, values: tuple[Any, ...], by: str | None, other: Any, *, own_gate: bool) -> None:
+        if by is not None and (not isinstance(by, str) or not 1 <= len(by) <= 100 or ": " in by):
+            raise ValueError(f"by must be the short name of an attribute, got {checks.shown(by)}")
+        if by is None and not own_gate:
+            raise ValueError(
+                "by= is needed at a gate that others use too: people are divided by that attribute, and"
+                " somebody may be in groups of two divisions"
+            )
+        self.values, self.by, self.other = values, by, other
+        family = by or "segment"
+        if not own_gate:  # the same values of the same attribute are the same people, others are not
+            known = json.dumps([list(values), other]).encode()
+            family = f"{family} {hashlib.blake2b(known, digest_size=4).hexdigest()}"
+        self.names = [f"{family}: {str(value).replace(': ', ':')}" for value in values]
+        if len(set(self.names)) < len(values):
+            raise ValueError("values holds two that read alike")
+        self._places = {value: index for index, value in enumerate(values)}
+
+    @property
+    def taken_for_granted(self) -> str:
+        """What an account has to say."""
+        by = self.by or "segments"
+        return f"people are divided by {by}: taken to be public, and alike in neighbouring inputs"
+
+    def index(self, value: Any) -> int:
+        """Which group somebody with this value is in."""
+        plain = value.item() if isinstance(value, np.generic) else value
+        index = self._places.get(plain) if isinstance(plain, str | int | float) else None
+        if index is not None and isinstance(self.values[index], bool) == isinstance(plain, bool):
+            return index
+        if self.other is None:
+            raise checks.DataError(
+                f"segment is none of {', '.join(map(repr, self.values[:10]))}"
+                f"{', ...' if len(self.values) > 10 else ''}; make Segments with other= for unknown values",
+                f"segment={checks.shown(value)}",
+            )
+        return self._places[self.other]
+
+
+def all_values(values: Any, other: Any) -> tuple[Any, ...]:
+    """The values of segments, checked, with ``other`` among them."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"values must be a list, got {checks.shown(values)}")
+    found = [plain_label(value) for value in values]
+    if other is not None and plain_label(other) not in found:
+        found.append(plain_label(other))
+    if not found or len(set(found)) < len(found):
+        raise ValueError("values must be distinct, and at least one")
+    return tuple(found)
+
+
+class RoundNumbers:
+    """Every round of every learner gets the next number; those that are waited for are kept with it.
+
+    >>> numbers = RoundNumbers(2)
+    >>> numbers.number(0, 0), numbers.number(1, 0), numbers.number(0, 0), numbers.number(0, 1)
+    (0, 1, 0, 2)
+    >>> numbers.get(2), numbers.of(1, 0)
+    ((0, 1), 1)
+    """
+
+    _state = ("next", "_table")
+
+    def __init__(self, learners: int) -> None:
+        self.next = 0
+        self._last: list[Place] = [(-1, -1)] * learners  # the latest round of each learner, and its number
+        self._waiting: dict[int, Place] = {}  # in order
+        self.changed = set(range(learners))  # learners with other rounds than when somebody cleared this
+
+    def number(self, index: int, round: int, *, open: bool = True) -> int:
+        """The number of a learner's round, a new one if it is asked for the first time.
+
+        A round that is not ``open`` comes after a learner's horizon: no feedback is waited for.
+        """
+        self.changed.add(index)
+        if self._last[index][0] != round:
+            self._last[index] = round, self.next
+            if open:
+                self._waiting[self.next] = index, round
+            self.next += 1
+        return self._last[index][1]
+
+    @property
+    def waiting(self) -> int:
+        """Of how many rounds feedback is waited for."""
+        return len(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether these are more than may be."""
+        return len(self._waiting) > MOST_OPEN
+
+    @property
+    def first(self) -> tuple[int, Place]:
+        """The oldest of them."""
+        return next(iter(self._waiting.items()))
+
+    def items(self) -> Iterator[tuple[int, Place]]:
+        """All of them, in order."""
+        return iter(self._waiting.items())
+
+    def before(self, round: int) -> Iterator[tuple[int, Place]]:
+        """Those before a number, in order."""
+        return itertools.takewhile(lambda one: one[0] < round, self._waiting.items())
+
+    def get(self, number: int) -> Place | None:
+        """The learner of a round that is waited for, and its number there."""
+        return self._waiting.get(number)
+
+    def of(self, index: int, round: int) -> int | None:
+        """The number of a learner's latest round."""
+        last, number = self._last[index]
+        return number if last == round else None
+
+    def take(self, number: int) -> Place:
+        """`get`, for a round whose feedback is no longer waited for."""
+        place = self._waiting.pop(number)
+        self.changed.add(place[0])
+        return place
+
+    def drop(self, number: int | None) -> None:
+        """Feedback has come, or is no longer waited for."""
+        if number in self._waiting:
+            self.take(number)
+
+    @property
+    def _table(self) -> tuple[NDArray[np.int64], ...]:
+        waiting = [(number, *place) for number, place in self._waiting.items()]
+        return np.array(self._last), np.array(waiting, dtype=np.int64).reshape(-1, 3)
+
+    @_table.setter
+    def _table(self, table: tuple[NDArray[np.int64], ...]) -> None:
+        last, waiting = table
+        if last.shape != (len(self._last), 2) or (waiting.size and waiting[:, 1].max() >= len(self._last)):
+            raise ValueError("rounds are of other segments than there are")
+        self._last = [(round, number) for round, number in last.tolist()]
+        self._waiting = {number: (index, round) for number, index, round in waiting.tolist()}
+        self.changed.clear()
+
+
+class SharedLimit(ContributionLimit):
+    """Counts people where ``whole`` does, so that a person's rounds count together, whoever learns them.
+
+    What is counted is saved with ``whole``; a learner's file holds its ``own`` limit, which counts nobody.
+    """
+
+    def __init__(self, own: ContributionLimit, whole: ContributionLimit) -> None:
+        if own.apart or own.people:
+            raise ValueError("somebody was counted by a learner of its own, or has to be in rounds apart")
+        self._own, self._whole = own, whole
+        self._key, self._counts, self._counted = own._key, {}, {}  # a learner's own file counts nobody
+
+    @property
+    def name(self) -> str:
+        return self._own.name
+
+    @property
+    def apart(self) -> bool:
+        return False
+
+    def register(self, person: Hashable | None, ahead: int | None = None) -> bool:  # noqa: ARG002
+        return self._whole.register(person)
+
+    def forget(self, person: Hashable | None) -> None:
+        self._whole.forget(person)
+
+
+def made(make: Make, share: Share) -> OnlineSelector:
+    """A learner that spends from ``share``."""
+    learner = make(share)
+    if not isinstance(learner, OnlineSelector):
+        raise TypeError(f"make must make a learner that shows sets, got {checks.shown(learner)}")
+    if learner._gate is not share.gate:
+        raise ValueError("make must make a new learner that spends from the budget it is given")
+    return learner
+
+
+def restored(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate) -> OnlineSelector:
+    """A learner as it was saved, at a gate where it takes up what it was charged for."""
+    name = str(header["class"])
+    if name not in REGISTRY or not issubclass(kind := REGISTRY[name].kind(name), OnlineSelector):
+        raise ValueError(f"a segment's learner is {name}")
+    learner = object.__new__(kind)
+    learner._take_up(header, arrays, gate, own_gate=False)
+    learner._fix()
+    return learner
+
+
+def check_alike(learners: Sequence[OnlineSelector]) -> None:
+    """Refuse learners that differ in more than what they have seen."""
+    first = learners[0]
+    if len({id(learner) for learner in learners}) < len(learners):
+        raise ValueError("make must make a new learner each time")
+    for learner in learners[1:]:
+        if type(learner) is not type(first) or learner.settings.plain() != first.settings.plain():
+            raise ValueError("make must make learners with the same settings for all segments")
+
+
+def pieces(whole: Segments) -> dict[Any, bytes]:
+    """What `Segments.to_bytes` has, as pieces: learners that have changed since the last time, and the rest.
+
+    Learners are under the value of their segment, the rest is under None.
+    """
+    with whole._turn("to_bytes()"):
+        found: dict[Any, bytes] = {None: state_bytes(*whole._saved_whole(learners=False))}
+        changed = whole._numbers.changed
+        found |= {whole.values[i]: state_bytes(*whole._learners[i]._saved()) for i in sorted(changed)}
+        changed.clear()
+        return found
+
+
+def joined(found: Mapping[Any, bytes], gate: Gate) -> Segments:
+    """Go on with segments whose pieces are those that were written last; see `Segments.load`."""
+    header, arrays = read_state(found[None])
+    for index, value in enumerate(header["values"]):
+        own, some = read_state(found[value])
+        header["segments"].append(own)
+        arrays |= {f"{index}/{key}": array for key, array in some.items()}
+    return Segments.load(state_bytes(header, arrays), gate=gate)

@@ -1,1 +1,0 @@
-"""One learner for each value of a public attribute, with one account."""

@@ -1,0 +1,1146 @@
+"""The accountant: the one place through which anything that depends on private data is released.
+
+A gate holds a budget, a source of randomness and a ledger. Each release names its mechanism and its
+sensitivity; it is entered into the ledger before the noise is drawn, and refused, with nothing changed, when
+the budget would not hold it. `Gate.reserve` returns a `Release`, the only thing in the library that draws
+protective noise, and it draws no more than was charged for. A `Preview` is the same question, asked before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import checks
+from ..core.fixed import Fixed
+from ..core.state import Saved, refusing
+from . import randomness as sources
+from . import samplers
+from .account import Account
+from .budget import NOTIONS, Budget, Share, fractions
+from .coins import Coins
+from .conversions import exact, fraction
+from .events import (
+    Event,
+    ExponentialChoice,
+    FlippedChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    PureRelease,
+    ScoreChange,
+    SphericalLaplaceNoise,
+)
+from .ledger import Charge, Ledger, LedgerConflict, MemoryLedger
+from .limits import (
+    Filter,
+    Remaining,
+    check_group,
+    filter_asked,
+    filter_for,
+    filter_of,
+    fits,
+    smallest_epsilon,
+)
+from .picks import ExactChoices
+from .randomness import Seed
+from .releases import Entry, Group, Releases, event_loss
+from .samplers import flips
+from .samplers.values import (
+    amount,
+    exact_floats,
+    float_values,
+    noise_grid,
+    returned,
+    root_above_whole,
+    touched,
+)
+
+if TYPE_CHECKING:
+    from .ordered import OrderedExperts
+    from .randomness import Randomness
+    from .sums.base import RunningSum
+
+Floats = NDArray[np.float64]
+Steps = NDArray[np.int64]
+REPRODUCIBLE = "reproducible randomness"  # what a ledger is told by gates whose noise somebody may know
+BY_ROUNDS = 1 << 62  # draws that a learner or a sum counts itself; one that was interrupted is made again
+_UNIT = LaplaceNoise(1.0, 1.0)
+_FREE = PureRelease(0.0)
+_WORDS = {"pure": "pure epsilon", "zcdp": "zCDP", "gdp": "Gaussian DP"}
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a release would do, without doing it.
+
+    ``spent`` and ``after`` are epsilons at the budget's delta in the gate's privacy ``notion``;
+    ``largest_count`` is how many such releases would fit, ``largest`` the same kind of release at the largest
+    loss that would.
+    """
+
+    asked: Event
+    count: int
+    spent: float
+    after: float
+    limit: float
+    delta: float
+    fits: bool
+    largest_count: int
+    largest: Event | None
+    notion: str | None = None
+
+    def __str__(self) -> str:
+        at = f" at delta {self.delta:g}" if self.delta else ""
+        times = "" if self.count == 1 else f"{self.count:,} x "
+        by = f" by {_WORDS[self.notion]}" if self.notion else ""
+        text = (
+            f"spent epsilon {self.spent:.6g}, asked {times}{_shown(self.asked)} which makes {self.after:.6g},"
+            f" limit {self.limit:g}{at}{by}"
+        )
+        if self.fits:
+            return text + "; it fits"
+        if self.notion and math.isinf(self.after) and math.isfinite(self.spent):
+            others = " or ".join(f"notion={name!r}" for name in NOTIONS if name != self.notion)
+            return text + (
+                f"; this gate keeps to {_WORDS[self.notion]}, in which such a release has no bound: make the"
+                f" gate with {others}, before its first release"
+            )
+        if self.largest is None:
+            return text + "; nothing of this kind fits any more"
+        also = f", or {self.largest_count:,} of those asked for" if self.largest_count else ""
+        largest = _shown(self.largest)
+        return text + f"; largest that fits: {times}{largest}{also}"
+
+
+def _shown(event: Event) -> str:
+    record = event.to_json()
+    kind = record.pop("kind")
+    return f"{kind}({', '.join(f'{name}={float(Fraction(value)):.6g}' for name, value in record.items())})"
+
+
+class BudgetExceeded(Exception):
+    """A release was refused because the budget does not hold it; nothing was released or spent."""
+
+    def __init__(self, preview: Preview) -> None:
+        super().__init__(f"budget exceeded: {preview}")
+        self.preview = preview
+
+    @property
+    def spent(self) -> float:
+        """Epsilon spent so far, at the budget's delta."""
+        return self.preview.spent
+
+    @property
+    def asked(self) -> Event:
+        """The release that was asked for."""
+        return self.preview.asked
+
+    @property
+    def limit(self) -> float:
+        """The budget's epsilon."""
+        return self.preview.limit
+
+    @property
+    def largest(self) -> Event | None:
+        """The same kind of release at the largest loss that fits, or None."""
+        return self.preview.largest
+
+
+class Accountant:
+    """A budget, the ledger of its releases, and the privacy notion that they keep to (``limit``).
+
+    A gate and its parts share one. ``ledger`` may be one that others write to as well (``shared``): what they
+    wrote is taken up before anything is decided. ``limit`` is None until a notion is fixed. ``fraction`` is
+    the part of the budget that may be spent here.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        limit: Filter | None,
+        ledger: Ledger | None = None,
+        *,
+        shared: bool = True,
+        fraction: Fraction = Fraction(1),
+    ) -> None:
+        if not 0 < fraction <= 1:
+            raise ValueError(f"share={fraction} must be above 0 and at most 1")
+        self.budget, self.fraction = budget, fraction
+        self.limit = limit.part(fraction) if limit is not None and fraction < 1 else limit
+        self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
+        self.shared = ledger is not None and shared
+        self.releases = Releases()
+        self.lock = threading.RLock()
+        self._seen = 0
+        self._known: frozenset[str] = frozenset()  # caveats that the ledger has
+        self._room = _Room()
+        self._process = os.getpid()
+        if ledger is not None:
+            self._join(ledger)
+
+    def _join(self, ledger: Ledger) -> None:
+        if not isinstance(ledger, Ledger):
+            raise TypeError(f"ledger must be a Ledger such as MemoryLedger(), got {checks.shown(ledger)}")
+        if self.shared and self.limit is None and self.budget.private:
+            raise ValueError(
+                "gates that share a ledger keep to one privacy notion: give notion=, 'zcdp' for one"
+            )
+        self.refresh()
+        if self.limit is not None and not self.limit.allows(self.releases.loss):
+            raise ValueError("more was spent than the budget allows; it is of another budget")
+        if self.shared:
+            ledger.agree(self._terms())
+
+    def _terms(self) -> dict[str, Any]:
+        """What all gates of one ledger must have in common."""
+        return asdict(self.budget) | {
+            "epsilon": str(self.budget.epsilon),  # infinity is no JSON
+            "notion": self.notion,
+            "failure": str(self.failure),
+        }
+
+    def check_process(self) -> None:
+        """Refuse to go on in a forked child: parent and child would each spend the same budget."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this gate was made in another process, which may go on spending the same budget; make a gate"
+                " with a share of the budget in each process"
+            )
+        if self.shared:
+            self.ledger.check_open()
+
+    # --- what is known ---------------------------------------------------------------------------
+
+    @property
+    def notion(self) -> str | None:
+        """The privacy notion; None as long as none is fixed."""
+        return None if self.limit is None else self.limit.notion
+
+    @property
+    def own(self) -> bool:
+        """Whether the ledger is nobody else's, and nothing hangs on it."""
+        return type(self.ledger) is MemoryLedger and not self.shared
+
+    @property
+    def failure(self) -> Fraction:
+        """What of delta is set aside for releases with a delta of their own."""
+        return self.limit.failure if self.limit is not None and self.limit.notion != "pure" else Fraction(0)
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether somebody may know noise that was drawn for this ledger."""
+        return REPRODUCIBLE in self._known or REPRODUCIBLE in self.ledger.caveats
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What accounts say they take for granted."""
+        return tuple([one for one in self.ledger.caveats if one != REPRODUCIBLE])
+
+    def add_caveats(self, *sentences: str) -> None:
+        """Let accounts say something from now on; those of all gates that share the ledger."""
+        if not self._known.issuperset(sentences):
+            self.ledger.add_caveats(*sentences)
+            self._known |= set(sentences)
+
+    def account(self, *, reproducible: bool = False) -> Account:
+        """A copy of everything so far."""
+        with self.lock:
+            if self.shared:
+                self.refresh()
+            said = (*self.ledger.caveats, *self.ledger.remarks())
+            caveats = tuple([one for one in said if one != REPRODUCIBLE])
+            known = reproducible or REPRODUCIBLE in said
+            return Account(self.budget, self.releases.copy(), known, caveats, self.notion)
+
+    def refresh(self) -> None:
+        """Take up what others have written to the ledger: for one that is shared."""
+        ledger = self.ledger
+        if (version := ledger.version) == self._seen:
+            return
+        if version < self._seen:
+            raise ValueError(
+                "the ledger holds fewer releases than were charged to it: an older copy stands in its place"
+            )
+        while True:
+            fresh = list(ledger.entries(self._seen))
+            if (latest := ledger.version) == version:
+                break
+            version = latest
+        for group, entry, _, _ in fresh:
+            check_group(entry, group, self.budget)
+        for group, entry, count, _ in fresh:
+            self.releases.of_group(group).add(entry, count)
+        self._seen, self._room = version, _Room()
+
+    # --- what fits -------------------------------------------------------------------------------
+
+    def fits_in(self, loss: Loss) -> bool:
+        """Whether the budget holds ``loss`` in the notion that is fixed, or in one that may still be."""
+        return fits(loss, self.budget) if self.limit is None else self.limit.fits(loss)
+
+    def expect(self, group: Group, *releases: tuple[Event, int]) -> None:
+        """Fix the notion for releases to come, if none is; `BudgetExceeded` says that they do not fit."""
+        with self.lock:
+            if self.shared:
+                self.refresh()
+            place, total = self.releases.of_group(group), Loss()
+            for event, count in releases:
+                before = total
+                total += event_loss(event) * checks.whole("count", count, at_least=1, at_most=checks.ANY)
+                if not self.fits_in(place.loss_with(total)):
+                    raise BudgetExceeded(self.preview(group, event, count, before))
+            if self.limit is None and self.budget.private and releases:
+                self.limit = filter_for(place.loss_with(total), self.budget)
+
+    def preview(self, group: Group, event: Event, count: int, listed: Loss) -> Preview:
+        """What releases would cost that come after others of the same list, which lose ``listed``."""
+
+        def after(event: Event, count: int) -> Loss:
+            return place.loss_with(listed + event_loss(event) * count)
+
+        with self.lock:
+            if self.shared:
+                self.refresh()
+            place = self.releases.of_group(group)
+            return _previewed(event, count, place.loss_seen(), after, self.fits_in, self.budget, self.notion)
+
+    # --- charging --------------------------------------------------------------------------------
+
+    def charge(self, charge: Charge, *caveats: str) -> None:
+        """Enter releases, and what accounts have to say of them, or refuse them with nothing changed."""
+        self.check_process()
+        group, (label, event, _), count, _ = charge
+        if not isinstance(label, str):
+            raise TypeError(f"label must be text, got {checks.shown(label)}")
+        check_group(charge.entry, group, self.budget)
+        with self.lock:
+            while True:
+                if self.shared:
+                    self.refresh()
+                if group:
+                    self.releases.check_families(group)
+                place = self.releases.of_group(group)
+                if not self._known_to_fit(place, event, count):
+                    self.expect(group, (event, count))
+                    self._look_ahead(place, event, count)
+                if not self._known.issuperset(caveats):
+                    self.add_caveats(*caveats)
+                try:
+                    self.ledger.append(charge, expected_version=self._seen)
+                except LedgerConflict:  # somebody else was first: what is left is to be looked at again
+                    continue
+                place.add(charge.entry, count)
+                self._seen += 1
+                return
+
+    def _known_to_fit(self, place: Releases, event: Event, count: int) -> bool:
+        """Whether an earlier check already made room for this release of a repeated event."""
+        room = self._room
+        if place is not room.place or room.event != event or room.left < count:
+            return False
+        room.left -= count
+        return True
+
+    def _look_ahead(self, place: Releases, event: Event, count: int) -> None:
+        """Check more room than was asked for, twice as much each time an event repeats.
+
+        Long streams repeat one event; this way they cost a few exact checks in all, not one a round.
+        """
+        room = self._room
+        stride = 2 * room.stride if place is room.place and room.event == event else 1
+        more = self.fits_in(place.loss_with(event_loss(event) * (count + stride)))
+        self._room = _Room(place, event, stride, stride) if more else _Room(place, event)
+
+
+@dataclass
+class _Room:
+    """How many more of the latest event are known to fit, where, and how far to look next time."""
+
+    place: Releases | None = None
+    event: Event | None = None
+    left: int = 0
+    stride: int = 1
+
+
+class Owner:
+    """Something that can be saved and made again: its charges carry its id, and a state names that.
+
+    A state also has a number, by which the ledger tells it from earlier ones.
+    """
+
+    def __init__(self, accountant: Accountant, id: str | None = None, number: int = 0) -> None:
+        self.id = sources.random_id() if id is None else id
+        self._accountant, self._number = accountant, number
+        self._finished = False
+        self._charged: list[Charge] | None = None  # what is to be taken up, while it is made again
+        self._free = False  # whether it was charged for nothing, and so draws nothing
+
+    def state(self) -> dict[str, Any]:
+        """What a state says of its owner; each is a later one than those before."""
+        self._number += 1
+        return {"id": self.id, "number": self._number}
+
+    def saved(self) -> None:
+        """The latest state is in a file: earlier ones are not to be gone on from."""
+        self._accountant.ledger.note(self.id, self._number)
+
+    def finish(self) -> None:
+        """Nothing more will be drawn, and no state from before this is to be gone on from."""
+        if not self._finished:
+            self._finished = True
+            self._number += 1
+            # A ledger that cannot be written now notices less later; what was charged is there.
+            with contextlib.suppress(OSError):
+                self._accountant.ledger.note(self.id, self._number, finished=True)
+
+    # --- while it is made again ------------------------------------------------------------------
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether what it reserves was charged before, and is not again."""
+        return self._charged is not None
+
+    def begin(self) -> None:
+        """What it reserves from now on is what it was charged for, in the same order."""
+        self._charged = [one for one in self._accountant.ledger.entries() if one.owner == self.id]
+        self._free = not self._charged
+
+    def take(self, charge: Charge) -> None:
+        """Take up one charge."""
+        assert self._charged is not None
+        if not self._charged or self._charged[0] != charge:
+            raise ValueError(
+                f"{charge.entry.label!r} needs {charge.count} releases of {charge.entry.event}: it was not"
+                " charged for these"
+            )
+        del self._charged[0]
+
+    def end(self) -> None:
+        """It is there again; the ledger sees to it that it is so once."""
+        if self._charged:
+            raise ValueError(f"it was charged for {self._charged[0].entry.label!r} as well")
+        if not self._free:
+            self._accountant.ledger.take_up(self.id, self._number)
+        self._charged = None
+
+
+_CHOICES = ExponentialChoice | ExactChoices | FlippedChoice
+
+
+class Release:
+    """What was charged (``event``, ``count``, ``disjoint``), and the only way to draw what it pays for.
+
+    ``count`` is how many such releases one person's data enters. With ``disjoint=True`` that is so in each of
+    several groups of people, of which nobody is in two. ``most`` is how many draws were paid for; None where
+    they are about one group after the other.
+    """
+
+    def __init__(
+        self,
+        entry: Entry,
+        count: int,
+        most: int | None,
+        source: Randomness,
+        alive: Callable[[], None],
+    ) -> None:
+        _, self._event, self._disjoint = entry
+        self._count, self._left = count, most
+        self._source, self._alive = source, alive
+
+    def _draw(self, draws: int = 1) -> None:
+        """So many draws are about to be made: refused, before anything is drawn, where they were not paid."""
+        self._alive()
+        if self._left is None:
+            return
+        if draws > self._left or not self._count:
+            raise RuntimeError(
+                f"{self._event} was charged for {self._count} releases, and {self._left} draws are left;"
+                " reserve more for more"
+            )
+        self._left -= draws
+
+    @property
+    def event(self) -> Event:
+        return self._event
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    @property
+    def disjoint(self) -> bool:
+        return self._disjoint
+
+    # --- noise -----------------------------------------------------------------------------------
+
+    @property
+    def law(self) -> str:
+        """The distribution of the noise that was paid for: "gaussian", "laplace" or "spherical"."""
+        if isinstance(self._event, GaussianNoise):
+            return "gaussian"
+        if isinstance(self._event, SphericalLaplaceNoise):
+            return "spherical"
+        if isinstance(self._event, LaplaceNoise):
+            return "laplace"
+        raise TypeError(f"{self._event} is not a release with noise")
+
+    def steps(self, count: int, law: str | None = None) -> Steps:
+        """``count`` numbers of noise in steps of the finest grid; of spherical noise, one vector.
+
+        ``law`` is for an account of another kind than one noise's, which has to name it.
+        """
+        noise = isinstance(self._event, GaussianNoise | LaplaceNoise | SphericalLaplaceNoise)
+        if law is not None and (noise or isinstance(self._event, _CHOICES)):
+            raise TypeError(f"{self._event} says by itself what it pays for; leave law= out")
+        self._draw()
+        law = law or self.law
+        if law == "spherical":
+            return samplers.spherical_steps(self._source, count)
+        return samplers.noise_steps(self._source, count, gaussian=law == "gaussian")
+
+    def noise(self, grid: samplers.Grid, count: int) -> Steps:
+        """The same in steps of ``grid``; a coarser one rounds those of the finest: post-processing."""
+        finer = samplers.STEPS_BITS - grid.bits
+        self._check_grid(grid)
+        steps = self.steps(count)
+        if finer:
+            steps = steps + (1 << (finer - 1))
+            steps >>= finer  # in place: there may be millions of them
+        return steps
+
+    def noise_rows(self, grid: samplers.Grid, rows: int, width: int) -> Steps:
+        """``rows`` times `noise` of ``width`` numbers, the same as one after the other."""
+        self._check_grid(grid)
+        self._draw(rows)
+        law, finer = self.law, samplers.STEPS_BITS - grid.bits
+        if law == "spherical":
+            steps = samplers.spherical_rows(self._source, rows, width)
+        else:
+            steps = samplers.noise_rows(self._source, rows, width, gaussian=law == "gaussian")
+        return (steps + (1 << (finer - 1))) >> finer if finer else steps
+
+    def noisy(self, values: Floats, grid: samplers.Grid | None) -> Floats:
+        """``values`` as they leave: on the grid, with noise. None is no noise, if none was charged."""
+        if grid is None:
+            if self._scale:
+                raise ValueError(f"{self._event} does not pay for values without noise")
+            self._draw()
+            return values.copy()
+        return grid.values(grid.truncate(values) + self.noise(grid, values.size))
+
+    def _check_grid(self, grid: samplers.Grid) -> None:
+        """Refuse noise that is narrower than what was charged for."""
+        if grid.step * Fraction(2) ** grid.bits < self._scale:
+            raise ValueError(f"{self._event} does not pay for noise of scale {grid.noise_scale:g}")
+
+    @property
+    def _scale(self) -> Fraction:
+        """The scale of the noise that was charged for."""
+        event = self._event
+        self.law  # noqa: B018  # refused where it is no noise
+        return exact(event.sigma if isinstance(event, GaussianNoise) else getattr(event, "scale", 0))
+
+    # --- choices ---------------------------------------------------------------------------------
+
+    def choice(self, scores: Floats, rate: float | None = None) -> int:
+        """An index, drawn with probability proportional to ``exp(rate * score)``, exactly.
+
+        ``rate`` is that of an exponential choice; an account of another kind has to name it.
+        """
+        paid = self._rate(rate)
+        self._draw()
+        return samplers.exponential_choice(self._source, scores, paid)
+
+    def flipped_choice(self, scores: Floats, rate: float | None = None) -> int:
+        """An index, drawn by permute and flip (`flips.flipped_choice`), exactly.
+
+        An exponential choice does not pay for it: that is charged by its bounded range, which this has not.
+        """
+        if isinstance(self._event, ExponentialChoice | ExactChoices):
+            raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a FlippedChoice")
+        paid = self._rate(rate)
+        self._draw()
+        return flips.flipped_choice(self._source, scores, paid)
+
+    def sample(self, n_people: int, keep: int) -> NDArray[np.int64]:
+        """Who is in a secret sample, each with probability ``keep`` / 2^64: one secret word for each."""
+        self._draw(0)
+        return np.flatnonzero(self._source.words(n_people) < np.uint64(keep))
+
+    def ordered_set(self, experts: OrderedExperts) -> NDArray[np.int32]:
+        """One item for each expert in turn, none twice, each an exponential choice of its scores; exact."""
+        self._draw(experts.scores.shape[1])
+        return experts.drawn(self)
+
+    def _index(self, scores: Steps, unit: Fraction, words: Iterator[int]) -> int:
+        """An index drawn with probability proportional to ``exp(unit * score)``, exactly, by ``words``.
+
+        For loops that make the draws paid for here, and count them by rounds.
+        """
+        self._alive()
+        return samplers.exact_draw(scores, unit, words)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Secret words for a compiled loop that makes the draws paid for here, and counts them by rounds."""
+        self._draw(0)
+        return np.array(self._source.words(count) if count else (), dtype=np.uint64)
+
+    def _rate(self, given: float | None) -> float:
+        event = self._event
+        if isinstance(event, GaussianNoise | LaplaceNoise | SphericalLaplaceNoise):
+            raise TypeError(f"{event} does not pay for choices")
+        if not isinstance(event, _CHOICES):
+            if given is None:
+                raise TypeError(f"{event} does not say at which rate to choose; give rate=")
+            return given
+        if given is not None and exact(given) > exact(event.rate):
+            raise ValueError(f"{event} does not pay for choices at rate {given:g}")
+        return event.rate if given is None else given
+
+    def __repr__(self) -> str:
+        return f"Release({self._event}, count={self._count}, disjoint={self._disjoint})"
+
+
+class Gate(Fixed):
+    """The gate, its budget, and the ledger of what went through.
+
+    Guarantee: for any sequence of calls, each chosen after seeing the answers to the earlier ones,
+    everything that was returned is (epsilon, delta)-DP for one person under the budget's neighbouring
+    relation, provided the stated sensitivities are true.
+
+    ``randomness`` is None for the operating system's, a number for a reproducible (not private) run.
+    ``notion`` is the privacy notion in which losses are added up: "pure", "zcdp" or "gdp". It is fixed before
+    the first answer and kept to: somebody who could pick the cheapest one after seeing answers would
+    exceed the budget. If it is not given, a budget without delta means pure epsilon, and with a delta the
+    first release (or the list given to `expect`) decides: zCDP or Gaussian DP, whichever it takes the smaller
+    share of, and pure epsilon where it fits neither. ``failure`` is the part of delta that is set aside for
+    releases that come with a delta of their own; only for "zcdp" and "gdp", in "pure" all of delta is.
+    ``ledger`` is where charges are kept, in memory if none is given. Gates that share a ledger spend one
+    budget, also from several processes; they must keep to the same notion, so a delta needs one to be named.
+
+    >>> import discreet as dc
+    >>> gate = dc.Gate(dc.Budget(1.0), 0)
+    >>> gate.choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0) in (0, 1, 2)
+    True
+    >>> gate.spent.epsilon(), gate.remaining.epsilon
+    (0.5, 0.5)
+    """
+
+    owner: Owner | None  # whose charges those are that are made here; None where nobody goes on with them
+
+    def __init__(
+        self,
+        budget: Budget,
+        randomness: Seed = None,
+        *,
+        notion: str | None = None,
+        failure: float | Fraction = 0.0,
+        ledger: Ledger | None = None,
+    ) -> None:
+        checks.instance("budget", budget, Budget, "Budget(epsilon=1.0, delta=1e-6)")
+        self._accountant = Accountant(budget, filter_asked(budget, notion, failure), ledger)
+        self._view((), sources.randomness(randomness), None)
+
+    def _view(self, group: Group, source: Randomness, owner: Owner | None) -> None:
+        self._group, self._source, self.owner = group, source, owner
+        self.check_process = self._accountant.check_process
+
+    def _seen_as(
+        self, group: Group | None = None, source: Randomness | None = None, owner: Owner | None = None
+    ) -> Gate:
+        """The same accountant, for a part of the people, by another source or for an owner."""
+        view = object.__new__(Gate)
+        view._accountant = self._accountant
+        view._view(self._group if group is None else group, source or self._source, owner or self.owner)
+        return view._fix()
+
+    @classmethod
+    def of_share(cls, share: Share, randomness: Seed = None) -> Gate:
+        """A gate that holds no more than a share of a budget, in one privacy notion.
+
+        What goes through the gates of several shares keeps a person within the budget as long as their
+        fractions sum to at most 1 and all name the same notion.
+        """
+        checks.instance("share", share, Share, "Budget(1.0).split(2)[0]")
+        if share.gate is not None:
+            raise ValueError("the share is of a gate, which has to be charged for it; give it to spend_from")
+        budget = share.budget
+        if share.whole:
+            return cls(budget, randomness)
+        limit = filter_asked(budget, share.notion or ("zcdp" if budget.delta else "pure"), 0)
+        gate = object.__new__(cls)
+        gate._accountant = Accountant(budget, limit, fraction=share.fraction)
+        gate._view((), sources.randomness(randomness), None)
+        return gate._fix()
+
+    # --- what is known ---------------------------------------------------------------------------
+
+    @property
+    def budget(self) -> Budget:
+        return self._accountant.budget
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether somebody may know noise of this gate, from now or from before it was restored."""
+        return not self._source.secure or self._accountant.reproducible
+
+    @property
+    def spent(self) -> Account:
+        """The account so far, over this gate and all its parts."""
+        return self._accountant.account(reproducible=not self._source.secure)
+
+    @property
+    def notion(self) -> str | None:
+        """The privacy notion that this gate keeps to; None as long as none is fixed."""
+        return self._accountant.notion
+
+    @property
+    def remaining(self) -> Remaining:
+        """What a round of the people seen through this gate may still spend."""
+        keeper = self._accountant
+        with keeper.lock:
+            if keeper.shared:
+                keeper.refresh()
+            lost = keeper.releases.of_group(self._group).loss_seen()
+            return Remaining.of(keeper.budget, lost, keeper.limit)
+
+    @property
+    def left(self) -> Share:
+        """What is left of the budget here, as a share to spend at this gate in its privacy notion."""
+        budget, notion = self.budget, self.notion
+        if not budget.private or notion is None:  # nothing has been released, and nothing is decided
+            return Share(budget, Fraction(1), None, self)
+        remaining, limit = self.remaining, filter_of(budget, notion).limit
+        amounts = {"pure": remaining.epsilon, "zcdp": remaining.rho}
+        spare = exact(amounts[notion]) if notion in amounts else exact(remaining.mu) ** 2
+        part = min(spare / limit, Fraction(1)) if limit else Fraction(0)
+        if part < Fraction(1, 10**6):  # what is left is rounding
+            raise BudgetExceeded(self.preview(GaussianNoise(1.0, 1.0) if notion == "gdp" else _UNIT))
+        if part == 1 and notion == "pure" and not budget.delta:
+            return Share(budget, part, None, self)
+        return Share(budget, part, notion, self)
+
+    def share(self, fraction: Fraction | int | float) -> Share:
+        """A fraction of the whole budget, to spend here: the same in every process that shares a ledger."""
+        return replace(self.budget.share(fraction), notion=self.notion, gate=self)
+
+    def split(self, parts: int | Sequence[float | Fraction], *, notion: str | None = None) -> list[Share]:
+        """What is left here as shares: equal ones, or in proportion to the given weights.
+
+        Whoever is given one (a learner, a chooser, a sum) spends it at this gate: one account for all. The
+        gate keeps to its privacy notion; where none is fixed it is ``notion`` from now on, or "zcdp" if none
+        is given.
+        """
+        shares = fractions(parts)
+        with self._accountant.lock:
+            if self._accountant.limit is None and self.budget.private:
+                self._accountant.limit = filter_asked(self.budget, notion or "zcdp", 0)
+            elif notion not in (None, self.notion):
+                raise ValueError(f"notion={notion!r}, but this gate keeps to {self.notion!r}")
+            left = self.left
+            return [replace(left, fraction=left.fraction * part) for part in shares]
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the accounts of this gate say they take for granted; see `add_caveats`."""
+        return self._accountant.caveats
+
+    def add_caveats(self, *sentences: str) -> None:
+        """Let every account of this gate say what its guarantee takes for granted; once said, it stays."""
+        if sentences:
+            self._accountant.add_caveats(*sentences)
+
+    def expect(self, *releases: tuple[Event, int]) -> None:
+        """Fix the privacy notion for (event, count) releases to come; nothing is charged or released.
+
+        A gate whose notion is fixed keeps it. Either way, `BudgetExceeded` says that they do not fit.
+        """
+        if not self._comes_back:
+            self._accountant.expect(self._group, *releases)
+
+    def preview(self, event: Event, count: int = 1) -> Preview:
+        """What ``count`` such releases would cost and whether they fit; nothing is released."""
+        checks.whole("count", count, at_least=1, at_most=checks.ANY)
+        return self._accountant.preview(self._group, event, count, Loss())
+
+    # --- releases --------------------------------------------------------------------------------
+
+    def choose(
+        self,
+        scores: ArrayLike,
+        rate: float,
+        sensitivity: float | ScoreChange,
+        *,
+        label: str = "choice",
+    ) -> int:
+        """Index of one candidate, drawn with probability proportional to ``exp(rate * score)``.
+
+        ``sensitivity`` is the range by which one person can push scores apart (a number), or a
+        `ScoreChange`. The scores are taken as the exact reals they are in floating point: sums over
+        people should be kept in integers or fixed point, where one person's influence is exact.
+
+        Formal guarantee: privacy loss in an interval of length ``rate * range``; the draw itself is
+        exact (see `samplers.exponential_choice`).
+        """
+        candidates = exact_floats("scores", scores)
+        if candidates.size == 0:
+            raise ValueError("scores is empty; there is nothing to choose from")
+        if (
+            isinstance(sensitivity, ScoreChange)
+            and sensitivity.one_directional
+            and self.budget.neighbours == "replace"
+        ):
+            raise ValueError(
+                'one_directional holds when people are added or removed; under neighbours="replace" one goes'
+                " and another comes: use ScoreChange(each)"
+            )
+        width = sensitivity.range if isinstance(sensitivity, ScoreChange) else sensitivity
+        event = ExponentialChoice(
+            checks.real("rate", rate, at_least=0.0), checks.real("sensitivity", width, at_least=0.0)
+        )
+        return self.reserve(event, label=label).choice(candidates)
+
+    def laplace(
+        self,
+        values: ArrayLike,
+        scale: float | Fraction,
+        sensitivity: float | Fraction,
+        *,
+        changed: int | None = None,
+        label: str = "noisy values",
+    ) -> Any:
+        """``values`` with Laplace noise of ``scale``; ``sensitivity`` in L1. A number gives a number.
+
+        ``changed`` is how many coordinates one person can move at most (all of them, if not given); it
+        only matters for what rounding to the grid costs, which the noise makes up for.
+
+        Formal guarantee: (sensitivity/scale)-DP, exact on the grid.
+        """
+        array, scalar = float_values(values)
+        event = LaplaceNoise(amount("sensitivity", sensitivity), amount("scale", scale))
+        grid = noise_grid(event.scale, event.sensitivity, Fraction(touched(changed, array)))
+        return returned(self.reserve(event, label=label).noisy(array, grid), scalar)
+
+    def gaussian(
+        self,
+        values: ArrayLike,
+        sigma: float | Fraction,
+        sensitivity: float | Fraction,
+        *,
+        changed: int | None = None,
+        label: str = "noisy values",
+    ) -> Any:
+        """``values`` with Gaussian noise of standard deviation ``sigma``; ``sensitivity`` in L2.
+
+        Formal guarantee: (sensitivity/sigma)-Gaussian DP, exact on the grid.
+        """
+        array, scalar = float_values(values)
+        if self.budget.private and not self.budget.delta:
+            raise ValueError("Gaussian noise needs delta > 0; give the budget a delta or use laplace()")
+        event = GaussianNoise(amount("sensitivity", sensitivity), amount("sigma", sigma))
+        grid = noise_grid(event.sigma, event.sensitivity, root_above_whole(touched(changed, array)))
+        return returned(self.reserve(event, label=label).noisy(array, grid), scalar)
+
+    def spherical_laplace(
+        self,
+        values: ArrayLike,
+        scale: float | Fraction,
+        sensitivity: float | Fraction,
+        *,
+        changed: int | None = None,
+        label: str = "noisy values",
+    ) -> Any:
+        """``values`` plus a vector with density falling as ``exp(-|z|/scale)``; ``sensitivity`` in L2.
+
+        Formal guarantee: (sensitivity/scale)-DP, exact on the grid.
+        """
+        array, scalar = float_values(values)
+        event = SphericalLaplaceNoise(amount("sensitivity", sensitivity), amount("scale", scale))
+        grid = noise_grid(event.scale, event.sensitivity, root_above_whole(touched(changed, array)))
+        return returned(self.reserve(event, label=label).noisy(array, grid), scalar)
+
+    def running_sum(self, dimension: int, rounds: int, *, method: str = "sqrt", **options: Any) -> RunningSum:
+        """A private running sum of vectors, by ``method``: see `sums.METHODS`.
+
+        ``method`` is ``"sqrt"`` (least noise), ``"blt"`` (nearly the same, fewer buffers) or ``"tree"``
+        (the papers' binary tree; the only one with Laplace noise). The whole sum is charged here;
+        see the classes for the options.
+        """
+        from .sums import running_sum
+
+        return running_sum(method, dimension, rounds, self, **options)
+
+    def reserve(
+        self,
+        event: Event,
+        count: int = 1,
+        *,
+        disjoint: bool = False,
+        draws: int | None = None,
+        label: str = "reserved",
+    ) -> Release:
+        """Charge for releases of one mechanism, and hand out what draws them.
+
+        ``count`` is how many of them one person's data enters. ``disjoint=True``: they are made about one
+        group of people after the other, nobody is in two of them, and ``count`` is for one group. Which group
+        somebody is in must not depend on private data: windows and blocks of round numbers are such groups.
+
+        Where groups are not disjoint, no more than ``draws`` can be drawn: by default ``count``. More is for
+        a mechanism that shows that of all its draws one person's data enters ``count``, as a tree of sums
+        does, or that counts them by rounds. With ``count=0`` nothing is charged, and nothing can be drawn.
+        """
+        checks.instance("event", event, Event, "LaplaceNoise(1.0, 2.0)")
+        number = checks.whole("count", count, at_least=0, at_most=checks.ANY)
+        entry, most = Entry(label, event, bool(disjoint)), draws
+        if draws is None:
+            most = number * (event.number if isinstance(event, ExactChoices) else 1)
+        if number:
+            owner = self.owner
+            charge = Charge(self._group, entry, number, None if owner is None else owner.id)
+            if owner is not None and owner.comes_back:
+                self.check_process()
+                owner.take(charge)
+            else:
+                self._accountant.charge(charge, *(() if self._source.secure else (REPRODUCIBLE,)))
+        return Release(entry, number, None if number and disjoint else most, self._source, self.check_process)
+
+    def post_processing(self) -> Release:
+        """Draws that depend on nothing but what was released already: not charged, and as many as wanted."""
+        return Release(Entry("post-processing", _FREE), 0, None, self._source, self.check_process)
+
+    def coins(self, words: int = 4) -> Coins:
+        """Public coins, which depend on nobody and are not charged; they follow the gate's seed."""
+        return Coins([0] * words) if self._comes_back else Coins.drawn(self._source, words)
+
+    def key(self, words: int = 4) -> bytes:
+        """A secret key, for hashes of identities; nothing that it is made of depends on anybody."""
+        number = checks.whole("words", words, at_least=1, at_most=1 << 10)
+        return bytes(8 * number) if self._comes_back else self._source.words(number).tobytes()
+
+    def enlarged(self, budget: Budget) -> Gate:
+        """A gate with another budget and the same randomness, for settings that need more than they claim."""
+        keeper = self._accountant
+        if self._group or keeper.fraction < 1 or not keeper.own:
+            raise ValueError("settings that need more than they claim need a budget of their own; give one")
+        if not keeper.releases.empty:
+            raise ValueError("something was released here already; its account stays with its budget")
+        gate = Gate(budget, self._source)
+        gate._accountant.add_caveats(*keeper.ledger.caveats)
+        return gate
+
+    def part(self, name: str, randomness: Seed | Mapping[str, Any] = None) -> Gate:
+        """A gate for releases about one group of people, when groups are disjoint.
+
+        The account then takes the worst part instead of the sum. Which group a person is in must not
+        depend on their private data (divide by round number, or by something public): under
+        ``"replace"`` a person who could move between groups would be in both. ``randomness`` is a seed or
+        source of its own, or where a saved part's stood (its `source_state`, which is not in this gate's
+        state); without one the part draws from the source of this gate.
+        """
+        if not isinstance(name, str | int):
+            raise TypeError(f"name must be text, got {checks.shown(name)}")
+        source = None
+        if isinstance(randomness, Mapping):
+            source = sources.restored(dict(randomness))
+        elif randomness is not None:
+            source = sources.randomness(randomness)
+        return self._seen_as((*self._group, str(name)), source)
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def owned(self) -> Gate:
+        """This gate as something sees it that can be saved: what is reserved there is that thing's own.
+
+        The gate of something that is a part of another one is returned as it is: they are saved together.
+        """
+        return self if self.owner is not None else self._seen_as(owner=Owner(self._accountant))
+
+    @contextmanager
+    def _again(self, saved: Mapping[str, Any]) -> Iterator[Gate]:
+        """This gate for something that is made again, of a state whose owner (`Owner.state`) is ``saved``.
+
+        What is reserved there within must have been charged for that owner, and is not again. Coins and keys
+        are blank: those that were drawn before are in the state that is being read. At the end the ledger is
+        told that the owner is in use, and refuses where it is already, or has a later state.
+        """
+        fields = Saved(saved, {})
+        name, number = str(fields.plain("id")), fields.whole("number", at_least=1)
+        if self.owner is not None:  # a part of something that is made again as a whole
+            if self.owner.id != name:
+                raise ValueError("it belongs to something else")
+            yield self
+            return
+        view = self._seen_as(owner=Owner(self._accountant, name, number))
+        assert view.owner is not None
+        view.owner.begin()
+        yield view
+        view.owner.end()
+
+    @property
+    def _comes_back(self) -> bool:
+        return self.owner is not None and self.owner.comes_back
+
+    def state(self) -> dict[str, Any]:
+        """The ledger (and a seeded source's position) as plain values, for `Gate.from_state`.
+
+        A snapshot: later releases do not change it. A ledger that was given is named and not in it.
+        """
+        keeper = self._accountant
+        with keeper.lock:
+            ledger = keeper.ledger
+            if isinstance(ledger, MemoryLedger) and not keeper.shared:
+                kept = ledger.to_json()
+            else:
+                kept = {"id": ledger.id, "version": ledger.version}
+            return {
+                "budget": asdict(keeper.budget),
+                "notion": keeper.notion,
+                "failure": str(keeper.failure),
+                "share": str(keeper.fraction),
+                "reproducible": self.reproducible,
+                "shared": keeper.shared,
+                "ledger": kept,
+                "randomness": self.source_state(),
+            }
+
+    def source_state(self) -> Any:
+        """Where the source of randomness stands, if it is a seeded one: for `part`."""
+        return copy.deepcopy(self._source.state())
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], ledger: Ledger | None = None) -> Gate:
+        """A gate that has spent what the saved one had; secure randomness starts afresh.
+
+        ``ledger`` is the one that the saved gate was made with: it knows what others have spent since. Of a
+        gate without one, two gates made of the same state are two budgets: nothing can tell.
+        """
+        with refusing("the gate"):
+            saved = Saved(state, {})
+            source, failure = sources.restored(saved.plain("randomness")), fraction(saved.plain("failure"))
+            given, kept = saved.plain("budget"), saved.inner("ledger")
+            budget = Budget(**checks.record("budget", given))
+            if saved.flag("shared") != (ledger is not None):
+                raise ValueError("ledger= must be the one that the saved gate was made with, if any")
+            if ledger is not None:
+                if kept.plain("id") != ledger.id:
+                    raise ValueError("ledger= is another one than the saved gate was made with")
+                if ledger.version < kept.whole("version", at_least=0):
+                    raise ValueError("the ledger holds fewer releases than were charged to it")
+            store = MemoryLedger.from_json(saved.plain("ledger")) if ledger is None else ledger
+            limit = filter_asked(budget, saved.plain("notion"), failure)
+            if limit is None and budget.private and store.version:
+                raise ValueError("there are releases and no privacy notion; it was not written by a gate")
+            gate = object.__new__(cls)
+            part = fraction(saved.plain("share"))
+            gate._accountant = Accountant(budget, limit, store, shared=ledger is not None, fraction=part)
+            gate._view((), source, None)
+            if saved.flag("reproducible"):  # noise that somebody may know does not become unknown
+                gate.mark_reproducible()
+        return gate._fix()
+
+    @property
+    def resumes_alike(self) -> bool:
+        """Whether a restored gate would draw what this one would: a seeded source, whose place is kept."""
+        return not self._source.secure and self._source.state() is not None
+
+    def mark_reproducible(self) -> None:
+        """Say in every account from now on that somebody may know the noise."""
+        self._accountant.add_caveats(REPRODUCIBLE)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a gate is not copied or pickled, or its budget could be spent twice; use state()")
+
+    def __sklearn_clone__(self) -> Gate:
+        """Estimators that are cloned go on sharing their gate: that is what one budget is for."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"Gate({self.budget}, spent epsilon {self.spent.epsilon():.6g})"
+
+
+Spending = Budget | Share | Gate
+
+
+def spend_from(budget: Spending, seed: Seed = None) -> Share:
+    """What may be spent, at the gate where it is: ``share.gate`` is always there.
+
+    A `Budget` gets a gate of its own and is spent whole. A `Share` is spent at its gate, or at one of its own
+    that holds no more. Of a `Gate` all that is left is spent, in its privacy notion.
+    """
+    if isinstance(budget, Gate | Share) and (isinstance(budget, Gate) or budget.gate is not None):
+        if seed is not None:
+            raise ValueError("seed= is for a budget; a gate has its own randomness")
+        return budget.left if isinstance(budget, Gate) else budget
+    if isinstance(budget, Share):
+        gate = Gate.of_share(budget, seed)
+        notion = budget.notion if budget.whole else gate.notion
+        return replace(budget, notion=notion, gate=gate, own_gate=True)
+    return Share(budget, Fraction(1), None, Gate(budget, seed), own_gate=True)
+
+
+def _previewed(
+    event: Event,
+    count: int,
+    before: Loss,
+    after: Callable[[Event, int], Loss],
+    fits: Callable[[Loss], bool],
+    budget: Budget,
+    notion: str | None,
+) -> Preview:
+    """The preview of ``count`` releases, given what was lost ``before`` and would be ``after`` some."""
+    total = after(event, count)
+    fit = fits(total)
+    largest: Event | None = event
+    if not fit:
+        factor = _largest_factor(lambda c: fits(after(event.scaled(c), count)))
+        largest = event.scaled(factor) if factor > 0.0 else None
+    return Preview(
+        asked=event,
+        count=count,
+        spent=smallest_epsilon(before, budget, budget.delta, notion),
+        after=smallest_epsilon(total, budget, budget.delta, notion),
+        limit=budget.epsilon,
+        delta=budget.delta,
+        fits=fit,
+        largest_count=_largest_count(lambda n: fits(after(event, n)), count),
+        largest=largest,
+        notion=notion,
+    )
+
+
+def _largest_count(fit: Callable[[int], bool], asked: int) -> int:
+    """How many fit, at most 2^62."""
+    if not fit(1):
+        return 0
+    low, high = 1, max(2, asked)
+    while fit(high):
+        low, high = high, 2 * high
+        if high > 1 << 62:
+            return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fit(middle) else (low, middle)
+    return low
+
+
+def _largest_factor(fit: Callable[[float], bool]) -> float:
+    """Largest factor in (0, 1) for which a scaled release fits; 0 if none does."""
+    low, high = 0.0, 1.0
+    for _ in range(64):
+        middle = (low + high) / 2.0
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if fit(middle) else (low, middle)
+    return low if low > 1e-4 else 0.0  # below that it is left-over rounding, not a release

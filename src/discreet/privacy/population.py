@@ -1,0 +1,364 @@
+"""One budget for one population: periods in which it renews, people in disjoint parts, runs as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import checks
+from ..core.fixed import Fixed
+from ..core.identity import canonical
+from ..core.table import table
+from .account import Account
+from .accountant import REPRODUCIBLE, Accountant, BudgetExceeded, Gate
+from .budget import Budget
+from .conversions import exact, rounded_up
+from .events import ApproximateRelease, Event, Loss, PureRelease
+from .ledger import Charge, Ledger, MemoryLedger
+from .limits import Filter, filter_asked, smallest_epsilon
+from .randomness import Seed, randomness
+from .releases import Releases
+
+_SHORTEST, _LONGEST = 16, 64
+
+
+class PeriodClosed(Exception):
+    """A period was charged after a later one had begun; nothing was released or spent."""
+
+
+class Periods(Fixed):
+    """A budget for each period, such as a month, over one ledger.
+
+    ``periods.gate("2026-11")`` is a gate with the whole ``budget``, for releases about what people do in that
+    period (``max_rounds_per_person`` is per period, too). Names follow each other as text does, numbers in
+    them as numbers do: "2026-11" comes before "2026-12", "week 9" before "week 10". A period begins with its
+    first charge, and earlier ones take none from then on: what they left unspent must not be spent on people
+    of today. What was reserved in time may be released later, about the people of its own period.
+
+    Guarantee: a person who takes part in one period, whom only learners of that period learn from, has
+    ``budget``; one who takes part in several has the sequential composition of them, `total`, in the same
+    privacy notion. It holds for periods chosen in any way, and for releases of a period that were chosen
+    after seeing those of earlier ones. A learner that goes on after its period is over learns from people of
+    a later one: they take part in both. As long as there is one, the accounts of both periods say so.
+
+    >>> import discreet as dc
+    >>> periods = dc.privacy.Periods(dc.Budget(1.0))
+    >>> for month in ("2026-11", "2026-12"):
+    ...     _ = periods.gate(month).choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0)
+    >>> periods.account("2026-12").epsilon(), periods.total().epsilon()
+    (0.5, 1.0)
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        ledger: Ledger | None = None,
+        *,
+        notion: str | None = None,
+        failure: float | Fraction = 0.0,
+    ) -> None:
+        checks.instance("budget", budget, Budget, "Budget(epsilon=1.0, delta=1e-6)")
+        self.budget = budget
+        self.ledger = MemoryLedger() if ledger is None else ledger
+        self.notion = notion or ("zcdp" if budget.delta else "pure")
+        self.failure = failure
+        self._limit = filter_asked(budget, self.notion, failure)
+
+    @property
+    def names(self) -> list[str]:
+        """The periods that have begun, in order."""
+        return sorted({charge.group[0] for charge in self.ledger.entries() if charge.group}, key=_order)
+
+    def gate(self, period: str, randomness: Seed = None) -> Gate:
+        """The gate of a period; of one that is over, to look at or for what was charged in time."""
+        view = _Period(self.ledger, _name(period))
+        return Gate(self.budget, randomness, notion=self.notion, failure=self.failure, ledger=view)
+
+    def account(self, period: str) -> Account:
+        """What was spent in one period."""
+        return self.gate(period).spent
+
+    def total(self, periods: Iterable[str] | None = None) -> Account:
+        """What somebody loses who took part in all of ``periods``, by default in every one so far.
+
+        Its budget is what as many full periods would add up to: epsilon at the budget's delta, or where
+        releases come with deltas of their own, at as many times that.
+        """
+        begun = self.names
+        chosen = begun if periods is None else [_name(one) for one in periods]
+        if len(set(chosen)) < len(chosen):
+            raise ValueError("periods names one of them twice")
+        if unknown := set(chosen) - set(begun):
+            raise ValueError(f"periods names {sorted(unknown)[0]!r}, in which nothing was charged")
+        whole = Releases(sequential=True)
+        for group, entry, count, _ in self.ledger.entries():
+            if group and group[0] in chosen:
+                whole.of_group(group).add(entry, count)
+        said = self.ledger.caveats
+        caveats = tuple(one for one in said if one != REPRODUCIBLE) + _go_on(self.ledger, chosen)
+        notion = self.notion if self.budget.private else None
+        return Account(self._limit_of(len(chosen)), whole, REPRODUCIBLE in said, caveats, notion)
+
+    def _limit_of(self, periods: int) -> Budget:
+        """The budget that this many full periods keep to."""
+        budget, limit = self.budget, self._limit
+        if not budget.private or limit is None or periods < 2:
+            return budget
+        if not limit.failure:
+            epsilon = smallest_epsilon(_full(limit) * periods, budget, budget.delta, self.notion)
+            return replace(budget, epsilon=epsilon)
+        delta = min(budget.delta * periods, math.nextafter(1.0, 0.0))
+        epsilon = smallest_epsilon(_full(limit) * periods, budget, delta, self.notion)
+        basic = rounded_up(exact(budget.epsilon) * periods)
+        return replace(budget, epsilon=min(epsilon, basic), delta=delta)
+
+    def __str__(self) -> str:
+        names = self.names
+        rows = []
+        for name in names:
+            account = self.account(name)
+            rows.append(
+                [
+                    name,
+                    f"{sum(count for _, _, count in account.ledger.entries()):,}",
+                    f"{account.epsilon():.6g}",
+                    f"{self.budget.epsilon:g}",
+                    "current" if name == names[-1] else "over",
+                ]
+            )
+        if not rows:
+            return "nothing has been released"
+        total = self.total()
+        at = f" at delta {total.budget.delta:g}" if total.budget.delta else ""
+        return (
+            table(["period", "releases", "epsilon", "limit", ""], rows)
+            + f"\nsomebody who took part in every period: epsilon {total.epsilon():.6g}{at}"
+            f"; limit {total.budget.epsilon:.6g}"
+        )
+
+    def __repr__(self) -> str:
+        return f"Periods({self.budget}, {self.ledger!r}, notion={self.notion!r})"
+
+
+class _Period:
+    """One period's view of a ledger: its own charges, and the names of all periods that have begun."""
+
+    def __init__(self, ledger: Ledger, name: str) -> None:
+        self._ledger, self._name = ledger, name
+        self._latest = name
+
+    @property
+    def id(self) -> str:
+        return self._ledger.id
+
+    @property
+    def version(self) -> int:
+        return self._ledger.version
+
+    def take_up(self, owner: str, number: int) -> None:
+        self._ledger.take_up(owner, number)
+
+    def note(self, owner: str, number: int, *, finished: bool = False) -> None:
+        self._ledger.note(owner, number, finished=finished)
+
+    def check_open(self) -> None:
+        self._ledger.check_open()
+
+    def entries(self, since: int = 0) -> list[Charge]:
+        return self._mine(self._ledger.entries(since))
+
+    def unfinished(self) -> list[Charge]:
+        return self._mine(self._ledger.unfinished())
+
+    def _mine(self, charges: Iterable[Charge]) -> list[Charge]:
+        found = []
+        for charge in charges:
+            if not charge.group:
+                raise ValueError("the ledger has charges that belong to no period; give another one")
+            self._latest = max(self._latest, charge.group[0], key=_order)
+            if charge.group[0] == self._name:
+                found.append(charge._replace(group=charge.group[1:]))
+        return found
+
+    def append(self, charge: Charge, *, expected_version: int) -> None:
+        # All entries up to the expected version were read, so that every period they name is known.
+        if self._latest != self._name:
+            raise PeriodClosed(
+                f"{self._latest!r} has begun, and {self._name!r} takes no more charges; use the gate of"
+                f" {self._latest!r}"
+            )
+        mine = charge._replace(group=(self._name, *charge.group))
+        self._ledger.append(mine, expected_version=expected_version)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        return self._ledger.caveats
+
+    def add_caveats(self, *sentences: str) -> None:
+        self._ledger.add_caveats(*sentences)
+
+    def remarks(self) -> tuple[str, ...]:
+        return (*self._ledger.remarks(), *_go_on(self._ledger, [self._name]))
+
+    def agree(self, terms: Mapping[str, Any]) -> None:
+        """The terms say so: whoever would take the groups for disjoint people is refused."""
+        self._ledger.agree({**terms, "per": "period"})
+
+
+def _go_on(ledger: Ledger, periods: Sequence[str]) -> tuple[str, ...]:
+    """What accounts of these periods have to say of learners that go on in a period that is not theirs."""
+    charged = {charge.group[0] for charge in ledger.entries() if charge.group}
+    if not charged or not periods:
+        return ()
+    latest = max(charged, key=_order)
+    going = {charge.group[0] for charge in ledger.unfinished() if charge.group} - {latest}
+    return tuple(
+        f"learners of the period {name!r} are not over in {latest!r}: whoever they learn from takes part in"
+        " both periods, and has what `Periods.total` says of the two"
+        for name in sorted(going, key=_order)
+        if (name in periods) != (latest in periods)
+    )
+
+
+def _name(period: str) -> str:
+    if not isinstance(period, str) or not 1 <= len(period) <= 100:
+        raise TypeError(f"period must be a short text such as '2026-11', got {checks.shown(period)}")
+    return period
+
+
+def _order(name: str) -> list[tuple[int, int, str]]:
+    """Text order, with the numbers in it as numbers; different names never compare equal."""
+    pieces = re.findall(r"([0-9]+)|([^0-9]+)", name)
+    return [(0, int(number), "") if number else (1, 0, text) for number, text in pieces] + [(-1, 0, name)]
+
+
+def _full(limit: Filter) -> Loss:
+    """The largest loss that a filter lets through, in its own notion; zero in the others."""
+    zero = Fraction(0)
+    if limit.notion == "pure":
+        return Loss(limit.limit, zero, zero, zero, zero, limit.failure)
+    if limit.notion == "zcdp":
+        return Loss(zero, limit.limit, zero, zero, zero, limit.failure)
+    return Loss(zero, zero, limit.limit, zero, zero, limit.failure)
+
+
+class PeopleSplit(Fixed):
+    """Everybody is in one of ``parts`` parts, by a hash of their identity under ``key``.
+
+    What is released about different parts composes in parallel: each part gets the whole budget, and the
+    account takes the worst of them. The part follows from the identity and the key alone. So exchanging
+    somebody's data, or taking the person away, changes what one part sees and no other, which is what the
+    account says; a person who comes under two identities is two people. Learn from a person only behind the
+    gate of their part.
+
+    ``key`` is 16 to 64 bytes, such as ``gate.key()``. It must stay the same as long as the budget does: a
+    gate refuses parts under another one. It need not be secret for the guarantee; a secret one keeps people
+    from choosing their part, and others from knowing it.
+
+    >>> split = PeopleSplit(4, bytes(16))
+    >>> split.part_of("ann") == split.part_of(np.str_("ann")) < 4
+    True
+    >>> split.parts_of(["ann", 7, 7.0])[1:].tolist() == [split.part_of(7)] * 2
+    True
+    """
+
+    def __init__(self, parts: int, key: bytes) -> None:
+        self.parts = checks.whole("parts", parts, at_least=1, at_most=10**6)
+        if not isinstance(key, bytes) or not _SHORTEST <= len(key) <= _LONGEST:
+            raise ValueError(f"key must be {_SHORTEST} to {_LONGEST} bytes, such as gate.key()")
+        self._key = key
+        mark = hashlib.blake2b(str(self.parts).encode(), key=key, digest_size=6, person=b"split's name")
+        self._family = f"people by hash {mark.hexdigest()}"
+
+    def part_of(self, person: Hashable) -> int:
+        """The part of one person: text, a number, a UUID or a tuple of these."""
+        name = repr(canonical(person)).encode()
+        found = hashlib.blake2b(name, key=self._key, digest_size=16, person=b"people split").digest()
+        return int.from_bytes(found) % self.parts
+
+    def parts_of(self, people: Iterable[Hashable]) -> NDArray[np.int64]:
+        """The part of each of many."""
+        return np.fromiter((self.part_of(person) for person in people), dtype=np.int64)
+
+    def gate(self, gate: Gate, part: int) -> Gate:
+        """The gate of one part's people."""
+        checks.instance("gate", gate, Gate, "Gate(budget)")
+        number = checks.whole("part", part, at_least=0, at_most=self.parts - 1)
+        return gate.part(f"{self._family}: {number} of {self.parts}")
+
+    def __repr__(self) -> str:
+        return f"PeopleSplit({self.parts}, key=...)"
+
+
+# --- runs that are charged as a whole ----------------------------------------------------------------------
+
+
+class RunGate(Gate):
+    """A gate whose whole budget is charged at ``shared``, under ``label``, before its first release.
+
+    The run is (epsilon, delta)-DP as a whole, whatever is released in it and however that is added up. At a
+    shared gate that keeps to pure epsilon, the epsilons and deltas of runs add up, which holds even where a
+    run was decided on by looking at those before it; one with another notion converts them. Both must be
+    about the same neighbouring relation. Over a `SQLiteLedger` the charge is on the disk before anything is
+    drawn. What the accounts of the run take for granted, and a seed, those of ``shared`` say as well.
+
+    >>> import discreet as dc
+    >>> shared = Gate(Budget(1.0), 0)
+    >>> for _ in range(2):
+    ...     run = RunGate(Budget(0.5), shared, "a list", 0)
+    ...     item = run.choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0)
+    >>> shared.spent.epsilon()
+    1.0
+    """
+
+    def __init__(self, budget: Budget, shared: Gate, label: str, seed: Seed = None) -> None:
+        checks.instance("budget", budget, Budget, "Budget(epsilon=1.0, delta=1e-6)")
+        if budget.neighbours != shared.budget.neighbours:
+            raise ValueError(
+                f"neighbours={budget.neighbours!r}, but the shared gate is about"
+                f" {shared.budget.neighbours!r}: what holds for one says nothing of the other"
+            )
+        self.shared, self.label = shared, label
+        epsilon, delta = budget.epsilon, budget.delta
+        event = ApproximateRelease(epsilon, delta) if delta else PureRelease(epsilon)
+        preview = shared.preview(event)
+        if not preview.fits:
+            raise BudgetExceeded(preview)
+        ledger = _RunLedger(shared, event, label)
+        self._accountant = Accountant(budget, filter_asked(budget, None, 0), ledger, shared=False)
+        self._view((), randomness(seed), None)
+
+    def state(self) -> dict[str, Any]:
+        """Refused: the gate made of it would spend a budget that only this one is charged for."""
+        raise ValueError("a run is not saved and gone on with; save what it released")
+
+
+class _RunLedger(MemoryLedger):
+    """The charges of a run: with the first of them, the whole run is charged at the shared gate."""
+
+    def __init__(self, shared: Gate, event: Event, label: str) -> None:
+        super().__init__()
+        self._shared, self._event, self._label = shared, event, label
+        self._charged = False
+
+    def append(self, charge: Charge, *, expected_version: int) -> None:
+        with self._lock:
+            if not self._charged:
+                self._shared.add_caveats(*self.caveats)
+                self._shared.reserve(self._event, label=self._label)
+                self._charged = True
+            super().append(charge, expected_version=expected_version)
+
+    def add_caveats(self, *sentences: str) -> None:
+        with self._lock:
+            super().add_caveats(*sentences)
+            if self._charged:
+                self._shared.add_caveats(*sentences)

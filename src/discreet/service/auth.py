@@ -1,0 +1,459 @@
+"""Secrets outside the database, API keys, and sessions of people who look at pages.
+
+A decision id says which decision it was: experiment, epoch and place, the pseudonym of the person, and
+whether other items were shown than allocated. It ends with a keyed hash of the rest, so that the service
+keeps no table of decisions and still believes nobody. The database holds hashes of API keys only.
+
+The cookie of a session holds the id of a key, a number of its own and the time at which it ends, under a
+keyed hash. It is no use without the key being valid still. Browsers send it to this site only, and no script
+can read it. What changes something needs more: a request that comes from a page of this site (`same_site`),
+and the token of the session, which is in every form.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import secrets as system
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..core.identity import name_of
+from . import problems
+from .blocks import NOBODY, PSEUDONYM
+from .database import Store
+
+_MAC = 12
+_REQUEST = 16
+_BODY = struct.Struct(f">BIIQ{PSEUDONYM}s")
+_PADDING = b"=" * (-(_BODY.size + _MAC) % 3)  # which ids are without
+_VERSION = 0x20
+_ALTERED = 0x01
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_+/=", b"+/---")  # "-" is no letter of the usual ones
+
+
+class Decision(NamedTuple):
+    """What a decision id says."""
+
+    experiment: int
+    epoch: int
+    place: int
+    pseudonym: bytes = NOBODY
+    altered: bool = False
+
+
+class Secrets:
+    """The keys of a service, in a file that only its owner may read.
+
+    ``pseudonym`` turns an identity into 12 bytes under the key of a population's period. Without the key a
+    pseudonym tells nothing about anybody. That key follows from the one of all people, which is in the file:
+    pseudonyms are deleted with their period.
+    """
+
+    def __init__(self, keys: dict[str, bytes], path: Path | None = None) -> None:
+        self._keys, self._path = keys, path
+        self._decisions = hashlib.blake2b(key=keys["decisions"], digest_size=_MAC)
+        self._periods: dict[tuple[int, str], hashlib.blake2b] = {}
+        self._requests: dict[int, bytes] = {}
+
+    @classmethod
+    def fresh(cls, path: str | os.PathLike[str] | None = None) -> Secrets:
+        """New keys, written to ``path`` if there is one."""
+        made = cls({name: system.token_bytes(32) for name in ("decisions", "people", "sessions")})
+        if path is not None:
+            made._path = Path(path)
+            text = json.dumps({name: key.hex() for name, key in made._keys.items()})
+            draft = f"{os.fspath(path)}.{owner_name()}"  # nobody reads half a file, or writes over another's
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(handle, "w") as file:
+                    file.write(text + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(draft, path)
+            finally:
+                os.unlink(draft)
+        return made
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Secrets:
+        """The keys of a file; refused if others may read it."""
+        if os.stat(path).st_mode & 0o077:
+            raise PermissionError(f"{path} can be read by others; run: chmod 600 {path}")
+        found = json.loads(Path(path).read_text())
+        keys = {name: bytes.fromhex(found[name]) for name in ("decisions", "people", "sessions")}
+        if any(len(key) < 16 for key in keys.values()):
+            raise ValueError(f"{path} holds a key that is too short")
+        return cls(keys, Path(path))
+
+    @property
+    def sessions(self) -> bytes:
+        """The key of signed cookies."""
+        return self._keys["sessions"]
+
+    # --- people ----------------------------------------------------------------------------------
+
+    def pseudonym(self, population: int, period: str, person: str) -> bytes:
+        """What is kept of an identity: a keyed hash, another one in every period."""
+        keyed = self._periods.get((population, period))
+        if keyed is None:
+            text = f"{population}/{period}".encode()
+            key = hmac.digest(self._keys["people"], text, "sha256")
+            self._periods[population, period] = keyed = hashlib.blake2b(key=key, digest_size=PSEUDONYM)
+        name = name_of(person)  # of somebody without one, the text as it stands
+        return _hashed(keyed, str(person if name is None else name).encode())
+
+    def request(self, experiment: int, known_by: bytes) -> bytes:
+        """What is kept of what a request is known by, which an application chose, perhaps after people."""
+        key = self._requests.get(experiment)
+        if key is None:
+            key = hmac.digest(self._keys["people"], f"requests/{experiment}".encode(), "sha256")
+            self._requests[experiment] = key
+        return hashlib.blake2b(known_by, key=key, digest_size=_REQUEST).digest()
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    def sign(self, experiment: int, epoch: int, place: int, pseudonym: bytes, altered: bool = False) -> str:
+        """The id of a decision."""
+        body = _BODY.pack(_VERSION | altered, experiment, epoch, place, pseudonym)
+        raw = body + _hashed(self._decisions, body)
+        return binascii.b2a_base64(raw, newline=False).translate(_TO_URL, b"=").decode()
+
+    def verify(self, text: str) -> Decision | None:
+        """The decision of an id; None for what this service has not signed."""
+        try:
+            raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL) + _PADDING, strict_mode=True)
+        except ValueError:  # also of letters that are none of these
+            return None
+        body, mac = raw[: _BODY.size], raw[_BODY.size :]
+        if not hmac.compare_digest(mac, _hashed(self._decisions, body)):
+            return None
+        flags, experiment, epoch, place, pseudonym = _BODY.unpack(body)
+        if flags & ~_ALTERED != _VERSION:
+            return None
+        return Decision(experiment, epoch, place, pseudonym, bool(flags & _ALTERED))
+
+
+def _hashed(keyed: hashlib.blake2b, text: bytes) -> bytes:
+    """The hash of a text under a key that has been taken in already."""
+    found = keyed.copy()
+    found.update(text)
+    return found.digest()
+
+
+def owner_name() -> str:
+    """A name for one process among the others."""
+    return f"{os.getpid()}-{system.token_hex(8)}"
+
+
+def new_token(size: int) -> str:
+    """So many secret bytes, as letters and digits."""
+    return system.token_hex(size)
+
+
+# What each role may do. An application asks for decisions and reports outcomes; an analyst sees what was
+# released and what it cost; an operator runs experiments; an admin also gives out keys.
+ROLES: dict[str, frozenset[str]] = {
+    "app": frozenset({"decide"}),
+    "analyst": frozenset({"read"}),
+    "operator": frozenset({"decide", "read", "operate", "erase"}),
+    "admin": frozenset({"decide", "read", "operate", "erase", "administer"}),
+}
+_PREFIX = "dk_"
+
+
+@dataclass
+class Key:
+    """A key as it is known here; ``experiments`` is None for all of them."""
+
+    id: str
+    name: str
+    role: str
+    experiments: frozenset[str] | None
+    allowance: float = field(default=0.0, compare=False)
+    asked_at: float = field(default=0.0, compare=False)
+
+    def can(self, action: str) -> bool:
+        """Whether the role allows it."""
+        return action in ROLES[self.role]
+
+    def may(self, action: str, experiment: str | None = None) -> bool:
+        """Whether the role allows it, for this experiment."""
+        if not self.can(action):
+            return False
+        return self.experiments is None or (experiment is not None and experiment in self.experiments)
+
+    def spend(self, rate: float, now: float) -> bool:
+        """Whether one more request is within ``rate`` a second, with bursts of twice as many."""
+        self.allowance = min(2 * rate, self.allowance + (now - self.asked_at) * rate)
+        self.asked_at = now
+        if self.allowance < 1.0:
+            return False
+        self.allowance -= 1.0
+        return True
+
+
+class Throttle:
+    """So many tries of one address at once, and so many a second; for addresses that try often only."""
+
+    def __init__(self, burst: int, rate: float, most: int = 10_000) -> None:
+        self._burst, self._rate, self._most = burst, rate, most
+        self._spent: dict[str, tuple[float, float]] = {}  # tries, and when that was
+
+    def free(self, address: str) -> bool:
+        """Whether one more is allowed."""
+        return self._now(_network(address)) <= self._burst - 1
+
+    def spend(self, address: str) -> None:
+        """One more; the oldest addresses are forgotten where there are too many."""
+        network = _network(address)
+        tries = self._now(network) + 1
+        self._spent.pop(network, None)
+        self._spent[network] = tries, time.monotonic()
+        while len(self._spent) > self._most:
+            del self._spent[next(iter(self._spent))]
+
+    def _now(self, network: str) -> float:
+        tries, at = self._spent.get(network, (0.0, 0.0))
+        return max(0.0, tries - (time.monotonic() - at) * self._rate)
+
+
+def _network(address: str) -> str:
+    """An address of version 4, or what one site has of version 6."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+class Keys:
+    """The keys of a service, as they were read last: what another process revoked ends within seconds."""
+
+    def __init__(self, store: Store, rate: float | None = None) -> None:
+        self._store, self._rate = store, rate
+        self._known: dict[bytes, Key] = {}
+
+    def known(self, token: bytes, action: str) -> Key:
+        """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
+        key = self.find(token)
+        if key is None:
+            raise problems.NO_KEY
+        if not key.can(action):
+            raise problems.WRONG_ROLE
+        if not self.within_rate(key):
+            raise problems.RATE
+        return key
+
+    def within_rate(self, key: Key) -> bool:
+        """Whether a key may ask once more now."""
+        return self._rate is None or key.spend(self._rate, time.monotonic())
+
+    def find(self, token: bytes) -> Key | None:
+        """The key that this is."""
+        return self._known.get(digest_of(token))
+
+    def of(self, number: str) -> Key | None:
+        """The key with this id."""
+        return next((key for key in self._known.values() if key.id == number), None)
+
+    def refresh(self) -> None:
+        """Read them from the database: at the start, after a change, and every few seconds."""
+        with self._store.transaction() as tx:
+            rows = tx.all("SELECT sha256, id, name, role, experiments FROM api_key WHERE revoked IS NULL")
+        before = {key.id: key for key in self._known.values()}
+        known = {}
+        for digest, number, name, role, experiments in rows:
+            scope = None if experiments is None else frozenset(json.loads(experiments))
+            key = Key(number, name, role, scope)
+            if (old := before.get(number)) is not None:
+                key.allowance, key.asked_at = old.allowance, old.asked_at
+            known[bytes(digest)] = key
+        self._known = known  # at once: requests are answered meanwhile
+
+    def create(self, name: str, role: str, experiments: list[str] | None = None) -> tuple[str, str]:
+        """A new key: (its id, the key itself, which is shown this once)."""
+        if role not in ROLES:
+            raise ValueError(f"role must be one of {', '.join(ROLES)}")
+        number, secret = new_token(6), new_token(24)
+        token = f"{_PREFIX}{number}_{secret}"
+        digest = digest_of(token.encode())
+        scope = None if experiments is None else json.dumps(sorted(experiments))
+        with self._store.transaction() as tx:
+            tx.do(
+                "INSERT INTO api_key (id, sha256, name, role, experiments, created)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                *(number, digest, name, role, scope, tx.now()),
+            )
+        self.refresh()
+        return number, token
+
+    def revoke(self, number: str) -> bool:
+        """End a key; whether there was one."""
+        with self._store.transaction() as tx:
+            ended = tx.do("UPDATE api_key SET revoked = ? WHERE id = ? AND revoked IS NULL", tx.now(), number)
+        self.refresh()
+        return bool(ended)
+
+    def listed(self) -> list[dict[str, object]]:
+        """All keys that have not ended, without their secrets."""
+        with self._store.transaction() as tx:
+            rows = tx.all(
+                "SELECT id, name, role, experiments, created FROM api_key WHERE revoked IS NULL"
+                " ORDER BY created"
+            )
+        return [
+            {
+                "id": number,
+                "name": name,
+                "role": role,
+                "experiments": None if scope is None else json.loads(scope),
+                "created": created,
+            }
+            for number, name, role, scope, created in rows
+        ]
+
+
+def digest_of(token: bytes) -> bytes:
+    """What is kept of a key."""
+    return hashlib.sha256(token).digest()
+
+
+def token_of(headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The key that a request came with."""
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, token = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                return token.strip()
+    raise problems.NO_KEY
+
+
+COOKIE = "discreet_session"
+LIFE = 12 * 3600  # seconds
+_COOKIE_MAC = 32
+
+# No script, style, frame or request but this site's own; nothing is stored on the way.
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+        " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Session:
+    """Who looks at a page: the id of an API key, until when, and the token of forms."""
+
+    key: str
+    number: str
+    until: int
+    token: str
+
+
+class Sessions:
+    """Signs and reads cookies; those that were ended are refused until they would have ended.
+
+    The store knows them: other processes hear of it with their next `refresh`, and it outlives a restart.
+    """
+
+    def __init__(self, secrets: Secrets, store: Store) -> None:
+        self._secret, self._store = secrets.sessions, store
+        self._ended: frozenset[str] = frozenset()
+
+    def begin(self, key: str) -> str:
+        """The cookie of a new session."""
+        body = f"{key} {new_token(16)} {int(time.time()) + LIFE}".encode()
+        return base64.urlsafe_b64encode(body + self._mac(b"cookie", body)).decode()
+
+    def read(self, cookie: str | None) -> Session | None:
+        """The session of a cookie; None for what was not signed here, or is over."""
+        try:
+            raw = base64.urlsafe_b64decode((cookie or "").encode("ascii"))
+        except (ValueError, binascii.Error):
+            return None
+        body, mac = raw[:-_COOKIE_MAC], raw[-_COOKIE_MAC:]
+        if not hmac.compare_digest(mac, self._mac(b"cookie", body)):
+            return None
+        key, number, until = body.decode().split(" ")
+        if int(until) <= time.time() or number in self._ended:
+            return None
+        return Session(key, number, int(until), self._mac(b"form", number.encode()).hex())
+
+    def end(self, session: Session) -> None:
+        """Refuse the session's cookie from now on."""
+        with self._store.transaction() as tx:
+            tx.do("DELETE FROM ended_session WHERE until <= ?", int(time.time()))
+            tx.do(
+                "INSERT INTO ended_session (number, until) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                *(session.number, session.until),
+            )
+        self._ended |= {session.number}
+
+    def refresh(self) -> None:
+        """Read from the database which ones were ended."""
+        with self._store.transaction() as tx:
+            rows = tx.all("SELECT number FROM ended_session")
+        self._ended = frozenset(number for (number,) in rows)
+
+    def _mac(self, what: bytes, body: bytes) -> bytes:
+        return hmac.digest(self._secret, what + b"\0" + body, hashlib.sha256)
+
+
+def set_cookie(request: Request, response: Response, cookie: str) -> None:
+    """Give a browser the cookie of a session; an empty one takes it away."""
+    response.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=LIFE if cookie else 0,
+        path="/",
+        secure=_by_tls(request),
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def _by_tls(request: Request) -> bool:
+    """Whether the browser came over TLS, which a proxy may have ended: the origin of its form says so."""
+    return "https" in (request.url.scheme, urlsplit(request.headers.get("origin", "")).scheme)
+
+
+def same_site(request: Request) -> bool:
+    """Whether a request comes from a page of this site, as every browser says of unsafe requests."""
+    fetched, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if fetched is None and origin is None:
+        return False
+    if fetched is not None and fetched != "same-origin":
+        return False
+    return origin is None or urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+
+
+def same_token(session: Session, given: str) -> bool:
+    """Whether a form came with the token of its session."""
+    return hmac.compare_digest(session.token.encode(), given.encode())

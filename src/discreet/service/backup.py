@@ -1,0 +1,160 @@
+"""Backups, restores and checks of a service's store.
+
+A backup is a budget of its own: whoever goes on from an older state would release again about people of whom
+the newer state has released. So a restored experiment is frozen for the rest of the period in which it is
+restored, nothing new begins about its people, what was open is invalidated, and the account says what
+happened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from .blocks import COLUMNS, DecisionBlock, linked
+from .config import PopulationConfig
+from .database import Store, open_store
+from .worker import FROZEN, Worker, read_experiment
+
+RESTORED = (
+    "the service's store was restored from a backup: releases made after that backup are not in this account"
+)
+
+
+def backup(url: str, out: str | os.PathLike[str]) -> None:
+    """Copy the SQLite file of a service, also while it runs, to a new file that only its owner may read."""
+    source = _there(url)
+    os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    read, write = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(out)
+    try:
+        read.backup(write)
+    finally:
+        read.close()
+        write.close()
+
+
+def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
+    """Put a backup in the place of the store, which must not be there; the names of what is frozen."""
+    target = _file(url)
+    if target.exists():
+        raise FileExistsError(f"{target} is there; move it away first")
+    backup(f"sqlite:///{saved}", target)
+    store = open_store(url)
+    try:
+        store.migrate()
+        return gone_back(store)
+    finally:
+        store.close()
+
+
+def gone_back(store: Store, worker: Worker | None = None) -> list[str]:
+    """Freeze every experiment of a store that was put back; call it after restoring PostgreSQL, too.
+
+    Nothing begins in the period that it is now: what was spent in it is not known. It may be a later one than
+    that of the state which was put back. What is open is invalidated: it would not be learned, and the period
+    may last.
+    """
+    worker = worker or Worker(store)
+    with store.transaction() as tx:
+        tx.locked("SELECT experiment FROM lease ORDER BY experiment")  # in the order of workers
+        tx.locked("SELECT first FROM block ORDER BY experiment, epoch, first")
+        names = [name for (name,) in tx.all("SELECT name FROM experiment ORDER BY id")]
+        tx.do("UPDATE experiment SET status = ?", FROZEN)
+        for number, config, marks in tx.all("SELECT id, config, marks FROM population ORDER BY id"):
+            now = worker.period(msgspec.json.decode(config, type=PopulationConfig))
+            said = json.loads(marks)
+            said += [] if RESTORED in said else [RESTORED]
+            tx.do("UPDATE population SET frozen = ?, marks = ? WHERE id = ?", now, json.dumps(said), number)
+        for table in ("outcome", "block", "request"):
+            tx.do(f"DELETE FROM {table}")
+        tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), "", "restored a backup")
+    store.scrub()
+    worker.forget_all()
+    return names
+
+
+def verify(store: Store) -> list[str]:
+    """What is wrong with a store: chains of releases, states, charges. An empty list is what is hoped for."""
+    wrong = []
+    with store.transaction() as tx:
+        rows_of = tx.all("SELECT id, name, seq, chain FROM experiment ORDER BY id")
+        populations = tx.all("SELECT id, name FROM population ORDER BY id")
+        for number, name, seq, chain in rows_of:
+            link = linked(b"", f"experiment {number}")
+            rows = tx.all("SELECT seq, payload, chain FROM release WHERE experiment = ? ORDER BY seq", number)
+            for place, (one, payload, stored) in enumerate(rows, 1):
+                link = linked(link, payload) if isinstance(payload, str) else b""
+                if one != place or bytes(stored) != link:
+                    wrong.append(f"{name}: release {one} is not what was released")
+                    break
+            if len(rows) != seq or bytes(chain) != link:
+                wrong.append(f"{name}: its releases are not those that it was left with")
+            state = tx.one("SELECT seq FROM private_state WHERE experiment = ? AND segment = ''", number)
+            if state is None or state[0] != seq:
+                wrong.append(f"{name}: its state is not that of its last release")
+            if tx.one("SELECT count(*) FROM charge WHERE experiment = ?", number)[0] == 0:
+                wrong.append(f"{name}: nothing was charged for it")
+            try:
+                read_experiment(tx, number)
+            except Exception:  # whatever is in there
+                wrong.append(f"{name}: its state cannot be read, or was not charged for")
+            try:
+                for row in tx.all(f"SELECT {COLUMNS} FROM block WHERE experiment = ?", number):
+                    DecisionBlock.read(row)
+            except Exception:
+                wrong.append(f"{name}: a block cannot be read")
+    worker = Worker(store)
+    for number, name in populations:
+        try:
+            periods = worker.periods(number)
+            over = [
+                period
+                for period in periods.names
+                if periods.account(period).epsilon() > periods.budget.epsilon
+            ]
+        except Exception:
+            over = ["some period"]  # a gate refuses such charges, and those that it cannot read
+        wrong += [f"{name}: more was spent in {period} than allowed" for period in over]
+    return wrong
+
+
+def verify_url(url: str) -> tuple[list[str], dict[str, int]]:
+    """`verify` the store of a URL, there and not in use; what is wrong, and how much was looked at."""
+    if url.startswith("sqlite:///") and not _whole(_there(url)):
+        return ["the file is damaged, or no store"], {}
+    store = open_store(url)
+    try:
+        with store.transaction() as tx:
+            tables = ("population", "experiment", "release", "charge")
+            seen = {one: int(tx.one(f"SELECT count(*) FROM {one}")[0]) for one in tables}
+        return verify(store), seen
+    finally:
+        store.close()
+
+
+def _whole(file: Path) -> bool:
+    """Whether a file is a SQLite database, and no page of it is damaged."""
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
+            database.execute("SELECT 1 FROM experiment LIMIT 1")
+            return [*database.execute("PRAGMA integrity_check")] == [("ok",)]
+    except sqlite3.DatabaseError:
+        return False
+
+
+def _there(url: str) -> Path:
+    """The SQLite file of a URL; nothing is made where it is missing."""
+    if not (found := _file(url)).exists():
+        raise FileNotFoundError(f"there is no {found}")
+    return found
+
+
+def _file(url: str) -> Path:
+    if "://" in url and not url.startswith("sqlite:///"):
+        raise ValueError("backups of PostgreSQL are made with pg_dump; see the operations page")
+    return Path(url.removeprefix("sqlite:///")).resolve()

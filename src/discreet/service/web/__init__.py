@@ -1,1 +1,0 @@
-"""The service over HTTP: two routes written for speed, the rest in Starlette."""

@@ -1,0 +1,708 @@
+"""The worker of experiments: allocates blocks, closes them, aggregates what came of them, begins new epochs.
+
+A block is closed first, and takes no outcomes from then on. Its outcomes are read and learned from in memory.
+What was released, what it cost, the new state, the deletion of the raw rows and the next blocks are then
+committed together. Nothing that follows from a release is served before that. If the transaction fails, or
+its end is not known, memory is dropped and read again.
+
+`PopulationLedger` holds back what gates append until that transaction: no charge is there without its
+release, and no release without its charge.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..privacy import Account, Budget, Charge, Entry, Event, Gate, LedgerConflict
+from ..privacy.ledger import agreed, check_known
+from ..privacy.population import Periods
+from . import failpoints, groups
+from .blocks import ALLOCATED, CLOSING, COLUMNS, OPEN, DecisionBlock, linked, stretches
+from .config import ExperimentConfig, PopulationConfig, encoded
+from .database import Fenced, Frozen, Store, Transaction
+from .learning import Learning
+
+if TYPE_CHECKING:
+    from .database import Transaction
+
+
+class PopulationLedger:
+    """The charges of a population, as they were when it was read, and those to be flushed.
+
+    Only one worker at a time works for an experiment, which the store sees to, and only the owners of that
+    ``experiment`` can be taken up here. One that is being made gets its number before `flush`. The state of
+    an owner commits with what it has released, so that the one in the database is the latest.
+    """
+
+    def __init__(self, tx: Transaction, population: int, experiment: int) -> None:
+        self._population, self.experiment = population, experiment
+        (terms, marks) = tx.one("SELECT terms, marks FROM population WHERE id = ?", population)
+        self._terms: dict[str, Any] | None = None if terms is None else json.loads(terms)
+        self._caveats: list[str] = json.loads(marks)
+        self._said = terms, marks
+        self._charges: list[Charge] = []
+        self._known: set[str] = set()  # owners of the experiment that are not in use
+        rows = tx.all(
+            "SELECT experiment, people, label, event, disjoint, count, owner FROM charge"
+            " WHERE population = ? ORDER BY version",
+            population,
+        )
+        for own, people, label, event, disjoint, count, owner in rows:
+            entry = Entry(label, Event.from_json(json.loads(event)), bool(disjoint))
+            self._charges.append(Charge(tuple(json.loads(people)), entry, int(count), owner))
+            if own == experiment and owner is not None:
+                self._known.add(owner)
+        self._flushed = len(self._charges)
+        self._used: set[str] = set()
+
+    # --- as a `Ledger` ---------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Which population it is of."""
+        return f"population {self._population}"
+
+    @property
+    def version(self) -> int:
+        """How many entries there are."""
+        return len(self._charges)
+
+    def entries(self, since: int = 0) -> list[Charge]:
+        """What was charged after version ``since``."""
+        return self._charges[since:]
+
+    def append(self, charge: Charge, *, expected_version: int) -> None:
+        """Add a charge, for the next flush."""
+        if expected_version != self.version:
+            raise LedgerConflict(f"the ledger is at version {self.version}, not {expected_version}")
+        self._charges.append(charge)
+        if charge.owner is not None:
+            self._used.add(charge.owner)
+
+    def agree(self, terms: Mapping[str, Any]) -> None:
+        """Refuse other terms (a budget, a privacy notion) than those of the first gate."""
+        self._terms = agreed(self._terms, terms)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the accounts say they take for granted."""
+        return tuple(self._caveats)
+
+    def add_caveats(self, *sentences: str) -> None:
+        """Keep such sentences."""
+        self._caveats += [sentence for sentence in sentences if sentence not in self._caveats]
+
+    def remarks(self) -> tuple[str, ...]:
+        """Nothing beside its caveats."""
+        return ()
+
+    def take_up(self, owner: str, number: int) -> None:
+        """Use the charges of an owner of this experiment; its lease sees to it that nobody else does."""
+        check_known(number, (0, False) if owner in self._known else None, owner in self._used)
+        self._used.add(owner)
+
+    def note(self, owner: str, number: int, *, finished: bool = False) -> None:
+        """States are written with this ledger, in one transaction: there is no earlier one."""
+
+    def unfinished(self) -> list[Charge]:
+        """None: what was charged in a period is released before the next one begins (`Worker`)."""
+        return []
+
+    def check_open(self) -> None:
+        """It is never closed."""
+
+    # --- the transaction -------------------------------------------------------------------------
+
+    def flush(self, tx: Transaction) -> None:
+        """Write what was appended. Somebody else's charge in the meantime makes the transaction fail."""
+        rows = []
+        for version in range(self._flushed, len(self._charges)):
+            people, entry, count, owner = self._charges[version]
+            said = json.dumps(people), entry.label, json.dumps(entry.event.to_json())
+            place = self._population, version + 1, self.experiment
+            rows.append((*place, *said, int(entry.disjoint), str(count), owner))
+        tx.many(
+            "INSERT INTO charge (population, version, experiment, people, label, event, disjoint, count,"
+            " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+        self._flushed = len(self._charges)
+        terms = None if self._terms is None else json.dumps(self._terms), json.dumps(self._caveats)
+        if terms != self._said:
+            tx.do("UPDATE population SET terms = ?, marks = ? WHERE id = ?", *terms, self._population)
+            self._said = terms
+
+
+# A block is to last about so many seconds: long enough to write the next one, short enough to learn from
+# soon.
+_SHORT, _LONG, _LARGE = 1.0, 4.0, 4096
+
+
+# What accounts take for granted beside the budget: they are marked with it.
+PUBLIC = (
+    "which decisions there were, when and for whom, is public: what one person's outcomes tell is protected"
+)
+UNCHECKED = "decisions need not say whom they are for: how often somebody counts is declared, and not checked"
+
+
+class OtherSegments(ValueError):
+    """Experiments of one population have the same segments, or none."""
+
+
+@dataclass
+class Pace:
+    """How large blocks are, by how fast the last ones were used up: decisions and the clock are public."""
+
+    block: int = 8  # places of the next one
+    allocated_at: float = -math.inf
+
+    def next(self, blocks: int) -> int:
+        """How large these blocks are, which are allocated now."""
+        now = time.monotonic()
+        lasted = (now - self.allocated_at) / blocks
+        if lasted < _SHORT:
+            self.block = min(2 * self.block, _LARGE)
+        elif lasted > _LONG:
+            self.block = max(self.block // 2, 1)
+        self.allocated_at = now
+        return self.block
+
+
+@dataclass
+class Experiment:
+    """A row of the table of experiments, and what a worker holds of it in memory."""
+
+    id: int
+    population: int
+    name: str
+    config: ExperimentConfig
+    people: PopulationConfig
+    status: str
+    epoch: int
+    period: str
+    next_place: int
+    seq: int
+    chain: bytes
+    ledger: PopulationLedger = field(repr=False)
+    learning: Learning | None = field(default=None, repr=False)
+    fence: int = -1  # of no worker yet
+    paces: dict[str, Pace] = field(default_factory=dict)  # of the blocks of each segment
+    frozen: str = ""  # the period in which nothing about its people begins
+
+
+def budget_of(people: PopulationConfig) -> Budget:
+    """The budget of one period."""
+    if not math.isfinite(people.epsilon):
+        raise ValueError("epsilon must be a finite number")
+    return Budget(people.epsilon, people.delta, people.neighbours, people.max_rounds_per_person)
+
+
+def gate_of(one: Experiment) -> Gate:
+    """The gate of its people in its period."""
+    seed = None if one.config.seed is None else one.config.seed + one.epoch
+    periods = Periods(budget_of(one.people), one.ledger, notion=one.people.notion)
+    return periods.gate(one.period, seed)
+
+
+def held(one: Experiment) -> Learning:
+    """Its learner, which is there once it was begun or read."""
+    assert one.learning is not None
+    return one.learning
+
+
+def read_experiment(tx: Transaction, number: int) -> Experiment:
+    """The experiment of this number, as it was left."""
+    row = tx.one(
+        "SELECT e.id, e.population, e.name, e.config, p.config, e.status, e.epoch, e.period,"
+        " e.next_place, e.seq, e.chain, p.frozen FROM experiment e JOIN population p ON p.id = e.population"
+        " WHERE e.id = ?",
+        number,
+    )
+    if row is None:
+        raise LookupError("experiment")
+    config = msgspec.json.decode(row[3], type=ExperimentConfig)
+    people = msgspec.json.decode(row[4], type=PopulationConfig)
+    number, population, name = row[:3]
+    status, epoch, period, place, seq, chain, frozen = row[5:]
+    states = tx.all("SELECT segment, body FROM private_state WHERE experiment = ?", number)
+    ledger = PopulationLedger(tx, population, number)
+    one = Experiment(
+        number, population, name, config, people, status, epoch, period, place, seq, bytes(chain), ledger
+    )
+    one.frozen = frozen
+    one.learning = Learning.load(config, gate_of(one), {segment: bytes(body) for segment, body in states})
+    return one
+
+
+def check_division(tx: Transaction, population: int, config: ExperimentConfig) -> None:
+    """Refuse other segments than those of another experiment about the same people.
+
+    The account takes the worst segment, as people are in one of them; of two divisions they would be in both.
+    """
+    for (other,) in tx.all("SELECT config FROM experiment WHERE population = ?", population):
+        segments = msgspec.json.decode(other, type=ExperimentConfig).segments
+        if config.segments and segments and set(segments) != set(config.segments):
+            raise OtherSegments("segments must be those of the population's other experiments, or none")
+
+
+def write_items(tx: Transaction, one: Experiment) -> None:
+    """The catalogue: numbers, labels, and what has been retired."""
+    learning = held(one)
+    shown = set(learning.active)
+    tx.do("UPDATE experiment SET catalogue = catalogue + 1 WHERE id = ?", one.id)
+    tx.do("DELETE FROM item WHERE experiment = ?", one.id)
+    rows = [(one.id, number, label, int(number not in shown)) for number, label in enumerate(learning.labels)]
+    tx.many("INSERT INTO item VALUES (?, ?, ?, ?)", rows)
+
+
+RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
+AHEAD = 2  # blocks of a segment that wait to be served
+
+
+class Worker:
+    """The one who allocates and aggregates, for every experiment of which it has the lease."""
+
+    def __init__(self, store: Store, holder: str = "only", clock: Any = None) -> None:
+        self.store, self.holder = store, holder
+        self._clock = clock or (lambda: datetime.datetime.now(datetime.UTC))
+        self._kept: dict[int, Experiment] = {}
+        self._turn = threading.RLock()  # what is kept is changed by one thread at a time
+
+    # --- populations and experiments -------------------------------------------------------------
+
+    def create_population(self, name: str, config: PopulationConfig) -> int:
+        """People with a budget of their own."""
+        budget_of(config)
+        with self.store.transaction() as tx:
+            tx.do("INSERT INTO population (name, config) VALUES (?, ?)", name, encoded(config))
+            return int(tx.one("SELECT id FROM population WHERE name = ?", name)[0])
+
+    def create(self, name: str, population: str, config: ExperimentConfig) -> Experiment:
+        """A new experiment, which reserves its share of the budget, and its first blocks."""
+        with self.store.transaction() as tx:
+            found = tx.one("SELECT id, config, frozen FROM population WHERE name = ?", population)
+            if found is None:
+                raise LookupError("population")
+            ledger = PopulationLedger(tx, int(found[0]), 0)
+            check_division(tx, int(found[0]), config)
+        people = msgspec.json.decode(found[1], type=PopulationConfig)
+        period = self.period(people)
+        if found[2] == period:
+            raise Frozen("what was spent in this period is not known")
+        ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
+        made = Experiment(0, int(found[0]), name, config, people, RUNNING, 0, period, 0, 0, b"", ledger)
+        made.learning = Learning.begin(config, gate_of(made))
+        with self.store.transaction() as tx:
+            row = (made.population, name, encoded(config), RUNNING, 0, period, config.outcome_wait)
+            tx.do(
+                "INSERT INTO experiment (population, name, config, status, epoch, period, outcome_wait,"
+                " queues, next_place, seq, chain, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
+                *(*row, len(config.queues), b"", tx.now()),
+            )
+            made.id = ledger.experiment = int(tx.one("SELECT id FROM experiment WHERE name = ?", name)[0])
+            made.chain = linked(b"", f"experiment {made.id}")
+            write_items(tx, made)
+            self._save(tx, made, self._allocated(made, {}))
+        made.fence = 0  # of its first worker; if that is another one, the lease will say so
+        self._kept[made.id] = made
+        return made
+
+    def experiment(self, number: int) -> Experiment:
+        """The experiment as this worker holds it, read from the database where it does not yet."""
+        if number not in self._kept:
+            with self.store.transaction() as tx:
+                self._kept[number] = read_experiment(tx, number)
+        return self._kept[number]
+
+    def forget(self, number: int) -> None:
+        """Drop what is in memory: the database is right."""
+        self._kept.pop(number, None)
+
+    def due(self) -> list[int]:
+        """Experiments for which there is something to do."""
+        with self.store.transaction() as tx:
+            rows = tx.all(
+                "SELECT e.id, e.status, e.period, p.config, p.frozen, e.queues,"
+                " coalesce(sum(CASE WHEN h.state = ? THEN 1 ELSE 0 END), 0),"
+                " coalesce(sum(CASE WHEN h.state = ? OR (h.state = ? AND h.closed_at + e.outcome_wait <= ?)"
+                " THEN 1 ELSE 0 END), 0) FROM experiment e JOIN population p ON p.id = e.population"
+                " LEFT JOIN block h ON h.experiment = e.id AND h.epoch = e.epoch"
+                " GROUP BY e.id, e.status, e.period, p.config, p.frozen, e.queues ORDER BY e.id",
+                *(ALLOCATED, CLOSING, OPEN, tx.now()),
+            )
+        return [
+            number
+            for number, status, period, people, frozen, queues, waiting, closing in rows
+            if (status != FROZEN and closing)
+            or (status == RUNNING and waiting < AHEAD * queues)
+            or (
+                period != (now := self.period(msgspec.json.decode(people, type=PopulationConfig)))
+                and (status != FROZEN or frozen != now)
+            )
+        ]
+
+    # --- a step ----------------------------------------------------------------------------------
+
+    def tick(self, number: int) -> bool:
+        """Do what is due for an experiment; whether there was anything."""
+        with self._turn:
+            return self._tick(number)
+
+    def _tick(self, number: int) -> bool:
+        fence = self.store.lease(number, self.holder)
+        if fence is None:
+            self.forget(number)
+            return False
+        try:
+            one = self._fenced(number, fence)
+            over = (now := self.period(one.people)) != one.period
+            if one.status == FROZEN and (not over or one.frozen == now):
+                return False
+            closed = [] if one.status == FROZEN else self._close(one, over=over)
+            if closed:
+                self._aggregate(one, closed, last=over)
+                return True
+            if over:
+                self._new_epoch(one)
+                return True
+            return one.status == RUNNING and self._allocate_more(one)
+        except BaseException:
+            self.forget(number)
+            raise
+
+    def _fenced(self, number: int, fence: int) -> Experiment:
+        """The experiment under this fence; read again under its lock if it was known under another one.
+
+        A transaction of which nobody knows how it ended has the lock until it ends.
+        """
+        one = self._kept.get(number)
+        if one is None or one.fence != fence:
+            with self.store.transaction() as tx:
+                self.store.check_fence(tx, number, self.holder, fence)
+                self._kept[number] = one = read_experiment(tx, number)
+            one.fence = fence
+        return one
+
+    def _close(self, one: Experiment, *, over: bool) -> list[DecisionBlock]:
+        """Blocks whose time is over, which take no more outcomes, and those of before a crash.
+
+        All of them, where the period is ``over``: what was acknowledged is learned by whom it was paid for.
+        Places of blocks that are still served from are no rounds, as after a crash.
+        """
+        with self.store.transaction() as tx:
+            self.store.check_fence(tx, one.id, self.holder, one.fence)
+            rows = tx.locked(
+                "SELECT first FROM block WHERE experiment = ? AND epoch = ? AND state = ?"
+                " AND (closed_at + ? <= ? OR ? = 1) ORDER BY first",
+                *(one.id, one.epoch, OPEN, one.config.outcome_wait, tx.now(), int(over)),
+            )
+            new = {int(first) for (first,) in rows}
+            closing = [(CLOSING, one.id, one.epoch, first) for first in new]
+            tx.many("UPDATE block SET state = ? WHERE experiment = ? AND epoch = ? AND first = ?", closing)
+            if over:
+                tx.do(
+                    "DELETE FROM block WHERE experiment = ? AND epoch = ? AND state = ?",
+                    *(one.id, one.epoch, ALLOCATED),
+                )
+            rows = tx.all(
+                f"SELECT {COLUMNS} FROM block"
+                " WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first",
+                *(one.id, one.epoch, CLOSING),
+            )
+            found = tx.all(
+                "SELECT segment, min(first) FROM block"
+                " WHERE experiment = ? AND epoch = ? AND state < ? GROUP BY segment",
+                *(one.id, one.epoch, CLOSING),
+            )
+            blocks, open_before = [DecisionBlock.read(row) for row in rows], dict(found)
+        failpoints.reach("block closed")
+        # In order: a block waits for those of its segment that come before it.
+        return [block for block in blocks if block.first < open_before.get(block.segment, math.inf)]
+
+    def _aggregate(self, one: Experiment, blocks: list[DecisionBlock], *, last: bool) -> None:
+        learning = held(one)
+        spans = stretches(blocks) if one.config.segments else [(blocks[0].first, blocks[-1].end)]
+        places = [(one.id, one.epoch, *span) for span in spans]
+        rows, unseen = [], set[int]()
+        with self.store.transaction() as tx:
+            erased = {
+                bytes(pseudonym)
+                for (pseudonym,) in tx.all(
+                    "SELECT pseudonym FROM erased WHERE population = ? AND period = ?",
+                    one.population,
+                    one.period,
+                )
+            }
+            for where in places:
+                rows += tx.all(
+                    "SELECT place, altered, body, pseudonym FROM outcome"
+                    " WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?",
+                    *where,
+                )
+                unseen |= groups.unseen(tx, *where)
+            waiting = self._waiting(tx, one)
+        failpoints.reach("outcomes read")
+        outcomes = {
+            place: (bool(altered), None if body is None or pseudonym in erased else bytes(body))
+            for place, altered, body, pseudonym in rows
+            if place not in unseen
+        }
+        for block in blocks:
+            learning.aggregate(block, outcomes)
+        aggregated = list(dict.fromkeys(block.segment for block in blocks))
+        releases = [self._release(one, segment) for segment in aggregated]
+        # Blocks that nobody has claimed show what is known now, unless rounds were allocated with them.
+        again = [] if learning.ahead else aggregated
+        allocated = [] if last else self._allocated(one, waiting | dict.fromkeys(again, 0))
+        failpoints.reach("noise drawn")
+        with self.store.transaction() as tx:
+            self.store.check_fence(tx, one.id, self.holder, one.fence)
+            for where in places:
+                tx.do(
+                    "DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?",
+                    *where,
+                )
+                tx.do(
+                    "DELETE FROM block WHERE experiment = ? AND epoch = ? AND first >= ? AND first < ?",
+                    *where,
+                )
+            for segment in again:
+                tx.do(
+                    "DELETE FROM block WHERE experiment = ? AND epoch = ? AND segment = ? AND state = ?",
+                    *(one.id, one.epoch, segment, ALLOCATED),
+                )
+            self._save(tx, one, allocated, releases)
+        failpoints.reach("release committed")
+        self.store.scrub()
+
+    def _allocate_more(self, one: Experiment) -> bool:
+        """Blocks that wait to be served, where there are too few."""
+        with self.store.transaction() as tx:
+            waiting = self._waiting(tx, one)
+        allocated = self._allocated(one, waiting)
+        if not allocated:
+            return False
+        with self.store.transaction() as tx:
+            self.store.check_fence(tx, one.id, self.holder, one.fence)
+            self._save(tx, one, allocated)
+            failpoints.reach("allocated, not committed")
+        failpoints.reach("block committed")
+        return True
+
+    def _new_epoch(self, one: Experiment) -> None:
+        """A new period: a new budget, and a new learner that begins with what the last one released."""
+        old, last = held(one), one.epoch
+        known = {
+            segment: released.weakened(one.config.warm_start) for segment, released in old.released.items()
+        }
+        with self.store.transaction() as tx:
+            one.ledger = PopulationLedger(tx, one.population, one.id)
+        one.epoch, one.period, one.next_place = last + 1, self.period(one.people), 0
+        if one.status == FROZEN:  # a number that no epoch had of which this store does not know
+            one.epoch = max(one.epoch, int(self._clock().timestamp()))
+        one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.active])
+        one.learning = Learning.begin(one.config, gate_of(one), known)
+        with self.store.transaction() as tx:
+            self.store.check_fence(tx, one.id, self.holder, one.fence)
+            left = tx.locked(
+                "SELECT first FROM block WHERE experiment = ? AND epoch = ? ORDER BY first", one.id, last
+            )
+            if left and one.status != FROZEN:
+                raise Fenced("a block was claimed meanwhile: it is aggregated first")
+            tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
+            tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ?", one.id, last)
+            if one.status == FROZEN:
+                one.status = RUNNING
+                tx.do("UPDATE experiment SET status = ? WHERE id = ?", RUNNING, one.id)
+            tx.do("UPDATE experiment SET config = ? WHERE id = ?", encoded(one.config), one.id)
+            write_items(tx, one)
+            releases = [self._release(one, segment) for segment in one.config.queues]
+            self._save(tx, one, self._allocated(one, {}), releases)
+            for table in ("visit", "erased"):  # nobody's pseudonym outlives the period in which it counts
+                tx.do(
+                    f"DELETE FROM {table} WHERE population = ? AND period NOT IN"
+                    " (SELECT period FROM experiment WHERE population = ?)",
+                    *(one.population, one.population),
+                )
+        self.store.scrub()
+
+    def set_status(self, number: int, status: str) -> bool:
+        """Pause or go on; whether that was possible. What is frozen goes on in the next period."""
+        with self.store.transaction() as tx:
+            done = tx.do(
+                "UPDATE experiment SET status = ? WHERE id = ? AND status <> ?", status, number, FROZEN
+            )
+        with self._turn:
+            self.forget(number)
+        return bool(done)
+
+    def forget_all(self) -> None:
+        """Drop everything that is in memory, as soon as nobody works with it."""
+        with self._turn:
+            self._kept.clear()
+
+    def beyond(self, number: int, epoch: int, place: int) -> bool:
+        """Whether this store has not allocated a decision yet: its state has gone back, unnoticed."""
+        with self.store.transaction() as tx:
+            row = tx.one(
+                "SELECT epoch, next_place FROM experiment WHERE id = ? AND status <> ?", number, FROZEN
+            )
+        return row is not None and (epoch, place) >= (row[0], row[1])
+
+    def change_items(self, number: int, add: list[str], retire: list[str]) -> None:
+        """Another catalogue: blocks that wait are invalidated, and new ones allocated from it."""
+        with self._turn:
+            self._change_items(number, add, retire)
+
+    def _change_items(self, number: int, add: list[str], retire: list[str]) -> None:
+        fence = self.store.lease(number, self.holder, force=True)
+        assert fence is not None
+        try:
+            one = self._fenced(number, fence)
+            with self.store.transaction() as tx:
+                self.store.check_fence(tx, one.id, self.holder, one.fence)
+                held(one).change_items(add, retire)
+                tx.do(
+                    "UPDATE block SET state = ?, closed_at = ?"
+                    " WHERE experiment = ? AND epoch = ? AND state = ?",
+                    *(OPEN, tx.now(), one.id, one.epoch, ALLOCATED),
+                )
+                write_items(tx, one)
+                self._save(tx, one, self._allocated(one, {}))
+        except BaseException:
+            self.forget(number)
+            raise
+
+    # --- people and requests ---------------------------------------------------------------------
+
+    def erase(self, name: str, pseudonym: Callable[[int, str], bytes]) -> None:
+        """Drop what waits to be learned about these pseudonyms, and learn nothing more of them."""
+        with self.store.transaction() as tx:  # first: what is aggregated from then on has nothing of them
+            found = tx.one("SELECT id, config FROM population WHERE name = ?", name)
+            if found is None:
+                raise LookupError("population")
+            population, people = int(found[0]), msgspec.json.decode(found[1], type=PopulationConfig)
+            past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
+            periods = sorted({self.period(people), *[one for (one,) in past]})  # not all have gone on yet
+            pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
+            tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
+        with self.store.transaction() as tx:
+            tx.locked(  # before outcomes, as workers do, which delete them
+                "SELECT experiment FROM lease WHERE experiment IN"
+                " (SELECT id FROM experiment WHERE population = ?) ORDER BY experiment",
+                population,
+            )
+            tx.many("UPDATE outcome SET body = NULL WHERE pseudonym = ?", [(one,) for *_, one in pseudonyms])
+        self.store.scrub()
+
+    def forget_requests(self) -> None:
+        """Drop what was answered to requests that are not sent again any more."""
+        with self.store.transaction() as tx:
+            groups.forget_requests(tx)
+
+    # --- accounts --------------------------------------------------------------------------------
+
+    def periods(self, population: int) -> Periods:
+        """The accounts of a population, period by period."""
+        with self.store.transaction() as tx:
+            (config,) = tx.one("SELECT config FROM population WHERE id = ?", population)
+            people = msgspec.json.decode(config, type=PopulationConfig)
+            return Periods(budget_of(people), PopulationLedger(tx, population, 0), notion=people.notion)
+
+    def account(self, population: int, period: str) -> Account:
+        """What was spent in one period."""
+        return self.periods(population).account(period)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def period(self, people: PopulationConfig) -> str:
+        """The name of the period that it is now."""
+        now = self._clock()
+        if people.period == "month":
+            return f"{now:%Y-%m}"
+        if people.period == "week":
+            year, week, _ = now.isocalendar()
+            return f"{year}-W{week:02}"
+        return f"{now:%Y-%m-%d}" if people.period == "day" else "all"
+
+    def _waiting(self, tx: Transaction, one: Experiment) -> dict[str, int]:
+        """How many blocks of each segment wait to be served."""
+        return dict(
+            tx.all(
+                "SELECT segment, count(*) FROM block"
+                " WHERE experiment = ? AND epoch = ? AND state = ? GROUP BY segment",
+                *(one.id, one.epoch, ALLOCATED),
+            )
+        )
+
+    def _allocated(self, one: Experiment, waiting: Mapping[str, int]) -> list[DecisionBlock]:
+        """The next blocks, in memory, of segments of which too few are ``waiting``."""
+        made = []
+        for segment in one.config.queues:
+            blocks = AHEAD - waiting.get(segment, 0)
+            if blocks <= 0:
+                continue
+            size = one.config.block_size or one.paces.setdefault(segment, Pace()).next(blocks)
+            for _ in range(blocks):
+                made.append(held(one).allocate(one.id, one.epoch, one.next_place, size, one.chain, segment))
+                one.next_place += size
+        return made
+
+    def _release(self, one: Experiment, segment: str) -> tuple[int, str, str, bytes]:
+        """The next link of the chain of releases: (number, segment, payload, chain)."""
+        payload = json.dumps(held(one).payload(segment))
+        one.seq += 1
+        one.chain = linked(one.chain, payload)
+        return one.seq, segment, payload, one.chain
+
+    def _save(
+        self,
+        tx: Transaction,
+        one: Experiment,
+        allocated: list[DecisionBlock],
+        releases: Sequence[tuple[int, str, str, bytes]] = (),
+    ) -> None:
+        """Everything that follows from what was just done, in the transaction in which it is done."""
+        one.ledger.flush(tx)
+        for seq, segment, payload, chain in releases:
+            tx.do(
+                "INSERT INTO release (experiment, seq, epoch, segment, at, payload, chain)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *(one.id, seq, one.epoch, segment, tx.now(), payload, chain),
+            )
+        for block in allocated:
+            tx.do(
+                "INSERT INTO block (experiment, epoch, first, count, body, chain, state, served, segment)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
+                *(
+                    one.id,
+                    one.epoch,
+                    block.first,
+                    block.count,
+                    block.body(),
+                    block.chain,
+                    ALLOCATED,
+                    block.segment,
+                ),
+            )
+        if not tx.do(
+            "UPDATE experiment SET epoch = ?, period = ?, next_place = ?, seq = ?, chain = ?"
+            " WHERE id = ? AND status <> ?",
+            *(one.epoch, one.period, one.next_place, one.seq, one.chain, one.id, FROZEN),
+        ):
+            raise Frozen("somebody has frozen it")
+        for segment, body in held(one).dump().items():
+            tx.do(
+                "INSERT INTO private_state (experiment, segment, seq, body) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (experiment, segment) DO UPDATE SET seq = excluded.seq, body = excluded.body",
+                *(one.id, segment, one.seq, body),
+            )

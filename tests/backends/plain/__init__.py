@@ -1,1 +1,0 @@
-"""A backend without a compiler: some of the loops, interpreted."""
