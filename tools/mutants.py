@@ -86,9 +86,9 @@ TESTS = [
         ["tests/online/test_contribution.py", "tests/online/test_capping.py", _CONTRACT],
     ),
     ("online/total.py", ["tests/online/test_running_sums.py", "tests/online/test_frank_wolfe.py", _CONTRACT]),
-    ("online/convex/*", ["tests/online/test_convex.py", _CONTRACT]),
-    ("online/minimize/*", ["tests/online/test_minimization.py", _CONTRACT]),
-    ("online/frank_wolfe/*", ["tests/online/test_frank_wolfe.py", _CONTRACT]),
+    ("online/*convex.py", ["tests/online/test_convex.py", _CONTRACT]),
+    ("online/*minimize.py", ["tests/online/test_minimization.py", _CONTRACT]),
+    ("online/frank_wolfe.py", ["tests/online/test_frank_wolfe.py", _CONTRACT]),
     ("online/*", [_CONTRACT]),
 ]
 

@@ -832,7 +832,7 @@ class Constrained(ItemQuestion):
         return "any fixed choice", self.trivial
 
     def candidates(self) -> Iterator[Candidate]:
-        from .online.frank_wolfe.sets import REGULARIZERS
+        from .online.frank_wolfe import REGULARIZERS
 
         if self.stream == "stationary" and isinstance(self.constraint, Matroid) and self.budget.delta > 0.0:
             from .online.select.leader import LeaderSettings
@@ -845,7 +845,7 @@ class Constrained(ItemQuestion):
                 yield self._frank_wolfe(regularizer, cap)
 
     def _frank_wolfe(self, regularizer: str, cap: int | None) -> Candidate:
-        from .online.frank_wolfe.sets import SetSettings
+        from .online.frank_wolfe import SetSettings
 
         asked: dict[str, Any] = {"regularizer": regularizer} | (self.apart(1) if self.budget.delta else {})
         if cap is not None:
@@ -888,7 +888,7 @@ class Minimization(Question):
         return "any fixed choice", self.trivial
 
     def candidates(self) -> Iterator[Candidate]:
-        from .online.minimize.minimizer import MinimizerSettings
+        from .online.minimize import MinimizerSettings
 
         shape = (self.n_items, self.rounds, self.budget.share(), self.bound)
         if self.feedback == "bandit":
@@ -902,7 +902,7 @@ class Minimization(Question):
             yield self._candidate("SubmodularMinimizer", settings, found.certified_regret, note=note)
 
     def _bandit(self, shape: tuple[Any, ...]) -> Iterator[Candidate]:
-        from .online.minimize.bandit import FORMS, BanditMinimizerSettings, HorizonTooShort
+        from .online.bandit_minimize import FORMS, BanditMinimizerSettings, HorizonTooShort
 
         for form in FORMS:
             try:
@@ -958,9 +958,8 @@ class Convex(Question):
 
     def _tried(self, name: str, settings: dict[str, Any], note: str) -> Iterator[Candidate]:
         """The candidate, if there is one: what does not fit (a horizon too short, say) is left out."""
-        from .online.convex.approximate import ApproximateLeaderSettings
-        from .online.convex.bandit import BanditLeaderSettings
-        from .online.convex.linear import LinearLeaderSettings
+        from .online.bandit_convex import BanditLeaderSettings
+        from .online.convex import ApproximateLeaderSettings, LinearLeaderSettings
 
         kinds: dict[str, Any] = {
             "ApproximateLeader": ApproximateLeaderSettings,

@@ -9,8 +9,7 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import Coverage
-from discreet.online import MetaFrankWolfe, RunningSumSelector, contribution
-from discreet.online.frank_wolfe import sets
+from discreet.online import MetaFrankWolfe, RunningSumSelector, contribution, frank_wolfe
 from discreet.online.select import running_sums
 from discreet.privacy import Coins
 
@@ -75,7 +74,7 @@ def test_faults_are_seen(fault):
     [
         (running_sums, lambda: RunningSumSelector(ITEMS, 2, ROUNDS, BUDGET, items_per_person=CAP, seed=4)),
         (
-            sets,
+            frank_wolfe,
             lambda: MetaFrankWolfe(dc.constraints.Cardinality(2, n_items=ITEMS), ROUNDS, BUDGET,
                                    items_per_person=CAP, seed=4),
         ),

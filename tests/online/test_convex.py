@@ -17,10 +17,9 @@ from discreet.bounds import convex as bounds
 from discreet.constraints.domains import Ball, Box, CappedSimplex, Domain, Simplex
 from discreet.kernels.convex import Leader, RowLosses, shorten
 from discreet.objectives.losses import Distance, Linear, Logistic, Squared
-from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader
-from discreet.online.convex import approximate
-from discreet.online.convex.approximate import ApproximateLeaderSettings
-from discreet.online.convex.bandit import BanditLeaderSettings
+from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader, convex
+from discreet.online.bandit_convex import BanditLeaderSettings
+from discreet.online.convex import ApproximateLeaderSettings
 from discreet.privacy import VectorBounds, samplers, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
 from discreet.privacy.sums import factorized
@@ -289,7 +288,7 @@ def test_compiled_rounds_are_used_and_only_where_nothing_can_be_refused(monkeypa
             used.append(1)
             return super().run(*arguments)
 
-    monkeypatch.setattr(approximate, "Leader", Watched)
+    monkeypatch.setattr(convex, "Leader", Watched)
     people = COMPILED["distance"]
     _leader(lipschitz=12.0)().run(people)
     assert used
@@ -320,7 +319,7 @@ def test_an_interrupted_stretch_gives_nothing_more(monkeypatch, tmp_path):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(approximate, "Leader", Interrupted)
+        patched.setattr(convex, "Leader", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             learner.run(COMPILED["distance"], person_ids=range(700))
     with pytest.raises(RuntimeError, match="interrupted half-way"):

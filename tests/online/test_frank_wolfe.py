@@ -28,7 +28,7 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.online import MetaFrankWolfe, MetaFrankWolfePoints
-from discreet.online.frank_wolfe.sets import Leader
+from discreet.online.frank_wolfe import Leader
 from discreet.privacy import Gate, RunningSum, SumSpec, VectorBounds, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.online.learners import people

@@ -18,14 +18,14 @@ from discreet.bounds import minimization as bounds
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.kernels.minimization import Chain, Cuts
 from discreet.objectives import GraphCut, SetFunction
-from discreet.online.minimize import bandit
-from discreet.online.minimize.bandit import (
+from discreet.online import bandit_minimize
+from discreet.online.bandit_minimize import (
     BanditMinimizerSettings,
     BanditSubmodularMinimizer,
     HorizonTooShort,
     value_noise,
 )
-from discreet.online.minimize.minimizer import ROUNDING, MinimizerSettings, SubmodularMinimizer
+from discreet.online.minimize import ROUNDING, MinimizerSettings, SubmodularMinimizer
 from discreet.online.total import CostTotal
 from discreet.privacy import RunningSum, SumSpec, TreeSum, VectorBounds, samplers, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
@@ -344,7 +344,7 @@ def test_injected_faults_in_the_values_are_caught():
         assert _values_loss(make, here, there) > 1.9
     with mock.patch.object(BanditSubmodularMinimizer, "_noisy", lambda _, total: total):  # no noise
         assert _values_loss(make, here, there) == math.inf
-    with mock.patch.object(bandit, "_value_moves", lambda bound, _: bound):
+    with mock.patch.object(bandit_minimize, "_value_moves", lambda bound, _: bound):
         assert _values_loss(make, here, there) > 1.9  # calibrated to a size instead of a difference
 
 

@@ -15,7 +15,7 @@ from discreet.core.state import capture
 from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import cuts_and_prices, drifting, product_display
 from discreet.online import BanditSubmodularMinimizer, ThompsonSelector
-from discreet.online.minimize.bandit import Pairs, SetCosts, _descended
+from discreet.online.bandit_minimize import Pairs, SetCosts, _descended
 from discreet.online.thompson import selector as module
 from discreet.online.thompson.selector import (
     WARM_UP,

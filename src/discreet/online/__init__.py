@@ -9,15 +9,15 @@ from .registry import REGISTRY
 
 if TYPE_CHECKING:
     from .bandit.selector import BanditSelector as BanditSelector
-    from .convex.approximate import ApproximateLeader as ApproximateLeader
-    from .convex.bandit import BanditApproximateLeader as BanditApproximateLeader
-    from .convex.linear import LinearLeader as LinearLeader
-    from .frank_wolfe.sets import MetaFrankWolfe as MetaFrankWolfe
-    from .frank_wolfe.sets import MetaFrankWolfePoints as MetaFrankWolfePoints
+    from .bandit_convex import BanditApproximateLeader as BanditApproximateLeader
+    from .bandit_minimize import BanditSubmodularMinimizer as BanditSubmodularMinimizer
+    from .convex import ApproximateLeader as ApproximateLeader
+    from .convex import LinearLeader as LinearLeader
+    from .frank_wolfe import MetaFrankWolfe as MetaFrankWolfe
+    from .frank_wolfe import MetaFrankWolfePoints as MetaFrankWolfePoints
     from .learner import Guarantee as Guarantee
     from .learner import OnlineLearner as OnlineLearner
-    from .minimize.bandit import BanditSubmodularMinimizer as BanditSubmodularMinimizer
-    from .minimize.minimizer import SubmodularMinimizer as SubmodularMinimizer
+    from .minimize import SubmodularMinimizer as SubmodularMinimizer
     from .segments import Segments as Segments
     from .select.best_of_both import BestOfBothSelector as BestOfBothSelector
     from .select.hedge import HedgeSelector as HedgeSelector

@@ -108,19 +108,19 @@ def _of(home: str, feedback: Feedback, examples: str) -> Registered:
 
 
 REGISTRY: dict[str, Registered] = {
-    "ApproximateLeader": _of("convex.approximate", "loss", "approximate_leader"),
-    "BanditApproximateLeader": _of("convex.bandit", "cost", "bandit_leader"),
+    "ApproximateLeader": _of("convex", "loss", "approximate_leader"),
+    "BanditApproximateLeader": _of("bandit_convex", "cost", "bandit_leader"),
     "BanditSelector": _of("bandit.selector", "reward", "bandit"),
-    "BanditSubmodularMinimizer": _of("minimize.bandit", "shown_set_cost", "bandit_minimizer"),
+    "BanditSubmodularMinimizer": _of("bandit_minimize", "shown_set_cost", "bandit_minimizer"),
     "BestOfBothSelector": _of("select.best_of_both", "function", "best_of_both"),
     "HedgeSelector": _of("select.hedge", "function", "hedge"),
     "LeaderSelector": _of("select.leader", "function", "leader"),
-    "LinearLeader": _of("convex.linear", "cost_vector", "linear_leader"),
-    "MetaFrankWolfe": _of("frank_wolfe.sets", "function", "frank_wolfe"),
-    "MetaFrankWolfePoints": _of("frank_wolfe.sets", "dr_function", "frank_wolfe_points"),
+    "LinearLeader": _of("convex", "cost_vector", "linear_leader"),
+    "MetaFrankWolfe": _of("frank_wolfe", "function", "frank_wolfe"),
+    "MetaFrankWolfePoints": _of("frank_wolfe", "dr_function", "frank_wolfe_points"),
     "PhasedSelector": _of("select.phased", "function", "phased"),
     "RunningSumSelector": _of("select.running_sums", "function", "running_sums"),
-    "SubmodularMinimizer": _of("minimize.minimizer", "set_cost", "minimizer"),
+    "SubmodularMinimizer": _of("minimize", "set_cost", "minimizer"),
     "ThompsonSelector": _of("thompson.selector", "reward", "thompson"),
 }
 

@@ -13,17 +13,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...bounds import frank_wolfe as bounds
-from ...bounds.selection import ALPHA
-from ...constraints import Constraint, Matroid, PartitionMatroid
-from ...constraints.domains import Box
-from ...core import checks
-from ...core.progress import track
-from ...objectives import Population, answers
-from ...objectives.continuous import ContinuousPopulation, MultilinearExtension
-from ...objectives.devices import row_sums
-from ...objectives.rows import Rows
-from ...privacy import (
+from ..bounds import frank_wolfe as bounds
+from ..bounds.selection import ALPHA
+from ..constraints import Constraint, Matroid, PartitionMatroid
+from ..constraints.domains import Box
+from ..core import checks
+from ..core.progress import track
+from ..objectives import Population, answers
+from ..objectives.continuous import ContinuousPopulation, MultilinearExtension
+from ..objectives.devices import row_sums
+from ..objectives.rows import Rows
+from ..privacy import (
     Account,
     Coins,
     Event,
@@ -38,18 +38,18 @@ from ...privacy import (
     VectorBounds,
     spend_from,
 )
-from ...privacy.accountant import Spending
-from ...privacy.published import PublishedCalibrationWarning, published_share
-from ...results import Selection, Trace
-from ..clipping import ClippedCount
-from ..contribution import capped
-from ..learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
-from ..partial import Counting
-from ..people import check_population
-from ..released import Known, Released
-from ..selector import OnlineSelector, item_labels
-from ..sums import chosen_sums
-from ..total import PrivateTotal
+from ..privacy.accountant import Spending
+from ..privacy.published import PublishedCalibrationWarning, published_share
+from ..results import Selection, Trace
+from .clipping import ClippedCount
+from .contribution import capped
+from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
+from .partial import Counting
+from .people import check_population
+from .released import Known, Released
+from .selector import OnlineSelector, item_labels
+from .sums import chosen_sums
+from .total import PrivateTotal
 
 Vector = NDArray[np.float64]
 

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...bounds import minimization as bounds
-from ...core import checks
-from ...core.progress import track
-from ...kernels.minimization import Cuts
-from ...privacy import (
+from ..bounds import minimization as bounds
+from ..core import checks
+from ..core.progress import track
+from ..kernels.minimization import Cuts
+from ..privacy import (
     Account,
     Event,
     LaplaceNoise,
@@ -29,12 +29,10 @@ from ...privacy import (
     VectorBounds,
     spend_from,
 )
-from ...privacy.accountant import Spending
-from ...privacy.published import published_share
-from ..learner import CALIBRATIONS, Stream
-from ..thompson.selector import Beliefs, Features, Floats, Independent, Joint, Posterior
-from ..total import CostTotal, PrivateTotal
-from .minimizer import (
+from ..privacy.accountant import Spending
+from ..privacy.published import published_share
+from .learner import CALIBRATIONS, Stream
+from .minimize import (
     ROUNDING,
     SetMinimizer,
     SetMinimizerSettings,
@@ -43,6 +41,8 @@ from .minimizer import (
     published_regularization,
     wanted_regularization,
 )
+from .thompson.selector import Beliefs, Features, Floats, Independent, Joint, Posterior
+from .total import CostTotal, PrivateTotal
 
 # As for `ThompsonSelector`, and settled on other streams of `cuts_and_prices` than the benchmark's.
 WARM_UP = 12

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...bounds import minimization as bounds
-from ...core import checks
-from ...core.progress import track
-from ...kernels.minimization import Chain, Cuts
-from ...objectives import GraphCut, Population, answers
-from ...privacy import (
+from ..bounds import minimization as bounds
+from ..core import checks
+from ..core.progress import track
+from ..kernels.minimization import Chain, Cuts
+from ..objectives import GraphCut, Population, answers
+from ..privacy import (
     Account,
     Event,
     GaussianNoise,
@@ -30,15 +30,15 @@ from ...privacy import (
     VectorBounds,
     spend_from,
 )
-from ...privacy.accountant import Spending
-from ...privacy.published import published_share
-from ...results import CostTrace, Selection
-from ..clipping import ClippedCount
-from ..learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
-from ..people import check_population
-from ..selector import item_labels
-from ..sums import chosen_sums
-from ..total import PrivateTotal
+from ..privacy.accountant import Spending
+from ..privacy.published import published_share
+from ..results import CostTrace, Selection
+from .clipping import ClippedCount
+from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
+from .people import check_population
+from .selector import item_labels
+from .sums import chosen_sums
+from .total import PrivateTotal
 
 # What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half
 # the regularization costs (2 + 1/2) / 2 of the best bound.

@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...bounds import convex as bounds
-from ...constraints.domains import Domain
-from ...core import checks
-from ...core.progress import track
-from ...objectives.losses import Losses
-from ...privacy import Account, Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
-from ...privacy.accountant import Spending
-from ...privacy.published import PublishedCalibrationWarning, published_share
-from ..learner import CALIBRATIONS, Stream
-from ..total import CostTotal, PrivateTotal
-from .points import PointLearner, PointSettings, Vector, checked_domain, claimed_budget, printed_noise
+from ..bounds import convex as bounds
+from ..constraints.domains import Domain
+from ..core import checks
+from ..core.progress import track
+from ..objectives.losses import Losses
+from ..privacy import Account, Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
+from ..privacy.accountant import Spending
+from ..privacy.published import PublishedCalibrationWarning, published_share
+from .convex import PointLearner, PointSettings, Vector, checked_domain, claimed_budget, printed_noise
+from .learner import CALIBRATIONS, Stream
+from .total import CostTotal, PrivateTotal
 
 ADVERSARIES = ("oblivious", "adaptive")
 # How long a horizon is looked for that would be long enough.

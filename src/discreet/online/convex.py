@@ -1,0 +1,883 @@
+"""Learners that play a point of a convex domain every round."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bounds import convex as bounds
+from ..bounds.selection import gaussian_maximum, laplace_maximum
+from ..constraints.domains import Ball, Box, Domain, Missing, Simplex
+from ..core import checks
+from ..core.progress import track
+from ..kernels.convex import Leader, shorten
+from ..objectives import answers
+from ..objectives.losses import Losses, cost_functions
+from ..privacy import (
+    Account,
+    Budget,
+    Coins,
+    Event,
+    Gate,
+    LaplaceNoise,
+    Participation,
+    Seed,
+    Share,
+    SphericalLaplaceNoise,
+    SumSpec,
+    VectorBounds,
+    spend_from,
+)
+from ..privacy.accountant import Spending
+from ..privacy.conversions import exact
+from ..privacy.published import published_share
+from ..results import CostTrace
+from .clipping import ClippedCount
+from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
+from .sums import chosen_sums
+from .total import PrivateTotal
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointSettings(LearnerSettings):
+    """Settings of learners that play a point."""
+
+    rounds: int
+    domain: Domain
+
+
+def checked_domain(domain: Any) -> Domain:
+    """``domain`` if it is one, or an error that shows what one looks like."""
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {checks.shown(domain)}")
+    return domain
+
+
+class PointLearner(OnlineLearner):
+    """Play a point of a convex domain every round, then learn from what it cost the person of that round."""
+
+    settings: PointSettings
+    _noun: ClassVar[str] = "point"
+
+    # --- for users -------------------------------------------------------------------------------
+
+    def choose(self) -> Vector:
+        """The point for this round, as an array that cannot be written to."""
+        point: Vector = super().choose()
+        return point
+
+    def run(
+        self, people: Any, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
+    ) -> CostTrace:
+        """A whole stream of costs at once: the same points, for the same seed, as one by one.
+
+        ``people`` is a population of losses or a sequence of costs. ``person_ids`` as in `learn`, one per
+        person. People beyond the declared horizon are served the last point and not learned from.
+        """
+        trace: CostTrace = super().run(people, person_ids=person_ids, progress=progress)
+        return trace
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None, domain: Domain | None = None
+    ) -> Self:
+        """Go on from a saved file; what was spent stays spent.
+
+        A domain that was given by a function has to be given again, with the same center and radii. ``gate``
+        as in `OnlineLearner.load`.
+        """
+        learner = super().load(path, gate=gate)
+        if domain is not None:
+            saved = learner.settings.domain
+            if not isinstance(saved, Missing) or not saved.fits(domain):
+                raise ValueError(
+                    f"the learner was saved with the domain {saved}; domain= is for one that was given by a"
+                    " function, with the same center and radii"
+                )
+            # What stood there was only its description.
+            learner.__dict__["settings"] = replace(learner.settings, domain=domain)
+        return learner
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.domain!r}, round {self.round:,} of {self.rounds:,})"
+
+    # --- for the protocol ------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        return self.settings.domain.dimension
+
+    def _decision(self, shown: NDArray[Any]) -> Vector:
+        point = np.array(shown, dtype=np.float64)
+        point.setflags(write=False)
+        return point
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        domain = self.settings.domain
+        return super()._could_show(shown) and (isinstance(domain, Missing) or domain.contains(shown))
+
+    def _row(self, decision: Vector) -> Vector:
+        return decision
+
+    def _worth(self, person: Any, decision: Vector) -> float:
+        if isinstance(person, Losses):
+            self._check_one(person)
+            return answers.number("value(point)", person.at(0, decision)[0])
+        return answers.number("value(point)", cost_functions(person)[0](decision))
+
+    def _check_one(self, person: Losses) -> None:
+        """Refuse losses that are not one person's, or not about points of the domain."""
+        if len(person) != 1:
+            raise ValueError("learn() takes one person; use run() for a stream")
+        self._check_people(person)
+
+    def _trace(self, rewards: Vector, selections: NDArray[Any]) -> CostTrace:
+        return CostTrace(rewards, selections, type(self).__name__)
+
+    def _check_people(self, people: Any) -> None:
+        if not hasattr(people, "__len__") or not hasattr(people, "__getitem__"):
+            raise TypeError(
+                f"run() takes a population of losses or a sequence of costs, got {type(people).__name__}"
+            )
+        if isinstance(people, Losses) and people.dimension != self._width:
+            raise ValueError(f"the losses have {people.dimension} coordinates; the domain has {self._width}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSumSettings(PointSettings):
+    """Settings of learners that follow a private sum of gradients."""
+
+    sums: str
+    noise: str
+    clip: bool
+    event: Event | None
+
+    @property
+    @abstractmethod
+    def vectors(self) -> VectorBounds:
+        """What is declared about gradients, in the norm of the noise."""
+
+    @property
+    @abstractmethod
+    def certified_regret(self) -> float:
+        """Bound on the expected regret against the best fixed point over the declared rounds."""
+
+    @property
+    def releases(self) -> int:
+        """How many sums are taken: the papers' tree is for all rounds, though the last is never looked at."""
+        return self.rounds if self.calibration == "published" else self.rounds - 1
+
+    @property
+    def spec(self) -> SumSpec | None:
+        """The running sum of gradients; None where nothing is released."""
+        if not self.releases:
+            return None
+        reduced = self.sums == "tree" and self.noise == "gaussian"
+        more: dict[str, Any] = {"variance_reduction": reduced, "participation": self.participation}
+        return SumSpec(self.vectors, self.releases, self.sums, self.noise, **more)
+
+    @property
+    def noise_length(self) -> float:
+        """Bound on the root mean square length of the noise in any sum."""
+        spec, event = self.spec, self.event
+        return 0.0 if spec is None or event is None else bounds.worst_noise(spec, event)
+
+    def within(self, share: Share) -> Self:
+        """The same with the least noise that fits into ``share``."""
+        spec = self.spec
+        return self if spec is None else replace(self, event=spec.event(share, share.notion))
+
+    def as_printed(self, share: Share) -> Self:
+        """The same with the papers' noise, which is for the norm of a gradient, not for a difference."""
+        spec = self.spec
+        assert spec is not None
+        return replace(self, event=printed_noise(spec, share))
+
+
+def declared(
+    dimension: int, lipschitz: float | None, box: tuple[float, float] | None, noise: str
+) -> VectorBounds:
+    """Bounds of a gradient in the norm of the noise: lengths are in L2, Laplace noise goes by L1."""
+    if noise != "laplace":
+        return VectorBounds(dimension, 2, lipschitz, box)
+    sum_bound = None if lipschitz is None else lipschitz * math.sqrt(dimension) * (1.0 + 2.0**-50)
+    return VectorBounds(dimension, 1, sum_bound, box)
+
+
+def printed_noise(spec: SumSpec, share: Share) -> LaplaceNoise:
+    """A tree's noise as papers 000 and 004 print it: for the norm of a vector, in all of a pure epsilon."""
+    epsilon = claimed_budget(share).epsilon_per_round
+    kind = SphericalLaplaceNoise if spec.noise == "spherical" else LaplaceNoise
+    scale = exact(spec.bounds.difference("add_remove")) * spec.count / exact(epsilon)
+    return kind(spec.bounds.difference(share.neighbours), scale)
+
+
+def claimed_budget(share: Share) -> Budget:
+    """What these papers claim, and spend: a pure epsilon, whatever the delta."""
+    if not share.private:
+        raise ValueError('calibration="published" needs a finite epsilon; take "tight"')
+    return replace(share.budget, delta=0.0)
+
+
+class GradientSumLearner(PointLearner):
+    """A point learner that sees people only through one private running sum of their gradients."""
+
+    settings: GradientSumSettings
+    _state: ClassVar[tuple[str, ...]] = ("_total", "_clipped")
+
+    def __init__(self, settings: GradientSumSettings, share: Share) -> None:
+        if settings.calibration == "published":
+            assert settings.spec is not None
+            assert settings.event is not None
+            releases = [(settings.event, settings.spec.count)]
+            share = published_share(share, releases, "noise for sums of gradients", claimed_budget(share))
+        super().__init__(settings, share)
+
+    @property
+    def insecure_clipped(self) -> int:
+        """How many gradients had to be shortened so far (``clip=True``).
+
+        A fact about people that no noise protects: for debugging on data that you may look at. It is not part
+        of the account, and must not be published.
+        """
+        return self._clipped.number
+
+    @abstractmethod
+    def _leader(self, known: Vector) -> Vector:
+        """The next point, from the private sum of gradients."""
+
+    @abstractmethod
+    def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
+        """A gradient that keeps to what was declared, and whether it had to be shortened."""
+
+    # --- the protocol ----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._gather_with(None)
+
+    def _gather_with(self, coins: Coins | None) -> None:
+        """Make the sum; ``coins`` are for noise on top (see `PrivateTotal`)."""
+        settings = self.settings
+        self._clipped = ClippedCount()
+        # Only rounding is left to clip: gradients are checked before.
+        self._total = PrivateTotal(
+            settings.spec,
+            self._gate,
+            settings.event,
+            (settings.domain.dimension,),
+            coins=coins,
+            clip=True,
+            ahead=True,
+            trees=True,
+            label="gradients",
+        )
+
+    def _due(self) -> bool:
+        return True
+
+    def _draw(self) -> Vector:
+        if self.round == 0 or self._total.sum is None:
+            return np.array(self.settings.domain.center)
+        if self._total.taken >= self.round:  # an interruption came between this round's sum and its point
+            return self._shown
+        known = self._total.release()
+        self._passed(self._shown)
+        return self._leader(known)
+
+    def _passed(self, point: Vector) -> None:
+        """A round was played with ``point``."""
+
+    def _prepared(self, person: Any) -> tuple[Vector, bool]:
+        return self._bounded(self._gradient(person, self._decision(self._shown)))
+
+    def _gradient(self, person: Any, point: Vector) -> Vector:
+        if isinstance(person, Losses):
+            self._check_one(person)
+            return answers.vector("gradient(point)", person.at(0, point)[1], self._width)
+        return answers.vector("gradient(point)", cost_functions(person)[1](point), self._width)
+
+    def _absorb(self, person: tuple[Vector, bool]) -> None:
+        gradient, shortened = person
+        self._total.gather(gradient)
+        self._clipped.add(shortened)
+
+    def _run(self, stream: Stream) -> None:
+        people = stream.people
+        if not isinstance(people, Losses):
+            super()._run(stream)
+            return
+        self._total.draw_ahead(self.round + stream.rewards.size - 1)
+        for t in track(range(stream.rewards.size), "rounds", stream.progress):
+            cost, gradient = people.at(t, self._next())
+            ready = self._bounded(answers.vector("gradient(point)", gradient, self._width))
+            stream.rewards[t] = answers.number("value(point)", cost)
+            stream.selections[t] = self._shown
+            self._take(ready, bool(stream.within_limit[t]))
+
+    def _spent(self) -> Account:
+        return self._account(*self._total.released())
+
+
+# Points are sums over this and more of the longest gradient: nothing that leaves the range of floats.
+_LEAST_REGULARIZATION = 1e-100
+# Longer gradients than this are left to loops that look at every number.
+_LARGEST = 1e100
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApproximateLeaderSettings(GradientSumSettings):
+    """What an `ApproximateLeader` goes by; ``growing`` is added to the regularization every round."""
+
+    lipschitz: float
+    strong_convexity: float
+    regularization: float
+    growing: float
+
+    def __post_init__(self) -> None:
+        if not self.strong_convexity + self.regularization + self.growing > 0.0:
+            raise ValueError("regularization, growing and strong_convexity are all 0")
+
+    @classmethod
+    def tight(
+        cls,
+        domain: Domain,
+        rounds: int,
+        share: Share,
+        *,
+        lipschitz: float,
+        strong_convexity: float = 0.0,
+        sums: str = "auto",
+        noise: str = "auto",
+        regularization: float | str = "auto",
+        min_separation: int | None = None,
+        clip: bool = False,
+    ) -> ApproximateLeaderSettings:
+        """The settings for what is asked, with the least noise that fits into ``share``."""
+        longest = checks.real("lipschitz", lipschitz, above=0.0)
+        method, law = chosen_sums(sums, noise, share, lambda: "spherical")
+        found = cls(
+            rounds=checks.whole("rounds", rounds, at_least=1),
+            calibration="tight",
+            participation=Participation.declared(share, min_separation),
+            domain=checked_domain(domain),
+            sums=method,
+            noise=law,
+            clip=bool(clip),
+            event=None,
+            lipschitz=longest,
+            strong_convexity=checks.real("strong_convexity", strong_convexity, at_least=0.0),
+            regularization=longest,  # until the noise is known
+            growing=0.0,
+        ).within(share)
+        return replace(found, regularization=found._regularization(regularization))
+
+    @classmethod
+    def published(
+        cls,
+        domain: Domain,
+        rounds: int,
+        share: Share,
+        *,
+        lipschitz: float,
+        strong_convexity: float = 0.0,
+        clip: bool = False,
+    ) -> ApproximateLeaderSettings:
+        """The constants of paper 004, Algorithm 1."""
+        epsilon = claimed_budget(share).epsilon
+        longest = checks.real("lipschitz", lipschitz, above=0.0)
+        curved = checks.real("strong_convexity", strong_convexity, at_least=0.0)
+        horizon, size = checks.whole("rounds", rounds, at_least=1), checked_domain(domain).dimension
+        logs, unit = math.log(max(horizon, 2)) ** 2.5, longest / domain.diameter
+        return cls(
+            rounds=horizon,
+            calibration="published",
+            domain=domain,
+            sums="tree",
+            noise="spherical",
+            clip=bool(clip),
+            event=None,
+            lipschitz=longest,
+            strong_convexity=curved,
+            regularization=0.0,
+            growing=0.0 if curved else float(unit * size * logs / (epsilon * math.sqrt(horizon))),
+        ).as_printed(share)
+
+    def _regularization(self, asked: float | str) -> float:
+        """The regularization as given, or the one with the smallest certificate."""
+        if isinstance(asked, str):
+            optimistic = checks.one_of("regularization", asked, ("auto", "optimistic")) == "optimistic"
+            rounds, lipschitz, radius, diameter, noise, curved = self._question
+            # What a gradient sees of noise that knows nothing of it is one coordinate.
+            noise /= math.sqrt(self.domain.dimension) if optimistic else 1.0
+            return bounds.best_regularization(rounds, lipschitz, radius, diameter, noise, curved)
+        given = checks.real("regularization", asked, at_least=0.0)
+        if given + self.strong_convexity < _LEAST_REGULARIZATION * self.lipschitz:
+            raise ValueError(
+                f"regularization={given:g} is nothing beside lipschitz={self.lipschitz:g}, and needs costs"
+                " with strong_convexity above 0; leave it at 'auto'"
+            )
+        return given
+
+    @property
+    def _question(self) -> tuple[int, float, float, float, float, float]:
+        radius, diameter = self.domain.outer_radius, self.domain.diameter
+        return self.rounds, self.lipschitz, radius, diameter, self.noise_length, self.strong_convexity
+
+    @property
+    def vectors(self) -> VectorBounds:
+        return declared(self.domain.dimension, self.lipschitz, None, self.noise)
+
+    @property
+    def limit(self) -> float:
+        """Longer gradients exceed the declared bound; up to here it is rounding."""
+        return self.lipschitz * (1.0 + 1e-12)
+
+    @property
+    def longest(self) -> float:
+        """What gradients are shortened to: within ``lipschitz`` however their length is rounded."""
+        return self.lipschitz * (1.0 - (2 * self.domain.dimension + 32) * 2.0**-53)
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected regret (see `bounds.convex.approximate_leader`)."""
+        return bounds.approximate_leader(*self._question, self.regularization, self.growing)
+
+
+class ApproximateLeader(GradientSumLearner):
+    """Follow the approximate leader on private sums of gradients (Smith and Thakurta 2013: paper 004).
+
+    Every cost is replaced by a quadratic that touches it from below at the point that was played; the learner
+    plays the minimiser of these quadratics, known through one private running sum of gradients v:
+
+        w = projection of (H (w_1 + ... + w_t) + A c - v) / (t H + A)
+
+    with H = ``strong_convexity`` of the costs, c the domain's center and A = ``regularization``. ``"auto"``
+    takes the A of the smallest certified regret: costs that are only Lipschitz (H = 0) need one, and curved
+    ones gain from it while the noise is larger than what has been learned. The regulariser is the learner's
+    own, so nobody's gradient grows by it. The certificate has to fear gradients that lie along the noise;
+    ``"optimistic"`` takes the A that would be best if they were independent of it, which is less by up to
+    p^(1/4), and better on streams that do not fight the learner.
+
+    ``lipschitz`` is the declared bound on the length of gradients: a longer one is refused, or with ``clip``
+    shortened and counted. ``sums`` is ``"sqrt"`` or ``"blt"`` (Gaussian noise, which needs a delta), or
+    ``"tree"`` with ``noise`` ``"gaussian"``, ``"laplace"`` or ``"spherical"`` (the last two: pure epsilon);
+    ``"auto"`` is the first, or a spherical tree when the budget has no delta. Memory: O(log rounds) vectors.
+    ``min_separation=s`` is for people who return, as in `RunningSumSelector`; every round is a batch here.
+
+    ``calibration="published"`` is the paper's Algorithm 1: spherical noise for the norm L instead of the
+    difference 2L, no other regulariser, and for costs without curvature H = (L / diameter) p ln(T)^2.5 /
+    (epsilon sqrt(T)) a round, which the paper prints without its units. Under replace-one neighbours it
+    is 2 epsilon-DP; the account says so.
+
+    Formal guarantee: replacing a person moves one gradient by at most 2L (adding one: L) in L2; everything
+    after the running sum is post-processing. Holds for costs chosen with knowledge of all earlier points, and
+    so does ``certified_regret``.
+
+    >>> import discreet as dc
+    >>> from discreet.constraints.domains import Ball
+    >>> from discreet.objectives.losses import Logistic
+    >>> people = Logistic([[0.6, 0.8], [-0.6, -0.8]] * 50, [1, -1] * 50)
+    >>> learner = ApproximateLeader(Ball(2, 5.0), len(people), dc.Budget(1.0, 1e-6), lipschitz=1.0, seed=0)
+    >>> learner.run(people)
+    CostTrace(ApproximateLeader: 100 rounds, average 0.2830; not private, in no account)
+    """
+
+    settings: ApproximateLeaderSettings
+    _settings_type: ClassVar[type[ApproximateLeaderSettings]] = ApproximateLeaderSettings
+    _state = ("_played",)
+
+    def __init__(
+        self,
+        domain: Domain,
+        rounds: int,
+        budget: Spending,
+        *,
+        lipschitz: float,
+        strong_convexity: float = 0.0,
+        sums: str = "auto",
+        noise: str = "auto",
+        regularization: float | str = "auto",
+        min_separation: int | None = None,
+        clip: bool = False,
+        calibration: str = "tight",
+        seed: Seed = None,
+    ) -> None:
+        share = spend_from(budget, seed)
+        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
+            if (sums, noise, regularization, min_separation) != ("auto", "auto", "auto", None):
+                raise ValueError(
+                    'calibration="published" has its own sums=, noise= and regularization=, and no'
+                    " min_separation=; leave them out"
+                )
+            settings = ApproximateLeaderSettings.published(
+                domain, rounds, share, lipschitz=lipschitz, strong_convexity=strong_convexity, clip=clip
+            )
+        else:
+            settings = ApproximateLeaderSettings.tight(
+                domain,
+                rounds,
+                share,
+                lipschitz=lipschitz,
+                strong_convexity=strong_convexity,
+                sums=sums,
+                noise=noise,
+                regularization=regularization,
+                min_separation=min_separation,
+                clip=clip,
+            )
+        super().__init__(settings, share)
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected regret against the best fixed point (see `bounds.convex.approximate_leader`).
+
+        For gradients within ``lipschitz``, of every person of the stream: rounds that are not learned from
+        (beyond ``max_rounds_per_person``) and clipped gradients are not in it.
+        """
+        return self.settings.certified_regret
+
+    # --- the protocol ----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._played = np.zeros(self._width)
+
+    def _leader(self, known: Vector) -> Vector:
+        settings, domain, curvature = self.settings, self.settings.domain, self.settings.strong_convexity
+        held = settings.regularization + settings.growing * self.round
+        leader = self._compiled_leader()
+        if leader is not None:
+            point: Vector = leader.point(known, self._played, self.round)
+            return point
+        aim = curvature * self._played + held * domain.center - known
+        return domain.project(aim / (curvature * self.round + held))
+
+    def _passed(self, point: Vector) -> None:
+        self._played = self._played + point
+
+    def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
+        settings = self.settings
+        kept = np.array(gradient, dtype=np.float64)
+        checks.finite("the gradient at the shown point", kept)
+        length = float(shorten(kept, settings.longest))
+        if length > settings.limit and not settings.clip:
+            raise ValueError(
+                f"the gradient at the shown point has length {length:.6g}, beyond lipschitz="
+                f"{settings.lipschitz:g}; declare a larger bound, rescale the costs, or pass clip=True to"
+                " shorten long gradients"
+            )
+        return kept, length > settings.limit
+
+    def _compiled_leader(self) -> Leader | None:
+        """The leader on a ball or in a box; None for any other domain."""
+        settings, domain = self.settings, self.settings.domain
+        if type(domain) is Ball:
+            shape = domain.center, domain.radius, domain.center, domain.center
+        elif type(domain) is Box:
+            shape = domain.center, -1.0, domain.low, domain.high
+        else:
+            return None
+        return Leader(shape, settings.strong_convexity, settings.regularization, settings.growing)
+
+    def _run(self, stream: Stream) -> None:
+        people, leader = stream.people, self._compiled_leader()
+        losses = people.compiled() if isinstance(people, Losses) else None
+        # What may have to be refused, or leave the range of floats, goes round by round.
+        compiles = losses is not None and self._total.compiles and self._surely(people)
+        if leader is None or not compiles:
+            super()._run(stream)
+            return
+        count, first, limits = stream.rewards.size, 0, (self.settings.limit, self.settings.longest)
+        while first < count:
+            self._next()
+            size = min(count - first, self._total.rows_ahead(count - first - 1) + 1)
+            stop = first + size
+            points = self._shown.copy(), self._played.copy()
+            with self._total.compiled(size - 1) as totals:
+                shortened = leader.run(losses, stream, first, stop, totals, points, self.round, limits)
+                self._rounds.close(size)
+                self._rounds.shown, self._played = points
+                self._clipped.add(shortened)
+            first = stop
+
+    def _surely(self, people: Losses) -> bool:
+        """Whether no gradient of ``people`` can be refused, by what they declare."""
+        longest = people.lipschitz(self.settings.domain)
+        return longest < _LARGEST and (self.settings.clip or longest <= self.settings.limit)
+
+
+REGULARIZERS = ("entropy", "euclidean")
+Range = tuple[float, float]
+
+
+def _pair(value: Any) -> Range:
+    checks.pair("box", value)
+    return value[0], value[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearLeaderSettings(GradientSumSettings):
+    """What a `LinearLeader` goes by."""
+
+    box: Range | None
+    lipschitz: float | None
+    regularizer: str
+    rate: float
+
+    def __post_init__(self) -> None:
+        if self.regularizer == "entropy" and not isinstance(self.domain, Simplex):
+            raise ValueError('regularizer="entropy" is for domains.Simplex; use "euclidean" elsewhere')
+        declared_bounds = self.declared_bounds
+        object.__setattr__(self, "box", declared_bounds.box)
+        object.__setattr__(self, "lipschitz", declared_bounds.norm_bound)
+
+    @classmethod
+    def tight(
+        cls,
+        domain: Domain,
+        rounds: int,
+        share: Share,
+        *,
+        box: Range | None = None,
+        lipschitz: float | None = None,
+        regularizer: str = "auto",
+        sums: str = "auto",
+        noise: str = "auto",
+        rate: float | None = None,
+        min_separation: int | None = None,
+        clip: bool = False,
+    ) -> LinearLeaderSettings:
+        """The settings for what is asked, with the least noise that fits into ``share``."""
+        # Spherical noise is shorter where only a length is declared, Laplace noise where the entries are.
+        pure = "spherical" if box is None else "laplace"
+        method, law = chosen_sums(sums, noise, share, lambda: pure)
+        asked = cls._asked(domain, rounds, box, lipschitz, regularizer, clip)
+        asked["participation"] = Participation.declared(share, min_separation)
+        found = cls(**asked, calibration="tight", sums=method, noise=law).within(share)
+        best = found.best_rate if rate is None else checks.real("rate", rate, above=0.0)
+        return replace(found, rate=best)
+
+    @classmethod
+    def published(
+        cls,
+        domain: Domain,
+        rounds: int,
+        share: Share,
+        *,
+        box: Range | None = None,
+        lipschitz: float | None = None,
+        regularizer: str = "auto",
+        clip: bool = False,
+    ) -> LinearLeaderSettings:
+        """The constants of Agarwal and Singh: Laplace noise for the largest L1 norm."""
+        claimed_budget(share)
+        asked = cls._asked(domain, rounds, box, lipschitz, regularizer, clip)
+        found = cls(**asked, calibration="published", sums="tree", noise="laplace").as_printed(share)
+        return replace(found, rate=found.best_rate)
+
+    @staticmethod
+    def _asked(
+        domain: Domain,
+        rounds: int,
+        box: Range | None,
+        lipschitz: float | None,
+        regularizer: str,
+        clip: bool,
+    ) -> dict[str, Any]:
+        """What is the same for all constants, checked; the rate is put in later."""
+        if box is None and lipschitz is None:
+            raise ValueError("say how large a cost vector can be: box=(low, high), or lipschitz=...")
+        checks.one_of("regularizer", regularizer, ("auto", *REGULARIZERS))
+        if regularizer == "auto":
+            regularizer = "entropy" if isinstance(domain, Simplex) else "euclidean"
+        return {
+            "rounds": checks.whole("rounds", rounds, at_least=1),
+            "domain": checked_domain(domain),
+            "clip": bool(clip),
+            "event": None,
+            "box": box,
+            "lipschitz": lipschitz,
+            "regularizer": regularizer,
+            "rate": 1.0,
+        }
+
+    @cached_property
+    def declared_bounds(self) -> VectorBounds:
+        """What a cost vector is checked against: in L2, whatever the noise."""
+        return VectorBounds(self.domain.dimension, 2, self.lipschitz, self.box)
+
+    @property
+    def vectors(self) -> VectorBounds:
+        return declared(self.domain.dimension, self.lipschitz, self.box, self.noise)
+
+    @property
+    def length(self) -> float:
+        """No cost vector is longer."""
+        return self.declared_bounds.difference("add_remove")
+
+    @property
+    def spread(self) -> float:
+        """No two entries of one cost vector are further apart."""
+        spreads = [] if self.box is None else [self.box[1] - self.box[0]]
+        if self.lipschitz is not None:
+            spreads.append(math.sqrt(2.0) * self.lipschitz)
+        return min(spreads)
+
+    @property
+    def best_rate(self) -> float:
+        """The rate with the smallest certificate; the noise does not matter for it."""
+        if self.regularizer == "entropy":
+            return math.sqrt(8.0 * math.log(self.domain.dimension) / self.rounds) / self.spread
+        return self.domain.outer_radius / (self.length * math.sqrt(self.rounds))
+
+    @property
+    def noise_length(self) -> float:
+        """Root mean square length of the noise of the last sum, with what is added to it."""
+        spec, event = self.spec, self.event
+        if spec is None or event is None or self.noise == "gaussian":
+            return super().noise_length
+        return math.sqrt(self.domain.dimension * spec.most_draws) * spec.noise_std(event, 1)
+
+    @property
+    def noise_maximum(self) -> float:
+        """Expected maximum of that noise over the coordinates, or a bound on it."""
+        spec, event, size = self.spec, self.event, self.domain.dimension
+        if spec is None or event is None:
+            return 0.0
+        if self.noise == "laplace":
+            return laplace_maximum(size, spec.noise_std(event, 1) / math.sqrt(2.0), spec.most_draws)
+        if self.noise == "spherical":
+            return self.noise_length
+        return gaussian_maximum(size, self.noise_length / math.sqrt(size))
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected regret for linear costs fixed in advance."""
+        domain = self.domain
+        if self.regularizer == "entropy":
+            return bounds.linear_experts(
+                domain.dimension, self.rounds, self.spread, self.noise_maximum, self.rate
+            )
+        return bounds.linear_leader(
+            self.rounds, self.length, domain.outer_radius, domain.diameter, self.noise_length, 1.0 / self.rate
+        )
+
+
+class LinearLeader(GradientSumLearner):
+    """Follow the regularised leader on private sums of linear costs (Agarwal and Singh 2017).
+
+    Costs <c_t, w>: experts on the simplex (``regularizer="entropy"``), directions in a ball or a box
+    (``"euclidean"``); ``"auto"`` takes entropy on a `domains.Simplex`. ``box=(low, high)`` says where each
+    entry of a cost vector lies, ``lipschitz`` bounds its Euclidean length: give one of them, or both. A cost
+    is a vector, a `losses.Linear`, or anything with ``value`` and ``gradient`` (its gradient is taken; where
+    it changes with the point, privacy holds, and ``certified_regret`` does not: take `ApproximateLeader`).
+
+    What a cost vector is does not depend on the point that was played, so for streams fixed in advance the
+    noise of all rounds can be exchanged for one draw made before the first: it enters the regret once, not
+    once a round, and the rate is that of no privacy. This needs noise that never shrinks from one sum to the
+    next. Factorised sums have it; to sums of a tree, fresh public noise is added until each has the same
+    number of draws (as often as the paper's tree; Gaussian ones: the same variance as any before).
+
+    ``calibration="published"``: Laplace noise of the largest L1 norm times the levels over epsilon. That
+    holds for costs in [0, 1], and is 2 epsilon-DP for signed ones; the account says which.
+    ``min_separation=s`` is for people who return, as in `RunningSumSelector`; every round is a batch here.
+
+    Formal guarantee: replacing a person moves one cost vector by at most the width of the box in each
+    coordinate, or 2 ``lipschitz``, whichever is less (L2, or L1 for Laplace noise). Holds also for costs
+    chosen with knowledge of all earlier points; ``certified_regret`` holds for streams fixed in advance.
+
+    >>> import discreet as dc
+    >>> from discreet.constraints.domains import Simplex
+    >>> learner = LinearLeader(Simplex(3), 200, dc.Budget(1.0), box=(0.0, 1.0), seed=0)
+    >>> learner.run([[0.0, 1.0, 1.0]] * 200)
+    CostTrace(LinearLeader: 200 rounds, average 0.3482; not private, in no account)
+    """
+
+    settings: LinearLeaderSettings
+    _settings_type: ClassVar[type[LinearLeaderSettings]] = LinearLeaderSettings
+    _state = ("_coins",)
+
+    def __init__(
+        self,
+        domain: Domain,
+        rounds: int,
+        budget: Spending,
+        *,
+        box: Range | None = None,
+        lipschitz: float | None = None,
+        regularizer: str = "auto",
+        sums: str = "auto",
+        noise: str = "auto",
+        rate: float | None = None,
+        min_separation: int | None = None,
+        clip: bool = False,
+        calibration: str = "tight",
+        seed: Seed = None,
+    ) -> None:
+        share = spend_from(budget, seed)
+        asked: dict[str, Any] = {"box": box, "lipschitz": lipschitz, "regularizer": regularizer, "clip": clip}
+        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
+            if (sums, noise, rate, min_separation) != ("auto", "auto", None, None):
+                raise ValueError(
+                    'calibration="published" has its own sums=, noise= and rate=, and no min_separation=;'
+                    " leave them out"
+                )
+            settings = LinearLeaderSettings.published(domain, rounds, share, **asked)
+        else:
+            asked |= {"sums": sums, "noise": noise, "rate": rate, "min_separation": min_separation}
+            settings = LinearLeaderSettings.tight(domain, rounds, share, **asked)
+        super().__init__(settings, share)
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected regret against the best fixed point, for linear costs fixed in advance.
+
+        See `bounds.convex.linear_experts` (entropy) and `bounds.convex.linear_leader` (Euclidean). Rounds
+        that are not learned from (beyond ``max_rounds_per_person``) and clipped costs are not in it.
+        """
+        return self.settings.certified_regret
+
+    # --- the protocol ----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._coins = self._gate.coins()
+        self._gather_with(self._coins)
+
+    def _leader(self, known: Vector) -> Vector:
+        rate, domain = self.settings.rate, self.settings.domain
+        if self.settings.regularizer == "entropy":
+            weights = np.exp(-rate * (known - known.min()))
+            return np.asarray(weights / weights.sum(), dtype=np.float64)
+        return domain.project(domain.center - rate * known)
+
+    def _gradient(self, person: Any, point: Vector) -> Vector:
+        if isinstance(person, Losses) or hasattr(person, "gradient") or _functions(person):
+            return super()._gradient(person, point)
+        return answers.vector("cost", person, self._width)
+
+    def _worth(self, person: Any, decision: Vector) -> float:
+        if isinstance(person, Losses) or hasattr(person, "value") or _functions(person):
+            return super()._worth(person, decision)
+        return answers.number("cost", answers.vector("cost", person, self._width) @ decision)
+
+    def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
+        try:
+            kept = self.settings.declared_bounds.checked(gradient, clip=self.settings.clip)
+        except ValueError as error:
+            raise ValueError(f"the cost vector is not what was declared: {error}") from error
+        return kept, bool(np.abs(kept - gradient).max() > 1e-12 * np.abs(gradient).max())
+
+
+def _functions(person: Any) -> bool:
+    """Whether a cost is a pair of functions: its value and its gradient."""
+    return isinstance(person, tuple | list) and len(person) == 2 and callable(person[0])

@@ -1,1 +1,0 @@
-"""Online convex learning on private sums."""

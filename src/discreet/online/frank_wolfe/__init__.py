@@ -1,1 +1,0 @@
-"""Meta-Frank-Wolfe: ascent directions learned online, for sets and for points."""
