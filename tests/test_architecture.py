@@ -1,10 +1,10 @@
 """Rules of the architecture: docs/architecture.md states them in words.
 
 What protects people is read off the syntax trees of src: protective noise is drawn by a `Release` and public
-randomness by `Coins`. Packages import each other in the directions of `MAY_IMPORT` only, and private names
-stay in their package. What keeps the library readable is counted: files and frames of one operation, lines
-of a package, modules with one importer, depth of inheritance, parameters, meanings of a class name. Counts
-may fall and may not rise; lower the numbers here when they do.
+randomness by `PublicRandomness`. Packages import each other in the directions of `MAY_IMPORT` only, and
+private names stay in their package. What keeps the library readable is counted: files and frames of one
+operation, lines of a package, modules with one importer, depth of inheritance, parameters, meanings of a
+class name. Counts may fall and may not rise; lower the numbers here when they do.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ HANDS_OVER = {
 }
 # Where randomness is taken from elsewhere, and why.
 OWN_RANDOMNESS = {
-    "audit/hooks.py": "its Source tells public coins from the other words of a run",
+    "audit/hooks.py": "its Source tells public randomness from the other words of a run",
     "client.py": "makes idempotency keys of requests, which no answer follows from",
     "service/auth.py": "makes keys of marks and decision ids, which no answer follows from",
     "spark.py": "makes the secret of the hash of people, and names of files",
@@ -82,11 +82,13 @@ DRAWS_NOTHING = (
     "discreet.privacy.ordered.OrderedExperts",
     "discreet.privacy.ordered.MOST_ROUNDS",
     "discreet.privacy.ordered.units_per_one",
+    "discreet.privacy.randomness.PublicRandomness",
+    "discreet.privacy.randomness.public_key",
 )
 DRAWING_MODULES = {"discreet.privacy.samplers", "discreet.privacy.samplers.flips", "discreet.privacy.ordered"}
 # What the code calls its releases: they hand out words to compiled loops, and nothing else does.
 RELEASES = {"release", "_release", "_draws", "_noises"}
-COINS = ("random", "secrets", "numpy.random", "os.urandom", "os.getrandom", "ssl.RAND_bytes", "uuid.uuid4")
+RANDOM = ("random", "secrets", "numpy.random", "os.urandom", "os.getrandom", "ssl.RAND_bytes", "uuid.uuid4")
 
 
 # --- reading -------------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ MODULES = [Module(file.relative_to(SRC).as_posix(), file.read_text()) for file i
 
 
 def raw_randomness(module: Module) -> list[str]:
-    """Where a file draws protective noise past a `Release`, or public randomness past `Coins`."""
+    """Where a file draws protective noise past a `Release`, or public randomness past `PublicRandomness`."""
     if module.package == "privacy" or module.path in OWN_RANDOMNESS:
         return []
     found = []
@@ -193,8 +195,8 @@ def raw_randomness(module: Module) -> list[str]:
         drawn = _below(name, *DRAWS) and not _below(name, *DRAWS_NOTHING) and name not in DRAWING_MODULES
         if drawn:
             found.append(f"{module.path}:{line}: {name}; noise is drawn by a Release (gate.reserve)")
-        elif _below(name, *COINS) and (called or name != "numpy.random.Generator"):
-            found.append(f"{module.path}:{line}: {name}; public randomness is drawn by Coins")
+        elif _below(name, *RANDOM) and (called or name != "numpy.random.Generator"):
+            found.append(f"{module.path}:{line}: {name}; public randomness is drawn by PublicRandomness")
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.Call | ast.Attribute):
             continue
@@ -205,7 +207,7 @@ def raw_randomness(module: Module) -> list[str]:
     return sorted(set(found))
 
 
-def test_noise_is_drawn_by_releases_and_coins_by_coins():
+def test_noise_is_drawn_by_releases_and_public_randomness_by_itself():
     assert [one for module in MODULES for one in raw_randomness(module)] == []
 
 
@@ -257,10 +259,10 @@ def test_randomness_of_ones_own_is_noticed(text):
     [
         "import numpy as np\ndef f(rng: np.random.Generator | None): ...",
         "import numpy as np\nfine = isinstance(rng, np.random.Generator)",
-        "from ..privacy import Coins\nCoins.seeded(3).generator.random()",
+        "from ..privacy import PublicRandomness\nPublicRandomness.seeded(3).generator.random()",
         "from ..privacy import samplers\ngrid = samplers.Grid.for_noise(1.0, 1.0, 0)",
         "from ..privacy import Seed\ndef f(release, seed: Seed): return release.words(3)",
-        "def f(gate):\n    return gate.reserve(event).noise(grid, 3), gate.coins().words",
+        "def f(gate):\n    return gate.reserve(event).noise(grid, 3), gate.public_randomness().words",
     ],
 )
 def test_what_draws_nothing_is_allowed(text):

@@ -29,7 +29,7 @@ from discreet.objectives import (
 from discreet.objectives.devices import Device, device_of
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline.continuous import SummedGradient
-from discreet.privacy import Coins
+from discreet.privacy import PublicRandomness
 
 ITEMS, PICKS = 40, (4, 0, 17)
 COUNTS = (1, 2, 15, 16, 17, 127, 128, 129, 1000, 4194, 70_000)
@@ -71,7 +71,7 @@ def scores(people: Population, unit: float) -> np.ndarray:
         found.append(growing.scores())
         growing.add(item)
     found.append(growing.scores())
-    gradient = SummedGradient(people, people.bound, 2, Coins.seeded(3), 1 << 20)
+    gradient = SummedGradient(people, people.bound, 2, PublicRandomness.seeded(3), 1 << 20)
     found.append(gradient.scores(gradient.at(np.linspace(0.0, 1.0, people.n_items))))
     return np.concatenate(found)
 

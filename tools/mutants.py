@@ -67,7 +67,7 @@ TESTS = [
     ("privacy/gate.py", ["tests/privacy/test_gate.py", "tests/privacy"]),
     ("privacy/books.py", ["tests/privacy/test_gate.py", "tests/privacy/test_ledger.py", "tests/privacy"]),
     ("privacy/spending.py", ["tests/privacy/test_shares.py", "tests/privacy"]),
-    ("privacy/coins.py", ["tests/privacy/test_coins.py", "tests/privacy"]),
+    ("privacy/randomness.py", ["tests/privacy/test_coins.py", "tests/privacy"]),
     ("privacy/samplers/flips.py", ["tests/offline/test_greedy.py", "tests/privacy"]),
     ("privacy/samplers/choice.py", ["tests/privacy/test_choice.py", "tests/privacy"]),
     ("privacy/samplers/*", ["tests/privacy/test_noise.py", "tests/privacy"]),

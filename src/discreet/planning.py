@@ -25,7 +25,7 @@ from .constraints import Cardinality, Constraint, Matroid
 from .core import checks
 from .core.table import table
 from .objectives import Coverage, Population
-from .privacy import Budget, Coins, Seed
+from .privacy import Budget, PublicRandomness, Seed
 from .privacy.ordered import MOST_ROUNDS
 from .privacy.sums.factorizations import longest_buffered
 
@@ -1022,7 +1022,7 @@ def synthetic_people(rounds: int, n_items: int, seed: int) -> Coverage:
     """
     import scipy.sparse as sp
 
-    rng = Coins.seeded([20_001, seed]).generator
+    rng = PublicRandomness.seeded([20_001, seed]).generator
     orders = np.array([rng.permutation(n_items) for _ in range(_CLUSTERS + 1)])
     sizes = 1.0 / np.arange(1.0, _CLUSTERS + 1.0)
     homes = rng.choice(_CLUSTERS, size=rounds, p=sizes / sizes.sum())
@@ -1042,7 +1042,7 @@ def streams(size: Size, bound: float, sample: Population | None) -> list[Populat
     if sample is None:
         found: list[Population] = [synthetic_people(size.rounds, size.n_items, seed) for seed in range(_RUNS)]
         return found if bound == 1.0 else [people * bound for people in found]
-    drawn = [Coins.seeded([20_002, seed]).generator for seed in range(_RUNS)]
+    drawn = [PublicRandomness.seeded([20_002, seed]).generator for seed in range(_RUNS)]
     return [sample[rng.integers(len(sample), size=size.rounds)] for rng in drawn]
 
 
@@ -1061,7 +1061,7 @@ def at_random(people: Sequence[Population], best: Sequence[float], constraint: C
     """The share of sets that are drawn at random."""
     shares = []
     for run, (crowd, most) in enumerate(zip(people, best, strict=True)):
-        rng = Coins.seeded([20_003, run]).generator
+        rng = PublicRandomness.seeded([20_003, run]).generator
         values = []
         for _ in range(_RANDOM_SETS):
             chosen: list[int] = []

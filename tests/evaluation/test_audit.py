@@ -353,19 +353,23 @@ def test_a_person_in_two_rows():
 
 
 def test_public_coins_are_the_same_in_every_run():
-    from discreet.privacy import Coins
+    from discreet.privacy import PublicRandomness
 
     budget = dc.Budget(1.0, 1e-5)
     first, second = hooks.Source(1), hooks.Source(2)
-    assert Coins.drawn(first).generator.random() == Coins.drawn(second).generator.random()
+    assert (
+        PublicRandomness.drawn(first).generator.random() == PublicRandomness.drawn(second).generator.random()
+    )
     assert first.words(1)[0] != second.words(1)[0]
     assert (
-        Coins.drawn(hooks.Source(1, public=1)).generator.random()
-        != Coins.drawn(hooks.Source(1)).generator.random()
+        PublicRandomness.drawn(hooks.Source(1, public=1)).generator.random()
+        != PublicRandomness.drawn(hooks.Source(1)).generator.random()
     )
     flipped = {
         public: [
-            tuple(dc.online.RunningSumSelector(4, 1, 4, budget, seed=hooks.Source(seed, public))._coins.words)
+            tuple(
+                dc.online.RunningSumSelector(4, 1, 4, budget, seed=hooks.Source(seed, public))._public.words
+            )
             for seed in (1, 2)
         ]
         for public in (0, 1)

@@ -33,7 +33,7 @@ from discreet.objectives.devices import NUMPY, device_of
 from discreet.objectives.fixed_point import FixedPointGains, row_parts, step
 from discreet.objectives.losses import Distance, Linear, Logistic, Squared
 from discreet.offline.continuous import SummedGradient
-from discreet.privacy import Coins
+from discreet.privacy import PublicRandomness
 from tests.arrays import BACKENDS
 
 ITEMS = 11  # of which all sets are too many to ask for
@@ -140,7 +140,7 @@ def _scores(people: Population, bound: float, unit: float) -> np.ndarray:
     found.append(growing.scores())
     if people.monotone:
         for x in (np.zeros(ITEMS), np.linspace(0.0, 1.0, ITEMS), np.ones(ITEMS)):
-            gradient = SummedGradient(people, bound, 3, Coins.seeded(3), 1 << 10)
+            gradient = SummedGradient(people, bound, 3, PublicRandomness.seeded(3), 1 << 10)
             found.append(gradient.scores(gradient.at(x)))
     return np.concatenate([np.asarray(part, dtype=np.float64) for part in found])
 

@@ -10,7 +10,7 @@ import pytest
 import discreet as dc
 from discreet.objectives import SetFunction, answers
 from discreet.objectives.base import Known, SampledSets, SharedSets, random_sets
-from discreet.privacy import Coins
+from discreet.privacy import PublicRandomness
 
 N = 12
 
@@ -32,7 +32,7 @@ def people(calls):
 def every_set(person, x, seed, samples):
     """The obvious way: every set that was drawn, one after the other."""
     rows = []
-    for items in random_sets(x, Coins.seeded(seed).generator, samples):
+    for items in random_sets(x, PublicRandomness.seeded(seed).generator, samples):
         row = answers.vector("gains", person._gains(items), N)
         row[items] = answers.vector("contributions", person._contributions(items), items.size)
         rows.append(row)
@@ -48,13 +48,13 @@ def test_gradients_are_those_of_every_set_drawn(support):
         wanted = every_set(person, x, 5, 60)
         for _ in range(2):
             np.testing.assert_array_equal(shared.gradient(person), wanted)
-        found = person.multilinear_gradient(x, rng=Coins.seeded(5).generator, samples=60)
+        found = person.multilinear_gradient(x, rng=PublicRandomness.seeded(5).generator, samples=60)
         np.testing.assert_array_equal(found, wanted)
     first = people([])[0]
     for _ in range(2):  # from what is known
         np.testing.assert_array_equal(shared.gradient(first, known), every_set(first, x, 5, 60))
-    sets = SampledSets(x, Coins.seeded(5).generator, 60)
-    drawn = random_sets(x, Coins.seeded(5).generator, 60)
+    sets = SampledSets(x, PublicRandomness.seeded(5).generator, 60)
+    drawn = random_sets(x, PublicRandomness.seeded(5).generator, 60)
     assert sets.value(first) == np.mean([first._value(items) for items in drawn])
 
 
@@ -74,7 +74,7 @@ def test_a_family_with_a_gradient_of_its_own_is_asked_for_it():
             return x + float(rng.integers(1 << 40)) + samples
 
     person = Own(lambda _: 0.0, n_items=N, bound=1.0, monotone=True)
-    wanted = person.multilinear_gradient(np.zeros(N), rng=Coins.seeded(3).generator, samples=7)
+    wanted = person.multilinear_gradient(np.zeros(N), rng=PublicRandomness.seeded(3).generator, samples=7)
     np.testing.assert_array_equal(SharedSets(np.zeros(N), 3, 7).gradient(person), wanted)
 
 

@@ -42,10 +42,10 @@ from discreet.offline.continuous import Change, ContinuousGreedy, Setting, State
 from discreet.offline.curvature import CurvatureGreedy
 from discreet.privacy import (
     BudgetExceeded,
-    Coins,
     ExponentialChoice,
     GaussianNoise,
     LaplaceNoise,
+    PublicRandomness,
     samplers,
 )
 from discreet.privacy.accountant import Accountant
@@ -79,7 +79,7 @@ FAMILIES = dict(families())
 
 
 def gradients_of(people, *, samples=20, bound=1.0):
-    return SummedGradient(people, bound, samples, Coins.seeded(5))
+    return SummedGradient(people, bound, samples, PublicRandomness.seeded(5))
 
 
 def closed_form(person, x, _):
@@ -259,7 +259,7 @@ def test_stated_sensitivity_covers_any_objective_within_it():
         other = features.copy()
         other[person] = 1 - other[person]
         x = rng.random(4)
-        coins = Coins.seeded(0)
+        coins = PublicRandomness.seeded(0)
         moved = StatedGradient(here, 10, coins).at(x) - StatedGradient(
             MutualInformation(other, classes), 10, coins
         ).at(x)

@@ -56,7 +56,7 @@ def set_probabilities(engine, round):
 
 
 def transcripts(make, value, rounds):
-    """Probability of every sequence of drawn sets, for the public coins of the learner's seed."""
+    """Probability of every sequence of drawn sets, for the public randomness of the learner's seed."""
     found, stack = {}, [()]
     settled = lru_cache(BanditSettings.tight)  # the same numbers for every path
     while stack:
@@ -719,8 +719,8 @@ def test_how_far_the_lists_of_slots_spread(bound, taken):
     deviation = bound * math.sqrt(share * (1.0 - share) / weight)
     needed = (mean[0] - mean[1]) / (selector._SPREAD * deviation)
     for times, first in ((0.97, 0), (1.03, 1)):
-        engine._coins = mock.Mock()
-        engine._coins.generator.standard_normal = lambda shape, z=times * needed: np.tile(
+        engine._public = mock.Mock()
+        engine._public.generator.standard_normal = lambda shape, z=times * needed: np.tile(
             [0.0, z], (shape[0], 1)
         )
         engine._make_lists(1)

@@ -11,9 +11,9 @@ import discreet as dc
 from discreet.objectives import Coverage
 from discreet.online import MetaFrankWolfe, RunningSumSelector, contribution, frank_wolfe
 from discreet.online.select import running_sums
-from discreet.privacy import Coins
+from discreet.privacy import PublicRandomness
 
-COINS, CAP, ITEMS, ROUNDS = Coins([1, 2, 3, 4]), 2, 4, 5
+COINS, CAP, ITEMS, ROUNDS = PublicRandomness([1, 2, 3, 4]), 2, 4, 5
 ANYBODY = [np.array(row, dtype=float) for row in product((0, 1), repeat=ITEMS)]  # the first has no items
 CROWD = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1], [0, 1, 1, 1]], dtype=float)
 BUDGET = dc.Budget(1.0, 1e-6, "add_remove")
@@ -50,17 +50,17 @@ def test_one_person_changes_their_own_round_only():
     _goes_by_the_round(contribution.capped)
 
 
-def _only_where_needed(people, cap, coins, first):
+def _only_where_needed(people, cap, public, first):
     """A fault: coins are used up by those who have something to cut."""
     long = np.diff(people.indptr) > cap
     words = np.zeros(len(people), dtype=np.uint64)
-    words[long] = coins.of_rounds(first, int(long.sum()))
+    words[long] = public.of_rounds(first, int(long.sum()))
     return people.cap_items_by(cap, words)
 
 
-def _each_batch_anew(people, cap, coins, _first):
+def _each_batch_anew(people, cap, public, _first):
     """A fault: coins by the place in the batch."""
-    return people.cap_items_by(cap, coins.of_rounds(0, len(people)))
+    return people.cap_items_by(cap, public.of_rounds(0, len(people)))
 
 
 @pytest.mark.parametrize("fault", [_only_where_needed, _each_batch_anew])
@@ -85,8 +85,8 @@ def test_learners_count_every_other_round_alike(module, make, monkeypatch):
     """With the same coins: one by one, at once, and with somebody absent or exchanged in any round."""
     kept = {}
 
-    def heard(people, cap, coins, first):
-        found = contribution.capped(people, cap, coins, first)
+    def heard(people, cap, public, first):
+        found = contribution.capped(people, cap, public, first)
         kept.update(enumerate(_rows(found), first))
         return found
 

@@ -150,10 +150,10 @@ NEIGHBOURS = {
 
 
 def _plain(value):
-    """Numbers rounded, states of coins left out."""
+    """Numbers rounded, states of public randomness left out."""
     if isinstance(value, dict):
         return {
-            name: _plain(one) for name, one in value.items() if "coins" not in name and "words" not in name
+            name: _plain(one) for name, one in value.items() if "public" not in name and "words" not in name
         }
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]

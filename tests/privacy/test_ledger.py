@@ -14,7 +14,6 @@ import discreet as dc
 from discreet.privacy import (
     Account,
     Charge,
-    Coins,
     Entry,
     ExactChoices,
     ExponentialChoice,
@@ -25,6 +24,7 @@ from discreet.privacy import (
     Ledger,
     LedgerConflict,
     MemoryLedger,
+    PublicRandomness,
     PureRelease,
     Releases,
     TreeSum,
@@ -356,7 +356,7 @@ def test_disjoint_is_true_or_false():
 def test_draws_that_depend_on_nobody_are_not_entered():
     gate = Gate(PURE, 0)
     assert gate.post_processing().choice(np.array([1.0, 2.0]), 1.0) in (0, 1)
-    assert isinstance(gate.coins(), Coins)
+    assert isinstance(gate.public_randomness(), PublicRandomness)
     assert len(gate.key()) == 32
     assert gate.spent.ledger.counts == {}
 

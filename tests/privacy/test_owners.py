@@ -197,7 +197,7 @@ def test_a_state_takes_up_all_that_it_was_charged_for_and_nothing_else(tmp_path)
         pass
 
 
-def test_others_who_use_the_gate_meanwhile_are_charged_and_get_real_coins():
+def test_others_who_use_the_gate_meanwhile_are_charged_and_get_real_randomness():
     """While one thread makes something again, another draws a key and is charged as always."""
     gate = Gate(BUDGET, notion="gdp")
     state, _ = _sum(gate).state()
@@ -206,7 +206,7 @@ def test_others_who_use_the_gate_meanwhile_are_charged_and_get_real_coins():
 
     def meanwhile():
         found.append(again.key())
-        found.append(again.coins().words.any())
+        found.append(again.public_randomness().words.any())
         again.gaussian(0.0, sigma=100.0, sensitivity=1.0)
 
     with again._again(state["owner"]) as view:

@@ -15,8 +15,7 @@ from scipy import stats
 
 import discreet as dc
 from discreet.privacy import ReproducibleRandomness, SecureRandomness
-from discreet.privacy.coins import Coins
-from discreet.privacy.randomness import randomness, restored
+from discreet.privacy.randomness import PublicRandomness, randomness, restored
 
 
 @pytest.mark.parametrize("source", [SecureRandomness(), ReproducibleRandomness(4)], ids=repr)
@@ -138,8 +137,8 @@ def test_reproducible_state_resumes_anywhere(drawn):
 
 
 def test_public_generator_follows_the_seed():
-    draw = [Coins.drawn(randomness(5)).generator.integers(1 << 60) for _ in range(2)]
+    draw = [PublicRandomness.drawn(randomness(5)).generator.integers(1 << 60) for _ in range(2)]
     assert draw[0] == draw[1]
-    assert Coins.drawn(randomness(None)).generator.integers(1 << 60) != Coins.drawn(
+    assert PublicRandomness.drawn(randomness(None)).generator.integers(1 << 60) != PublicRandomness.drawn(
         randomness(None)
     ).generator.integers(1 << 60)

@@ -33,7 +33,7 @@ from discreet.objectives import (
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.objectives.stored.engines import Threads
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
-from discreet.privacy import Coins, Release
+from discreet.privacy import PublicRandomness, Release
 
 from .stores import keys_of, store_of
 
@@ -134,7 +134,9 @@ def test_gradients_in_steps_are_those_in_memory(stores, name):
     x = np.random.default_rng(5).random(N_ITEMS)
     x[[2, 5]] = 0.0, 1.0
     found = [
-        SummedGradient(people, people.bound, 20, Coins.seeded(5), length=len(people)).at(x).tolist()
+        SummedGradient(people, people.bound, 20, PublicRandomness.seeded(5), length=len(people))
+        .at(x)
+        .tolist()
         for people in (
             family(matrix(), **options),
             *(family.from_store(s, **options) for s in stores.values()),

@@ -17,7 +17,7 @@ from discreet.objectives import topics as topic_steps
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import ContinuousGreedy, CurvatureGreedy
 from discreet.offline.continuous import SummedGradient
-from discreet.privacy import Coins
+from discreet.privacy import PublicRandomness
 
 from .stores import keys_of, store_of
 from .test_scores import CHOOSERS, chosen, matrix, the_same_coins, vectors
@@ -83,7 +83,7 @@ def test_averages_and_people(stored):
         np.testing.assert_allclose(people.gains(items), memory.gains(items), atol=1e-8)
         assert people.value(items) == pytest.approx(memory.value(items), abs=1e-8)
     np.testing.assert_allclose(people.multilinear_gradient(x), memory.multilinear_gradient(x), atol=1e-8)
-    gradient = SummedGradient(people, 1.0, 1, Coins.seeded(0), 300)
+    gradient = SummedGradient(people, 1.0, 1, PublicRandomness.seeded(0), 300)
     np.testing.assert_allclose(
         gradient.scores(gradient.at(x)) / 300, memory.multilinear_gradient(x), atol=1e-8
     )

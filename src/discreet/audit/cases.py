@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..privacy import Account, Budget, BudgetExceeded, Coins
+from ..privacy import Account, Budget, BudgetExceeded, PublicRandomness
 from . import faults, hooks, measures
 from .faults import EXACT, OUTPUTS, PAST_THE_GATE, SAMPLED, TWICE, Fault, no_fault
 from .hooks import Floats, Source
@@ -97,7 +97,7 @@ class Case:
 
     ``runs`` multiplies the number of real runs, for what is quick. ``twice`` is a row in which the audited
     person must not also be; None where there is no such row. ``faults`` are the injected faults to notice.
-    ``public`` seeds the public coins, on which everything is conditioned. ``starts`` are neighbours from
+    ``public`` seeds the public randomness, on which everything is conditioned. ``starts`` are neighbours from
     which the search also starts. ``unseen``: sentences on what this audit cannot see, and why.
     """
 
@@ -115,7 +115,7 @@ class Case:
     unseen: tuple[str, ...] = ()
 
     def source(self, seed: int) -> Source:
-        """Randomness for one run; public coins are the same in all of them."""
+        """Randomness for one run; public randomness is the same in all of them."""
         return Source(seed, self.public)
 
     def audit(self, effort: Effort) -> Finding:
@@ -285,7 +285,7 @@ class ChoiceCase(Case):
 
     def _telling(self, pair: Pair, fault: faults.Fault) -> tuple[Floats, measures.Distribution, int]:
         """The people who show a fault most, their sound probabilities, and enough runs to see it."""
-        starts = self.space.starts(Coins.seeded(1).generator)
+        starts = self.space.starts(PublicRandomness.seeded(1).generator)
         best: tuple[float, Floats, measures.Distribution] | None = None
         for stream in (pair.here, pair.there, *(next(starts).here for _ in range(6))):
             sound = self._distribution(stream)
@@ -410,7 +410,7 @@ class NoiseCase(Case):
     many: Callable[[Floats, int, Source], Floats] | None = None
 
     def _answers(self, number: int, size: int) -> Floats:
-        return Coins.seeded(number).generator.uniform(-self.spread, self.spread, size)
+        return PublicRandomness.seeded(number).generator.uniform(-self.spread, self.spread, size)
 
     def _observe(self, stream: Floats, seed: int = 0) -> measures.Observe:
         def observe(script: hooks.Script | None) -> tuple[list[Floats], hooks.Drawn]:

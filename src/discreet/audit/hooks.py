@@ -29,15 +29,15 @@ _NOISY = ("laplace", "gaussian", "spherical_laplace")  # methods of a gate
 
 
 class Source:
-    """Random words for one run: public coins are those of ``public`` in every run, all others follow a seed.
+    """Random words for one run: public randomness follows ``public`` in every run, all others follow a seed.
 
-    Audits condition on public coins (`Coins`), which protect nobody: everybody may see them.
+    Audits condition on public randomness (`PublicRandomness`), which protects nobody: everybody may see it.
     """
 
     secure = False
 
     def __init__(self, seed: int, public: int = 0) -> None:
-        self._own, self.coins = ReproducibleRandomness(seed), ReproducibleRandomness(public)
+        self._own, self.public = ReproducibleRandomness(seed), ReproducibleRandomness(public)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return self._own.words(count)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..privacy import Coins
+from ..privacy import PublicRandomness
 from . import hooks
 from .hooks import Floats
 
@@ -385,7 +385,7 @@ def worst_pair(
     extra: Sequence[Pair] = (),
 ) -> tuple[Pair, float]:
     """The neighbours with the largest loss that a search finds: restarts, one number changed at a time."""
-    rng = Coins.seeded(seed).generator
+    rng = PublicRandomness.seeded(seed).generator
     starts = space.starts(rng)
     best: tuple[Pair, float] | None = None
     left = evaluations

@@ -182,8 +182,8 @@ This is the {effort} one.
 
 ## Limits of the audit
 
-- Public coins (which rounds explore, which sets are sampled, how a point is rounded) protect nobody and
-  are fixed here: everything is conditioned on one draw of them.
+- Public randomness (which rounds explore, which sets are sampled, how a point is rounded) protects nobody and
+  is fixed here: everything is conditioned on one draw of it.
 - Settings are small. That the same code is as private in large ones rests on the accounts' proofs, and
   on the tests of sums, gains and grids at any size.
 - Decomposable picks together with what they gained (`release_gains`) are not audited: Laplace noise beside

@@ -463,7 +463,7 @@ _DRAWN = ("_lists", "_current", "_sets", "shown")
 def _kept(learner: OnlineLearner, decision: Any) -> list[float]:  # noqa: ARG001
     """Everything that a saved learner knows: all that any later decision can depend on.
 
-    Sets that were drawn are left out: they follow from the released numbers, by public coins, and differ
+    Sets that were drawn are left out: they follow from the released numbers, by public randomness, and differ
     by whole items where these differ by a hair.
     """
     # As they are handed over to be written: a file takes longer than all rounds of a setting.

@@ -693,7 +693,7 @@ def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
     greedy = request.greedy(constraint, gate, events, exclude=not private)
     people = counted = goal.people(events, constraint.over(len(events.items)).rank, weighted=weighted)
     if options.cap is not None and isinstance(people, RowPopulation):
-        counted = people.cap_items(options.cap, gate.coins(2))
+        counted = people.cap_items(options.cap, gate.public_randomness(2))
     return Chosen(people, greedy, greedy.select(counted), events.facts)
 
 

@@ -71,11 +71,11 @@ class Domain(Fixed, ABC):
         away = float(np.linalg.norm(self.project(given) - given))
         return away <= tolerance * max(1.0, self.outer_radius, float(np.abs(self.center).max()))
 
-    def direction(self, coins: np.random.Generator) -> Vector:
+    def direction(self, rng: np.random.Generator) -> Vector:
         """A uniformly random direction of length 1 within the set's plane."""
-        if not isinstance(coins, np.random.Generator):
-            raise TypeError(f"coins must be a numpy.random.Generator, got {checks.shown(coins)}")
-        step = coins.standard_normal(self.dimension)
+        if not isinstance(rng, np.random.Generator):
+            raise TypeError(f"rng must be a numpy.random.Generator, got {checks.shown(rng)}")
+        step = rng.standard_normal(self.dimension)
         if self.affine_dimension < self.dimension:  # a plane of constant sum
             step -= step.mean()
         return np.asarray(step / np.linalg.norm(step), dtype=np.float64)
@@ -142,8 +142,8 @@ class Domain(Fixed, ABC):
 
     def _probes(self) -> Iterator[Vector]:
         """Random directions, and both ways along some axes, within the set's plane."""
-        coins = np.random.default_rng(0)
-        for axis in coins.permutation(self.dimension)[: _PROBES // 4]:
+        rng = np.random.default_rng(0)
+        for axis in rng.permutation(self.dimension)[: _PROBES // 4]:
             for sign in (1.0, -1.0):
                 step = np.zeros(self.dimension)
                 step[axis] = sign
@@ -151,7 +151,7 @@ class Domain(Fixed, ABC):
                     step -= step.mean()
                 yield step / np.linalg.norm(step)
         for _ in range(_PROBES // 2):
-            yield self.direction(coins)
+            yield self.direction(rng)
 
     def _check_inside(self, point: Vector) -> None:
         """Refuse the set if ``point``, of its inner ball, is not in it."""

@@ -257,9 +257,9 @@ class Knapsack(Constraint):
         point = self._scaled(self._point(x))
         generator(rng)
         settle_knapsack(point, self._costs, rng)
-        coins = rng.random(point.size)
-        chosen = np.flatnonzero((point >= 1.0) | ((self._costs == 0.0) & (coins < point)))
+        uniforms = rng.random(point.size)
+        chosen = np.flatnonzero((point >= 1.0) | ((self._costs == 0.0) & (uniforms < point)))
         last = np.flatnonzero((point > 0.0) & (point < 1.0) & (self._costs > 0.0))
-        if last.size and coins[last[0]] < point[last[0]] and self.contains(np.append(chosen, last[0])):
+        if last.size and uniforms[last[0]] < point[last[0]] and self.contains(np.append(chosen, last[0])):
             chosen = np.sort(np.append(chosen, last[0]))
         return chosen

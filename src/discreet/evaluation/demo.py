@@ -32,7 +32,7 @@ from ..objectives import Population, greedy
 from ..objectives.base import value_to_each
 from ..online import HedgeSelector, OnlineSelector, PhasedSelector
 from ..planning import Plan, plan
-from ..privacy import Account, Budget, Coins, FactorizedSum, RunningSum, TreeSum
+from ..privacy import Account, Budget, FactorizedSum, PublicRandomness, RunningSum, TreeSum
 from ..results import Trace
 from . import plots
 from .regret import ALPHA
@@ -168,7 +168,7 @@ def show(
 
 def run_shop(budget: Budget, seed: int | None) -> Shop:
     """The main job: five products for every shopper, chosen before the shopper is seen."""
-    people = product_display(SHOPPERS, PRODUCTS, Coins.seeded(1).generator)
+    people = product_display(SHOPPERS, PRODUCTS, PublicRandomness.seeded(1).generator)
     question: dict[str, Any] = {"n_items": PRODUCTS, "k": SLOTS, "rounds": SHOPPERS, "budget": budget}
     free = Budget(math.inf)
     shop = Shop()
@@ -210,9 +210,9 @@ def _add(shop: Shop, name: str, learner: str, trace: Trace, seconds: float = mat
 
 def _at_random(people: Population) -> Trace:
     """A new random set every so often."""
-    coins = Coins.seeded(3).generator
+    rng = PublicRandomness.seeded(3).generator
     length = SHOPPERS // _RANDOM_SETS
-    sets = [coins.permutation(PRODUCTS)[:SLOTS] for _ in range(_RANDOM_SETS)]
+    sets = [rng.permutation(PRODUCTS)[:SLOTS] for _ in range(_RANDOM_SETS)]
     rewards = [
         value_to_each(people[i * length : (i + 1) * length], one.tolist()) for i, one in enumerate(sets)
     ]
@@ -348,12 +348,12 @@ def run_features(budget: Budget, seed: int | None) -> Features | str:
         best = np.sort(worth)[-FEATURES:].sum()
         for name, method in methods.items():
             if method is None:
-                support = Coins.seeded(split).generator.permutation(train.shape[1])[:FEATURES]
+                support = PublicRandomness.seeded(split).generator.permutation(train.shape[1])[:FEATURES]
             else:
                 objective, epsilon = method
-                coins = None if seed is None else seed + split
+                state = None if seed is None else seed + split
                 selector = PrivateFeatureSelector(
-                    FEATURES, epsilon, 0.0, objective, bounds=bounds, classes=[0, 1], random_state=coins
+                    FEATURES, epsilon, 0.0, objective, bounds=bounds, classes=[0, 1], random_state=state
                 )
                 with warnings.catch_warnings():  # that a budget is too small is what the table shows
                     warnings.simplefilter("ignore")
@@ -398,8 +398,8 @@ def features_table(features: Features) -> tuple[list[str], list[list[str]]]:
 
 def _running_sum(budget: Budget, seed: int | None) -> str:
     popularity = np.array([0.52, 0.31, 0.30, 0.22, 0.12, 0.09, 0.08, 0.05])
-    coins = Coins.seeded(2).generator.random((VISITORS, len(PAGES)))
-    visits = (coins < popularity).astype(np.float64)
+    uniforms = PublicRandomness.seeded(2).generator.random((VISITORS, len(PAGES)))
+    visits = (uniforms < popularity).astype(np.float64)
     options: dict[str, Any] = {"box": (0.0, 1.0), "seed": seed}
     shape = (len(PAGES), VISITORS, budget)
     noise = "gaussian" if budget.delta else "laplace"  # without a delta only Laplace noise will do
@@ -520,13 +520,13 @@ def _visits(client: Client, budget: Budget) -> list[bool]:
     shop = {"name": _EXPERIMENT, "population": "visitors", "items": products, "k": _WINDOW}
     more = {"feedback": "taken", "outcome_wait": 0.2, "options": {"block": 20}}
     client.request("POST", "/v1/experiments", shop | more)
-    coins = Coins.seeded(4).generator
+    rng = PublicRandomness.seeded(4).generator
     took = []
     for number in range(_CUSTOMERS):
         if number % 50 == 0:
             working_on(f"a service: {number} of {_CUSTOMERS} visitors")
         decision = client.decide(_EXPERIMENT, f"visitor {number}")
-        liked = {one for one, chance in zip(products, _LIKED_BY, strict=True) if coins.random() < chance}
+        liked = {one for one, chance in zip(products, _LIKED_BY, strict=True) if rng.random() < chance}
         first = next((one for one in decision.items if one in liked), None)
         client.report(decision, taken=first)
         took.append(first is not None)

@@ -33,7 +33,7 @@ from ..core import checks
 from ..core.extras import install
 from ..core.files import replacing
 from ..core.progress import track
-from ..privacy import Coins
+from ..privacy import PublicRandomness
 from .regret import Regret, best_fixed_set
 
 if TYPE_CHECKING:
@@ -76,12 +76,12 @@ class StreamSpec:
         """The stream of this seed."""
         from . import streams
 
-        coins = Coins.seeded(seed).generator
+        rng = PublicRandomness.seeded(seed).generator
         options = dict(self.settings)
         if self.family != EVENTS:
-            return streams.STREAMS[self.family](options.pop("people"), options.pop("items"), coins, **options)
+            return streams.STREAMS[self.family](options.pop("people"), options.pop("items"), rng, **options)
         del options["sha256"]
-        return streams.event_file(options.pop("path"), coins, **options)
+        return streams.event_file(options.pop("path"), rng, **options)
 
 
 @dataclass(frozen=True)
@@ -502,11 +502,11 @@ def _at_random(people: Population, cell: Cell) -> NDArray[np.float64]:
     """A new random set for every hundredth of the stream."""
     from ..objectives.base import value_to_each
 
-    coins = Coins.seeded(int(digest(cell.settings)[:15], 16)).generator
+    rng = PublicRandomness.seeded(int(digest(cell.settings)[:15], 16)).generator
     ends = np.unique(np.linspace(0, len(people), _RANDOM_SETS + 1).astype(np.int64))
     return np.concatenate(
         [
-            value_to_each(people[start:end], coins.permutation(people.n_items)[: cell.k].tolist())
+            value_to_each(people[start:end], rng.permutation(people.n_items)[: cell.k].tolist())
             for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
         ]
     )

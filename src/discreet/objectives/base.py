@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
 from ..core.fixed import Fixed
 from ..core.labels import all_numbers, check_distinct, item_numbers
-from ..privacy import Coins
+from ..privacy import PublicRandomness
 from . import answers
 from .answers import ROUNDING
 
@@ -90,8 +90,8 @@ def random_sets(x: Floats, rng: np.random.Generator | None, samples: int) -> lis
     count = whole("samples", samples, at_least=2)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator or None, got {type(rng).__name__}")
-    coins = Coins.fresh().generator if rng is None else rng
-    return [np.flatnonzero(coins.random(x.size) < x) for _ in range(count)]
+    rng = PublicRandomness.fresh().generator if rng is None else rng
+    return [np.flatnonzero(rng.random(x.size) < x) for _ in range(count)]
 
 
 def random_rows(x: Floats, seed: int, samples: int) -> NDArray[np.bool_]:
@@ -100,16 +100,16 @@ def random_rows(x: Floats, seed: int, samples: int) -> NDArray[np.bool_]:
     They follow from the seed alone, and are the same for everybody.
     """
     inside = np.zeros((samples, x.size), dtype=np.bool_)
-    if samples:
-        for row, items in zip(inside, random_sets(x, Coins.seeded(seed).generator, samples), strict=True):
-            row[items] = True
+    rng = PublicRandomness.seeded(seed).generator
+    for row, items in zip(inside, random_sets(x, rng, samples) if samples else [], strict=True):
+        row[items] = True
     return inside
 
 
 class SampledSets:
     """Random sets over which means are taken: each different one is asked about once.
 
-    They follow from the point and the coins alone, and can be the same for many people.
+    They follow from the point and the randomness alone, and can be the same for many people.
     """
 
     def __init__(self, x: Floats, rng: np.random.Generator | None, samples: int) -> None:
@@ -166,15 +166,15 @@ class SharedSets:
         self._sets: SampledSets | None = None
 
     def gradient(self, person: Population, known: Known | None = None) -> Floats:
-        """What ``person.multilinear_gradient`` answers with coins of this seed."""
+        """What ``person.multilinear_gradient`` answers with randomness of this seed."""
         if not person.samples_sets:
-            coins = Coins.seeded(self._seed).generator
-            return person.multilinear_gradient(self._x.copy(), rng=coins, samples=self._samples)
+            rng = PublicRandomness.seeded(self._seed).generator
+            return person.multilinear_gradient(self._x.copy(), rng=rng, samples=self._samples)
         closed = person._extension(self._x)
         if closed is not None:
             return closed[1]
         if self._sets is None:
-            self._sets = SampledSets(self._x, Coins.seeded(self._seed).generator, self._samples)
+            self._sets = SampledSets(self._x, PublicRandomness.seeded(self._seed).generator, self._samples)
         return self._sets.gradient(person, known)
 
 

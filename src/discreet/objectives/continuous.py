@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, named_rows, one_of, one_person, real, vector, whole
 from ..core.fixed import Fixed
-from ..privacy import Coins
+from ..privacy import PublicRandomness
 from .answers import ROUNDING
 from .base import Floats, Population
 from .devices import row_sums
@@ -85,7 +85,7 @@ class ContinuousPopulation(Fixed, ABC):
 class MultilinearExtension(ContinuousPopulation):
     """E f(R), R holding item j with chance x[j], for the monotone set functions f of a population.
 
-    Without a closed form it is the mean over ``samples`` sets drawn with coins of ``seed`` and the point
+    Without a closed form it is the mean over ``samples`` sets drawn with randomness of ``seed`` and the point
     alone, so that one person moves it no more than they can move f.
 
     >>> from discreet.objectives import Coverage
@@ -119,12 +119,12 @@ class MultilinearExtension(ContinuousPopulation):
         return self.people.caveats
 
     def _value(self, x: Floats) -> float:
-        return self.people.multilinear(x, rng=Coins.seeded(self.seed).generator, samples=self.samples)
+        rng = PublicRandomness.seeded(self.seed).generator
+        return self.people.multilinear(x, rng=rng, samples=self.samples)
 
     def _gradient(self, x: Floats) -> Floats:
-        return self.people.multilinear_gradient(
-            x, rng=Coins.seeded(self.seed).generator, samples=self.samples
-        )
+        rng = PublicRandomness.seeded(self.seed).generator
+        return self.people.multilinear_gradient(x, rng=rng, samples=self.samples)
 
     def _take(self, rows: NDArray[np.int64]) -> Self:
         return self._like(people=self.people[rows])

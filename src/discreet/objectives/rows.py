@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.checks import DataError, one_of, per_person, real, whole
 from ..core.identity import name_of
 from ..kernels import rows as kernels
-from ..privacy.coins import public_key
+from ..privacy.randomness import public_key
 from .base import FAMILY_BOUND, Floats, Items, Population, State
 from .devices import row_sums, slices
 from .matrices import (
@@ -41,7 +41,7 @@ from .matrices import (
 
 if TYPE_CHECKING:
     from ..data import Events, Store
-    from ..privacy import Coins, Seed
+    from ..privacy import PublicRandomness, Seed
     from .arrays import ArrayPopulation
     from .stored.people import StoredPopulation
 
@@ -747,7 +747,7 @@ class RowPopulation(Population):
         named._digests = found
         return named
 
-    def cap_items(self, m: int, seed: Seed | Coins | np.random.Generator = None) -> Self:
+    def cap_items(self, m: int, seed: Seed | PublicRandomness | np.random.Generator = None) -> Self:
         """The same people, each with at most ``m`` of their items; any m of them are as likely to stay.
 
         Which ones stay is decided by a keyed hash of the person: of their identity where they have one
@@ -758,31 +758,31 @@ class RowPopulation(Population):
         fresh one, or a number, a generator or a source for one that can be had again, chosen without looking
         at the people. ``items_per_person`` remembers the cap.
         """
-        return self.cap_items_by(m, self._coins(public_key(seed, 2)))
+        return self.cap_items_by(m, self._row_words(public_key(seed, 2)))
 
-    def cap_items_by(self, m: int, coins: NDArray[np.uint64]) -> Self:
-        """`cap_items` with a given 64-bit coin for each row: the ``m`` items that it hashes lowest stay.
+    def cap_items_by(self, m: int, words: NDArray[np.uint64]) -> Self:
+        """`cap_items` with a given 64-bit word for each row: the ``m`` items that it hashes lowest stay.
 
-        This is safe where a row's coin does not depend on other people: not on who they are, and not on
-        whether they are there. Coins by row number, if known, are not safe where rows move up to fill the
+        This is safe where a row's word does not depend on other people: not on who they are, and not on
+        whether they are there. Words by row number, if known, are not safe where rows move up to fill the
         place of somebody who has gone.
         """
         cap = whole("m", m, at_least=1)
         full = self._rows.sparse
-        if not isinstance(coins, np.ndarray) or coins.shape != (full.n_rows,) or coins.dtype != np.uint64:
-            raise ValueError("coins must be an array of one unsigned 64-bit number for each row")
+        if not isinstance(words, np.ndarray) or words.shape != (full.n_rows,) or words.dtype != np.uint64:
+            raise ValueError("words must be an array of one unsigned 64-bit number for each row")
         mask = np.zeros(full.data.size, dtype=np.bool_)
         for start, stop in stretches(full.indptr):
             part = full.stretch(start, stop)
-            order = np.lexsort((_by_item(coins[start:stop][part.row_of], part.indices), part.row_of))
+            order = np.lexsort((_by_item(words[start:stop][part.row_of], part.indices), part.row_of))
             place = np.arange(order.size) - part.indptr[part.row_of]
             mask[full.indptr[start] + order[place < cap]] = True
         capped = self._like(items_per_person=min(cap, self.n_items, self.items_per_person or cap))
         capped._rows = Rows(self._rows.kind, full.keep(mask), self._rows.share, self._rows.cap)
         return capped
 
-    def _coins(self, key: Words) -> Words:
-        """A coin for each person, made of the key and of that person."""
+    def _row_words(self, key: Words) -> Words:
+        """A word for each person, made of the key and of that person."""
         if self._digests is not None:
             return keyed(self._digests, key)
         full = self._rows.sparse

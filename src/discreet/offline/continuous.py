@@ -25,7 +25,16 @@ from ..objectives import MutualInformation, Population, answers
 from ..objectives.base import Known, SharedSets, random_rows
 from ..objectives.fixed_point import row_parts
 from ..objectives.rows import Rows
-from ..privacy import Coins, Event, ExponentialChoice, GaussianNoise, LaplaceNoise, ScoreChange, Seed, Share
+from ..privacy import (
+    Event,
+    ExponentialChoice,
+    GaussianNoise,
+    LaplaceNoise,
+    PublicRandomness,
+    ScoreChange,
+    Seed,
+    Share,
+)
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, root_below, rounded_down
 from ..privacy.published import true_budget
@@ -120,7 +129,12 @@ class SummedGradient:
     """
 
     def __init__(
-        self, people: Population, bound: float, samples: int, coins: Coins, length: int | None = None
+        self,
+        people: Population,
+        bound: float,
+        samples: int,
+        public: PublicRandomness,
+        length: int | None = None,
     ) -> None:
         length = MOST_PEOPLE if length is None else length
         if len(people) > length:
@@ -128,7 +142,7 @@ class SummedGradient:
                 f"there are more than the {length:,} people for whom sums are laid out; declare a public"
                 " max_people= that is large enough"
             )
-        self.n_items, self._samples, self._coins = people.n_items, samples, coins
+        self.n_items, self._samples, self._public = people.n_items, samples, public
         mantissa, exponent = math.frexp(bound)
         self.step = 2.0 ** (exponent - (mantissa == 0.5) - places(length))
         self._people, self._rows = people, row_parts(people)
@@ -143,7 +157,7 @@ class SummedGradient:
 
     def at(self, x: Floats) -> Steps:
         """The gradient at ``x``, in steps."""
-        seed = int(self._coins.generator.integers(1 << 62))
+        seed = int(self._public.generator.integers(1 << 62))
         self.queries += self.n_items
         if self._rows is None:
             return self._one_by_one(x, seed)
@@ -206,15 +220,15 @@ class SummedGradient:
 class StatedGradient:
     """The gradient of any set function whose values one person moves by a stated amount at most."""
 
-    def __init__(self, people: Population, samples: int, coins: Coins) -> None:
-        self._people, self._samples, self._coins = people, samples, coins
+    def __init__(self, people: Population, samples: int, public: PublicRandomness) -> None:
+        self._people, self._samples, self._public = people, samples, public
         self.queries = 0
 
     def at(self, x: Floats) -> Floats:
         """The gradient at ``x``."""
         self.queries += self._people.n_items
-        coins = self._coins.generator
-        asked = self._people.multilinear_gradient(x.copy(), rng=coins, samples=self._samples)
+        rng = self._public.generator
+        asked = self._people.multilinear_gradient(x.copy(), rng=rng, samples=self._samples)
         return answers.vector("multilinear_gradient", asked, self._people.n_items)
 
     def mix(self, here: Floats, last: Floats, weight: float) -> Floats:
@@ -586,8 +600,8 @@ class ContinuousGreedy(Chooser):
     in integers, so one person moves each entry of the sum by at most ``bound``: no division by the number of
     people, no factor 2, no rounding error. Two entries are moved apart by 2 ``bound`` (replaced) or ``bound``
     (added or removed). Picks are exact, noise is exact on its grid, and the maximum over the polytope,
-    averaging and rounding are post-processing; random sets for gradients without a closed form and the coins
-    of rounding are public.
+    averaging and rounding are post-processing; random sets for gradients without a closed form, and rounding,
+    use public randomness.
 
     Utility. E F(x) >= (1 - 1/e) best - `certified_loss`, for the fractional point x (``point_``, itself
     public once released). Swap rounding keeps it for matroids. For a knapsack it holds for the fractional
@@ -697,7 +711,7 @@ class ContinuousGreedy(Chooser):
     def select(
         self, people: Population, *, include: Any = None, exclude: Any = None, progress: bool = False
     ) -> Selection:
-        """A feasible set: the point of `fractional`, rounded with public coins; included items first.
+        """A feasible set: the point of `fractional`, rounded with public randomness; included items first.
 
         ``include`` and ``exclude`` add to those the chooser was made with.
         """
@@ -832,13 +846,13 @@ class ContinuousGreedy(Chooser):
 
     def _gradient(self, people: Population, left: Residual, setting: Setting) -> Gradient:
         """The gradient over the items that are left, on top of the included ones."""
-        coins = self._gate.coins()
+        public = self._gate.public_randomness()
         gradient: Gradient
         if setting.sums:
             length = self._length(len(people))
-            gradient = SummedGradient(people, self.bound, self.samples, coins, length)
+            gradient = SummedGradient(people, self.bound, self.samples, public, length)
         else:
-            gradient = StatedGradient(people, self.samples, coins)
+            gradient = StatedGradient(people, self.samples, public)
         return gradient if left.whole else GradientOnTop(gradient, left)
 
     def _take_true_budget(self, releases: list[tuple[Event, int]], what: str) -> None:
@@ -934,11 +948,11 @@ class ContinuousGreedy(Chooser):
         constraint = climb.setting.constraint
         if len(climb.sets) == 1:
             return tuple(climb.sets[0])
-        coins = self._gate.coins()
+        public = self._gate.public_randomness()
         if isinstance(constraint, Matroid):
-            chosen = swap_round(constraint, climb.sets, np.ones(len(climb.sets)), coins.generator)
+            chosen = swap_round(constraint, climb.sets, np.ones(len(climb.sets)), public.generator)
         else:
-            chosen = constraint.round(climb.point, coins.generator)
+            chosen = constraint.round(climb.point, public.generator)
         # Those in which most steps agree first.
         order = np.argsort(-climb.point[chosen], kind="stable")
         return tuple(int(item) for item in chosen[order])

@@ -13,7 +13,7 @@ from ..constraints.residual import Residual
 from ..core import checks
 from ..core.progress import track
 from ..objectives import Population
-from ..privacy import Coins, Event, GaussianNoise, Seed
+from ..privacy import Event, GaussianNoise, PublicRandomness, Seed
 from ..privacy.accountant import Spending
 from .chooser import Allowance
 from .continuous import Climb, ContinuousGreedy, Gradient, Setting
@@ -152,7 +152,9 @@ class CurvatureGreedy(ContinuousGreedy):
             found = self._one_guess(setting, gradient, last, steps, event, guesses[index])
             if found is None:
                 continue
-            value = people.multilinear(left.point(found), rng=Coins.seeded(0).generator, samples=self.samples)
+            value = people.multilinear(
+                left.point(found), rng=PublicRandomness.seeded(0).generator, samples=self.samples
+            )
             if value > best_value:
                 best, best_value = found, value
         self._climbed = left.point(best), steps
@@ -161,7 +163,7 @@ class CurvatureGreedy(ContinuousGreedy):
     def _rounded(self, climb: Climb) -> tuple[int, ...]:
         if self.calibration == "tight":
             return super()._rounded(climb)
-        chosen = climb.setting.constraint.round(climb.point, self._gate.coins().generator)
+        chosen = climb.setting.constraint.round(climb.point, self._gate.public_randomness().generator)
         return tuple(int(item) for item in chosen)
 
     def _guesses(self, people: Population, left: Residual) -> list[float]:

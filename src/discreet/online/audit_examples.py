@@ -154,7 +154,7 @@ def running_sums_audits() -> list[AuditExample]:
 
 
 def bandit_audits() -> list[AuditExample]:
-    # Public coins under which somebody explores early and what was drawn shows later.
+    # Public randomness under which somebody explores early and what was drawn shows later.
     draws: list[tuple[str, dict[str, Any], str, int, bool]] = [
         ("a new set every round", {"exploration": "every_round", "exploration_rate": 0.5}, REPLACE, 5, True),
         ("rounds picked in advance", {"exploration": "presampled", "block": 2}, REPLACE, 0, True),

@@ -335,7 +335,7 @@ class BanditApproximateLeader(PointLearner):
 
     settings: BanditLeaderSettings
     _settings_type: ClassVar[type[BanditLeaderSettings]] = BanditLeaderSettings
-    _state = ("_coins", "_tree", "_costs", "_own", "_direction", "_estimates", "_played")
+    _state = ("_public", "_tree", "_costs", "_own", "_direction", "_estimates", "_played")
     _parts = ("_tree", "_costs")
 
     def __init__(
@@ -411,7 +411,7 @@ class BanditApproximateLeader(PointLearner):
             self._costs = CostTotal(self._gate, settings.event, settings.moves, label="sums of costs")
             self._check_grid(self._costs)
         self._ahead: deque[int] = deque()  # noise of the next sums, where it has been drawn
-        self._coins = self._gate.coins()
+        self._public = self._gate.public_randomness()
         self._own = np.array(settings.domain.center)
         self._direction, self._estimates, self._played = np.zeros(size), np.zeros(size), np.zeros(size)
 
@@ -445,7 +445,7 @@ class BanditApproximateLeader(PointLearner):
         settings = self.settings
         if self._taken * settings.batch < self.round:  # unless an interruption came after it
             self._follow()
-        self._direction = settings.domain.direction(self._coins.generator)
+        self._direction = settings.domain.direction(self._public.generator)
         return self._own + settings.exploration_radius * self._direction
 
     def _follow(self) -> None:

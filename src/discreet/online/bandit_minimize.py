@@ -448,7 +448,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
     settings: BanditMinimizerSettings
     _settings_type: ClassVar[type[BanditMinimizerSettings]] = BanditMinimizerSettings
     _state = (
-        "_coins",
+        "_public",
         "_clipped",
         "_place",
         "_chance",
@@ -519,7 +519,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
     def _begin(self) -> None:
         super()._begin()
         settings = self.settings
-        self._coins = self._gate.coins()
+        self._public = self._gate.public_randomness()
         # Costs are counted in units of 2^-shift, of which 2^31 to 2^32 make the bound.
         self._shift = 32 - math.frexp(settings.bound)[1]
         self._most = math.floor(math.ldexp(settings.bound, self._shift))
@@ -561,8 +561,8 @@ class BanditSubmodularMinimizer(SetMinimizer):
             else:
                 self._beliefs.observe(self._shown, np.array([value / settings.bound]))
         if self._beliefs is not None:
-            return self._beliefs.suggest(self._coins.generator, self._rounds.shown)
-        coin, self._side = (float(c) for c in self._coins.generator.random(2))
+            return self._beliefs.suggest(self._public.generator, self._rounds.shown)
+        coin, self._side = (float(c) for c in self._public.generator.random(2))
         shown: NDArray[np.float64]
         shown, self._place, self._chance = self._chain.draw(self._known, settings.exploration_rate, coin)
         return shown

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ..core.identity import canonical
 from ..core.state import Settings
 from ..objectives import Population
-from ..privacy import Coins, Participation
+from ..privacy import Participation, PublicRandomness
 
 if TYPE_CHECKING:
     from .learner import Rounds
@@ -190,7 +190,7 @@ class ParticipationSettings(Settings):
         return batch
 
 
-def capped(people: Population, cap: int | None, coins: Coins, first: int) -> Population:
+def capped(people: Population, cap: int | None, public: PublicRandomness, first: int) -> Population:
     """The people of rounds ``first``, ``first + 1``, ... as a learner counts them: ``cap`` items at most.
 
     A round's coin is the one of its number. Nothing is used up, so a call
@@ -202,5 +202,5 @@ def capped(people: Population, cap: int | None, coins: Coins, first: int) -> Pop
         raise ValueError(
             f"items_per_person={cap}, but {type(people).__name__} has no items to cap; leave it out"
         )
-    found: Population = people.cap_items_by(cap, coins.of_rounds(first, len(people)))
+    found: Population = people.cap_items_by(cap, public.of_rounds(first, len(people)))
     return found

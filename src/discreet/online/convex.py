@@ -24,11 +24,11 @@ from ..objectives.losses import Losses, cost_functions
 from ..privacy import (
     Account,
     Budget,
-    Coins,
     Event,
     Gate,
     LaplaceNoise,
     Participation,
+    PublicRandomness,
     Seed,
     Share,
     SphericalLaplaceNoise,
@@ -265,8 +265,8 @@ class GradientSumLearner(PointLearner):
     def _begin(self) -> None:
         self._gather_with(None)
 
-    def _gather_with(self, coins: Coins | None) -> None:
-        """Make the sum; ``coins`` are for noise on top (see `PrivateTotal`)."""
+    def _gather_with(self, public: PublicRandomness | None) -> None:
+        """Make the sum; ``public`` is for noise on top (see `PrivateTotal`)."""
         settings = self.settings
         self._clipped = ClippedCount()
         # Only rounding is left to clip: gradients are checked before.
@@ -275,7 +275,7 @@ class GradientSumLearner(PointLearner):
             self._gate,
             settings.event,
             (settings.domain.dimension,),
-            coins=coins,
+            public=public,
             clip=True,
             ahead=True,
             trees=True,
@@ -805,7 +805,7 @@ class LinearLeader(GradientSumLearner):
 
     settings: LinearLeaderSettings
     _settings_type: ClassVar[type[LinearLeaderSettings]] = LinearLeaderSettings
-    _state = ("_coins",)
+    _state = ("_public",)
 
     def __init__(
         self,
@@ -850,8 +850,8 @@ class LinearLeader(GradientSumLearner):
     # --- the protocol ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._coins = self._gate.coins()
-        self._gather_with(self._coins)
+        self._public = self._gate.public_randomness()
+        self._gather_with(self._public)
 
     def _leader(self, known: Vector) -> Vector:
         rate, domain = self.settings.rate, self.settings.domain

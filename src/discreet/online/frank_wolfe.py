@@ -25,12 +25,12 @@ from ..objectives.devices import row_sums
 from ..objectives.rows import Rows
 from ..privacy import (
     Account,
-    Coins,
     Event,
     Gate,
     GaussianNoise,
     LaplaceNoise,
     Participation,
+    PublicRandomness,
     Seed,
     Share,
     SphericalLaplaceNoise,
@@ -734,18 +734,18 @@ Floats = NDArray[np.float64]
 
 
 class SetGradients:
-    """Multilinear gradients of a set function; where sampled, from ``coins`` of the round alone."""
+    """Multilinear gradients of a set function; where sampled, by public randomness of the round."""
 
-    def __init__(self, settings: SetSettings, coins: Coins) -> None:
-        self._settings, self._coins = settings, coins
+    def __init__(self, settings: SetSettings, public: PublicRandomness) -> None:
+        self._settings, self._public = settings, public
         self._weights = settings.weights[:, None]
 
     def fed(self, person: Population, experts: Experts, number: int) -> NDArray[np.int64]:
         """What one person pays each expert in round ``number``."""
-        settings, coins = self._settings, self._coins
-        # The same coins at every point: sets that grow with the point, in which submodular gains only fall.
+        settings, public = self._settings, self._public
+        # The same randomness at every point: sets grow with the point, and submodular gains only fall.
         asked = [
-            person.multilinear_gradient(x.copy(), rng=coins.of_round(number), samples=settings.samples)
+            person.multilinear_gradient(x.copy(), rng=public.of_round(number), samples=settings.samples)
             for x in experts.points[:-1]
         ]
         if settings.curvature:
@@ -842,7 +842,7 @@ class Experts:
 
     _state = ("total", "points")
 
-    def __init__(self, settings: FrankWolfeSettings, gate: Gate, coins: Coins) -> None:
+    def __init__(self, settings: FrankWolfeSettings, gate: Gate, public: PublicRandomness) -> None:
         self._leader, self._every = settings.leader, settings.resample_every
         self._rate, self._added = settings.rate, settings.added_curvature
         self.units, self.most = settings.units, settings.most
@@ -852,7 +852,7 @@ class Experts:
             settings.event,
             (settings.steps, settings.size),
             units=self.units,
-            coins=coins if self._added is None else None,  # for noise that never falls, as certificates need
+            public=public if self._added is None else None,  # noise that never falls, as certificates need
             label="gradients",
         )
         self.points: Floats = np.zeros((settings.steps + 1, settings.size))
@@ -874,7 +874,7 @@ class FrankWolfeLearner(OnlineLearner):
     """K linear experts whose average is played; expert k is paid by gradients where the first k - 1 stop."""
 
     settings: SetSettings | PointSettings
-    _state: ClassVar[tuple[str, ...]] = ("_coins", "_round_coins", "_experts")
+    _state: ClassVar[tuple[str, ...]] = ("_public", "_round_public", "_experts")
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -919,8 +919,8 @@ class FrankWolfeLearner(OnlineLearner):
 
     def _begin(self) -> None:
         # Both forms draw the words of both, so that noise follows from the seed alone.
-        self._coins, self._round_coins = self._gate.coins(), self._gate.coins()
-        self._experts = Experts(self.settings, self._gate, self._coins)
+        self._public, self._round_public = self._gate.public_randomness(), self._gate.public_randomness()
+        self._experts = Experts(self.settings, self._gate, self._public)
 
     @property
     def _total(self) -> PrivateTotal:
@@ -1106,7 +1106,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
     Paper 003, Algorithm 3. People are monotone set functions, ``constraint`` is a matroid or a knapsack. The
     experts follow the regularised leader on private sums of multilinear gradients, expert k at the point
     where the first k - 1 stop; their average is a point of the polytope (``point``), and `choose` rounds it
-    to a feasible `Selection` with public coins. ``regularizer`` is ``"entropy"`` (the paper's) or
+    to a feasible `Selection` with public randomness. ``regularizer`` is ``"entropy"`` (the paper's) or
     ``"euclidean"``; by default the one that certifies less regret, which is the Euclidean one where few items
     of each person are counted, and serves real streams better there.
 
@@ -1205,7 +1205,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
 
     def _begin(self) -> None:
         super()._begin()
-        self._gradients = SetGradients(self.settings, self._round_coins)
+        self._gradients = SetGradients(self.settings, self._round_public)
         self._constraint, self._weights = self.settings.constraint, self.settings.weights
 
     @property
@@ -1241,7 +1241,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
 
     def _draw(self) -> NDArray[np.int32]:
         point = self._experts.move(self._rounds.number)
-        return self._row_of(self._constraint.round(point, self._coins.generator))
+        return self._row_of(self._constraint.round(point, self._public.generator))
 
     def _row_of(self, items: Any) -> NDArray[np.int32]:
         row = np.full(self._width, -1, dtype=np.int32)
@@ -1281,7 +1281,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
     def _counted(self, people: Population) -> Population:
         """The people of the rounds to come as they are counted."""
         cap = self.settings.items_per_person
-        return people if cap is None else capped(people, cap, self._round_coins, self._rounds.number)
+        return people if cap is None else capped(people, cap, self._round_public, self._rounds.number)
 
     def _sums_shape(self) -> tuple[int, ...]:
         settings = self.settings

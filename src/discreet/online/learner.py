@@ -391,7 +391,7 @@ class OnlineLearner(Fixed):
     def _begin(self) -> None:
         """Make the parts that ``settings`` ask for, and reserve what will be released.
 
-        While a file is read coins are blank and reservations take up what was charged.
+        While a file is read public randomness is blank and reservations take up what was charged.
         """
         raise NotImplementedError
 

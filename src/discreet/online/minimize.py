@@ -410,7 +410,7 @@ class SubmodularMinimizer(SetMinimizer):
 
     settings: MinimizerSettings
     _settings_type: ClassVar[type[MinimizerSettings]] = MinimizerSettings
-    _state = ("_coins", "_check_coins", "_total", "_clipped")
+    _state = ("_public", "_check_public", "_total", "_clipped")
 
     def __init__(
         self,
@@ -468,7 +468,7 @@ class SubmodularMinimizer(SetMinimizer):
     def _begin(self) -> None:
         super()._begin()
         settings = self.settings
-        self._coins, self._check_coins = self._gate.coins(), self._gate.coins(1)
+        self._public, self._check_public = self._gate.public_randomness(), self._gate.public_randomness(1)
         self._total = PrivateTotal(
             settings.spec,
             self._gate,
@@ -486,7 +486,7 @@ class SubmodularMinimizer(SetMinimizer):
     def _draw(self) -> NDArray[np.float64]:
         if self.round:
             self._total.release()
-        shown: NDArray[np.float64] = self._chain.threshold(self._known, self._coins.generator.random())
+        shown: NDArray[np.float64] = self._chain.threshold(self._known, self._public.generator.random())
         return shown
 
     def _prepared(self, person: Any) -> tuple[NDArray[np.float64], bool]:
@@ -531,10 +531,10 @@ class SubmodularMinimizer(SetMinimizer):
             raise ValueError(f"the empty set costs {empty:g}; empty_is_free=True declares 0")
         if not settings.check or size < 2:
             return
-        coins = self._check_coins.of_round(self.round)
+        rng = self._check_public.of_round(self.round)
         for _ in range(settings.check):
-            i, j = (int(item) for item in coins.choice(size, size=2, replace=False))
-            inside = coins.random(size) < 0.5
+            i, j = (int(item) for item in rng.choice(size, size=2, replace=False))
+            inside = rng.random(size) < 0.5
             inside[[i, j]] = False
             base = [int(item) for item in np.flatnonzero(inside)]
             alone = cost([*base, i]) - cost(base)
@@ -560,7 +560,7 @@ class SubmodularMinimizer(SetMinimizer):
             self._next()
             size = min(count - first, self._total.rows_ahead(count - first - 1) + 1)
             stop, shown = first + size, self._shown.copy()
-            uniforms = self._coins.generator.random(size - 1)
+            uniforms = self._public.generator.random(size - 1)
             with self._total.compiled(size - 1) as totals:
                 clipped = self._chain.run(cuts, stream, first, stop, totals, shown, uniforms, limits)
                 self._rounds.close(size)

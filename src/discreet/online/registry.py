@@ -56,7 +56,7 @@ class AuditExample(Example):
     at: "items" or "set" (as a vector), "point" (of decisions), "chances" (the learner's point), "both" (set
     and chances), or "state" at the end. ``twice`` is a row in which the audited person must not also be.
     ``visits`` is how often each of the people comes, with ``columns`` numbers each time.
-    ``public`` seeds the public coins. ``deep`` settings are left to the long audit. ``faults`` are the
+    ``public`` seeds the public randomness. ``deep`` settings are left to the long audit. ``faults`` are the
     injected faults to notice; those of the mechanism, if none are named.
     """
 

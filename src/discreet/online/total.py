@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 
 from ..core.state import Saved
 from ..kernels.prefix_sums import PrefixSum
-from ..privacy import Coins, Event, Gate, LaplaceNoise, Release, RunningSum, SumSpec, TreeSum, samplers
+from ..privacy import (
+    Event,
+    Gate,
+    LaplaceNoise,
+    PublicRandomness,
+    Release,
+    RunningSum,
+    SumSpec,
+    TreeSum,
+    samplers,
+)
 from ..privacy.conversions import exact
 from .pool import Evidence
 from .released import Known
@@ -33,7 +43,7 @@ class PrivateTotal:
 
     ``shape`` is that of what is known. ``units`` is how many whole units make 1, where amounts are gathered
     in whole numbers; None where they are floats. ``spec`` is None where nothing is ever released: with a
-    single decision nobody's data enters one. ``coins`` are for public noise on top that keeps a tree's noise
+    single decision nobody's data enters one. ``public`` is for public noise on top that keeps a tree's noise
     from ever falling, as certificates of perturbed leaders need; None where that is not wanted. ``ahead`` is
     for loops that take sums themselves (`compiled`): noise is then drawn for many sums at a time. ``trees``
     is for such loops that ask for no more rows of noise than they use.
@@ -60,14 +70,14 @@ class PrivateTotal:
         shape: tuple[int, ...],
         *,
         units: float | None = None,
-        coins: Coins | None = None,
+        public: PublicRandomness | None = None,
         clip: bool = False,
         ahead: bool = False,
         trees: bool = False,
         disjoint: bool = False,
         label: str,
     ) -> None:
-        self._shape, self._units, self._coins = shape, units, coins
+        self._shape, self._units, self._public = shape, units, public
         self._private, self._ahead, self._trees = gate.budget.private, ahead, trees
         self._gate = gate
         self.sum: RunningSum | None = None
@@ -215,7 +225,7 @@ class PrivateTotal:
     @property
     def compiles(self) -> bool:
         """Whether a compiled loop can take sums itself (`compiled`)."""
-        if isinstance(self.sum, TreeSum) and (self._coins is not None or not self._trees):
+        if isinstance(self.sum, TreeSum) and (self._public is not None or not self._trees):
             return False
         return self.sum is not None and self.sum.compiles and self._base is None
 
@@ -249,20 +259,20 @@ class PrivateTotal:
 
         A tree's sums are less noisy right after a power of two. The factorised sums' noise only grows.
         """
-        if self._coins is None or not isinstance(total, TreeSum) or not self._private:
+        if self._public is None or not isinstance(total, TreeSum) or not self._private:
             return 0.0
-        coins, now = self._coins.generator, total.noise_std(total.taken)
+        rng, now = self._public.generator, total.noise_std(total.taken)
         if total.noise == "gaussian":
             self._topped_up = max(self._topped_up, now)
-            return coins.normal(0.0, math.sqrt(self._topped_up**2 - now**2), self._shape)
+            return rng.normal(0.0, math.sqrt(self._topped_up**2 - now**2), self._shape)
         # The same number of draws in every sum.
         missing, unit = total.spec.most_draws - total.draws(total.taken), total.noise_std(1)
         if total.noise == "laplace":
-            extra = coins.laplace(0.0, unit / math.sqrt(2.0), (missing, *self._shape))
+            extra = rng.laplace(0.0, unit / math.sqrt(2.0), (missing, *self._shape))
             return np.asarray(extra.sum(axis=0))
         vectors, size = total.spec.stacked, total.spec.bounds.dimension
-        lengths = coins.gamma(size, unit / math.sqrt(size + 1.0), (missing, vectors, 1))
-        ways = coins.standard_normal((missing, vectors, size))
+        lengths = rng.gamma(size, unit / math.sqrt(size + 1.0), (missing, vectors, 1))
+        ways = rng.standard_normal((missing, vectors, size))
         extra = lengths * ways / np.linalg.norm(ways, axis=2, keepdims=True)
         return np.asarray(extra.sum(axis=0).reshape(self._shape))
 

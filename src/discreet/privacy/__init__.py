@@ -5,7 +5,6 @@ from __future__ import annotations
 from .account import Account
 from .accountant import BudgetExceeded, Gate, Preview, Release, spend_from
 from .budget import Budget, Share
-from .coins import Coins
 from .events import (
     ApproximateRelease,
     ConcentratedRelease,
@@ -24,7 +23,14 @@ from .limits import Remaining
 from .partitions import select_partitions
 from .picks import ExactChoices
 from .population import PeopleSplit, PeriodClosed, Periods
-from .randomness import Randomness, ReproducibleRandomness, SecureRandomness, Seed, random_id
+from .randomness import (
+    PublicRandomness,
+    Randomness,
+    ReproducibleRandomness,
+    SecureRandomness,
+    Seed,
+    random_id,
+)
 from .releases import Entry, Releases
 from .sums import FactorizedSum, Participation, RunningSum, SumSpec, TreeSum, VectorBounds, tree_levels
 
@@ -34,7 +40,6 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Charge",
-    "Coins",
     "ConcentratedRelease",
     "Entry",
     "Event",
@@ -54,6 +59,7 @@ __all__ = [
     "PeriodClosed",
     "Periods",
     "Preview",
+    "PublicRandomness",
     "PureRelease",
     "Randomness",
     "Release",

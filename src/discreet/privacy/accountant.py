@@ -29,7 +29,6 @@ from . import randomness as sources
 from . import samplers
 from .account import Account
 from .budget import NOTIONS, Budget, Share, fractions
-from .coins import Coins
 from .conversions import exact, fraction
 from .events import (
     Event,
@@ -54,7 +53,7 @@ from .limits import (
     smallest_epsilon,
 )
 from .picks import ExactChoices
-from .randomness import Seed
+from .randomness import PublicRandomness, Seed
 from .releases import Entry, Group, Releases, event_loss
 from .samplers import flips
 from .samplers.values import (
@@ -920,9 +919,11 @@ class Gate(Fixed):
         """Draws that depend on nothing but what was released already: not charged, and as many as wanted."""
         return Release(Entry("post-processing", _FREE), 0, None, self._source, self.check_process)
 
-    def coins(self, words: int = 4) -> Coins:
-        """Public coins, which depend on nobody and are not charged; they follow the gate's seed."""
-        return Coins([0] * words) if self._comes_back else Coins.drawn(self._source, words)
+    def public_randomness(self, words: int = 4) -> PublicRandomness:
+        """Public randomness, which depends on nobody and is not charged; it follows the gate's seed."""
+        return (
+            PublicRandomness([0] * words) if self._comes_back else PublicRandomness.drawn(self._source, words)
+        )
 
     def key(self, words: int = 4) -> bytes:
         """A secret key, for hashes of identities; nothing that it is made of depends on anybody."""
@@ -971,9 +972,9 @@ class Gate(Fixed):
     def _again(self, saved: Mapping[str, Any]) -> Iterator[Gate]:
         """This gate for something that is made again, of a state whose owner (`Owner.state`) is ``saved``.
 
-        What is reserved there within must have been charged for that owner, and is not again. Coins and keys
-        are blank: those that were drawn before are in the state that is being read. At the end the ledger is
-        told that the owner is in use, and refuses where it is already, or has a later state.
+        What is reserved there within must have been charged for that owner, and is not again. Public
+        randomness and keys are blank: those drawn before are in the state that is being read. At the end
+        the ledger is told that the owner is in use, and refuses where it is already, or has a later state.
         """
         fields = Saved(saved, {})
         name, number = str(fields.plain("id")), fields.whole("number", at_least=1)

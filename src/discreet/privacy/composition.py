@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from .. import backends
 from ..core import checks
 from .conversions import gdp_delta, gdp_epsilon
-from .loss_distributions import TAIL, UNIT, Composition, losses_of_coins, losses_of_curve
+from .loss_distributions import TAIL, UNIT, Composition, losses_of_curve, losses_of_responses
 
 SMALLEST_DELTA = 1e-12
 """No claim is made for deltas below this: cut-off tails and rounding would no longer be negligible."""
@@ -72,14 +72,14 @@ def adaptive_choices_delta(epsilon: float, ranges: Groups, *, mu: float = 0.0, p
     True
     """
     target = checks.real("epsilon", epsilon, at_least=0.0)
-    steps, noise, coins = _checked(ranges, mu, pure)
-    if noise == 0.0 and target >= _pure_total(steps, coins):
+    steps, noise, responses = _checked(ranges, mu, pure)
+    if noise == 0.0 and target >= _pure_total(steps, responses):
         return 0.0
-    if not steps and not coins:
+    if not steps and not responses:
         return gdp_delta(noise, target)
-    if noise == 0.0 and not coins and _is_single(steps):
+    if noise == 0.0 and not responses and _is_single(steps):
         return _single_delta(target, steps[0][0])
-    return max(SMALLEST_DELTA, _composition(steps, noise, coins).delta(target))
+    return max(SMALLEST_DELTA, _composition(steps, noise, responses).delta(target))
 
 
 def adaptive_choices_epsilon(delta: float, ranges: Groups, *, mu: float = 0.0, pure: Groups = ()) -> float:
@@ -96,13 +96,13 @@ def adaptive_choices_epsilon(delta: float, ranges: Groups, *, mu: float = 0.0, p
             f"delta={target} is below {SMALLEST_DELTA:g}, the least for which rounding errors of this "
             "computation are covered; use a zCDP bound for smaller ones"
         )
-    steps, noise, coins = _checked(ranges, mu, pure)
-    if not steps and not coins:
+    steps, noise, responses = _checked(ranges, mu, pure)
+    if not steps and not responses:
         return gdp_epsilon(noise, target)
-    if noise == 0.0 and not coins and _is_single(steps):
+    if noise == 0.0 and not responses and _is_single(steps):
         return _single_epsilon(target, steps[0][0])
-    bound = _composition(steps, noise, coins).epsilon(target)
-    return bound if noise > 0.0 else min(bound, _pure_total(steps, coins))
+    bound = _composition(steps, noise, responses).epsilon(target)
+    return bound if noise > 0.0 else min(bound, _pure_total(steps, responses))
 
 
 def _checked(ranges: Groups, mu: float, pure: Groups) -> tuple[_Groups, float, _Groups]:
@@ -208,5 +208,5 @@ def _composition(ranges: _Groups, mu: float, pure: _Groups) -> Composition:
         losses_of_curve(_curve(width, steps, _CELLS), width / _CELLS, grid, count)
         for width, count, steps in blocks
     ]
-    parts += [losses_of_coins(epsilon, count, grid) for epsilon, count in pure]
+    parts += [losses_of_responses(epsilon, count, grid) for epsilon, count in pure]
     return Composition.of(parts, grid, mu)

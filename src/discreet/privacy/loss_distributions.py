@@ -77,7 +77,7 @@ def losses_of_curve(curve: NDArray[np.float64], spacing: float, grid: float, cou
     return Losses(-upper.size, np.concatenate([lower[::-1], [centre], upper]), float(deltas[-1]), count)
 
 
-def losses_of_coins(epsilon: float, count: int, grid: float) -> Losses:
+def losses_of_responses(epsilon: float, count: int, grid: float) -> Losses:
     """Loss distribution on ``grid`` of ``count`` steps of randomised response, composed exactly.
 
     The losses ``(2 j - count) epsilon`` are binomial. Each is split between its two neighbours on the

@@ -142,7 +142,7 @@ def select_partitions(
 
     Both are whole numbers; a pair that stands twice counts once. It costs ``share`` of the epsilon of the
     gate's budget, and all of its delta. Of a person's keys ``keys_per_person`` count, drawn uniformly at
-    random with secret coins of their own: for any outcome of everybody's coins the rule is (epsilon,
+    random with secret randomness of their own: for any outcome of everybody's coins the rule is (epsilon,
     delta)-DP, and the coins of two neighbouring inputs are the same but for the person in question, so their
     mixture is as well.
     """

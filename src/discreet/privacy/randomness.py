@@ -1,12 +1,17 @@
-"""Random bits: from the operating system, unless a seed is asked for by name.
+"""Random words from the operating system or a seed, and the public randomness made of them.
 
-Everything random in the library is made from 64-bit words drawn here. The secure source keeps no
+Everything random in the library begins with 64-bit words drawn here. The secure source keeps no
 state of its own, so there is nothing a fork, a thread or a copy could duplicate.
+
+Rounding a point to a set, exploring, sampling a set, choosing which items of somebody count: such draws
+protect nobody, must not depend on private data, may be known, and cost no budget. `PublicRandomness` makes
+them; the noise that protects people is drawn by a `Release`, so that a reader and the audit can tell.
 """
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,6 +24,8 @@ from ..kernels.noise import philox
 
 _MOST_WORDS = (1 << 28) - 1  # at once
 _MANY = 1 << 12
+_KEY = 4  # words
+_LARGEST = (1 << 64) - 1
 
 
 @runtime_checkable
@@ -153,3 +160,89 @@ def randomness(seed: Seed) -> Randomness:
 def restored(state: dict[str, Any] | None) -> Randomness:
     """The source that a saved state stands for; fresh secure randomness if none was kept."""
     return SecureRandomness() if state is None else ReproducibleRandomness.from_state(state)
+
+
+class PublicRandomness:
+    """A stream of public randomness (``generator``), and a word for every round by its number (`of_rounds`).
+
+    Both follow from a few words. Never use them for noise on private data: their numbers are floating point
+    and their algorithm is not cryptographic.
+
+    >>> public = PublicRandomness([1, 2, 3, 4])
+    >>> public.of_rounds(5, 2).tolist() == PublicRandomness([1, 2, 3, 4]).of_rounds(5, 2).tolist()
+    True
+    """
+
+    _state = ("_words", "_stream")
+
+    def __init__(self, words: Sequence[int]) -> None:
+        self._words = tuple(checks.whole("words", word, at_least=0, at_most=_LARGEST) for word in words)
+        if not self._words:
+            raise ValueError("words is empty; public randomness follows from at least one word")
+        self._generator: np.random.Generator | None = None
+
+    @classmethod
+    def drawn(cls, source: Randomness, words: int = _KEY) -> PublicRandomness:
+        """Keyed with fresh words of ``source``: all public randomness of the library begins here.
+
+        A source may name another one for it (``public``), so that an audit can hold it fixed.
+        """
+        public: Randomness = getattr(source, "public", source)
+        checks.instance("source", public, Randomness, "ReproducibleRandomness(7)")
+        return cls(public.words(checks.whole("words", words, at_least=1, at_most=_KEY)).tolist())
+
+    @classmethod
+    def seeded(cls, seed: int | Sequence[int]) -> PublicRandomness:
+        """That of a number that everybody knows: for synthetic data and experiments."""
+        return cls([seed] if isinstance(seed, int | np.integer) else seed)
+
+    @classmethod
+    def fresh(cls) -> PublicRandomness:
+        """One that nobody can foresee, for whoever gives neither a seed nor a gate."""
+        return cls.drawn(randomness(None))
+
+    @property
+    def words(self) -> NDArray[np.uint64]:
+        """The words themselves."""
+        return np.array(self._words, dtype=np.uint64)
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """The stream, as a NumPy generator."""
+        if self._generator is None:
+            self._generator = np.random.Generator(np.random.PCG64(list(self._words)))
+        return self._generator
+
+    def of_rounds(self, first: int, count: int) -> NDArray[np.uint64]:
+        """One word for each of the rounds ``first``, ``first + 1``, ...; nothing is used up by asking."""
+        source = np.random.PCG64(list(self._words))
+        source.advance(checks.whole("first", first, at_least=0))
+        return np.asarray(source.random_raw(checks.whole("count", count, at_least=0)), dtype=np.uint64)
+
+    def of_round(self, number: int) -> np.random.Generator:
+        """A stream of its own for one round, the same whenever it is asked for."""
+        key = [*self._words, checks.whole("number", number, at_least=0)]
+        return np.random.Generator(np.random.PCG64(key))
+
+    @property
+    def _stream(self) -> dict[str, Any] | None:
+        """Where the stream stands; None where it has not begun."""
+        return None if self._generator is None else dict(self._generator.bit_generator.state)
+
+    @_stream.setter
+    def _stream(self, stream: dict[str, Any] | None) -> None:
+        self._generator = None
+        if stream is not None:
+            self.generator.bit_generator.state = stream
+
+    def __repr__(self) -> str:
+        return "PublicRandomness()"
+
+
+def public_key(seed: Seed | PublicRandomness | np.random.Generator, words: int) -> NDArray[np.uint64]:
+    """Words of a public key, by which data is put in an order that follows from nobody's data."""
+    if isinstance(seed, PublicRandomness):
+        return seed.words[:words]
+    if isinstance(seed, np.random.Generator):
+        return seed.integers(0, 1 << 64, size=words, dtype=np.uint64)
+    return randomness(seed).words(words)

@@ -81,7 +81,7 @@ class Learning:
         self._numbers = {label: number for number, label in enumerate(self._names)}
         self._constraint = constraint_of(config)
         self.width = config.k if self._constraint is None else min(config.k, self._constraint.rank)
-        self._coins = gate.coins()
+        self._public = gate.public_randomness()
 
     # --- beginning -------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Learning:
         """Everything, for the database: private, and to be guarded. Of segments, those that have changed."""
         measured = None if self.measure is None else self.measure.state()
         assert self.gate.owner is not None
-        said = {"measured": measured, "coins": capture(self._coins)[0], "owner": self.gate.owner.state()}
+        said = {"measured": measured, "public": capture(self._public)[0], "owner": self.gate.owner.state()}
         own = json.dumps(said).encode() + b"\n"
         if not isinstance(self.learner, Segments):
             return {"": own + self.learner.to_bytes()}
@@ -127,7 +127,7 @@ class Learning:
             found = cls(config, view, learner, Measure.of(config, view))
         if found.measure is not None:
             found.measure.resume(own["measured"])
-        restore(found._coins, own["coins"], {})
+        restore(found._public, own["public"], {})
         return found
 
     # --- blocks -----------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Learning:
         self, experiment: int, epoch: int, first: int, count: int, chain: bytes, segment: str = ""
     ) -> DecisionBlock:
         """The next decisions; the caller commits them before any is served."""
-        rng, learner = self._coins.generator, self.queues[segment]
+        rng, learner = self._public.generator, self.queues[segment]
         held_out = np.flatnonzero(rng.random(count) < self.config.holdout).tolist()
         own = count - len(held_out)
         lists: list[list[int]] = []

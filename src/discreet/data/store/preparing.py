@@ -177,7 +177,7 @@ class Work:
 
     def __post_init__(self) -> None:
         self.identities = Identities(self.secret)
-        self._coins = key_words(self.secret, b"store cap")
+        self._cap_key = key_words(self.secret, b"store cap")
         self._drop = self.unknown_items == "drop" or self.catalogue == "private"
 
     def spilled(self, source: Source, folder: Path, memory: int, progress: bool) -> Spill:
@@ -224,7 +224,7 @@ class Work:
 
     @cached_property
     def _marks(self) -> Words:
-        """What stands for each item in the coins of a cap, where its number does not.
+        """What stands for each item under the key of a cap, where its number does not.
 
         The numbers of a list that is taken from data depend on what others have, and change as it grows.
         """
@@ -254,7 +254,7 @@ class Work:
             rows = Rows(*map(np.concatenate, zip(before, rows, strict=True)))
         known = len(self.names.labels)
         weighted = self.weight is not None
-        return bucket_of(rows, spill.nothing, known, weighted, self.cap, self._coins, self._marks, place)
+        return bucket_of(rows, spill.nothing, known, weighted, self.cap, self._cap_key, self._marks, place)
 
     def manifest(self, generation: int, labels: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
         """What a store says about itself."""

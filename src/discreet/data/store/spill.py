@@ -115,14 +115,14 @@ def bucket_of(
     n_items: int,
     weighted: bool,
     cap: int | None,
-    coins: NDArray[np.uint64],
+    cap_key: NDArray[np.uint64],
     marks: NDArray[np.uint64],
     place: NDArray[np.int64] | None = None,
 ) -> Bucket:
     """The people of one bucket's rows, whatever order the rows come in.
 
-    ``place``: the number of each item in the catalogue, where rows have other numbers. ``coins``: the secret
-    of a cap, and ``marks`` what stands for each item of the catalogue in it, if not its number.
+    ``place``: the number of each item in the catalogue, where rows have other numbers. ``cap_key``: the
+    secret of a cap, and ``marks`` what stands for each item of the catalogue in it, if not its number.
     """
     size = rows.keys.size
     items = rows.items
@@ -132,7 +132,7 @@ def bucket_of(
     bits = max(1, (size // _CELL).bit_length() - 1)
     backends.stores.in_order(rows.keys, items, rows.weights, bits, *to)
     ends = np.empty(size + 1, dtype=np.int64)
-    people, entries = backends.stores.people(*to, items.dtype.type(nothing), cap or 0, coins, marks, ends)
+    people, entries = backends.stores.people(*to, items.dtype.type(nothing), cap or 0, cap_key, marks, ends)
     return Bucket(
         to.keys[:people].astype("<u8", copy=False),
         ends[: people + 1].astype("<i8", copy=False),

@@ -24,11 +24,11 @@ from ...objectives.rows import Rows
 from ...privacy import (
     ApproximateRelease,
     Budget,
-    Coins,
     Event,
     ExponentialChoice,
     Gate,
     LaplaceNoise,
+    PublicRandomness,
     Release,
     Seed,
     Share,
@@ -373,7 +373,7 @@ class BanditSettings(SelectorSettings):
         A round that does not explore teaches nothing. One that does moves one item of one expert by at most
         ``bound``, for people replaced as for people who come or go, so only that expert's later draws count,
         each with a privacy loss in an interval of length rate * bound. Which rounds explore, and what, are
-        public coins.
+        public randomness.
         """
         rounds = self.rounds
         if self.noise is not None:
@@ -565,16 +565,16 @@ class Chunk:
 class Schedule:
     """The coins, chunk after chunk, from a public generator; nothing here sees anybody's data."""
 
-    _state = ("_coins", "_picked", "_place")
+    _state = ("_public", "_picked", "_place")
 
-    def __init__(self, settings: BanditSettings, coins: Coins) -> None:
-        self._settings, self._coins = settings, coins
+    def __init__(self, settings: BanditSettings, public: PublicRandomness) -> None:
+        self._settings, self._public = settings, public
         self._picked: NDArray[np.bool_] | None = None
         if settings.picked and settings.explorations is None:
             assert settings.exploration_rate is not None
-            self._picked = coins.generator.random(settings.rounds) < settings.exploration_rate
+            self._picked = public.generator.random(settings.rounds) < settings.exploration_rate
         self._explored_last = False
-        self._before: tuple[dict[str, Any] | None, bool] = (coins._stream, False)
+        self._before: tuple[dict[str, Any] | None, bool] = (public._stream, False)
         self.chunk = Chunk(0, *_nothing(0))
 
     @property
@@ -599,12 +599,12 @@ class Schedule:
         """Make the chunk that holds ``round``; whether it is a new one."""
         if round < self.chunk.stop:
             return False
-        self._before = (self._coins._stream, self._explored_last)
+        self._before = (self._public._stream, self._explored_last)
         self._make(round)
         return True
 
     def _make(self, start: int) -> None:
-        settings, coins = self._settings, self._coins.generator
+        settings, rng = self._settings, self._public.generator
         length = min(self.chunk_length, settings.rounds - start)
         explore, item, sample, due = _nothing(length)
         if settings.exploration_rate is None:
@@ -613,9 +613,9 @@ class Schedule:
             sample[:] = np.maximum(explore, 0) + settings.k * (np.arange(length) // settings.block)
         else:
             # Coins first, then experts and items for all rounds: how many are used changes nothing later.
-            explores = coins.random(length) < settings.exploration_rate
-            experts = coins.integers(settings.k, size=length, dtype=np.int32)
-            tried = coins.integers(settings.n_items, size=length, dtype=np.int32)
+            explores = rng.random(length) < settings.exploration_rate
+            experts = rng.integers(settings.k, size=length, dtype=np.int32)
+            tried = rng.integers(settings.n_items, size=length, dtype=np.int32)
             if self._picked is not None:
                 explores = self._picked[start : start + length]
             explore[explores], item[explores] = experts[explores], tried[explores]
@@ -630,12 +630,12 @@ class Schedule:
 
     def _by_blocks(self, explore: NDArray[np.int32], item: NDArray[np.int32], length: int) -> None:
         """In every whole block each expert tries one random item, at random places of the block."""
-        settings, coins, k = self._settings, self._coins.generator, self._settings.k
+        settings, rng, k = self._settings, self._public.generator, self._settings.k
         whole = length // settings.block
         if whole == 0:
             return
-        places = coins.permuted(np.tile(np.arange(settings.block), (whole, 1)), axis=1)
-        tried = coins.integers(settings.n_items, size=(whole, k), dtype=np.int32)
+        places = rng.permuted(np.tile(np.arange(settings.block), (whole, 1)), axis=1)
+        tried = rng.integers(settings.n_items, size=(whole, k), dtype=np.int32)
         at = places[:, : k * settings.repeats] + settings.block * np.arange(whole)[:, None]
         explore[at] = np.repeat(np.arange(k, dtype=np.int32), settings.repeats)
         item[at] = np.repeat(tried, settings.repeats, axis=1)
@@ -649,7 +649,7 @@ class Schedule:
 
     @_place.setter
     def _place(self, place: tuple[Any, ...]) -> None:
-        self._coins._stream, self._explored_last, start = place
+        self._public._stream, self._explored_last, start = place
         self._before = place[:2]
         if start is not None:
             self._make(start)
@@ -695,7 +695,7 @@ class SlotFeedback(Feedback):
     by_slot = True
 
     _state = (
-        "_coins",
+        "_public",
         "_opens",
         "_closes",
         "_released",
@@ -711,9 +711,9 @@ class SlotFeedback(Feedback):
     )
     _any_length = ("_lists",)
 
-    def __init__(self, settings: BanditSettings, gate: Gate, coins: Coins) -> None:
+    def __init__(self, settings: BanditSettings, gate: Gate, public: PublicRandomness) -> None:
         assert settings.noise is not None
-        self._settings, self._coins = settings, coins
+        self._settings, self._public = settings, public
         step = exact(settings.bound) / 2**_UNITS
         self._total: BatchTotal | None = None
         if settings.releases:
@@ -855,7 +855,7 @@ class SlotFeedback(Feedback):
         deviations *= _SPREAD
         if not self._active.all():
             means[~self._active] = -np.inf
-        generator = self._coins.generator
+        generator = self._public.generator
         # With many items, one list is drawn in full, and the others are compared with its best items.
         drawn = means + deviations * generator.standard_normal((1 if many else count, n_items))
         top = np.argpartition(-drawn, k - 1, axis=1)[:, :k]
@@ -1212,7 +1212,7 @@ class BanditSelector(RewardSelector):
 
     Guarantee. (epsilon, delta)-DP for a person replaced, or (``neighbours="add_remove"``) for a person whose
     round passes with nothing learned; also if later people depend on what was shown. Sums are in whole units,
-    noise is drawn on a grid, draws are exact. Which rounds explore, and what, are public coins.
+    noise is drawn on a grid, draws are exact. Which rounds explore, and what, is public randomness.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [1, 1, 0]] * 500)
@@ -1276,12 +1276,12 @@ class BanditSelector(RewardSelector):
 
     def _begin(self) -> None:
         self.settings.check_noise(self.budget.neighbours)
-        coins = self._gate.coins()
+        public = self._gate.public_randomness()
         self._engine: Feedback
         if self.settings.feedback == "slots":
-            self._engine = SlotFeedback(self.settings, self._gate, coins)
+            self._engine = SlotFeedback(self.settings, self._gate, public)
             return
-        schedule = Schedule(self.settings, coins)
+        schedule = Schedule(self.settings, public)
         if schedule.explorations is not None:  # rounds were picked, and the rate follows from how many
             self.settings = self.settings.with_explorations(schedule.explorations, self.budget)
         self._engine = ValueFeedback(self.settings, self._gate, schedule)

@@ -232,7 +232,7 @@ class BestOfBothSelector(OnlineSelector):
     Formal guarantee: the sums of the two learners are released as each of them says; what a person adds to
     the comparison is the difference of two numbers in [0, 1] (in units of the bound), so it moves that sum
     by at most 2 when replaced, 1 when added or removed. All three are charged at one gate. Everything else
-    is post-processing and public coins. Holds for people chosen with knowledge of all earlier sets.
+    is post-processing and public randomness. Holds for people chosen with knowledge of all earlier sets.
 
     Regret: that of the experts with their share, plus `bounds.following`: the two learners never see whom
     the comparison's noise made the master follow, so its noise is independent of what it compares.
@@ -246,7 +246,7 @@ class BestOfBothSelector(OnlineSelector):
 
     settings: BestOfBothSettings
     _settings_type: ClassVar[type[BestOfBothSettings]] = BestOfBothSettings
-    _state = ("_coins", "_leader", "_experts", "_total")
+    _state = ("_public", "_leader", "_experts", "_total")
 
     def __init__(
         self,
@@ -306,7 +306,7 @@ class BestOfBothSelector(OnlineSelector):
         settings, gate = self.settings, self._gate
         whole = [(one.event, one.spec) for one in (settings.leader, settings.experts, settings)]
         gate.expect(*((event, spec.count) for event, spec in whole if event is not None and spec is not None))
-        self._coins = gate.coins()
+        self._public = gate.public_randomness()
         self._comparison = Comparison(settings.bound, self.weights is not None, settings.units)
         self._leader = _part(LeaderSelector, settings.leader, gate)
         self._experts = _part(RunningSumSelector, settings.experts, gate)
@@ -318,7 +318,7 @@ class BestOfBothSelector(OnlineSelector):
             settings.event,
             (1,),
             units=float(settings.units),
-            coins=self._coins,
+            public=self._public,
             ahead=True,
             label="difference of rewards",
         )
@@ -332,7 +332,7 @@ class BestOfBothSelector(OnlineSelector):
         if self._rounds.number and self._experts._due():
             self._total.release()
         score = self.settings.rate_after(self._rounds.number) * float(self._total.known[0])
-        coin = self._coins.generator.random()
+        coin = self._public.generator.random()
         follow = follows_first(score, _ODDS, coin)
         shown: NDArray[np.int32] = (self._leader if follow else self._experts)._shown
         return shown.copy()
@@ -489,7 +489,7 @@ class BestOfBothSelector(OnlineSelector):
             self._total.taken + len(draws) >= settings.experts.releases
         ):  # nobody who comes later is in any release
             differences[draws[-1] if draws else 0 :] = 0
-        uniforms, rate = self._coins.generator.random(len(draws)), settings.rate_after(self._rounds.number)
+        uniforms, rate = self._public.generator.random(len(draws)), settings.rate_after(self._rounds.number)
         with self._total.compiled(len(draws)) as (sums, _, gathered):
             rounds = FollowedRounds(sums, gathered, float(settings.units), _ODDS)
             rounds.run(differences, settings.resample_every, passed, rate, uniforms, follows)

@@ -217,7 +217,7 @@ class LeaderSelector(OnlineSelector):
     settings: LeaderSettings
     _shares = True
     _settings_type: ClassVar[type[LeaderSettings]] = LeaderSettings
-    _state = ("_coins", "_total")
+    _state = ("_public", "_total")
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ class LeaderSelector(OnlineSelector):
     def _begin(self) -> None:
         self._constrained = not isinstance(self.settings.constraint, Cardinality)
         settings = self.settings
-        self._coins = self._gate.coins()
+        self._public = self._gate.public_randomness()
         self._total = PrivateTotal(
             settings.spec,
             self._gate,
@@ -291,7 +291,7 @@ class LeaderSelector(OnlineSelector):
         elif self._rounds.number or self._total.started:
             scores = self._total.scores(self._rounds.number, settings.k)
         if scores is None:
-            scores = self._coins.generator.random(settings.n_items)
+            scores = self._public.generator.random(settings.n_items)
         scores = self._masked(scores)
         base = np.flatnonzero(settings.constraint.maximize(scores, base=True))
         # Where fewer are shown than fit, these are the best so many: greedy takes them first.

@@ -472,7 +472,7 @@ class PhasedSelector(OnlineSelector):
 
     settings: PhasedSettings
     _settings_type: ClassVar[type[PhasedSettings]] = PhasedSettings
-    _state = ("_coins", "_phases")
+    _state = ("_public", "_phases")
     _guarantee_type: ClassVar[type[Guarantee]] = PhasedGuarantee
 
     def __init__(
@@ -535,7 +535,7 @@ class PhasedSelector(OnlineSelector):
 
     def _begin(self) -> None:
         settings = self.settings
-        self._coins = self._gate.coins()
+        self._public = self._gate.public_randomness()
         settings.check(self.budget.neighbours)
         self._release = self._gate.reserve(settings.event, settings.releases, disjoint=True, label=_LABEL)
         self._phases = Phases(settings)
@@ -548,7 +548,7 @@ class PhasedSelector(OnlineSelector):
         settings, closed = self.settings, self._phases.close()
         if closed is None:
             among = settings.n_items if self._catalogue.active is None else np.flatnonzero(self._active())
-            drawn = self._coins.generator.choice(among, size=settings.k, replace=False)
+            drawn = self._public.generator.choice(among, size=settings.k, replace=False)
             chosen = drawn.astype(np.int32)
             self._phases.open_first(self._rounds.number)
         else:

@@ -308,7 +308,7 @@ class RunningSumSelector(OnlineSelector):
     settings: RunningSumSettings
     _shares = False
     _settings_type: ClassVar[type[RunningSumSettings]] = RunningSumSettings
-    _state = ("_coins", "_cap_coins", "_total")
+    _state = ("_public", "_cap_public", "_total")
 
     def __init__(
         self,
@@ -375,14 +375,14 @@ class RunningSumSelector(OnlineSelector):
         self._units = float(2.0 ** (bits - math.frexp(settings.bound)[1]))
         self._most = math.floor(settings.bound * self._units)
         self._gains = UnitGains(settings.bound, settings.weights is not None, self._units, self._most)
-        self._coins, self._cap_coins = self._gate.coins(), self._gate.coins()
+        self._public, self._cap_public = self._gate.public_randomness(), self._gate.public_randomness()
         self._total = PrivateTotal(
             settings.spec,
             self._gate,
             settings.event,
             (settings.k, settings.n_items),
             units=self._units,
-            coins=self._coins,
+            public=self._public,
             ahead=True,
             disjoint=settings.participation is None,
             label="gains",
@@ -403,7 +403,7 @@ class RunningSumSelector(OnlineSelector):
             known = self._pool.look()
         if known is None:
             known = self._total.scores(self.round, self.settings.k)
-        uniforms = self._coins.generator.random(self.settings.k)
+        uniforms = self._public.generator.random(self.settings.k)
         shown = draw_ordered(self._masked(known), self.settings.rate_after(self.round), uniforms)
         return np.asarray(shown)
 
@@ -483,7 +483,7 @@ class RunningSumSelector(OnlineSelector):
 
     def _counted(self, people: Population) -> Population:
         """The people of the rounds to come as they are counted."""
-        return capped(people, self.settings.items_per_person, self._cap_coins, self.round)
+        return capped(people, self.settings.items_per_person, self._cap_public, self.round)
 
     def _absorb(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
@@ -539,7 +539,7 @@ class RunningSumSelector(OnlineSelector):
         rates = np.full(len(draws), settings.rate)
         if settings.fastest is not None:
             rates[:] = [settings.rate_after(t) for t in draws]
-        uniforms = self._coins.generator.random((rates.size, settings.k))
+        uniforms = self._public.generator.random((rates.size, settings.k))
         people = (rows.compressed, learned.compressed)
         with self._total.compiled(rates.size) as (sums, _, gathered):
             rounds = OrderedRounds(sums, self._gains, gathered, every)

@@ -17,7 +17,7 @@ from ...core.progress import track
 from ...core.state import in_range
 from ...kernels.bandit import add_set, subtract_outer
 from ...objectives.rows import Rows
-from ...privacy import Coins, Gate, LaplaceNoise, Release, Seed, Share, spend_from
+from ...privacy import Gate, LaplaceNoise, PublicRandomness, Release, Seed, Share, spend_from
 from ...privacy.accountant import Spending
 from ...privacy.conversions import exact
 from ..bandit.rewards import Feedback, RewardSelector, given_reward, read_feedback, slot_gains, slot_steps
@@ -426,10 +426,10 @@ class BlockFeedback(Feedback):
     which waits for it, and so a round is in one sum whatever happens.
     """
 
-    _state = ("_values", "_coins", "_block", "_released", "_current", "_blocks")
+    _state = ("_values", "_public", "_block", "_released", "_current", "_blocks")
 
-    def __init__(self, settings: ThompsonSettings, gate: Gate, coins: Coins) -> None:
-        self._settings, self._coins = settings, coins
+    def __init__(self, settings: ThompsonSettings, gate: Gate, public: PublicRandomness) -> None:
+        self._settings, self._public = settings, public
         self._total = BatchTotal(gate, settings.noise, exact(settings.bound) / 2**_UNITS, label=LABEL)
         step = self._total.step
         self._finer, self._most = float(1 / step), math.floor(exact(settings.bound) / step)
@@ -451,7 +451,7 @@ class BlockFeedback(Feedback):
         """The set of this round's block."""
         block = round // self._settings.block
         if block != self._block:
-            self._current = self._values.suggest(self._coins.generator)
+            self._current = self._values.suggest(self._public.generator)
             steps = np.zeros(self._settings.width, dtype=np.int64)
             self._open[block] = Block(self._current, steps, self._settings.block)
             self._block = block
@@ -625,9 +625,9 @@ class ThompsonSelector(RewardSelector):
     with nothing learned, moves one sum by at most ``bound``: two values in [0, ``bound``] are no further
     apart. With slots the counts move by 2 ``bound`` in L1 when a person is replaced, as the new one may take
     another item, and by ``bound`` when one is added or removed, however many slots there are. Which items
-    were shown follows from earlier sums and public coins, so the counts of others need no noise. Everything
-    after that is post-processing, also if later people depend on what was shown. Rewards are summed in whole
-    steps of a grid, with noise on the same grid.
+    were shown follows from earlier sums and public randomness, so the counts of others need no noise.
+    Everything after that is post-processing, also if later people depend on what was shown. Rewards are
+    summed in whole steps of a grid, with noise on the same grid.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [1, 1, 0]] * 2000)
@@ -668,7 +668,7 @@ class ThompsonSelector(RewardSelector):
 
     def _begin(self) -> None:
         self.settings.check_noise(self.budget.neighbours)
-        self._engine: BlockFeedback = BlockFeedback(self.settings, self._gate, self._gate.coins())
+        self._engine: BlockFeedback = BlockFeedback(self.settings, self._gate, self._gate.public_randomness())
 
     # A part holds the sums of its rounds, all of which show the set of the open block.
 
