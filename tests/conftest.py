@@ -35,7 +35,6 @@ OUTDATED = (
     "tests/offline/test_continuous_greedy.py::test_the_noisy_audit_sees_faults[steps",
     "tests/offline/test_greedy.py::test_the_audit_sees_a_rate_that_is_not_paid_for[basic]",
     "tests/online/test_contract.py::test_any_order_of_calls[one point, not private]",
-    "tests/online/test_thompson.py::test_a_block_waits_for_its_last_reward_and_others_go_on",
     "tests/privacy/test_sums.py::test_a_shared_gate_does_not_come_back_twice",
     "tests/privacy/test_sums.py::test_sums_far_larger_than_their_noise_take_a_coarser_grid",
     "tests/service/test_personalizer.py::test_what_was_not_seen_took_nothing",

@@ -17,7 +17,7 @@ from discreet import bounds, planning
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.constraints.domains import Ball
 from discreet.objectives import Coverage, greedy
-from discreet.online.bandit.rewards import FewRoundsWarning
+from discreet.online.bandit import FewRoundsWarning
 from discreet.planning import Size, at_random, best_values, served, streams, synthetic_people
 
 BUDGET = dc.Budget(1.0, 1e-6)

@@ -803,14 +803,14 @@ class Bandit(ItemQuestion):
             yield self._published()
 
     def _exploring(self, exploration: str, settings: dict[str, Any], note: str) -> Candidate:
-        from .online.bandit.selector import BanditSettings
+        from .online.bandit import BanditSettings
 
         settings = {"exploration": exploration, **settings}
         found = BanditSettings.tight(*self._shape, bound=self.bound, **settings)
         return self._candidate("BanditSelector", settings, _regret(found), note=note)
 
     def _published(self) -> Candidate:
-        from .online.bandit.selector import BanditSettings
+        from .online.bandit import BanditSettings
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the note says it

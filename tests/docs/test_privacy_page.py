@@ -98,7 +98,7 @@ def test_an_option_of_a_new_learner_would_be_missed(monkeypatch):
 
 def test_settings_that_choose_a_mechanism_are_named():
     from discreet.offline.greedy import METHODS
-    from discreet.online.bandit.selector import EXPLORATIONS
+    from discreet.online.bandit import EXPLORATIONS
 
     for setting in (*EXPLORATIONS, *METHODS, "slots", "values", "tree", "thompson", "published"):
         assert f'"{setting}"' in PAGE, setting

@@ -17,8 +17,8 @@ from discreet.bounds import bandit as limits
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage
 from discreet.online import BanditSelector
-from discreet.online.bandit import selector
-from discreet.online.bandit.selector import BanditSettings, SlotFeedback, ValueFeedback
+from discreet.online import bandit as selector
+from discreet.online.bandit import BanditSettings, SlotFeedback, ValueFeedback
 from discreet.privacy import Release, ordered, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.online import sharing

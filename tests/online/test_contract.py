@@ -24,7 +24,7 @@ from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction
 from discreet.objectives import rows as people_of_rows
 from discreet.objectives.losses import Distance, Linear
 from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector
-from discreet.online.bandit.rewards import RewardSelector
+from discreet.online.bandit import RewardSelector
 from discreet.online.registry import REGISTRY
 from discreet.privacy import Account, Releases
 from tests.online.learners import (

@@ -11,13 +11,14 @@ import pytest
 
 import discreet as dc
 from discreet.bounds.minimization import trivial_cost
+from discreet.core.checks import DataError
 from discreet.core.state import capture
 from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import cuts_and_prices, drifting, product_display
 from discreet.online import BanditSubmodularMinimizer, ThompsonSelector
+from discreet.online import thompson as module
 from discreet.online.bandit_minimize import Pairs, SetCosts, _descended
-from discreet.online.thompson import selector as module
-from discreet.online.thompson.selector import (
+from discreet.online.thompson import (
     WARM_UP,
     Independent,
     ItemValues,
@@ -189,8 +190,9 @@ def test_a_block_waits_for_its_last_reward_and_others_go_on(tmp_path):
     learner.save(tmp_path / "state")
     for one in (learner, dc.load(tmp_path / "state")):
         assert one.pending == (0,)
-        with pytest.raises(ValueError, match="was not shown"):
+        with pytest.raises(DataError, match="invalid feedback") as caught:
             one.learn(next(i for i in range(6) if i not in first), round=0)
+        assert "was not shown" in caught.value.details
         one.learn(first[1], round=0)
         assert one.privacy.spent.epsilon() == pytest.approx(1.0)
         assert one.pending == ()

@@ -14,7 +14,7 @@ from discreet.constraints.domains import Ball
 from discreet.objectives import Coverage, SetFunction, WeightedTopics
 from discreet.offline import ContinuousGreedy
 from discreet.online import ApproximateLeader, HedgeSelector, MetaFrankWolfe
-from discreet.online.bandit.selector import presampled_rate
+from discreet.online.bandit import presampled_rate
 from tools.theorems.regret import subsets
 
 from .blocks import big, block, evidence, markdown

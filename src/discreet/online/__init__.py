@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .registry import REGISTRY
 
 if TYPE_CHECKING:
-    from .bandit.selector import BanditSelector as BanditSelector
+    from .bandit import BanditSelector as BanditSelector
     from .bandit_convex import BanditApproximateLeader as BanditApproximateLeader
     from .bandit_minimize import BanditSubmodularMinimizer as BanditSubmodularMinimizer
     from .convex import ApproximateLeader as ApproximateLeader
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .select.phased import PhasedSelector as PhasedSelector
     from .select.running_sums import RunningSumSelector as RunningSumSelector
     from .selector import OnlineSelector as OnlineSelector
-    from .thompson.selector import ThompsonSelector as ThompsonSelector
+    from .thompson import ThompsonSelector as ThompsonSelector
 
 # What there is beside the registered learners; modules are imported when a name is first asked for.
 _BASES = {

@@ -41,7 +41,7 @@ from .minimize import (
     published_regularization,
     wanted_regularization,
 )
-from .thompson.selector import Beliefs, Features, Floats, Independent, Joint, Posterior
+from .thompson import Beliefs, Features, Floats, Independent, Joint, Posterior
 from .total import CostTotal, PrivateTotal
 
 # As for `ThompsonSelector`, and settled on other streams of `cuts_and_prices` than the benchmark's.

@@ -110,7 +110,7 @@ def _of(home: str, feedback: Feedback, examples: str) -> Registered:
 REGISTRY: dict[str, Registered] = {
     "ApproximateLeader": _of("convex", "loss", "approximate_leader"),
     "BanditApproximateLeader": _of("bandit_convex", "cost", "bandit_leader"),
-    "BanditSelector": _of("bandit.selector", "reward", "bandit"),
+    "BanditSelector": _of("bandit", "reward", "bandit"),
     "BanditSubmodularMinimizer": _of("bandit_minimize", "shown_set_cost", "bandit_minimizer"),
     "BestOfBothSelector": _of("select.best_of_both", "function", "best_of_both"),
     "HedgeSelector": _of("select.hedge", "function", "hedge"),
@@ -121,7 +121,7 @@ REGISTRY: dict[str, Registered] = {
     "PhasedSelector": _of("select.phased", "function", "phased"),
     "RunningSumSelector": _of("select.running_sums", "function", "running_sums"),
     "SubmodularMinimizer": _of("minimize", "set_cost", "minimizer"),
-    "ThompsonSelector": _of("thompson.selector", "reward", "thompson"),
+    "ThompsonSelector": _of("thompson", "reward", "thompson"),
 }
 
 

@@ -17,7 +17,7 @@ import msgspec
 from ..constraints import Cardinality
 from ..online.select.leader import LeaderSettings
 from ..online.selector import OnlineSelector
-from ..online.thompson.selector import WARM_UP, ThompsonSettings
+from ..online.thompson import WARM_UP, ThompsonSettings
 from ..planning import Expected, Size, at_random, best_values, served, streams
 from ..privacy import Gate, GaussianNoise, Seed
 from .config import ExperimentConfig, PopulationConfig, encoded

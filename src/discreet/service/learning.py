@@ -36,7 +36,7 @@ from ..constraints import Cardinality, PartitionMatroid
 from ..core import checks
 from ..core.state import capture, restore
 from ..objectives import Coverage
-from ..online.bandit.rewards import RewardSelector
+from ..online.bandit import RewardSelector
 from ..online.learner import OnlineLearner
 from ..online.registry import REGISTRY
 from ..online.released import Released

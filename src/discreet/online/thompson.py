@@ -12,23 +12,30 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core import checks
-from ...core.progress import track
-from ...core.state import in_range
-from ...kernels.bandit import add_set, subtract_outer
-from ...objectives.rows import Rows
-from ...privacy import Gate, LaplaceNoise, PublicRandomness, Release, Seed, Share, spend_from
-from ...privacy.accountant import Spending
-from ...privacy.conversions import exact
-from ..bandit.rewards import Feedback, RewardSelector, given_reward, read_feedback, slot_gains, slot_steps
-from ..bandit.selector import FEEDBACK
-from ..catalogue import Catalogue
-from ..learner import Rounds, Stream
-from ..partial import Counting, Partial, SummedPart
-from ..pending import Ticket
-from ..released import Known, Released
-from ..selector import OnlineSelector, SelectorSettings, common_settings, score_range
-from ..total import BatchTotal
+from ..core import checks
+from ..core.progress import track
+from ..core.state import in_range
+from ..kernels.bandit import add_set, subtract_outer
+from ..objectives.rows import Rows
+from ..privacy import Gate, LaplaceNoise, PublicRandomness, Release, Seed, Share, spend_from
+from ..privacy.accountant import Spending
+from ..privacy.conversions import exact
+from .bandit import (
+    FEEDBACK,
+    Feedback,
+    RewardSelector,
+    given_reward,
+    read_feedback,
+    slot_gains,
+    slot_steps,
+)
+from .catalogue import Catalogue
+from .learner import Rounds, Stream
+from .partial import Counting, Partial, SummedPart
+from .pending import Ticket
+from .released import Known, Released
+from .selector import OnlineSelector, SelectorSettings, common_settings, score_range
+from .total import BatchTotal
 
 Floats = NDArray[np.float64]
 Features = NDArray[np.int64]

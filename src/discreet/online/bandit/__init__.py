@@ -1,1 +1,0 @@
-"""Set selection from the value of the set that was shown."""

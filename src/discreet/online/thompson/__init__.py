@@ -1,1 +1,0 @@
-"""Thompson sampling on private sums of blocks of rounds."""
