@@ -1,7 +1,5 @@
 """Constraints: feasible sets, the polytopes that relax them, and rounding back to sets."""
 
-from __future__ import annotations
-
 from .base import Constraint, Decomposition, ProjectedPoint
 from .cardinality import Cardinality
 from .graphic import GraphicMatroid, TransversalMatroid

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import shown, vector, whole
-from ..core.fixed import Fixed
+from ..core.fixed import fixed
 
 Items = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -30,7 +30,8 @@ _STORED = (
 )
 
 
-class Constraint(Fixed, ABC):
+@fixed
+class Constraint(ABC):
     """A family of feasible sets that is closed under taking subsets.
 
     Constraints hold public information only: they never see anybody's data, and nothing they do queries an

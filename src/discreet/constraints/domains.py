@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
-from ..core.fixed import Fixed
+from ..core.fixed import fixed
 
 Vector = NDArray[np.float64]
 
@@ -26,7 +26,8 @@ _PROBES = 64
 _TOLERANCE = 1e-7
 
 
-class Domain(Fixed, ABC):
+@fixed
+class Domain(ABC):
     """A closed, bounded, convex set of points with ``dimension`` coordinates.
 
     ``inner_radius``: the ball of that radius around ``center`` lies inside (within the plane of the set, for

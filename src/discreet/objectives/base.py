@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
-from ..core.fixed import Fixed
+from ..core.fixed import fixed
 from ..core.labels import all_numbers, check_distinct, item_numbers
 from ..privacy import PublicRandomness
 from . import answers
@@ -31,8 +31,7 @@ _NOT_ASKED = np.zeros(0)
 class State:
     """A growing set: ``gains()`` of all items, ``add(item)``, ``items`` and ``value`` so far.
 
-    This one asks the population again after each addition, for all gains only where they are wanted; families
-    that can, keep the gains up to date instead.
+    This one asks the population again after each addition; families that can, keep the gains up to date.
     """
 
     def __init__(self, people: Population) -> None:
@@ -198,7 +197,8 @@ CATALOGUES = {
 }
 
 
-class Population(Fixed, ABC):
+@fixed
+class Population(ABC):
     """Many people's set functions over items 0..n_items-1.
 
     ``value`` and ``gains`` are averages over the people; ``people[i]`` is one person's function, slices and
@@ -297,10 +297,7 @@ class Population(Fixed, ABC):
         return self.n_items
 
     def as_rows(self) -> Rows | None:
-        """One sparse row per person, for compiled loops over streams; None for families without rows.
-
-        These are the population's own arrays, and people were held to the bound before: read only.
-        """
+        """One sparse row per person, for compiled loops over streams; None for families without rows."""
         return None
 
     def row_source(self) -> Rows | StepSource | None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, named_rows, one_of, one_person, real, vector, whole
-from ..core.fixed import Fixed
+from ..core.fixed import fixed
 from ..privacy import PublicRandomness
 from .answers import ROUNDING
 from .base import Floats, Population
@@ -23,7 +23,8 @@ from .devices import row_sums
 from .matrices import SparseMatrix, checked
 
 
-class ContinuousPopulation(Fixed, ABC):
+@fixed
+class ContinuousPopulation(ABC):
     """Many people's DR-submodular functions on the box [0, upper]; values and gradients are averages.
 
     Declared bounds, never read off the data: ``bound`` (no value exceeds it), ``gradient_bound`` (no

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, per_person, shown, whole
-from ..core.fixed import read_only
+from ..core.fixed import fix, read_only
 from .base import Floats, Items, Population, State
 from .matrices import SparseMatrix, as_sparse, checked
 
@@ -115,7 +115,7 @@ class GraphCut(Population):
         people = object.__new__(cls)
         people.n_items, people.directed = whole("n_items", n_items, at_least=1), True
         people._setup(_ends(arcs, people.n_items), _minded(arcs), arcs.modular, bound, labels)
-        return people._fix()
+        return fix(people)
 
     def as_arcs(self) -> Arcs:
         """These people as `Arcs`, an edge as two arcs: the population's own arrays, read only."""

@@ -20,14 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..constraints.domains import Domain
 from ..core import checks
-from ..core.fixed import Fixed
+from ..core.fixed import fixed
 from ..kernels.convex import DISTANCE, LINEAR, LOGISTIC, SQUARED, RowLosses
 from .devices import row_sums
 
 Vector = NDArray[np.float64]
 
 
-class Losses(Fixed, ABC):
+@fixed
+class Losses(ABC):
     """Convex functions of a point, one per person, over ``dimension`` coordinates.
 
     ``strong_convexity`` is a lower bound on the curvature of every person's function.
@@ -90,7 +91,6 @@ class Losses(Fixed, ABC):
 
     def at(self, person: int, point: Vector) -> tuple[float, Vector]:
         """Cost and gradient of one person's function."""
-
         if self._kind is None:
             raise NotImplementedError(f"{type(self).__name__} has to say what a point costs one person")
         losses = RowLosses(self._kind, self._rows, self._numbers)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..constraints import Cardinality, Constraint
 from ..constraints.residual import Residual
 from ..core import checks
-from ..core.fixed import Fixed
+from ..core.fixed import fixed
 from ..core.labels import item_numbers, listed
 from ..core.turns import Turns
 from ..objectives import Population
@@ -83,7 +83,8 @@ class Allowance:
         return ("" if part == 1 else f"{float(part):.3g} of ") + f"epsilon={self.share.budget.epsilon:g}"
 
 
-class Chooser(Fixed):
+@fixed
+class Chooser:
     """One selection under a constraint, paid from a `Budget`, a share of one, or a gate: an `Allowance`.
 
     ``include`` and ``exclude``: items that are in the set from the start, and items that cannot be chosen, by

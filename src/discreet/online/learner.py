@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.fixed import Fixed
+from ..core.fixed import fix, fixed
 from ..core.progress import track
 from ..core.state import (
     State,
@@ -150,7 +150,8 @@ class Stream:
         return Stream(self.people, self.within_limit[here], self.rewards[here], self.selections[here])
 
 
-class OnlineLearner(Fixed):
+@fixed
+class OnlineLearner:
     """Decide every round, then learn from the person of that round.
 
     Subclasses say what a decision is, when a new one is drawn and how, and what is kept of a person.
@@ -354,7 +355,7 @@ class OnlineLearner(Fixed):
         with refusing(path):
             learner._resume(header, arrays, gate)
         assert isinstance(learner, cls)
-        return learner._fix()
+        return fix(learner)
 
     def _resume(self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None) -> None:
         """Everything that a file says, and every release paid for."""

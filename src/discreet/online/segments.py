@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.fixed import Fixed
+from ..core.fixed import fix, fixed
 from ..core.labels import plain_label
 from ..core.progress import track
 from ..core.state import (
@@ -44,7 +44,8 @@ Make = Callable[[Share], OnlineSelector]
 Place = tuple[int, int]  # which learner, and which of its rounds
 
 
-class Segments(Fixed):
+@fixed
+class Segments:
     """One learner for each of the ``values`` of a public attribute, such as a country or a kind of device.
 
     ``make(budget)`` makes a learner that spends from what it is given, for example
@@ -393,7 +394,7 @@ class Segments(Fixed):
         segments = object.__new__(cls)
         with refusing(path):
             segments._resume(header, arrays, gate)
-        return segments._fix()
+        return fix(segments)
 
     def _resume(self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None) -> None:
         own = Gate.from_state(header["gate"]) if gate is None else gate
@@ -755,7 +756,7 @@ def restored(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: G
         raise ValueError(f"a segment's learner is {name}")
     learner = object.__new__(kind)
     learner._take_up(header, arrays, gate, own_gate=False)
-    learner._fix()
+    fix(learner)
     return learner
 
 

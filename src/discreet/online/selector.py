@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
+from ..core.fixed import fix
 from ..core.labels import check_distinct, plain_label
 from ..core.progress import track
 from ..objectives import Population, answers
@@ -300,7 +301,7 @@ class OnlineSelector(OnlineLearner):
             learner._begin_with(known.weakened(kept))
         if gone := np.flatnonzero(~self._active()).tolist():
             learner.retire_items(gone if self.labels is None else [self.labels[item] for item in gone])
-        return learner._fix()
+        return fix(learner)
 
     def partial(self, server: str) -> Partial:
         """A part of the open batch for people who come to another server, who are served the same set."""

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
-from ..core.fixed import Fixed
+from ..core.fixed import fix, fixed
 from ..core.state import Saved, refusing
 from . import randomness as sources
 from . import samplers
@@ -612,7 +612,8 @@ class Release:
         return f"Release({self._event}, count={self._count}, disjoint={self._disjoint})"
 
 
-class Gate(Fixed):
+@fixed
+class Gate:
     """The gate, its budget, and the ledger of what went through.
 
     Guarantee: for any sequence of calls, each chosen after seeing the answers to the earlier ones,
@@ -663,7 +664,7 @@ class Gate(Fixed):
         view = object.__new__(Gate)
         view._accountant = self._accountant
         view._view(self._group if group is None else group, source or self._source, owner or self.owner)
-        return view._fix()
+        return fix(view)
 
     @classmethod
     def of_share(cls, share: Share, randomness: Seed = None) -> Gate:
@@ -682,7 +683,7 @@ class Gate(Fixed):
         gate = object.__new__(cls)
         gate._accountant = Accountant(budget, limit, fraction=share.fraction)
         gate._view((), sources.randomness(randomness), None)
-        return gate._fix()
+        return fix(gate)
 
     # --- what is known ---------------------------------------------------------------------------
 
@@ -1049,7 +1050,7 @@ class Gate(Fixed):
             gate._view((), source, None)
             if saved.flag("reproducible"):  # noise that somebody may know does not become unknown
                 gate.mark_reproducible()
-        return gate._fix()
+        return fix(gate)
 
     @property
     def resumes_alike(self) -> bool:

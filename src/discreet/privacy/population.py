@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.fixed import Fixed
+from ..core.fixed import fixed
 from ..core.identity import canonical
 from ..core.table import table
 from .account import Account
@@ -34,7 +34,8 @@ class PeriodClosed(Exception):
     """A period was charged after a later one had begun; nothing was released or spent."""
 
 
-class Periods(Fixed):
+@fixed
+class Periods:
     """A budget for each period, such as a month, over one ledger.
 
     ``periods.gate("2026-11")`` is a gate with the whole ``budget``, for releases about what people do in that
@@ -250,7 +251,8 @@ def _full(limit: Filter) -> Loss:
     return Loss(zero, zero, limit.limit, zero, zero, limit.failure)
 
 
-class PeopleSplit(Fixed):
+@fixed
+class PeopleSplit:
     """Everybody is in one of ``parts`` parts, by a hash of their identity under ``key``.
 
     What is released about different parts composes in parallel: each part gets the whole budget, and the

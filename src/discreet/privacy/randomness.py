@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.fixed import Fixed
+from ..core.fixed import fixed
 from ..core.state import Saved
 from ..kernels.noise import philox
 
@@ -43,7 +43,8 @@ class Randomness(Protocol):
         ...
 
 
-class SecureRandomness(Fixed):
+@fixed
+class SecureRandomness:
     """Words from OpenSSL's generator, which the operating system seeds.
 
     The generator reseeds itself after a fork and is safe to use from several threads; nothing is
@@ -71,7 +72,8 @@ class SecureRandomness(Fixed):
         return "SecureRandomness()"
 
 
-class ReproducibleRandomness(Fixed):
+@fixed
+class ReproducibleRandomness:
     """Words that anyone who knows the seed can compute: for tests and papers, never for real people.
 
     Every account of a gate that draws from it says so.

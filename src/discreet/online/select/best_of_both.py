@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import bounds
+from ...core.fixed import fix
 from ...core.progress import track
 from ...kernels.selection import FollowedRounds, norm_weight, row_weights
 from ...kernels.softmax import follows_first
@@ -542,4 +543,4 @@ def _part(kind: type[_Kind], settings: SelectorSettings, gate: Gate) -> _Kind:
     """A learner that releases through the gate of another one."""
     learner = object.__new__(kind)
     learner._assemble(settings, gate, own_gate=False)
-    return learner._fix()
+    return fix(learner)

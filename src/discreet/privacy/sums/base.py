@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...core import checks
-from ...core.fixed import Fixed
+from ...core.fixed import fix, fixed
 from ...core.state import Saved, read_state, refusing, snapshot, write_state
 from ...kernels.prefix_sums import PrefixSum
 from .. import samplers
@@ -37,7 +37,8 @@ def norm_slack(sensitivity: Number, scale: Number) -> Fraction:
     return Fraction(1 << samplers.STEPS_BITS, 1 << 40) * exact(sensitivity) / exact(scale)
 
 
-class RunningSum(Fixed, ABC):
+@fixed
+class RunningSum(ABC):
     """Common ground: the declared bounds, the charge at the gate, counting, saving.
 
     The whole sum is charged when it is made, for every round it may take, so that adding never fails
@@ -110,7 +111,7 @@ class RunningSum(Fixed, ABC):
         if share is None:
             share = gate.left if event is None else gate.budget.share()
         total._begin(spec, gate, share, event, clip, label, disjoint, release, ahead)
-        return total._fix()
+        return fix(total)
 
     def _begin(
         self,
