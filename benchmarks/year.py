@@ -108,8 +108,8 @@ def by_chance(month: Month, rng: np.random.Generator) -> float:
 
 def year(name: str, months: list[Month], seed: int, *, warm: bool, budget: dc.Budget) -> tuple[Any, Any]:
     """The shares of a learner month by month, and the accounts."""
-    notion, make = LEARNERS[name]
-    periods = dc.privacy.Periods(budget, notion=notion)
+    definition, make = LEARNERS[name]
+    periods = dc.privacy.Periods(budget, definition=definition)
     last, shares = None, []
     for number, month in enumerate(months):
         start = {"start": last.released.weakened(0.5)} if warm and last is not None else {}

@@ -227,7 +227,7 @@ def test_a_changed_sum_is_refused_or_works(kind, tmp_path):
         except ValueError:
             outcomes.append("refused")
             continue
-        if "budget" not in what and "notion" not in what:
+        if "budget" not in what and "definition" not in what:
             assert again.gate.spent.epsilon() >= total.gate.spent.epsilon()
         for _ in range(again.taken, min(again.rounds, 30)):
             assert np.isfinite(again.add(np.zeros(again.dimension))).all()

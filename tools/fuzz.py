@@ -360,7 +360,7 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "privacy.Entry": (p.Entry, {"label": "x", "event": p.PureRelease(0.1), "disjoint": False}),
         "privacy.MemoryLedger": (p.MemoryLedger, {}),
         "privacy.PeopleSplit": (p.PeopleSplit, {"parts": 3, "key": bytes(32)}),
-        "privacy.Periods": (p.Periods, {"budget": BUDGET, "notion": "zcdp"}),
+        "privacy.Periods": (p.Periods, {"budget": BUDGET, "definition": "zcdp"}),
         "privacy.GroupGaussianNoise": (
             p.GroupGaussianNoise,
             {"sensitivity": 1.0, "sigma": 2.0, "participations": 2},

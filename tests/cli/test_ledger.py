@@ -34,7 +34,7 @@ def run(capsys, tmp_path):
 
 def spent(tmp_path, **budget):
     with dc.privacy.SQLiteLedger(tmp_path / "people.ledger") as ledger:
-        return dc.Gate(dc.Budget(**({"epsilon": 2.0} | budget)), notion="pure", ledger=ledger).spent
+        return dc.Gate(dc.Budget(**({"epsilon": 2.0} | budget)), definition="pure", ledger=ledger).spent
 
 
 def add_up(run, tmp_path):
@@ -87,7 +87,7 @@ def test_deltas_and_marks_are_kept_too(run, tmp_path):
     ended = run("--delta", 1e-6, "--ledger-epsilon", 2, "--ledger-delta", 2e-6, "--method", "exact")
     assert ended.code == 0, ended.err
     gate = dc.Gate(
-        dc.Budget(2.0, 2e-6), notion="pure", ledger=dc.privacy.SQLiteLedger(tmp_path / "people.ledger")
+        dc.Budget(2.0, 2e-6), definition="pure", ledger=dc.privacy.SQLiteLedger(tmp_path / "people.ledger")
     )
     assert gate.spent.loss.delta == dc.privacy.ApproximateRelease(1.0, 1e-6).loss().delta
     people = dc.objectives.Coverage.from_events(
@@ -124,14 +124,14 @@ def test_what_is_said_of_all_lists_together(run):
 
 
 def test_what_would_still_fit_does(tmp_path):
-    shared = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure")
+    shared = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
     shared.reserve(dc.privacy.ApproximateRelease(0.9, 1e-6 / 3))
     asked = select._refusal(tmp_path / "some.ledger", dc.Budget(0.3, 1e-7), shared)
     assert "--epsilon 0.3 --delta 1e-07 does not fit" in asked
     epsilon, delta = map(float, re.search(r"--epsilon (\S+) --delta (\S+) would still fit", asked).groups())
     assert shared.preview(dc.privacy.ApproximateRelease(epsilon, delta)).fits
     assert 0.0999 < epsilon <= 0.1
-    full = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure")
+    full = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
     full.reserve(dc.privacy.ApproximateRelease(0.5, 1e-6))
     asked = select._refusal(tmp_path / "some.ledger", dc.Budget(0.5, 1e-7), full)
     assert asked.endswith("--epsilon 0.5 without --delta would still fit")

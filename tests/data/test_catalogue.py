@@ -100,7 +100,7 @@ def test_one_gate_holds_the_catalogue_and_the_choice():
     assert (people.catalogue, len(people), people.labels) == ("private", 301, tuple(COMMON))
     assert people[0].indices.size == 0  # Ann is there, and her item is not
     greedy = PrivateGreedy(2, gate)
-    assert (greedy.share.fraction, greedy.share.notion) == (Fraction(1, 4), "pure")
+    assert (greedy.share.fraction, greedy.share.definition) == (Fraction(1, 4), "pure")
     best = greedy.select(people)
     assert [event.epsilon for _, event, _ in best.privacy.ledger.counts] == [3, 1]
     assert (best.privacy.epsilon(), best.privacy.delta(4.0)) == (4.0, 1e-9)
@@ -124,26 +124,26 @@ def test_a_fresh_gate_is_a_budget():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("notion", [None, "pure", "zcdp", "gdp"])
+@pytest.mark.parametrize("definition", [None, "pure", "zcdp", "gdp"])
 @pytest.mark.parametrize("first", [None, "laplace", "gaussian", "catalogue"])
-def test_a_shared_gate_keeps_its_notion_whoever_releases(notion, first):
-    """Else the account of the picks would take the cheapest notion after others have seen answers."""
-    gate = Gate(dc.Budget(1.0, 1e-6), 0, notion=notion)
-    if first == "catalogue" and notion in ("zcdp", "gdp"):
+def test_a_shared_gate_keeps_its_definition_whoever_releases(definition, first):
+    """Else the account of the picks would take the cheapest definition after others have seen answers."""
+    gate = Gate(dc.Budget(1.0, 1e-6), 0, definition=definition)
+    if first == "catalogue" and definition in ("zcdp", "gdp"):
         with pytest.raises(BudgetExceeded):  # its delta was not set aside
             private_catalogue(table(), gate, **WHERE, share=0.5)
     elif first == "catalogue":
         private_catalogue(table(), gate, **WHERE, share=0.5)
-    elif first == "gaussian" and notion == "pure":
+    elif first == "gaussian" and definition == "pure":
         with pytest.raises(BudgetExceeded):
             gate.gaussian([0.0], 20.0, 1.0)
     elif first is not None:
         getattr(gate, first)([0.0], 20.0, 1.0)
-    before = gate.notion
+    before = gate.definition
     greedy = PrivateGreedy(2, gate)
     best = greedy.select(Coverage(np.eye(6)[np.arange(3000) % 5]))
-    assert gate.notion == (before or gate.notion)
-    assert best.privacy.notion == greedy.privacy.notion == gate.notion
+    assert gate.definition == (before or gate.definition)
+    assert best.privacy.definition == greedy.privacy.definition == gate.definition
     assert 0.9 <= best.privacy.epsilon() == gate.spent.epsilon() <= 1.0
 
 
@@ -330,7 +330,7 @@ def test_a_caveat_goes_wherever_people_are_learned_from(name, tmp_path):
                 segments.run(people, ["de"] * len(people))
             else:
                 segments.of("de").run(people)
-            gate = Gate(budget, notion="zcdp")
+            gate = Gate(budget, definition="zcdp")
             shared = DIVIDED[name](gate.share(0.5))
             shared.run(some)
             said += [segments, shared, said[0].next_epoch(budget)]

@@ -302,7 +302,9 @@ def test_fitting_an_object_again_adds_up_and_says_so(objective, delta):
     assert chooser.privacy_.epsilon() == pytest.approx(3 * once)
     assert chooser.privacy_.epsilon() >= 3 * once
     assert chooser.privacy_.budget == dc.Budget(4.5, 3 * delta)
-    assert chooser.privacy_.notion == "pure"  # fits may have been decided on by looking at the ones before
+    assert (
+        chooser.privacy_.definition == "pure"
+    )  # fits may have been decided on by looking at the ones before
     assert chooser.privacy_.reproducible
     assert chooser.selection_.privacy.epsilon() == once
 
@@ -372,7 +374,7 @@ def test_a_shared_gate_refuses_what_is_beyond_one_budget(selector):
     other = clone(chooser)
     assert other.budget is gate
     assert chooser.fit(X, y).privacy_.epsilon() == pytest.approx(1.0)
-    assert chooser.selection_.privacy.notion == gate.notion == "pure"
+    assert chooser.selection_.privacy.definition == gate.definition == "pure"
     assert other.fit(X, y).privacy_.epsilon() == chooser.privacy_.epsilon() == pytest.approx(2.0)
     for one in (chooser, other, clone(other)):
         with pytest.raises(dc.BudgetExceeded):
@@ -559,8 +561,8 @@ def test_two_picks_by_permute_and_flip_are_as_private_as_the_account_says(factor
         (lambda: dc.Budget(1.0, 1e-6), "FlippedChoice"),  # pure epsilon allows two picks more than zCDP
         (lambda: dc.Budget(1.0, 0.1), "ExponentialChoice"),
         (lambda: dc.Gate(dc.Budget(1.0), 0), "FlippedChoice"),
-        (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure"), "FlippedChoice"),
-        (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="zcdp"), "ExponentialChoice"),
+        (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure"), "FlippedChoice"),
+        (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="zcdp"), "ExponentialChoice"),
         (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0).split(2)[0], "ExponentialChoice"),
         (lambda: dc.Budget(1.0).split(2)[0], "FlippedChoice"),
     ],
@@ -585,4 +587,4 @@ def test_fits_of_their_own_epsilon_at_a_concentrated_gate_take_exponential_choic
     for _ in range(3):
         PrivateFeatureSelector(3, 1.0, bounds=(0, 1), classes=[0, 1], budget=gate).fit(X, y)
     assert {type(event).__name__ for event in gate.spent.ledger.events()} == {"ExponentialChoice"}
-    assert gate.notion == "zcdp"
+    assert gate.definition == "zcdp"

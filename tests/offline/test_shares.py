@@ -83,7 +83,7 @@ def _climber(kind, constraint, **options):
     return select
 
 
-# Everything that spends a share, by how it does; those with Gaussian noise need another notion than pure.
+# Everything that spends a share, by how it does; those with Gaussian noise need another definition than pure.
 PURE = {
     "picks": _greedy(),
     "picks, basic": _greedy(method="basic"),
@@ -114,16 +114,16 @@ BUDGETS = {
 }
 
 
-def _notion(name):
+def _definition(name):
     return name.split()[0]
 
 
 def _spenders(name):
-    return PURE if _notion(name) == "pure" else CONCENTRATED
+    return PURE if _definition(name) == "pure" else CONCENTRATED
 
 
-def _limit(budget, notion, fraction):
-    return filter_of(budget, notion).part(fraction)
+def _limit(budget, definition, fraction):
+    return filter_of(budget, definition).part(fraction)
 
 
 # --- composed exactly -----------------------------------------------------------------------------
@@ -133,39 +133,41 @@ CASES = [(how, name) for name in BUDGETS for how in _spenders(name)]
 
 @pytest.mark.parametrize(("how", "name"), CASES)
 def test_nobody_spends_more_than_a_share(how, name):
-    budget, notion = BUDGETS[name], _notion(name)
-    gate = dc.Gate(budget, 0, notion=notion)
+    budget, definition = BUDGETS[name], _definition(name)
+    gate = dc.Gate(budget, 0, definition=definition)
     third, rest = gate.split([1, 2])
     for share in (third, rest):
         before = gate.spent.loss
         _spenders(name)[how](share)
         assert gate.spent.loss != before
-        assert _limit(budget, notion, share.fraction if share is third else Fraction(1)).fits(gate.spent.loss)
+        assert _limit(budget, definition, share.fraction if share is third else Fraction(1)).fits(
+            gate.spent.loss
+        )
     assert gate.spent.epsilon() <= budget.epsilon
 
 
 @pytest.mark.parametrize("name", BUDGETS)
 def test_a_share_is_put_to_use(name):
-    """Where picks and noise are paid in the notion of the share, next to nothing of it is left over."""
-    budget, notion = BUDGETS[name], _notion(name)
+    """Where picks and noise are paid in the definition of the share, next to nothing of it is left over."""
+    budget, definition = BUDGETS[name], _definition(name)
     for how in ("picks of one function", "steps", "laplace", "gaussian"):
         if how in _spenders(name):
-            gate = dc.Gate(budget, 0, notion=notion)
+            gate = dc.Gate(budget, 0, definition=definition)
             share = gate.split(4)[0]
             _spenders(name)[how](share)
-            limit = _limit(budget, notion, share.fraction)
+            limit = _limit(budget, definition, share.fraction)
             assert limit.spent(gate.spent.loss) >= limit.limit * Fraction(999, 1000)
 
 
 @pytest.mark.parametrize("name", BUDGETS)
 def test_all_of_them_at_one_gate_stay_within_it_and_stand_in_one_account(name):
     budget, spenders = BUDGETS[name], _spenders(name)
-    gate = dc.Gate(budget, 0, notion=_notion(name))
+    gate = dc.Gate(budget, 0, definition=_definition(name))
     for spend, share in zip(spenders.values(), gate.split(len(spenders)), strict=True):
         spend(share)
     account = gate.spent
-    assert account.notion == _notion(name)
-    assert _limit(budget, _notion(name), Fraction(1)).fits(account.loss)
+    assert account.definition == _definition(name)
+    assert _limit(budget, _definition(name), Fraction(1)).fits(account.loss)
     assert 0.0 < account.epsilon() <= budget.epsilon
     for label in (
         "picks",
@@ -186,26 +188,26 @@ def test_shares_of_a_budget_add_up_to_it_over_gates_of_their_own(name):
         gates.append(original(share, randomness))
         return gates[-1]
 
-    shares = budget.split(len(spenders), notion=_notion(name) if budget.delta else None)
+    shares = budget.split(len(spenders), definition=_definition(name) if budget.delta else None)
     with mock.patch.object(dc.Gate, "of_share", recorded):
         for spend, share in zip(spenders.values(), shares, strict=True):
             spend(share, 0)
     assert len(gates) == len(spenders)
     for gate in gates:
-        assert _limit(budget, _notion(name), Fraction(1, len(spenders))).fits(gate.spent.loss)
+        assert _limit(budget, _definition(name), Fraction(1, len(spenders))).fits(gate.spent.loss)
     together = sum((gate.spent.loss for gate in gates), Loss())
-    assert _limit(budget, _notion(name), Fraction(1)).allows(together)
+    assert _limit(budget, _definition(name), Fraction(1)).allows(together)
 
 
-@pytest.mark.parametrize("notion", ["pure", "zcdp", "gdp"])
-def test_what_is_left_of_a_gate_is_spent_and_no_more(notion):
+@pytest.mark.parametrize("definition", ["pure", "zcdp", "gdp"])
+def test_what_is_left_of_a_gate_is_spent_and_no_more(definition):
     budget = dc.Budget(1.0, 1e-6)
-    for how, spend in (PURE if notion == "pure" else CONCENTRATED).items():
-        gate = dc.Gate(budget, 0, notion=notion)
+    for how, spend in (PURE if definition == "pure" else CONCENTRATED).items():
+        gate = dc.Gate(budget, 0, definition=definition)
         gate.laplace(1.0, 40.0, 1.0)
         spend(gate)
-        assert _limit(budget, notion, Fraction(1)).fits(gate.spent.loss), how
-        if notion != "gdp" and how in ("steps", "picks of one function", "features by covariance"):
+        assert _limit(budget, definition, Fraction(1)).fits(gate.spent.loss), how
+        if definition != "gdp" and how in ("steps", "picks of one function", "features by covariance"):
             with pytest.raises(BudgetExceeded):  # these take all of it
                 spend(gate)
 
@@ -219,7 +221,7 @@ def test_a_whole_budget_is_spent_in_the_same_way_however_it_is_given():
         chosen = [chooser.select(PEOPLE["rows"]) for chooser in found]
         assert len({selection.items for selection in chosen}) == 1
         assert len({tuple(selection.privacy.ledger.counts.items()) for selection in chosen}) == 1
-        assert [chooser.privacy.notion is None for chooser in found] == [True, True, False]
+        assert [chooser.privacy.definition is None for chooser in found] == [True, True, False]
         for chooser in found:
             assert chooser.budget == budget
             assert chooser.share.fraction == 1
@@ -274,18 +276,21 @@ def test_published_constants_need_a_whole_budget(kind):
         kind(2, budget, 2, noise="laplace", calibration="published", seed=0).select(PEOPLE["rows"])
 
 
-def test_what_a_notion_cannot_pay_for_is_refused_with_the_reason():
-    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure")
+def test_what_a_definition_cannot_pay_for_is_refused_with_the_reason():
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
     cases = [
-        (lambda: PrivateGreedy(Cardinality(2, 6), gate, "zcdp"), "another notion than pure epsilon"),
-        (lambda: PrivateGreedy(Cardinality(2, 6), gate, "decomposable"), "another notion than pure epsilon"),
+        (lambda: PrivateGreedy(Cardinality(2, 6), gate, "zcdp"), "another definition than pure epsilon"),
+        (
+            lambda: PrivateGreedy(Cardinality(2, 6), gate, "decomposable"),
+            "another definition than pure epsilon",
+        ),
         (
             lambda: PrivateGreedy(Cardinality(2, 6), dc.Budget(1.0, 1e-6).split(2)[0], "decomposable"),
             "its delta is that of a whole budget",
         ),
-        (lambda: ContinuousGreedy(2, gate, noise="gaussian"), "another notion than pure epsilon"),
-        (lambda: ContinuousGreedy(2, gate, composition="advanced"), "another notion than pure epsilon"),
-        (lambda: CurvatureGreedy(2, gate, composition="zcdp"), "another notion than pure epsilon"),
+        (lambda: ContinuousGreedy(2, gate, noise="gaussian"), "another definition than pure epsilon"),
+        (lambda: ContinuousGreedy(2, gate, composition="advanced"), "another definition than pure epsilon"),
+        (lambda: CurvatureGreedy(2, gate, composition="zcdp"), "another definition than pure epsilon"),
     ]
     for make, said in cases:
         with pytest.raises(ValueError, match=said):
@@ -317,16 +322,16 @@ def _larger(share):
 
 
 def _faults():
-    for name, notion in (("basic", "pure"), ("zcdp", "zcdp"), ("subsampled", "zcdp")):
+    for name, definition in (("basic", "pure"), ("zcdp", "zcdp"), ("subsampled", "zcdp")):
         original = getattr(picks, name)
         fault = mock.patch.object(
             picks, name, lambda share, *rest, original=original: original(_larger(share), *rest)
         )
-        yield f"picks, {name}", notion, fault, _greedy(method=name)
+        yield f"picks, {name}", definition, fault, _greedy(method=name)
     event = Setting._event_of
-    for noise, notion in (("exponential", "gdp"), ("laplace", "pure"), ("gaussian", "zcdp")):
+    for noise, definition in (("exponential", "gdp"), ("laplace", "pure"), ("gaussian", "zcdp")):
         fault = mock.patch.object(Setting, "_event_of", lambda self, k, share: event(self, k, _larger(share)))
-        yield noise, notion, fault, _climber(ContinuousGreedy, 2, noise=noise, steps=2)
+        yield noise, definition, fault, _climber(ContinuousGreedy, 2, noise=noise, steps=2)
     within = GaussianNoise.within.__func__
     fault = mock.patch.object(
         GaussianNoise, "within", classmethod(lambda cls, share, *rest: within(cls, _larger(share), *rest))
@@ -337,9 +342,9 @@ def _faults():
 @pytest.mark.parametrize("fault", list(_faults()), ids=lambda fault: fault[0])
 def test_calibration_to_more_than_the_share_is_refused(fault):
     """It is refused before anything is released; without that check, the exact sum would tell."""
-    _, notion, injected, spend = fault
+    _, definition, injected, spend = fault
     budget = dc.Budget(1.0, 1e-6)
-    gate = dc.Gate(budget, 0, notion=notion)
+    gate = dc.Gate(budget, 0, definition=definition)
     share = gate.split(3)[0]
     with injected:
         with pytest.raises(BudgetExceeded):
@@ -347,10 +352,10 @@ def test_calibration_to_more_than_the_share_is_refused(fault):
         assert gate.spent.loss == Loss()
         with mock.patch.object(Filter, "part", lambda self, _: self):
             spend(share)
-    assert not _limit(budget, notion, share.fraction).fits(gate.spent.loss)
-    healthy = dc.Gate(budget, 0, notion=notion)
+    assert not _limit(budget, definition, share.fraction).fits(gate.spent.loss)
+    healthy = dc.Gate(budget, 0, definition=definition)
     spend(healthy.split(3)[0])
-    assert _limit(budget, notion, share.fraction).fits(healthy.spent.loss)
+    assert _limit(budget, definition, share.fraction).fits(healthy.spent.loss)
 
 
 # --- estimators -----------------------------------------------------------------------------------
@@ -380,17 +385,17 @@ def test_clones_share_a_share(gated, objective):
             copied(chosen)
 
 
-def test_each_fit_spends_its_epsilon_of_a_gate_in_the_notion_of_the_gate():
+def test_each_fit_spends_its_epsilon_of_a_gate_in_the_definition_of_the_gate():
     """In pure epsilon no fit takes more than it says, also where its delta would allow larger picks."""
-    for notion, delta in (("pure", 0.0), ("pure", 1e-7), ("zcdp", 1e-7), ("zcdp", 0.0), ("gdp", 1e-7)):
-        gate = dc.Gate(dc.Budget(4.0, 1e-6), 0, notion=notion)
+    for definition, delta in (("pure", 0.0), ("pure", 1e-7), ("zcdp", 1e-7), ("zcdp", 0.0), ("gdp", 1e-7)):
+        gate = dc.Gate(dc.Budget(4.0, 1e-6), 0, definition=definition)
         each = dc.Budget(0.5, delta)
         selector = PrivateItemSelector(30, 0.5, delta, budget=gate, method="auto" if delta else "basic")
         wide = np.tile(BASKETS, 6)
         for fits in range(1, 4):
             clone(selector).fit(wide)
-            if delta or notion == "pure":
-                lost, limit = gate.spent.loss, filter_of(each, notion)
+            if delta or definition == "pure":
+                lost, limit = gate.spent.loss, filter_of(each, definition)
                 assert limit.spent(lost) <= fits * limit.limit
             assert gate.spent.epsilon() <= 4.0
 

@@ -400,7 +400,7 @@ def test_learners_with_shares_of_a_budget_keep_to_it_together(setting):
         learner.run(stream)
         for _, entry, count in learner.privacy.ledger.entries():
             both.add(entry, count)
-    assert Account(budget, both, notion="zcdp" if budget.delta else "pure").epsilon() <= budget.epsilon
+    assert Account(budget, both, definition="zcdp" if budget.delta else "pure").epsilon() <= budget.epsilon
 
 
 def test_further_rounds_of_a_person_are_served_but_not_learned(setting):

@@ -75,7 +75,7 @@ def test_a_new_epoch_has_what_was_released_and_a_budget_of_its_own(name):
 
 def test_months_are_accounted_for_one_by_one_and_together():
     """Each month has the whole budget; somebody who came in all of them has their composition."""
-    months = dc.privacy.Periods(BUDGET, notion="gdp")
+    months = dc.privacy.Periods(BUDGET, definition="gdp")
     names = ("2026-11", "2026-12", "2027-01")
     learner = dc.online.LeaderSelector(6, 2, 200, months.gate(names[0]))
     people = Coverage(np.random.default_rng(0).random((200, 6)) < 0.3)

@@ -121,14 +121,14 @@ def test_learners_at_one_gate_keep_to_the_budget(budget, tmp_path):
 
 
 def test_what_is_left_at_a_gate_is_spent():
-    gate = Gate(BUDGET, 0, notion="zcdp")
+    gate = Gate(BUDGET, 0, definition="zcdp")
     gate.reserve(dc.privacy.GaussianNoise(1.0, 10.0))
     learner = MetaFrankWolfe(BLOCKS, ROUNDS, gate, steps=3)
     assert learner.privacy.epsilon() == pytest.approx(1.0, rel=1e-3)
 
 
 def test_noise_follows_from_what_is_spent():
-    shares = {"gaussian": BUDGET.split(2)[0], "laplace": BUDGET.split(2, notion="pure")[0]}
+    shares = {"gaussian": BUDGET.split(2)[0], "laplace": BUDGET.split(2, definition="pure")[0]}
     for noise, share in shares.items():
         assert MetaFrankWolfe(BLOCKS, ROUNDS, share, steps=3, seed=0).noise == noise
     pure = MetaFrankWolfePoints(BOX, ROUNDS, shares["laplace"], gradient_bound=1.0, steps=3, seed=0)

@@ -184,7 +184,7 @@ def test_pieces_that_were_written_last_are_the_whole(kind, monkeypatch):
     monkeypatch.setattr(module, "MOST_OPEN", 12)
     budget = BUDGET if kind == "likes" else dc.Budget(1.0)
     make = LEADER if kind == "likes" else partial(ThompsonSelector, 12, 2, None, feedback="slots")
-    gate = dc.Gate(budget, 3, notion="zcdp" if kind == "likes" else "pure")
+    gate = dc.Gate(budget, 3, definition="zcdp" if kind == "likes" else "pure")
     shop, rng, written, few = Segments(make, VALUES, gate, by="country"), np.random.default_rng(0), {}, 0
     gate_state, open_rounds, gone = gate.state(), [], False
     for _ in range(60):
@@ -465,7 +465,7 @@ def test_learners_that_are_no_segments():
 def test_segments_at_a_gate_that_others_use(tmp_path):
     """Another division of the same people is refused there, the same one shares the budget."""
     ledger = dc.privacy.SQLiteLedger(tmp_path / "ledger")
-    gate = dc.Gate(BUDGET, ledger=ledger, notion="gdp")
+    gate = dc.Gate(BUDGET, ledger=ledger, definition="gdp")
     with pytest.raises(ValueError, match="by= is needed"):
         Segments(LEADER, VALUES, gate.share(0.5))
     shop = Segments(LEADER, VALUES, gate.share(0.5), by="country")
@@ -483,7 +483,7 @@ def test_segments_at_a_gate_that_others_use(tmp_path):
     with pytest.raises(ValueError, match="in use"):
         dc.load(state, gate=gate)
     ledger.close()
-    gate = dc.Gate(BUDGET, ledger=dc.privacy.SQLiteLedger(tmp_path / "ledger"), notion="gdp")
+    gate = dc.Gate(BUDGET, ledger=dc.privacy.SQLiteLedger(tmp_path / "ledger"), definition="gdp")
     again = dc.load(state, gate=gate)
     again.run(_crowd(30), VALUES * 10)
     assert gate.spent.epsilon(1e-6) == spent

@@ -43,7 +43,7 @@ class ToySelector(OnlineSelector):
         share = spend_from(budget, seed)
         settings = ToySettings(**common_settings(n_items, k, rounds, bound, labels), event=None)
         if settings.spec is not None:
-            event = settings.spec.event(share, share.notion)
+            event = settings.spec.event(share, share.definition)
             settings = ToySettings(**common_settings(n_items, k, rounds, bound, labels), event=event)
         super().__init__(settings, share)
 

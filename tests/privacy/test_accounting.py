@@ -1,4 +1,4 @@
-"""The account: counts, privacy notions, parts, groups, reports; and two independent accountants beside it."""
+"""The account: counts, definitions, parts, groups, reports; and two independent accountants beside it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_unknown_event_kind_is_named():
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_scaled_down_event_costs_less_in_every_notion(event):
+def test_scaled_down_event_costs_less_in_every_definition(event):
     smaller = event.scaled(0.5).loss()
     for name in ("pure", "rho", "mu_squared"):
         before, after = getattr(event.loss(), name), getattr(smaller, name)
@@ -140,12 +140,12 @@ def test_choice_is_charged_by_its_range_not_as_generic_epsilon():
     assert choice.mu_squared < 0.26 * generic.mu_squared
 
 
-def test_best_notion_is_reported():
-    assert _account((pv.LaplaceNoise(1.0, 2.0), 1)).best_notion(1e-6) == "pure epsilon"
-    assert _account((pv.ExponentialChoice(0.002, 2.0), 10_000)).best_notion(1e-6) == "zCDP"
-    assert _account((pv.GaussianNoise(1.0, 4.0), 1)).best_notion(1e-6) == "Gaussian DP"
+def test_best_definition_is_reported():
+    assert _account((pv.LaplaceNoise(1.0, 2.0), 1)).best_definition(1e-6) == "pure epsilon"
+    assert _account((pv.ExponentialChoice(0.002, 2.0), 10_000)).best_definition(1e-6) == "zCDP"
+    assert _account((pv.GaussianNoise(1.0, 4.0), 1)).best_definition(1e-6) == "Gaussian DP"
     mixed = _account((pv.LaplaceNoise(1.0, 2.0), 1), (pv.GaussianNoise(1.0, 20.0), 1))
-    assert mixed.best_notion(1e-6).startswith("pure epsilon + ")
+    assert mixed.best_definition(1e-6).startswith("pure epsilon + ")
     assert mixed.epsilon(1e-6) == pytest.approx(
         0.5 + dp_accounting.get_epsilon_gaussian(20.0, 1e-6), rel=1e-5
     )
@@ -188,8 +188,8 @@ def test_nested_parts():
 def test_accepted_histories_have_finite_reports_within_the_budget():
     """Whatever fits the gate is reported within the budget, also near the limit."""
     for epsilon, delta in ((0.1, 1e-3), (1.0, 1e-6), (10.0, 1e-9), (50.0, 1e-6)):
-        for notion in ("zcdp", "gdp"):
-            gate = dc.Gate(dc.Budget(epsilon, delta), 0, notion=notion, failure=delta / 10)
+        for definition in ("zcdp", "gdp"):
+            gate = dc.Gate(dc.Budget(epsilon, delta), 0, definition=definition, failure=delta / 10)
             gate.reserve(pv.ApproximateRelease(0.0, delta / 10))
             gate.reserve(pv.GaussianNoise(1.0, 1.0 / gate.remaining.mu * (1 + 1e-9)))
             assert gate.spent.epsilon() <= epsilon * (1 + 1e-9)
@@ -325,7 +325,7 @@ def test_the_exact_curve_counts_every_release_of_every_kind():
 
 
 def test_the_exact_curve_of_a_person_in_several_rounds():
-    """Three rounds each: every loss is three times as large, in its own notion."""
+    """Three rounds each: every loss is three times as large, in its own definition."""
 
     def released(times):
         gaussian, pure = pv.GaussianNoise(times, 30.0), pv.PureRelease(0.02 * times)

@@ -56,7 +56,7 @@ def test_infinite_budget_guarantees_nothing():
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])
-def test_several_rounds_divide_each_notion_as_group_privacy_needs(rounds):
+def test_several_rounds_divide_each_definition_as_group_privacy_needs(rounds):
     one, many = dc.Budget(2.0, 1e-6), dc.Budget(2.0, 1e-6, max_rounds_per_person=rounds)
     assert many.rho == one.rho / rounds**2
     assert many.mu == one.mu / rounds
@@ -69,17 +69,17 @@ def test_several_rounds_divide_each_notion_as_group_privacy_needs(rounds):
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 10, 49, 1000, 99_991])
-@pytest.mark.parametrize("notion", ["pure", "zcdp", "gdp"])
+@pytest.mark.parametrize("definition", ["pure", "zcdp", "gdp"])
 @pytest.mark.parametrize("kind", [ExponentialChoice, LaplaceNoise, GaussianNoise])
-def test_equal_shares_always_fit_and_one_more_never_does(count, notion, kind):
-    budget = dc.Budget(0.7, 0.0 if notion == "pure" else 1e-6, max_rounds_per_person=3)
+def test_equal_shares_always_fit_and_one_more_never_does(count, definition, kind):
+    budget = dc.Budget(0.7, 0.0 if definition == "pure" else 1e-6, max_rounds_per_person=3)
     share = budget.split(count)[0]
-    if kind is GaussianNoise and notion == "pure":
+    if kind is GaussianNoise and definition == "pure":
         with pytest.raises(ValueError, match="needs delta > 0"):
-            kind.within(share, 0.3, notion=notion)
+            kind.within(share, 0.3, definition=definition)
         return
-    event = kind.within(share, 0.3, notion=notion)
-    gate = dc.Gate(budget, 0, notion=notion)
+    event = kind.within(share, 0.3, definition=definition)
+    gate = dc.Gate(budget, 0, definition=definition)
     for _ in range(min(count, 50)):
         gate.reserve(event)
     if count > 50:

@@ -38,7 +38,7 @@ def test_the_budget_is_used_and_not_exceeded(budget, number):
     assert 0.9997 * budget.epsilon < exact <= budget.epsilon
     gate = Gate(budget, 0)
     gate.reserve(event)
-    assert gate.notion == "pure"
+    assert gate.definition == "pure"
     assert exact <= gate.spent.epsilon() <= min(budget.epsilon, exact * (1.0 + 1e-12))
     assert gate.spent.epsilon(budget.delta / 2) == math.inf  # its delta is one number ...
     assert exact < gate.spent.epsilon(budget.delta / 2, tight=True) < math.inf  # ... and its curve is known
@@ -63,9 +63,9 @@ def test_the_gate_refuses_everything_beyond():
     for more in (event, PureRelease(0.001), ExponentialChoice(0.001, WIDTH), GaussianNoise(1.0, 1e4)):
         with pytest.raises(BudgetExceeded):
             gate.reserve(more)
-    for notion in ("zcdp", "gdp"):
+    for definition in ("zcdp", "gdp"):
         with pytest.raises(BudgetExceeded):
-            Gate(BUDGET, 0, notion=notion).reserve(event)
+            Gate(BUDGET, 0, definition=definition).reserve(event)
     used = Gate(BUDGET, 0)
     used.reserve(PureRelease(0.9))
     with pytest.raises(BudgetExceeded):
@@ -90,8 +90,8 @@ def test_beside_other_releases_epsilons_and_deltas_add_up():
     [
         (dc.Budget(1.0).share(), "delta of at least 1e-12"),
         (dc.Budget(1.0, 1e-13).share(), "delta of at least 1e-12"),
-        (BUDGET.split(2, notion="zcdp")[0], "whole budget"),
-        (dc.Gate(BUDGET, 0, notion="zcdp").left, "whole budget"),
+        (BUDGET.split(2, definition="zcdp")[0], "whole budget"),
+        (dc.Gate(BUDGET, 0, definition="zcdp").left, "whole budget"),
         (dc.Gate(BUDGET, 0).split(2)[0], "whole budget"),
         (dc.Budget(1.0, 1e-6, max_rounds_per_person=2).share(), "one round of each person"),
         (dc.Budget(math.inf).share(), "infinite budget"),

@@ -83,8 +83,8 @@ def test_remaining_is_what_can_still_be_released():
     pure = dc.Gate(dc.Budget(1.0), 0)
     pure.laplace(0.0, scale=4.0, sensitivity=1.0)
     assert pure.remaining.epsilon == 0.75
-    for notion in ("zcdp", "gdp"):
-        mixed = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion=notion)
+    for definition in ("zcdp", "gdp"):
+        mixed = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition=definition)
         mixed.gaussian(0.0, sigma=10.0, sensitivity=1.0)
         mixed.laplace(0.0, scale=20.0, sensitivity=1.0)
         mixed.reserve(pv.PureRelease(mixed.remaining.epsilon * (1 - 1e-9)))
@@ -279,7 +279,7 @@ def test_numbers_that_floats_do_not_hold_are_refused(value):
     for release in (gate.laplace, gate.spherical_laplace, gate.gaussian, gate.choose):
         with pytest.raises(ValueError, match="not exact as floats"):
             release([value] if release == gate.choose and np.ndim(value) == 0 else value, 10.0, 1.0)
-    assert gate.notion is None
+    assert gate.definition is None
     assert not gate.spent.ledger.counts
     for held in (Fraction(1, 4), Decimal("0.25"), [EDGE, 0.25], True, np.float32(0.1)):
         gate.laplace(held, 1000.0, 1.0)
@@ -318,14 +318,14 @@ def test_a_fraction_is_not_the_decimal_that_its_float_prints():
     assert pv.LaplaceNoise(1.0, 2.0) != pv.SphericalLaplaceNoise(1.0, 2.0)
 
 
-@pytest.mark.parametrize("notion", ["pure", "zcdp", "gdp"])
-def test_a_state_that_spent_more_than_its_budget_is_refused(notion):
-    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion=notion)
+@pytest.mark.parametrize("definition", ["pure", "zcdp", "gdp"])
+def test_a_state_that_spent_more_than_its_budget_is_refused(definition):
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition=definition)
     gate.part("a").reserve(pv.PureRelease(0.05), 2)
     gate.reserve(pv.PureRelease(0.01))
     state = gate.state()
     restored = dc.Gate.from_state(json.loads(json.dumps(state)))
-    assert restored.notion == notion
+    assert restored.definition == definition
     assert restored.spent.loss == gate.spent.loss
     state["ledger"]["charges"][0]["count"] = 200
     with pytest.raises(ValueError, match="more was spent than the budget allows"):
@@ -333,7 +333,7 @@ def test_a_state_that_spent_more_than_its_budget_is_refused(notion):
 
 
 def test_a_full_gate_survives_a_restart():
-    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="zcdp")
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="zcdp")
     for part in range(7):
         gate.part("a").laplace(0.0, 9.7 + part, 1.0)
     gate.part("a").reserve(pv.ConcentratedRelease(exact(gate.budget.rho) - gate.spent.loss.rho))

@@ -74,7 +74,7 @@ def test_gates_with_ledgers_of_their_own_do_not():
 
 def test_everything_that_is_asked_of_a_gate_knows_of_the_others():
     ledger = MemoryLedger()
-    mine, yours = (Gate(APPROXIMATE, seed, notion="gdp", ledger=ledger) for seed in (0, 1))
+    mine, yours = (Gate(APPROXIMATE, seed, definition="gdp", ledger=ledger) for seed in (0, 1))
     event = GaussianNoise.within(APPROXIMATE.share(Fraction(3, 4)), 1.0)
     yours.reserve(event)
     assert mine.left.fraction == pytest.approx(0.25, rel=1e-9)
@@ -107,8 +107,8 @@ def test_parts_are_written_as_groups():
     assert mine.spent.to_json() == yours.spent.to_json()
 
 
-def test_a_gate_with_a_ledger_keeps_to_one_notion():
-    with pytest.raises(ValueError, match="gates that share a ledger keep to one privacy notion"):
+def test_a_gate_with_a_ledger_keeps_to_one_definition():
+    with pytest.raises(ValueError, match="gates that share a ledger keep to one privacy definition"):
         Gate(APPROXIMATE, ledger=MemoryLedger())
     with pytest.raises(TypeError, match="ledger must be a Ledger"):
         Gate(PURE, ledger={})
@@ -294,11 +294,11 @@ def test_a_restored_gate_goes_on_with_the_same_ledger():
 
 def test_a_sum_comes_back_behind_a_ledger_once():
     ledger = MemoryLedger()
-    gate = Gate(APPROXIMATE, 3, notion="gdp", ledger=ledger)
+    gate = Gate(APPROXIMATE, 3, definition="gdp", ledger=ledger)
     total = TreeSum(2, 8, gate, norm_bound=1.0, share=0.5)
     total.add([0.1, 0.2])
     state, behind = total.state(), gate.state()
-    Gate(APPROXIMATE, 4, notion="gdp", ledger=ledger).gaussian(0.0, sigma=40.0, sensitivity=1.0)
+    Gate(APPROXIMATE, 4, definition="gdp", ledger=ledger).gaussian(0.0, sigma=40.0, sensitivity=1.0)
     with pytest.raises(ValueError, match="in use already"):  # it lives
         TreeSum.from_state(*state, Gate.from_state(behind, ledger))
     ledger = MemoryLedger.from_json(ledger.to_json())
@@ -309,7 +309,7 @@ def test_a_sum_comes_back_behind_a_ledger_once():
     assert again.spent.to_json() == before
     with pytest.raises(ValueError, match="in use already"):
         TreeSum.from_state(*state, again)
-    yours = Gate(APPROXIMATE, 5, notion="gdp", ledger=ledger)
+    yours = Gate(APPROXIMATE, 5, definition="gdp", ledger=ledger)
     yours.gaussian(0.0, sigma=40.0, sensitivity=1.0)  # the ledger is read again, and it stays taken up
     assert again.spent.to_json() == yours.spent.to_json()
     with pytest.raises(ValueError, match="in use already"):

@@ -28,7 +28,7 @@ def _restarted(kind, path, ledger):
 
 
 def _gate(ledger):
-    return Gate(BUDGET, notion="gdp", ledger=ledger)
+    return Gate(BUDGET, definition="gdp", ledger=ledger)
 
 
 def _person(item=1):
@@ -145,7 +145,7 @@ def test_what_has_come_to_its_end_is_not_gone_on_with(name, end, kind, tmp_path)
 
 def test_finished_charges_are_nobody_elses():
     """Eight sums alike, seven of them finished: the state of the eighth comes back once."""
-    gate = Gate(BUDGET, notion="gdp")
+    gate = Gate(BUDGET, definition="gdp")
     sums = [FactorizedSum(1, 2, gate, box=(0.0, 1.0), share=1 / 8) for _ in range(8)]
     state, early = sums[0].state(), sums[1].state()
     for total in sums[1:]:
@@ -199,7 +199,7 @@ def test_a_state_takes_up_all_that_it_was_charged_for_and_nothing_else(tmp_path)
 
 def test_others_who_use_the_gate_meanwhile_are_charged_and_get_real_randomness():
     """While one thread makes something again, another draws a key and is charged as always."""
-    gate = Gate(BUDGET, notion="gdp")
+    gate = Gate(BUDGET, definition="gdp")
     state, _ = _sum(gate).state()
     again = Gate.from_state(gate.state())
     found = []

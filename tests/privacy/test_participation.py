@@ -204,7 +204,7 @@ def test_saved_sums_keep_what_is_declared(tmp_path):
 def test_the_account_of_a_person_is_exact_beside_other_releases():
     """Half of the budget for such a sum, half for releases by the round: together all of it, never more."""
     budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=4)
-    gate = Gate(budget, 0, notion="gdp")
+    gate = Gate(budget, 0, definition="gdp")
     first, second = gate.split(2)
     total = FactorizedSum(1, 35, first, norm_bound=1.0, min_separation=1)
     event = total.event
@@ -231,7 +231,7 @@ def test_a_release_about_other_numbers_of_rounds_is_refused():
     ledger = MemoryLedger()
     ledger.append(Charge((), Entry("sum", event), 1), expected_version=0)
     with pytest.raises(ValueError, match="max_rounds_per_person=2"):
-        Gate(budget, 0, notion="zcdp", ledger=ledger)
+        Gate(budget, 0, definition="zcdp", ledger=ledger)
     record = Gate(dc.Budget(1.0, 1e-6, max_rounds_per_person=3), 0)
     record.reserve(event)
     state = record.state()

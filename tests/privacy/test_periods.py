@@ -150,7 +150,7 @@ def test_a_ledger_of_one_budget_is_not_one_of_periods(ledger):
 
 
 def test_groups_and_restarts_within_a_period(tmp_path):
-    periods = Periods(APPROXIMATE, SQLiteLedger(tmp_path / "l"), notion="gdp")
+    periods = Periods(APPROXIMATE, SQLiteLedger(tmp_path / "l"), definition="gdp")
     gate = periods.gate("2026-11")
     small = PureRelease(0.1)
     gate.part("north").reserve(small)
@@ -158,7 +158,7 @@ def test_groups_and_restarts_within_a_period(tmp_path):
     later = periods.gate("2026-12")
     later.part("south").reserve(small)
     periods.ledger.close()
-    again = Periods(APPROXIMATE, SQLiteLedger(tmp_path / "l"), notion="gdp")
+    again = Periods(APPROXIMATE, SQLiteLedger(tmp_path / "l"), definition="gdp")
     assert set(again.account("2026-11").ledger.parts) == {"north", "south"}
     with pytest.raises(ValueError, match="was not charged for these"):
         TreeSum.from_state(*state, again.gate("2026-12").part("south"))
@@ -183,7 +183,7 @@ def test_any_order_of_calls_keeps_to_the_budget(seed, tmp_path):
     """Several processes (a ledger object each) that charge, save, end, begin and load in any order."""
     rng, path = random.Random(seed), tmp_path / "l"
     split, month, saved, charged = PeopleSplit(2, bytes(16)), 1, [], Counter()
-    workers = [Periods(APPROXIMATE, SQLiteLedger(path), notion="zcdp") for _ in range(2)]
+    workers = [Periods(APPROXIMATE, SQLiteLedger(path), definition="zcdp") for _ in range(2)]
     loaded = 0
     for _ in range(40):
         which, act = rng.randrange(2), rng.choice(["charge", "charge", "sum", "end", "load", "load", "month"])
@@ -192,7 +192,7 @@ def test_any_order_of_calls_keeps_to_the_budget(seed, tmp_path):
             month += 1
         elif act == "end":
             workers[which].ledger.close()
-            workers[which] = Periods(APPROXIMATE, SQLiteLedger(path), notion="zcdp")
+            workers[which] = Periods(APPROXIMATE, SQLiteLedger(path), definition="zcdp")
         elif act == "load" and saved:
             number = rng.randrange(len(saved))
             home, owner, state = saved[number]
@@ -240,26 +240,26 @@ def test_printed():
 
 # --- what several add up to ------------------------------------------------------------------------------
 
-NOTIONS = {
+DEFINITIONS = {
     "pure": (PURE, [HALF, ExponentialChoice(0.1, 2.0), PureRelease(Fraction(1, 7))]),
     "zcdp": (APPROXIMATE, [GaussianNoise(1.0, 9.0), ConcentratedRelease(0.004), PureRelease(0.05)]),
     "gdp": (APPROXIMATE, [GaussianNoise(1.0, 9.0), ExponentialChoice(0.1, 1.0), GaussianNoise(1.0, 30.0)]),
 }
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("definition", DEFINITIONS)
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_any_choice_of_periods_adds_up_exactly(notion, rounds):
+def test_any_choice_of_periods_adds_up_exactly(definition, rounds):
     """The total of a subset is the account of one gate that made all of its releases."""
-    budget, events = NOTIONS[notion]
+    budget, events = DEFINITIONS[definition]
     budget = dc.Budget(2 * rounds, budget.delta, max_rounds_per_person=rounds)
-    periods = Periods(budget, notion=notion)
+    periods = Periods(budget, definition=definition)
     for name, event in zip("abc", events, strict=True):
         periods.gate(name).reserve(event, 2)
     for size in range(4):
         for chosen in itertools.combinations("abc", size):
             total = periods.total(chosen)
-            one = Gate(dc.Budget(100.0, budget.delta, max_rounds_per_person=rounds), notion=notion)
+            one = Gate(dc.Budget(100.0, budget.delta, max_rounds_per_person=rounds), definition=definition)
             for name in chosen:
                 one.reserve(events["abc".index(name)], 2)
             assert total.loss == one.spent.loss
@@ -282,10 +282,10 @@ def test_groups_of_each_period_take_the_worst_of_each():
 
 
 def test_exact_composition_over_periods():
-    periods = Periods(APPROXIMATE, notion="zcdp")
+    periods = Periods(APPROXIMATE, definition="zcdp")
     for name in "ab":
         periods.gate(name).reserve(ExponentialChoice(0.05, 1.0), 20)
-    one = Gate(dc.Budget(5.0, 1e-6), notion="zcdp")
+    one = Gate(dc.Budget(5.0, 1e-6), definition="zcdp")
     one.reserve(ExponentialChoice(0.05, 1.0), 40)
     total = periods.total()
     assert total.epsilon(tight=True) == one.spent.epsilon(tight=True) < total.epsilon()
@@ -294,7 +294,7 @@ def test_exact_composition_over_periods():
 def test_exact_composition_for_people_of_several_rounds():
     """Groups would have no exact curve then; periods alone have one."""
     budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
-    periods, one = Periods(budget, notion="zcdp"), Gate(replace(budget, epsilon=5.0), notion="zcdp")
+    periods, one = Periods(budget, definition="zcdp"), Gate(replace(budget, epsilon=5.0), definition="zcdp")
     for name in "ab":
         periods.gate(name).reserve(ExponentialChoice(0.02, 1.0), 20)
         one.reserve(ExponentialChoice(0.02, 1.0), 20)
@@ -304,7 +304,7 @@ def test_exact_composition_for_people_of_several_rounds():
 
 def test_releases_about_all_rounds_of_a_person_add_up_over_periods():
     budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
-    periods = Periods(budget, notion="gdp")
+    periods = Periods(budget, definition="gdp")
     for name in "ab":
         FactorizedSum(2, 8, periods.gate(name), norm_bound=1.0, min_separation=2)
         (entry,) = periods.account(name).ledger.counts
@@ -317,18 +317,18 @@ def test_releases_about_all_rounds_of_a_person_add_up_over_periods():
 
 
 def test_limits_of_several_periods():
-    for notion, per in (("zcdp", APPROXIMATE.rho), ("gdp", APPROXIMATE.mu**2)):
-        periods = Periods(APPROXIMATE, notion=notion)
+    for definition, per in (("zcdp", APPROXIMATE.rho), ("gdp", APPROXIMATE.mu**2)):
+        periods = Periods(APPROXIMATE, definition=definition)
         for month in range(12):
-            event = GaussianNoise.within(APPROXIMATE.share(), 1.0, notion=notion)
+            event = GaussianNoise.within(APPROXIMATE.share(), 1.0, definition=definition)
             periods.gate(f"{month}").reserve(event)
         total = periods.total()
         assert total.epsilon() == pytest.approx(total.budget.epsilon, rel=1e-6)
         assert 1.0 < total.budget.epsilon < 12.0
         assert total.epsilon() <= total.budget.epsilon
-        spent = total.loss.rho if notion == "zcdp" else total.loss.mu_squared
+        spent = total.loss.rho if definition == "zcdp" else total.loss.mu_squared
         assert float(spent) == pytest.approx(12 * per, rel=1e-9)
-    failing = Periods(dc.Budget(1.0, 1e-6), notion="pure")
+    failing = Periods(dc.Budget(1.0, 1e-6), definition="pure")
     for name in "ab":
         failing.gate(name).reserve(ApproximateRelease(1.0, 1e-6))
     assert failing.total().budget == dc.Budget(2.0, 2e-6)

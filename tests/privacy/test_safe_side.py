@@ -170,7 +170,7 @@ def _mpf(value):
     return mpmath.mpf(value.numerator) / value.denominator
 
 
-def test_pure_steps_in_other_notions_are_never_below_the_truth():
+def test_pure_steps_in_other_definitions_are_never_below_the_truth():
     for epsilon in _fractions(120):
         size = 2 * max(0, epsilon.numerator.bit_length() - epsilon.denominator.bit_length())
         with mpmath.workprec(1700 + size):
@@ -314,7 +314,7 @@ def test_pure_and_gaussian_parts_add_up_upwards():
         pure, mu = rng.uniform(0.5, 1.0), rng.uniform(0.01, 0.1)
         account = _account(dc.Budget(3.0, 1e-6), LaplaceNoise(pure, 1.0), GaussianNoise(mu, 1.0))
         rest = cv.gdp_epsilon(mu * (1 - 1e-15), 1e-6)
-        if account.best_notion() == "pure epsilon + Gaussian DP":
+        if account.best_definition() == "pure epsilon + Gaussian DP":
             assert cv.exact(account.epsilon()) >= cv.exact(pure) + cv.exact(rest) * (1 - Fraction(1, 10**14))
         epsilon = pure * (1 + 1e-9)
         left = cv.exact(epsilon) - cv.exact(pure)
@@ -409,7 +409,7 @@ def test_differences_are_never_below_the_closed_form(neighbours):
 def test_the_least_delta_can_be_asked_about():
     """Epsilon over mu is beyond floats there; the smallest float is also the least delta that is reported."""
     for epsilon in (1e-12, 1.0, 1e300):
-        gate = dc.Gate(dc.Budget(epsilon, 5e-324), notion="pure")
+        gate = dc.Gate(dc.Budget(epsilon, 5e-324), definition="pure")
         gate.reserve(dc.privacy.PureRelease(epsilon))
         assert gate.spent.epsilon() == epsilon
     assert cv.gdp_epsilon(1e-30, 5e-324) == math.inf

@@ -39,10 +39,10 @@ BUDGETS = {
 }
 WEIGHTS = ([1, 1, 1], [1, 2, 3, 4], [0.1] * 10, [1], [1e-3, 1.0])
 CASES = [
-    (name, notion)
+    (name, definition)
     for name, budget in BUDGETS.items()
-    for notion in ("pure", "zcdp", "gdp")
-    if notion == "pure" or (budget.delta and name != "pure of a delta")
+    for definition in ("pure", "zcdp", "gdp")
+    if definition == "pure" or (budget.delta and name != "pure of a delta")
 ]
 
 
@@ -59,7 +59,7 @@ def _tree(noise, **options):
 
 def _choices(share, seed):
     part = spend_from(share, seed)
-    event = ExponentialChoice.within(part, 2.0, 5, part.gate.notion)
+    event = ExponentialChoice.within(part, 2.0, 5, part.gate.definition)
     for _ in range(5):
         part.gate.choose([1.0, 0.0, 2.0], event.rate, event.range)
     return part.gate
@@ -67,7 +67,7 @@ def _choices(share, seed):
 
 def _numbers(share, seed):
     part = spend_from(share, seed)
-    event = LaplaceNoise.within(part, Fraction(1, 3), 2, part.gate.notion)
+    event = LaplaceNoise.within(part, Fraction(1, 3), 2, part.gate.definition)
     for _ in range(2):
         part.gate.laplace([1.0, 0.0], event.scale, event.sensitivity)
     return part.gate
@@ -75,7 +75,7 @@ def _numbers(share, seed):
 
 def _gaussian_numbers(share, seed):
     part = spend_from(share, seed)
-    event = GaussianNoise.within(part, 1.0, 3, part.gate.notion)
+    event = GaussianNoise.within(part, 1.0, 3, part.gate.definition)
     for _ in range(3):
         part.gate.gaussian([1.0, 0.0], event.sigma, event.sensitivity)
     return part.gate
@@ -116,53 +116,55 @@ def _total(gates):
     return total
 
 
-def _used(budget, notion, total):
-    """How much of the budget ``total`` is, in one notion; None if more."""
-    limit = Filter.of(budget, notion)
+def _used(budget, definition, total):
+    """How much of the budget ``total`` is, in one definition; None if more."""
+    limit = Filter.of(budget, definition)
     if not limit.fits(total):
         return None
-    assert smallest_epsilon(total, budget, budget.delta, notion) <= budget.epsilon
+    assert smallest_epsilon(total, budget, budget.delta, definition) <= budget.epsilon
     return float(limit.spent(total) / limit.limit)
 
 
-@pytest.mark.parametrize(("name", "notion"), CASES)
+@pytest.mark.parametrize(("name", "definition"), CASES)
 @pytest.mark.parametrize("way", WAYS)
-def test_all_shares_together_fit_the_budget(name, notion, way):
-    """In one notion for all, exactly; and next to nothing of it is left."""
+def test_all_shares_together_fit_the_budget(name, definition, way):
+    """In one definition for all, exactly; and next to nothing of it is left."""
     budget = BUDGETS[name]
-    if notion == "pure" and way in NEEDS_DELTA:
+    if definition == "pure" and way in NEEDS_DELTA:
         with pytest.raises(ValueError, match="Gaussian noise needs delta > 0"):
-            WAYS[way](budget.split(2, notion="pure")[0], 0)
+            WAYS[way](budget.split(2, definition="pure")[0], 0)
         return
     for weights in WEIGHTS[:1] if way == "as much as fits" else WEIGHTS:
-        shares = budget.split(weights, notion=notion)
-        used = _used(budget, notion, _total([WAYS[way](share, seed) for seed, share in enumerate(shares)]))
+        shares = budget.split(weights, definition=definition)
+        used = _used(
+            budget, definition, _total([WAYS[way](share, seed) for seed, share in enumerate(shares)])
+        )
         assert used is not None
         assert used > (0.3 if way == "as much as fits" else 0.99)
 
 
-@pytest.mark.parametrize(("name", "notion"), CASES)
-def test_shares_are_spent_in_different_ways(name, notion):
+@pytest.mark.parametrize(("name", "definition"), CASES)
+def test_shares_are_spent_in_different_ways(name, definition):
     budget = BUDGETS[name]
-    ways = [way for way in WAYS if notion != "pure" or way not in NEEDS_DELTA]
+    ways = [way for way in WAYS if definition != "pure" or way not in NEEDS_DELTA]
     ways.remove("as much as fits")
     for pair in itertools.combinations(ways, 2):
-        shares = budget.split([1, 2], notion=notion)
+        shares = budget.split([1, 2], definition=definition)
         gates = [WAYS[way](share, 1) for way, share in zip(pair, shares, strict=True)]
-        assert _used(budget, notion, _total(gates)) is not None
+        assert _used(budget, definition, _total(gates)) is not None
 
 
-def test_an_unnamed_notion_is_the_same_for_all():
-    for budget, notion in ((dc.Budget(1.0), "pure"), (dc.Budget(1.0, 1e-6), "zcdp")):
+def test_an_unnamed_definition_is_the_same_for_all():
+    for budget, definition in ((dc.Budget(1.0), "pure"), (dc.Budget(1.0, 1e-6), "zcdp")):
         gates = [_choices(share, 0) for share in budget.split(3)]
-        assert {gate.notion for gate in gates} == {notion}
-        assert _used(budget, notion, _total(gates)) > 0.99
+        assert {gate.definition for gate in gates} == {definition}
+        assert _used(budget, definition, _total(gates)) > 0.99
 
 
 def test_the_whole_budget_is_spent_in_whatever_is_best():
     part = spend_from(dc.Budget(1.0, 1e-6).share(), 0)
     assert part.whole
-    assert part.gate.notion is None
+    assert part.gate.definition is None
     spent = TreeSum(3, 20, dc.Budget(1.0, 1e-6).share(), norm_bound=1.0, seed=0).gate.spent
     assert (
         spent.to_json() == TreeSum(3, 20, dc.Budget(1.0, 1e-6), norm_bound=1.0, seed=0).gate.spent.to_json()
@@ -172,13 +174,13 @@ def test_the_whole_budget_is_spent_in_whatever_is_best():
 # --- injected faults -----------------------------------------------------------------------------------
 
 
-def test_a_fraction_of_each_notion_at_once_would_overspend():
+def test_a_fraction_of_each_definition_at_once_would_overspend():
     """Half of epsilon and half of mu squared at gates of their own are more than the whole, by far."""
     budget = dc.Budget(1.0, 1e-6)
-    half = budget.share(Fraction(1, 2))  # of each notion: for one gate, which keeps to one of them
+    half = budget.share(Fraction(1, 2))  # of each definition: for one gate, which keeps to one of them
     laplace, gaussian = LaplaceNoise.within(half, 1.0), GaussianNoise.within(half, 1.0)
     total = laplace.loss() + gaussian.loss()
-    assert all(_used(budget, notion, total) is None for notion in ("pure", "zcdp", "gdp"))
+    assert all(_used(budget, definition, total) is None for definition in ("pure", "zcdp", "gdp"))
     # Not only in our accounts: Laplace noise alone loses its epsilon half of the time, and then what is left
     # of epsilon 1 has to cover the Gaussian.
     epsilon, mu = float(laplace.loss().pure), math.sqrt(gaussian.loss().mu_squared)
@@ -190,15 +192,15 @@ def test_a_fraction_of_each_notion_at_once_would_overspend():
     assert _used(budget, "zcdp", losses) > 0.99
 
 
-def test_gates_of_shares_that_took_the_fraction_in_each_notion_would_be_noticed(monkeypatch):
-    """The injected fault: a share is a fraction in every notion, and the first release there decides."""
+def test_gates_of_shares_that_took_the_fraction_in_each_definition_would_be_noticed(monkeypatch):
+    """The injected fault: a share is a fraction in every definition, and the first release there decides."""
     monkeypatch.setattr(Gate, "of_share", classmethod(lambda cls, share, seed=None: cls(share.budget, seed)))
-    monkeypatch.setattr(Share, "notion", property(lambda _: None, lambda *_: None), raising=False)
+    monkeypatch.setattr(Share, "definition", property(lambda _: None, lambda *_: None), raising=False)
     budget = dc.Budget(1.0, 1e-6)
     first, second = budget.split(2)
     gates = [_tree("laplace")(first, 0), _sum_of_gaussian_noise(second, 1)]
     total = _total(gates)
-    assert all(_used(budget, notion, total) is None for notion in ("pure", "zcdp", "gdp"))
+    assert all(_used(budget, definition, total) is None for definition in ("pure", "zcdp", "gdp"))
 
 
 def test_a_gate_that_forgets_its_fraction_would_be_noticed(monkeypatch):
@@ -211,51 +213,51 @@ def test_a_gate_that_forgets_its_fraction_would_be_noticed(monkeypatch):
 # --- shares of a gate ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "notion"), CASES)
-def test_shares_of_a_gate_draw_on_one_account(name, notion):
+@pytest.mark.parametrize(("name", "definition"), CASES)
+def test_shares_of_a_gate_draw_on_one_account(name, definition):
     budget = BUDGETS[name]
-    gate = Gate(budget, 0, notion=notion)
+    gate = Gate(budget, 0, definition=definition)
     gate.reserve(gate.preview(PureRelease(9.0)).largest.scaled(0.3), label="before")
-    ways = [way for way in WAYS if notion != "pure" or way not in NEEDS_DELTA]
+    ways = [way for way in WAYS if definition != "pure" or way not in NEEDS_DELTA]
     ways.remove("as much as fits")
     shares = gate.split([1 + place for place, _ in enumerate(ways)])
     for way, share in zip(ways, shares, strict=True):
         assert WAYS[way](share, None)._accountant is gate._accountant
-    assert _used(budget, notion, gate.spent.loss) > 0.98
+    assert _used(budget, definition, gate.spent.loss) > 0.98
     assert len(gate.spent.ledger.counts) == 1 + len(ways)
     with pytest.raises(dc.BudgetExceeded):
         gate.laplace(0.0, 1.0, 1.0)
 
 
-def test_a_gate_without_a_notion_keeps_to_the_one_it_is_split_in():
+def test_a_gate_without_a_definition_keeps_to_the_one_it_is_split_in():
     budget = dc.Budget(1.0, 1e-6)
     gate = Gate(budget, 0)
     assert gate.left.whole
-    assert [share.notion for share in gate.split(2)] == ["zcdp"] * 2
-    assert gate.notion == "zcdp"
-    with pytest.raises(ValueError, match="notion='gdp', but this gate keeps to 'zcdp'"):
-        gate.split(2, notion="gdp")
-    assert Gate(budget, 0).split(2, notion="gdp")[0].notion == "gdp"
+    assert [share.definition for share in gate.split(2)] == ["zcdp"] * 2
+    assert gate.definition == "zcdp"
+    with pytest.raises(ValueError, match="definition='gdp', but this gate keeps to 'zcdp'"):
+        gate.split(2, definition="gdp")
+    assert Gate(budget, 0).split(2, definition="gdp")[0].definition == "gdp"
     fresh = Gate(budget, 0)
     with pytest.raises(ValueError, match="parts is empty"):
         fresh.split([])
-    assert fresh.notion is None  # what is refused decides nothing
+    assert fresh.definition is None  # what is refused decides nothing
 
 
 def test_what_is_left_at_a_gate():
-    for notion in ("pure", "zcdp", "gdp"):
-        budget = dc.Budget(1.0, 0.0 if notion == "pure" else 1e-6)
-        gate = Gate(budget, 0, notion=notion)
+    for definition in ("pure", "zcdp", "gdp"):
+        budget = dc.Budget(1.0, 0.0 if definition == "pure" else 1e-6)
+        gate = Gate(budget, 0, definition=definition)
         assert gate.left.fraction == 1
         first = gate.left.part(Fraction(1, 4))
-        kind = LaplaceNoise if notion == "pure" else GaussianNoise
-        gate.reserve(kind.within(first, 1.0, 1, notion))
+        kind = LaplaceNoise if definition == "pure" else GaussianNoise
+        gate.reserve(kind.within(first, 1.0, 1, definition))
         assert gate.left.fraction == pytest.approx(0.75, rel=1e-9)
         assert gate.left.fraction <= Fraction(3, 4)
-        gate.reserve(kind.within(gate.left, 1.0, 1, notion))
+        gate.reserve(kind.within(gate.left, 1.0, 1, definition))
         with pytest.raises(dc.BudgetExceeded, match="nothing of this kind fits any more"):
             gate.left  # noqa: B018
-        assert _used(budget, notion, gate.spent.loss) > 0.999
+        assert _used(budget, definition, gate.spent.loss) > 0.999
 
 
 def test_what_is_left_in_a_part_is_its_own():
@@ -272,21 +274,21 @@ def test_what_is_left_in_a_part_is_its_own():
 # --- the gate of a share -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "notion"), CASES)
-def test_the_gate_of_a_share_keeps_its_fraction_when_it_is_restored(name, notion):
+@pytest.mark.parametrize(("name", "definition"), CASES)
+def test_the_gate_of_a_share_keeps_its_fraction_when_it_is_restored(name, definition):
     budget = BUDGETS[name]
-    first, second = budget.split([1, 3], notion=notion)
+    first, second = budget.split([1, 3], definition=definition)
     gate = Gate.of_share(first, 5)
     gate.reserve(gate.preview(PureRelease(9.0)).largest.scaled(0.5))
     again = Gate.from_state(json.loads(json.dumps(gate.state())))
     assert again.remaining == gate.remaining
     assert again.left.fraction == gate.left.fraction
-    assert again.notion == notion
+    assert again.definition == definition
     for one in (gate, again):
         one.reserve(one.preview(PureRelease(9.0)).largest)
     other = Gate.of_share(second, 6)
     other.reserve(other.preview(PureRelease(9.0)).largest)
-    assert _used(budget, notion, _total([again, other])) > 0.999
+    assert _used(budget, definition, _total([again, other])) > 0.999
     overspent = gate.state() | {"share": str(first.fraction / 2)}
     with pytest.raises(ValueError, match="more was spent than the budget allows"):
         Gate.from_state(overspent)
@@ -296,7 +298,7 @@ def test_the_gate_of_a_share_keeps_its_fraction_when_it_is_restored(name, notion
 
 
 def test_a_sum_of_a_share_goes_on_from_its_file(tmp_path):
-    share = dc.Budget(1.0, 1e-6).split(4, notion="gdp")[1]
+    share = dc.Budget(1.0, 1e-6).split(4, definition="gdp")[1]
     total = TreeSum(2, 8, share, norm_bound=1.0, seed=3)
     total.add([0.1, 0.2])
     total.save(tmp_path / "sum")
@@ -308,7 +310,7 @@ def test_a_sum_of_a_share_goes_on_from_its_file(tmp_path):
 
 def test_shares_of_shares():
     budget = dc.Budget(1.0, 1e-6)
-    first, second = budget.split(2, notion="gdp")
+    first, second = budget.split(2, definition="gdp")
     inner = [first.part(Fraction(1, 3)), first.part(Fraction(2, 3))]
     gates = [_sum_of_gaussian_noise(share, 0) for share in (*inner, second)]
     assert _used(budget, "gdp", _total(gates)) > 0.99
@@ -319,8 +321,8 @@ def test_bad_shares_are_refused():
     for call, message in (
         (lambda: budget.split(0), "parts=0 is too small"),
         (lambda: budget.split([1, 0]), r"parts\[1\]=0.0 must be greater than 0"),
-        (lambda: budget.split(2, notion="zcdp"), "notion='zcdp' needs delta > 0"),
-        (lambda: budget.split(2, notion="renyi"), "notion='renyi' is not one of"),
+        (lambda: budget.split(2, definition="zcdp"), "definition='zcdp' needs delta > 0"),
+        (lambda: budget.split(2, definition="renyi"), "definition='renyi' is not one of"),
         (lambda: Share(budget, Fraction(3, 2)), "must be above 0 and at most 1"),
         (lambda: budget.split(2)[0].part(2), "fraction=2.0 must be at most 1"),
         (lambda: spend_from(budget.split(2)[0].fraction), "budget must be a Budget"),

@@ -69,7 +69,7 @@ def test_it_says_what_a_ledger_in_memory_says(path):
     rng = random.Random(5)
     stores = MemoryLedger(), SQLiteLedger(path)
     budget = dc.Budget(5.0, 1e-6)
-    pairs = [[Gate(budget, 0, notion="zcdp", ledger=store) for _ in range(3)] for store in stores]
+    pairs = [[Gate(budget, 0, definition="zcdp", ledger=store) for _ in range(3)] for store in stores]
     events = [
         TENTH,
         PureRelease(Fraction(1, 30)),
@@ -173,25 +173,25 @@ def test_many_entries_open_at_once(path):
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
-def test_a_ledger_keeps_to_its_budget_and_notion(kind, path):
+def test_a_ledger_keeps_to_its_budget_and_definition(kind, path):
     ledger = SQLiteLedger(path) if kind == "file" else MemoryLedger()
-    Gate(APPROXIMATE, notion="zcdp", ledger=ledger)
+    Gate(APPROXIMATE, definition="zcdp", ledger=ledger)
     again = SQLiteLedger(path) if kind == "file" else ledger
-    Gate(APPROXIMATE, notion="zcdp", ledger=again).reserve(TENTH)
+    Gate(APPROXIMATE, definition="zcdp", ledger=again).reserve(TENTH)
     others = [
-        (dc.Budget(2.0, 1e-6), {"notion": "zcdp"}, "epsilon='1.0'; this gate has epsilon='2.0'"),
-        (dc.Budget(1.0, 1e-5), {"notion": "zcdp"}, "delta=1e-06; this gate has delta=1e-05"),
-        (dc.Budget(1.0, 1e-6, "add_remove"), {"notion": "zcdp"}, "neighbours='replace'"),
-        (dc.Budget(1.0, 1e-6, max_rounds_per_person=2), {"notion": "zcdp"}, "max_rounds_per_person=1"),
-        (APPROXIMATE, {"notion": "gdp"}, "notion='zcdp'; this gate has notion='gdp'"),
-        (APPROXIMATE, {"notion": "zcdp", "failure": 1e-7}, "failure='0'"),
+        (dc.Budget(2.0, 1e-6), {"definition": "zcdp"}, "epsilon='1.0'; this gate has epsilon='2.0'"),
+        (dc.Budget(1.0, 1e-5), {"definition": "zcdp"}, "delta=1e-06; this gate has delta=1e-05"),
+        (dc.Budget(1.0, 1e-6, "add_remove"), {"definition": "zcdp"}, "neighbours='replace'"),
+        (dc.Budget(1.0, 1e-6, max_rounds_per_person=2), {"definition": "zcdp"}, "max_rounds_per_person=1"),
+        (APPROXIMATE, {"definition": "gdp"}, "definition='zcdp'; this gate has definition='gdp'"),
+        (APPROXIMATE, {"definition": "zcdp", "failure": 1e-7}, "failure='0'"),
         (dc.Budget(float("inf")), {}, "epsilon='1.0'"),
     ]
     for budget, options, words in others:
         with pytest.raises(ValueError, match="the ledger was first used with") as refused:
             Gate(budget, ledger=again, **options)
         assert words in str(refused.value)
-    assert Gate(APPROXIMATE, notion="zcdp", ledger=again).spent.pure == 0.1
+    assert Gate(APPROXIMATE, definition="zcdp", ledger=again).spent.pure == 0.1
 
 
 def test_files_of_others_are_refused_and_left_alone(tmp_path):
@@ -318,7 +318,7 @@ def _sum(gate):
 
 
 def _gate(path):
-    return Gate(APPROXIMATE, notion="gdp", ledger=SQLiteLedger(path))
+    return Gate(APPROXIMATE, definition="gdp", ledger=SQLiteLedger(path))
 
 
 def _close(gate):
@@ -394,7 +394,7 @@ def test_a_failed_restart_takes_nothing_up(path):
 
 def test_what_was_closed_releases_nothing(path):
     ledger = SQLiteLedger(path)
-    gate = Gate(APPROXIMATE, notion="gdp", ledger=ledger)
+    gate = Gate(APPROXIMATE, definition="gdp", ledger=ledger)
     total, release = _sum(gate), gate.reserve(TENTH)
     ledger.close()
     ledger.close()
@@ -411,7 +411,7 @@ def test_a_ledger_that_nobody_refers_to_lets_its_charges_go(path):
 def test_learners_come_back_over_the_file(path, tmp_path):
     people = dc.objectives.Coverage(np.eye(6, dtype=bool)[np.arange(40) % 6])
     with SQLiteLedger(path) as ledger:
-        gate = Gate(APPROXIMATE, 0, notion="gdp", ledger=ledger)
+        gate = Gate(APPROXIMATE, 0, definition="gdp", ledger=ledger)
         learners = [dc.online.LeaderSelector(6, 2, 40, gate.share(Fraction(1, 4))) for _ in range(2)]
         chosen = dc.offline.PrivateGreedy(dc.constraints.Cardinality(2), gate.share(0.25)).select(people)
         assert len(chosen.items) == 2
@@ -420,7 +420,7 @@ def test_learners_come_back_over_the_file(path, tmp_path):
             learner.save(tmp_path / f"{number}")
         spent = gate.spent.to_json()["ledger"]
     with SQLiteLedger(path) as ledger:
-        gate = Gate(APPROXIMATE, 0, notion="gdp", ledger=ledger)
+        gate = Gate(APPROXIMATE, 0, definition="gdp", ledger=ledger)
         again = [dc.load(tmp_path / f"{number}", gate=gate) for number in (0, 1)]
         assert [one.round for one in again] == [10, 10]
         for learner in again:
@@ -443,7 +443,7 @@ from discreet.privacy import Budget, Gate, PureRelease, SQLiteLedger, TreeSum
 budget, path = Budget(1.0, 1e-6), sys.argv[1]
 
 def gate():
-    return Gate(budget, notion="gdp", ledger=SQLiteLedger(path))
+    return Gate(budget, definition="gdp", ledger=SQLiteLedger(path))
 
 def attempt(state):
     try:
@@ -454,14 +454,14 @@ def attempt(state):
 
 said = []
 ledger = SQLiteLedger(path)
-mine = Gate(budget, notion="gdp", ledger=ledger)
+mine = Gate(budget, definition="gdp", ledger=ledger)
 mine.reserve(PureRelease(0.01), label="parent")
 child = os.fork()
 if not child:
     try:  # the parent's gate is the parent's; its ledger object can be used for one of the child's own
         mine.reserve(PureRelease(0.01))
     except RuntimeError:
-        Gate(budget, notion="gdp", ledger=ledger).reserve(PureRelease(0.01), label="child")
+        Gate(budget, definition="gdp", ledger=ledger).reserve(PureRelease(0.01), label="child")
         os._exit(0)
     os._exit(1)
 said.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -472,7 +472,7 @@ ours, theirs = os.pipe()
 child = os.fork()
 if not child:  # makes a sum, hands its state over and lives on
     assert ledger._connection is None  # connections do not survive a fork
-    own = Gate(budget, notion="gdp", ledger=ledger)
+    own = Gate(budget, definition="gdp", ledger=ledger)
     state = TreeSum(2, 8, own, norm_bound=1.0, share=0.3)
     os.write(theirs, pickle.dumps(state.state()))
     os.close(theirs)
@@ -570,7 +570,7 @@ def test_a_backup_is_complete_and_becomes_a_ledger_when_it_is_asked_for(path, tm
     with pytest.raises(ValueError, match="not a ledger"):
         SQLiteLedger.restore(tmp_path / "text", tmp_path / "again")
     ledger = SQLiteLedger.restore(copy, tmp_path / "again")
-    again = Gate(APPROXIMATE, notion="gdp", ledger=ledger)
+    again = Gate(APPROXIMATE, definition="gdp", ledger=ledger)
     assert (ledger.version, ledger.id) == (2, gate._accountant.ledger.id)
     assert again.spent.caveats == gate.spent.caveats
     assert again.spent.ledger.counts == dict(list(gate.spent.ledger.counts.items())[:1]) | {
@@ -588,7 +588,7 @@ from discreet.privacy import Gate, SQLiteLedger
 import discreet as dc
 path, state = sys.argv[1:]
 try:
-    dc.load(state, gate=Gate(dc.Budget(1.0, 1e-6), notion="gdp", ledger=SQLiteLedger(path)))
+    dc.load(state, gate=Gate(dc.Budget(1.0, 1e-6), definition="gdp", ledger=SQLiteLedger(path)))
     print("loaded")
 except ValueError as error:
     print("in use" if "in use already" in str(error) else error)

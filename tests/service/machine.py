@@ -30,7 +30,9 @@ from discreet.service.worker import PAUSED, RUNNING, Worker
 from .world import ITEMS, likes, taken
 
 LIMIT, WAIT = 2, 10.0
-PEOPLE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=LIMIT, period="month")
+PEOPLE = PopulationConfig(
+    epsilon=1.0, delta=1e-6, definition="gdp", max_rounds_per_person=LIMIT, period="month"
+)
 TICKS = [point for point in failpoints.POINTS if point not in ("outcomes queued", "outcomes committed")]
 BETWEEN = ["block closed", "outcomes read", "noise drawn"]
 persons = st.sampled_from(["ann", "ben", None])

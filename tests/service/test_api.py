@@ -16,7 +16,7 @@ ITEMS = [f"item {number}" for number in range(20)]
 
 
 def experiment(client, name, *, anonymous=True, **more):
-    people = {"name": name, "epsilon": 1.0, "delta": 1e-6, "notion": "gdp", "anonymous": anonymous}
+    people = {"name": name, "epsilon": 1.0, "delta": 1e-6, "definition": "gdp", "anonymous": anonymous}
     client.request("POST", "/v1/populations", people)
     asked = {"name": name, "population": name, "items": ITEMS, "k": 3, "hand": 16, "outcome_wait": 0.0}
     client.request("POST", "/v1/experiments", asked | more)

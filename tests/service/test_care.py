@@ -56,7 +56,7 @@ def test_a_restored_service_is_frozen_until_its_budget_renews(tmp_path):
 
 def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     """What was lost may have spent this period's budget: no epoch begins in it, and no experiment."""
-    days = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", period="day")
+    days = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp", period="day")
     world = World(url, likes(seed=None, share=0.5), days)
     busy(world, 10)
     before, world.now = world.now, datetime.datetime.now(datetime.UTC)

@@ -18,7 +18,7 @@ from discreet.service.groups import Acknowledged
 
 from .world import ITEMS, World, likes, taken
 
-TWICE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=2, period="month")
+TWICE = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp", max_rounds_per_person=2, period="month")
 ANN, BEN = b"a" * 12, b"b" * 12
 
 
@@ -159,7 +159,7 @@ def test_the_first_decisions_of_a_person_count_over_blocks(url):
 def test_people_count_in_the_order_of_serving_however_groups_are_cut(url, monkeypatch, cut):
     """Another experiment was served from before: whether a commit came in between changes nothing."""
     monkeypatch.setattr(engine_module, "_FLUSH", 3600.0)
-    once = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp")
+    once = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp")
     world = World(url, likes(seed=None, share=0.5), once)
     world.worker.create("other", "people", likes(seed=None, share=0.5))
 

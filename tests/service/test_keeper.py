@@ -28,7 +28,7 @@ def liked(rng):
 def test_decisions_with_likes_are_those_of_the_library(url):
     """The same gate, seed and people: every block shows what the library's learner shows."""
     world = World(url, likes(holdout=0.0, measure=0.0))
-    gate = Periods(dc.Budget(1.0, 1e-6), notion="gdp").gate("2026-11", 5)
+    gate = Periods(dc.Budget(1.0, 1e-6), definition="gdp").gate("2026-11", 5)
     twin = Learning.begin(likes(holdout=0.0, measure=0.0), gate)
     rng = np.random.default_rng(0)
     sets = set()
@@ -50,7 +50,7 @@ def test_decisions_with_likes_are_those_of_the_library(url):
 
 def test_decisions_with_taken_items_are_those_of_the_library(url):
     world = World(url, taken(holdout=0.0, measure=0.0), PURE)
-    gate = Periods(dc.Budget(4.0), notion="pure").gate("2026-11", 5)
+    gate = Periods(dc.Budget(4.0), definition="pure").gate("2026-11", 5)
     learner = Learning.begin(taken(holdout=0.0, measure=0.0), gate).learner
     rng = np.random.default_rng(0)
     allocated = [learner.choose(wait=False) for _ in range(16)]
@@ -188,7 +188,7 @@ def test_a_commit_that_fails_leaves_everything(url):
 
 def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
     """The noise is so small that two hundred people who like one item alone are always heard."""
-    people = PopulationConfig(epsilon=30.0, delta=1e-6, notion="gdp", period="month")
+    people = PopulationConfig(epsilon=30.0, delta=1e-6, definition="gdp", period="month")
     world = World(url, likes(seed=None, holdout=0.0), people)
     for _ in range(200):
         _, place, _ = world.serve()
@@ -288,7 +288,7 @@ def test_whether_somebody_reported_changes_no_number_of_rounds(config):
         {3: (False, b'"item 1"' if config.feedback == "taken" else b'["item 1"]')},
         {7: (False, b'"item 1"' if config.feedback == "taken" else b'["item 1"]')},  # was never served
     ):
-        learning = Learning.begin(config, dc.Gate(dc.Budget(1.0, 1e-6), 5, notion="zcdp"))
+        learning = Learning.begin(config, dc.Gate(dc.Budget(1.0, 1e-6), 5, definition="zcdp"))
         block = learning.allocate(1, 0, 0, 8, b"")
         block.served, block.altered = 6, {2}
         learning.aggregate(block, outcomes)
@@ -307,7 +307,7 @@ def test_the_oldest_of_too_many_open_rounds_count_as_took_nothing(monkeypatch):
     """The learner waits for so many; blocks that are older are aggregated all the same."""
     monkeypatch.setattr("discreet.online.selector.MOST_OPEN", 12)
     config = taken(holdout=0.0)
-    learning = Learning.begin(config, dc.Gate(dc.Budget(4.0), 5, notion="pure"))
+    learning = Learning.begin(config, dc.Gate(dc.Budget(4.0), 5, definition="pure"))
     blocks = [learning.allocate(1, 0, 8 * number, 8, b"") for number in range(3)]
     for block in blocks:
         block.served = 7

@@ -12,7 +12,7 @@ from discreet.service.config import PopulationConfig
 
 from .world import ITEMS, World, likes
 
-PEOPLE = PopulationConfig(epsilon=4.0, delta=1e-6, notion="zcdp", period="month")
+PEOPLE = PopulationConfig(epsilon=4.0, delta=1e-6, definition="zcdp", period="month")
 SERVING = [
     (name, feedback)
     for name, one in REGISTRY.items()

@@ -412,7 +412,7 @@ def test_a_form_makes_an_experiment(world, operator):
         for one in client.request("GET", "/v1/populations")["populations"]
         if one["name"] == "made-here"
     )
-    assert (budget["epsilon"], budget["notion"], budget["delta"]) == (1.0, "pure", 0.0)
+    assert (budget["epsilon"], budget["definition"], budget["delta"]) == (1.0, "pure", 0.0)
     assert not budget["anonymous"]
 
 

@@ -286,7 +286,9 @@ def test_groups_and_workers_never_wait_in_a_circle(world):
 
 def test_the_limit_of_a_person_holds_for_processes_that_write_at_once(postgres_url):
     """Two processes serve two experiments to one person, whom nobody knew before: it counts three times."""
-    people = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=3, period="month")
+    people = PopulationConfig(
+        epsilon=1.0, delta=1e-6, definition="gdp", max_rounds_per_person=3, period="month"
+    )
     one = World(postgres_url, likes(seed=None, share=0.5), people)
     other = Replica(one)
     other.shop = other.worker.create("other", "people", likes(seed=None, share=0.5)).id

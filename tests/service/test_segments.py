@@ -32,7 +32,9 @@ def liked(rng, favourite):
 
 
 def twin_of(config, people):
-    gate = Periods(dc.Budget(people.epsilon, people.delta), notion=people.notion).gate("2026-11", config.seed)
+    gate = Periods(dc.Budget(people.epsilon, people.delta), definition=people.definition).gate(
+        "2026-11", config.seed
+    )
     return Learning.begin(config, gate).learner
 
 
@@ -97,7 +99,7 @@ def test_decisions_with_taken_items_are_those_of_the_librarys_segments(tmp_path)
 
 def test_a_segment_learns_from_its_own_people(tmp_path):
     """The noise is so small that a hundred people of a segment who like one item alone are always heard."""
-    people = PopulationConfig(epsilon=60.0, delta=1e-6, notion="gdp", period="month")
+    people = PopulationConfig(epsilon=60.0, delta=1e-6, definition="gdp", period="month")
     config = likes(segments=VALUES, seed=None, holdout=0.0)
     world = World(f"sqlite:///{tmp_path}/service.db", config, people)
     favourite = {"fr": "item 3", "de": "item 7"}
@@ -208,7 +210,7 @@ def test_segments_cost_what_one_learner_costs(tmp_path, make):
     assert "taken to be public" in str(divided)
 
 
-TWICE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=2, period="month")
+TWICE = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp", max_rounds_per_person=2, period="month")
 
 
 def rounds_that_change(url, marked, **more):
@@ -305,7 +307,7 @@ def test_decisions_name_their_segment(shared_service):
     client.request(
         "POST",
         "/v1/populations",
-        {"name": "segments", "epsilon": 30.0, "delta": 1e-6, "notion": "gdp", "anonymous": True},
+        {"name": "segments", "epsilon": 30.0, "delta": 1e-6, "definition": "gdp", "anonymous": True},
     )
     asked = {"population": "segments", "items": ITEMS, "k": 3, "hand": 5, "outcome_wait": 0.0, "holdout": 0.0}
     divided = asked | {"segments": ["de", "fr"], "share": 0.4, "options": {"first_batch": 4}}

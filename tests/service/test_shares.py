@@ -110,10 +110,12 @@ def test_shares_are_read_from_where_one_was(url):
 def test_the_outlook_is_what_happens(feedback):
     """Shares leave after as many places as was said, and with that noise."""
     likes = feedback == "likes"
-    people = PopulationConfig(epsilon=4.0, delta=1e-6 if likes else 0.0, notion="gdp" if likes else "pure")
+    people = PopulationConfig(
+        epsilon=4.0, delta=1e-6 if likes else 0.0, definition="gdp" if likes else "pure"
+    )
     config = ExperimentConfig(items=list("abcdef"), k=2, feedback=feedback, block_size=8)
     said = release_plan(config, people)
-    learning = Learning.begin(config, Gate(budget_of(people), 1, notion=people.notion))
+    learning = Learning.begin(config, Gate(budget_of(people), 1, definition=people.definition))
     place = learned = 0
     first_share = first_value = None
     while first_share is None or first_value is None:

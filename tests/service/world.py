@@ -15,7 +15,7 @@ from discreet.service.worker import Worker
 
 ITEMS = [f"item {number}" for number in range(12)]
 PURE = PopulationConfig(epsilon=4.0, period="month")
-NOISY = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", period="month")
+NOISY = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp", period="month")
 
 
 def likes(**more):

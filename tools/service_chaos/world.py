@@ -32,7 +32,9 @@ from .faults import FAULTS
 
 LIMIT = 2  # rounds of a person
 PATIENCE = 2.0  # seconds for which a process is believed to live: short, as there are so many of them
-PEOPLE = PopulationConfig(epsilon=1.0, delta=1e-6, notion="gdp", max_rounds_per_person=LIMIT, period="none")
+PEOPLE = PopulationConfig(
+    epsilon=1.0, delta=1e-6, definition="gdp", max_rounds_per_person=LIMIT, period="none"
+)
 SHOP = ExperimentConfig(
     items=[f"item {number}" for number in range(12)],
     k=3,
@@ -46,7 +48,7 @@ SEGMENTS = ["de", "fr", "it"]
 
 def load_everything() -> None:
     """Import, before processes are forked, what would else be imported in each of them."""
-    learning = Learning.begin(SHOP, dc.Gate(dc.Budget(1.0, 1e-6), notion="gdp"))
+    learning = Learning.begin(SHOP, dc.Gate(dc.Budget(1.0, 1e-6), definition="gdp"))
     block = learning.allocate(1, 0, 0, 8, b"")
     block.served = 8
     learning.aggregate(block, dict.fromkeys(range(8), (False, b'["item 1"]')))

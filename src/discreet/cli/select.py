@@ -829,7 +829,7 @@ def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
         )
     if known is not None:
         _check_alike(options, known)
-    known = known or {"notion": "pure", "failure": "0", "delta": 0.0, "max_rounds_per_person": 1}
+    known = known or {"definition": "pure", "failure": "0", "delta": 0.0, "max_rounds_per_person": 1}
     epsilon = known["epsilon"] if options.ledger_epsilon is None else options.ledger_epsilon
     delta = known["delta"] if options.ledger_delta is None else options.ledger_delta
     total = Budget(float(epsilon), float(delta), budget.neighbours, known["max_rounds_per_person"])
@@ -838,11 +838,11 @@ def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
             f"--delta {budget.delta:g}: the ledger holds none; leave --delta out, or begin a ledger with"
             " --ledger-delta"
         )
-    notion, failure = known["notion"], Fraction(known["failure"])
-    shared = Gate(total, notion=notion, failure=failure)
+    definition, failure = known["definition"], Fraction(known["failure"])
+    shared = Gate(total, definition=definition, failure=failure)
     try:
         RunGate(budget, shared, "")  # one that could not be begins none
-        shared = Gate(total, notion=notion, failure=failure, ledger=SQLiteLedger(path))
+        shared = Gate(total, definition=definition, failure=failure, ledger=SQLiteLedger(path))
         return RunGate(
             budget, shared, f"discreet select {', '.join(Path(one).name for one in options.files)}"
         )

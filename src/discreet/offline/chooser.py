@@ -41,9 +41,9 @@ class Allowance:
     """What may be spent on one choice (``share``), at which ``gate``, and what has been.
 
     A `Budget` is spent whole, at a gate of its own. A `Share` (``budget.split``, ``gate.split``) and what is
-    left of a `Gate` are spent in the privacy notion that the gate keeps to: whoever releases something
-    calibrates it to fit ``share`` in that notion, and is refused here if it does not. Several allowances from
-    shares of one budget, or from one gate, stay within that budget together, about the same people.
+    left of a `Gate` are spent in the privacy definition that the gate keeps to: whoever releases something
+    calibrates it to fit ``share`` in that definition, and is refused here if it does not. Several allowances
+    from shares of one budget, or from one gate, stay within that budget together, about the same people.
     """
 
     def __init__(self, budget: Spending, seed: Seed = None) -> None:
@@ -56,19 +56,19 @@ class Allowance:
 
     @property
     def account(self) -> Account:
-        """What was released through the gate: of a budget of one's own, in the best of all privacy notions.
+        """What was released through the gate: of a budget of one's own, in the best of all definitions.
 
-        There everything follows one plan. Elsewhere it is the gate's notion: what others release there may
-        depend on these answers.
+        There everything follows one plan. Elsewhere it is the gate's definition: what others release there
+        may depend on these answers.
         """
-        return replace(self.gate.spent, notion=None) if self.alone else self.gate.spent
+        return replace(self.gate.spent, definition=None) if self.alone else self.gate.spent
 
     def expect(self, *releases: tuple[Event, int]) -> None:
         """Refuse (event, count) releases that the share or the gate does not hold, before any is made."""
         share, lost = self.share, self._lost
         limit = None
-        if share.private and share.notion is not None:
-            limit = filter_of(share.budget, share.notion).part(share.fraction)
+        if share.private and share.definition is not None:
+            limit = filter_of(share.budget, share.definition).part(share.fraction)
         for event, count in releases:
             lost += event_loss(event) * count
             if limit is not None and not limit.fits(lost):
@@ -130,7 +130,7 @@ class Chooser:
 
     @property
     def share(self) -> Share:
-        """What the one selection may spend, and in which privacy notion."""
+        """What the one selection may spend, and in which privacy definition."""
         return self._allowance.share
 
     @property

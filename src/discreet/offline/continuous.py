@@ -357,7 +357,7 @@ class Settings:
             )
         if not share.private or share.delta > 0.0:
             return
-        also = ", and a gate that keeps to another notion than pure epsilon" if share.budget.delta else ""
+        also = ", and a gate that keeps to another definition than pure epsilon" if share.budget.delta else ""
         if noise == "gaussian":
             raise ValueError(
                 f'noise="gaussian" needs delta > 0{also}; give the budget a delta or take another noise'
@@ -612,7 +612,7 @@ class ContinuousGreedy(Chooser):
     supplement, K from Theorem 3) with sensitivity 2 Delta per entry; the account reports what they deliver.
     They need a whole budget, not a share or a gate. An infinite epsilon gives the algorithm without privacy.
     One object is one budget, or share of one: one `select`. ``budget`` may be a share (``budget.split``,
-    ``gate.split``) or a `Gate`, of which all that is left is spent, in the privacy notion it keeps to.
+    ``gate.split``) or a `Gate`, of which all that is left is spent, in the privacy definition it keeps to.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0, 1], [0, 1, 0, 0], [0, 1, 1, 0]] * 400)

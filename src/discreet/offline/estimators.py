@@ -158,10 +158,10 @@ def covariance_choice(share: Share, count: int, *, pure: bool) -> ExponentialCho
     """The choice by which ``count`` features are picked.
 
     Where they are paid for in pure epsilon it is permute-and-flip, which loses less at the same rate.
-    ``pure`` says that nothing else is paid in another notion.
+    ``pure`` says that nothing else is paid in another definition.
     """
     choice = ExponentialChoice.within(share, covariance_range(), count)
-    if pure and share.notion in (None, "pure"):
+    if pure and share.definition in (None, "pure"):
         flipped = FlippedChoice.within(share, covariance_range(), count, "pure")
         if flipped.rate >= choice.rate:
             return flipped
@@ -170,8 +170,8 @@ def covariance_choice(share: Share, count: int, *, pure: bool) -> ExponentialCho
 
 def paid_in_pure(allowance: Allowance) -> bool:
     """Whether a pure epsilon is what is spent, or may be without costing others at the same gate."""
-    notion = allowance.gate.notion
-    return notion == "pure" or (notion is None and allowance.alone)
+    definition = allowance.gate.definition
+    return definition == "pure" or (definition is None and allowance.alone)
 
 
 def chance_of_a_copy(choice: ExponentialChoice | FlippedChoice, n_features: int, n_people: int) -> float:
@@ -417,9 +417,9 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
                 " shared one is the gate's: Gate(budget, seed)"
             )
         if isinstance(given, Gate) and epsilon is not None:
-            # The fit's own amount, spent in the notion that the gate keeps to.
+            # The fit's own amount, spent in the definition that the gate keeps to.
             each = Budget(epsilon, self.delta, whole.neighbours, whole.max_rounds_per_person)
-            return Allowance(Share(each, Fraction(1), given.notion if each.delta else None, given))
+            return Allowance(Share(each, Fraction(1), given.definition if each.delta else None, given))
         if epsilon is not None or self.delta:
             raise ValueError(
                 "epsilon= and delta= go with a Gate, of which each fit spends so much; a budget or a share"

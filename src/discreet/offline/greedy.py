@@ -201,19 +201,19 @@ def _extendible(constraint: Constraint) -> int | None:
 
 
 def _gains_noise(question: Question, share: Share, picks: Picks, for_gains: Fraction) -> Event:
-    """Noise for the gains of the picks, in the privacy notion that the picks are paid in."""
+    """Noise for the gains of the picks, in the privacy definition that the picks are paid in."""
     part, (l1, l2) = share.part(for_gains), question.moved
-    if share.notion is None:
+    if share.definition is None:
         spent = event_loss(picks.event) * picks.count
         assert spent.pure is not None
         # More than plain epsilon allows has to be paid in zCDP, and so has the noise.
         concentrated = spent.pure > share.part(1 - for_gains).epsilon
         return (
-            GaussianNoise.within(part, l2, notion="zcdp")
+            GaussianNoise.within(part, l2, definition="zcdp")
             if concentrated
-            else LaplaceNoise.within(part, l1, notion="pure")
+            else LaplaceNoise.within(part, l1, definition="pure")
         )
-    return LaplaceNoise.within(part, l1) if share.notion == "pure" else GaussianNoise.within(part, l2)
+    return LaplaceNoise.within(part, l1) if share.definition == "pure" else GaussianNoise.within(part, l2)
 
 
 _DECIMALS = re.compile(r"\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
@@ -602,7 +602,7 @@ class PrivateGreedy(Chooser):
     nothing to choose, all items being allowed together, nothing is spent. ``budget`` may also be a share
     (``budget.split``, ``gate.split``), or a `Gate`, for instance one that has chosen the catalogue
     (`data.private_catalogue`): the picks then take no more than the share, or what the gate has left, in the
-    privacy notion that the gate keeps to, and one account shows everything that left through it.
+    privacy definition that the gate keeps to, and one account shows everything that left through it.
 
     Utility, for monotone submodular objectives: E f(S) >= ratio OPT - certified_loss, with a ratio of
     1 - 1/e for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems.

@@ -511,7 +511,7 @@ class Search:
         A noise scale is 2^32 steps. Where an enormous epsilon asks for steps so fine that such a sum would
         not fit into 63 bits, the noise is wider than asked for.
         """
-        asked = LaplaceNoise.within(self.share, sensitivity, 1, self.share.notion)
+        asked = LaplaceNoise.within(self.share, sensitivity, 1, self.share.definition)
         if not self.share.private:
             return asked
         return replace(asked, scale=max(exact(asked.scale), exact(self.bound) * terms / 2**30))

@@ -90,7 +90,7 @@ class BanditLeaderSettings(PointSettings):
             growing=0.0,
             event=None,
         )
-        draft = replace(draft, event=LaplaceNoise.within(share, draft.moves, notion=share.notion))
+        draft = replace(draft, event=LaplaceNoise.within(share, draft.moves, definition=share.definition))
         tuned = draft._one_point(horizon, size, near, held)
         if not tuned.beta < radius:
             needed = draft._needed(size, held)

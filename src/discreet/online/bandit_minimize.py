@@ -205,7 +205,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
             if form == "values":
                 return found
             tree = found._estimates(max(1, found.releases))
-            return replace(found, event=tree.event(share, share.notion))
+            return replace(found, event=tree.event(share, share.definition))
 
         found = trial(*_settled(trial, length, rate))
         careful = found.best_regularization(found.second_moment)
@@ -323,7 +323,7 @@ def _thompson_batch(rounds: int, share: Share) -> int:
 
 def value_noise(share: Share, bound: float) -> LaplaceNoise:
     """The least Laplace noise for a sum of costs."""
-    return LaplaceNoise.within(share, _value_moves(bound, share.neighbours), notion=share.notion)
+    return LaplaceNoise.within(share, _value_moves(bound, share.neighbours), definition=share.definition)
 
 
 def _value_moves(bound: float, neighbours: str) -> float:

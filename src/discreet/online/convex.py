@@ -195,7 +195,7 @@ class GradientSumSettings(PointSettings):
     def within(self, share: Share) -> Self:
         """The same with the least noise that fits into ``share``."""
         spec = self.spec
-        return self if spec is None else replace(self, event=spec.event(share, share.notion))
+        return self if spec is None else replace(self, event=spec.event(share, share.definition))
 
     def as_printed(self, share: Share) -> Self:
         """The same with the papers' noise, which is for the norm of a gradient, not for a difference."""

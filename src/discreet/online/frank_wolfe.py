@@ -401,7 +401,7 @@ class FrankWolfeSettings(LearnerSettings, ABC):
 
     def _event(self, steps: int, batch: int, share: Share) -> Event | None:
         spec = self._spec(steps, batch)
-        return None if spec is None else spec.event(share, share.notion)
+        return None if spec is None else spec.event(share, share.definition)
 
     def _best(
         self, share: Share, steps: Sequence[int] | None, batches: Sequence[int] | None

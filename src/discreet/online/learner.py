@@ -214,12 +214,12 @@ class OnlineLearner:
         """
         with self._turns.look():
             whole = self._gate.spent
-            # Everything was declared before the first round, so every privacy notion holds: none is picked.
-            # At a shared gate others may look at these answers first, and the gate's own notion counts.
-            notion = None if self._own_gate else whole.notion
-            so_far = replace(self._spent(), notion=notion)
+            # Everything was declared before the first round, so every privacy definition holds. At a shared
+            # gate others may look at these answers first, and the gate's own definition counts.
+            definition = None if self._own_gate else whole.definition
+            so_far = replace(self._spent(), definition=definition)
             return self._guarantee_type(
-                whole.budget, whole.ledger, whole.reproducible, whole.caveats, notion, spent=so_far
+                whole.budget, whole.ledger, whole.reproducible, whole.caveats, definition, spent=so_far
             )
 
     def choose(self) -> Any:

@@ -279,7 +279,7 @@ class MinimizerSettings(SetMinimizerSettings):
         def calibrated(method: str, law: str) -> MinimizerSettings:
             found = cls(**common, sums=method, noise=law, event=None)
             spec = found.spec
-            return found if spec is None else replace(found, event=spec.event(share, share.notion))
+            return found if spec is None else replace(found, event=spec.event(share, share.definition))
 
         def pure() -> str:
             return min(("laplace", "spherical"), key=lambda law: calibrated("tree", law).noise_cost)

@@ -187,13 +187,13 @@ class Segments:
         """The guarantee of the whole declared run: of the worst segment. ``privacy.spent`` is so far."""
         with self._turns.look():
             whole, ledger = self._gate.spent, Releases()
-            notion = None if self._own_gate else whole.notion
+            definition = None if self._own_gate else whole.definition
             for name, learner in zip(self._groups.names, self._learners, strict=True):
                 for group, entry, count in learner._spent().ledger.entries():
                     ledger.of_group((name, *group)).add(entry, count)
-            so_far = replace(whole, ledger=ledger, notion=notion)
+            so_far = replace(whole, ledger=ledger, definition=definition)
             return Guarantee(
-                whole.budget, whole.ledger, whole.reproducible, whole.caveats, notion, spent=so_far
+                whole.budget, whole.ledger, whole.reproducible, whole.caveats, definition, spent=so_far
             )
 
     @property

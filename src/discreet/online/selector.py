@@ -94,7 +94,7 @@ def rate_within(share: Share, width: float, count: int, wanted: float) -> float:
     """The wanted rate, or the largest at which ``count`` choices of range ``width`` fit into ``share``."""
     if not share.private or not count:
         return wanted
-    return min(wanted, ExponentialChoice.within(share, width, count, share.notion).rate)
+    return min(wanted, ExponentialChoice.within(share, width, count, share.definition).rate)
 
 
 class OnlineSelector(OnlineLearner):

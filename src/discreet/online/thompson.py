@@ -243,7 +243,7 @@ class ThompsonSettings(SelectorSettings):
         else:
             length = checks.whole("block", block, at_least=1, at_most=_LONGEST)
         moves = _moves(feedback, common["bound"], share.neighbours)
-        noise = LaplaceNoise.within(share, moves, 1, share.notion)
+        noise = LaplaceNoise.within(share, moves, 1, share.definition)
         if share.private:  # the finest steps of a grid with which a block's sum fits into 63 bits
             noise = replace(noise, scale=max(exact(noise.scale), exact(common["bound"]) * length / 2**30))
         aged = checks.real("forget", forget, at_least=0.0, at_most=1.0)

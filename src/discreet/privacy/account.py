@@ -1,9 +1,9 @@
 """The account: what has been released so far, and the guarantee that follows from it.
 
-Losses are added up in every privacy notion at once (`Loss`): pure epsilon, zCDP, Gaussian DP. For a list of
-releases that was fixed in advance all sums hold together, and the report takes the smallest epsilon. For
+Losses are added up in every privacy definition at once (`Loss`): pure epsilon, zCDP, Gaussian DP. For a list
+of releases that was fixed in advance all sums hold together, and the report takes the smallest epsilon. For
 releases that were chosen after seeing answers that is not so: which sum comes out small then depends on the
-answers. A `Gate` therefore keeps to one notion (`limits.Filter`), fixed before the first answer.
+answers. A `Gate` therefore keeps to one definition (`limits.Filter`), fixed before the first answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core import checks
 from ..core.table import table
-from .budget import NOTIONS, Budget
+from .budget import DEFINITIONS, Budget
 from .conversions import rounded_up
 from .events import (
     ApproximateRelease,
@@ -36,7 +36,7 @@ from .picks import ExactChoices, SampledPicks, SummedPicks, sampled
 from .releases import Releases, event_loss
 
 # What events guarantee that name no mechanism.
-_NOTIONS_OF = {
+_DEFINITIONS_OF = {
     "PureRelease": "pure DP",
     "ConcentratedRelease": "zCDP",
     "ApproximateRelease": "approximate DP",
@@ -48,11 +48,11 @@ _MOST_PATHS = 1000  # exact curves of more combinations of groups are not worth 
 class Account:
     """What has been spent, and what follows from it for a person.
 
-    ``epsilon(delta)`` and ``delta(epsilon)`` are the guarantee of the releases listed, in ``notion``, or in
-    the best of all notions where that is None. ``tight=True`` also asks the exact adaptive composition of
-    exponential choices, which is up to 9 % smaller and takes seconds. Printing an account shows every release
-    with its sensitivity. ``caveats`` are sentences about what the guarantee takes for granted beside the
-    budget, such as a list of items that came from data.
+    ``epsilon(delta)`` and ``delta(epsilon)`` are the guarantee of the releases listed, in ``definition``, or
+    in the best of all definitions where that is None. ``tight=True`` also asks the exact adaptive composition
+    of exponential choices, which is up to 9 % smaller and takes seconds. Printing an account shows every
+    release with its sensitivity. ``caveats`` are sentences about what the guarantee takes for granted beside
+    the budget, such as a list of items that came from data.
 
     They hold for a list of releases that was fixed in advance, as a learner's is. Where somebody chose what
     to release, or when to stop, by looking at answers, only pure epsilon can be read off at that moment; what
@@ -64,11 +64,11 @@ class Account:
     ledger: Releases
     reproducible: bool = False
     caveats: tuple[str, ...] = ()
-    notion: str | None = None
+    definition: str | None = None
 
     @property
     def loss(self) -> Loss:
-        """Loss of one round, in all privacy notions."""
+        """Loss of one round, in all privacy definitions."""
         return self.ledger.loss
 
     @property
@@ -90,7 +90,7 @@ class Account:
     def epsilon(self, delta: float | None = None, *, tight: bool = False) -> float:
         """Smallest epsilon that holds together with ``delta`` (the budget's, if none is given)."""
         target = self.budget.delta if delta is None else checks.real("delta", delta, at_least=0.0, below=1.0)
-        best = smallest_epsilon(self.loss, self.budget, target, self.notion)
+        best = smallest_epsilon(self.loss, self.budget, target, self.definition)
         if tight and best > 0.0:
             curve = self._exact_curve()
             if curve is not None and target >= curve.floor:
@@ -104,17 +104,17 @@ class Account:
             if epsilon is None
             else checks.real("epsilon", epsilon, at_least=0.0, infinite=True)
         )
-        best = smallest_delta(self.loss, self.budget, target, self.notion)
+        best = smallest_delta(self.loss, self.budget, target, self.definition)
         if tight and best > 0.0:
             curve = self._exact_curve()
             if curve is not None:
                 best = min(best, max(curve.delta(target), curve.floor))
         return best
 
-    def best_notion(self, delta: float | None = None) -> str:
-        """Which notion gives ``epsilon(delta)``, in words."""
+    def best_definition(self, delta: float | None = None) -> str:
+        """Which definition gives ``epsilon(delta)``, in words."""
         target = self.budget.delta if delta is None else delta
-        return min(epsilons(self.loss, self.budget, target, self.notion), key=lambda pair: pair[1])[0]
+        return min(epsilons(self.loss, self.budget, target, self.definition), key=lambda pair: pair[1])[0]
 
     def _exact_curve(self) -> _ExactCurve | None:
         return _ExactCurve.of(self.ledger, self.budget)
@@ -129,13 +129,13 @@ class Account:
                 "max_rounds_per_person": self.budget.max_rounds_per_person,
             },
             "reproducible": self.reproducible,
-            "notion": self.notion,
+            "definition": self.definition,
             "ledger": self.ledger.to_json(),
         } | ({"caveats": list(self.caveats)} if self.caveats else {})
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Account:
-        notion = checks.record("the record of an account", record)["notion"]
+        definition = checks.record("the record of an account", record)["definition"]
         budget, ledger = Budget(**record["budget"]), Releases.from_json(record["ledger"])
         for group, entry, _ in ledger.entries():
             check_group(entry, group[1:] if ledger.sequential else group, budget)
@@ -144,7 +144,7 @@ class Account:
             ledger,
             record["reproducible"] is not False,
             tuple(map(str, record.get("caveats", ()))),
-            None if notion is None else checks.one_of("notion", notion, NOTIONS),
+            None if definition is None else checks.one_of("definition", definition, DEFINITIONS),
         )
 
     def releases(self) -> tuple[list[str], list[list[str]]]:
@@ -175,7 +175,7 @@ class Account:
         if not budget.private:
             yield f"no privacy: epsilon inf (the budget is infinite), {_relation(budget)}"
         else:
-            how = "" if epsilon == 0.0 else f" by {self.best_notion()}"
+            how = "" if epsilon == 0.0 else f" by {self.best_definition()}"
             yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
         header, rows = self.releases()
         yield table(header, rows) if rows else "nothing has been released"
@@ -239,11 +239,11 @@ def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
 def _argued(event: Event) -> tuple[str, str, str]:
     """An event that says what is guaranteed and not how; its sensitivity is in its argument."""
     record = event.to_json()
-    notion = _NOTIONS_OF.get(record.pop("kind"), "")
+    definition = _DEFINITIONS_OF.get(record.pop("kind"), "")
     if isinstance(event, ApproximateRelease) and not event.epsilon:
         return "chance of failure", "", f"delta {float(event.delta):.4g}"
     values = ", ".join(f"{name} {float(Fraction(value)):.4g}" for name, value in record.items())
-    return f"{notion} by an argument of its own", "", values
+    return f"{definition} by an argument of its own", "", values
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class _ExactCurve:
         return self._worst(adaptive_choices_delta, epsilon)
 
     def _worst(self, curve: Callable[..., float], at: float) -> float:
-        """The worst group's value; infinite (so that another notion is taken) where the curve gives up."""
+        """The worst group's value; infinite, so that another definition is taken, where it gives up."""
         try:
             return max(curve(at, ranges, mu=mu, pure=pure) for ranges, mu, pure in self.groups)
         except ValueError:  # losses so large that the recursion is not meant for them

@@ -28,7 +28,7 @@ from ..core.state import Saved, refusing
 from . import randomness as sources
 from . import samplers
 from .account import Account
-from .budget import NOTIONS, Budget, Share, fractions
+from .budget import DEFINITIONS, Budget, Share, fractions
 from .conversions import exact, fraction
 from .events import (
     Event,
@@ -84,7 +84,7 @@ _WORDS = {"pure": "pure epsilon", "zcdp": "zCDP", "gdp": "Gaussian DP"}
 class Preview:
     """What a release would do, without doing it.
 
-    ``spent`` and ``after`` are epsilons at the budget's delta in the gate's privacy ``notion``;
+    ``spent`` and ``after`` are epsilons at the budget's delta in the gate's privacy ``definition``;
     ``largest_count`` is how many such releases would fit, ``largest`` the same kind of release at the largest
     loss that would.
     """
@@ -98,23 +98,23 @@ class Preview:
     fits: bool
     largest_count: int
     largest: Event | None
-    notion: str | None = None
+    definition: str | None = None
 
     def __str__(self) -> str:
         at = f" at delta {self.delta:g}" if self.delta else ""
         times = "" if self.count == 1 else f"{self.count:,} x "
-        by = f" by {_WORDS[self.notion]}" if self.notion else ""
+        by = f" by {_WORDS[self.definition]}" if self.definition else ""
         text = (
             f"spent epsilon {self.spent:.6g}, asked {times}{_shown(self.asked)} which makes {self.after:.6g},"
             f" limit {self.limit:g}{at}{by}"
         )
         if self.fits:
             return text + "; it fits"
-        if self.notion and math.isinf(self.after) and math.isfinite(self.spent):
-            others = " or ".join(f"notion={name!r}" for name in NOTIONS if name != self.notion)
+        if self.definition and math.isinf(self.after) and math.isfinite(self.spent):
+            others = " or ".join(f"definition={name!r}" for name in DEFINITIONS if name != self.definition)
             return text + (
-                f"; this gate keeps to {_WORDS[self.notion]}, in which such a release has no bound: make the"
-                f" gate with {others}, before its first release"
+                f"; this gate keeps to {_WORDS[self.definition]}, in which such a release has no bound: make"
+                f" the gate with {others}, before its first release"
             )
         if self.largest is None:
             return text + "; nothing of this kind fits any more"
@@ -158,11 +158,11 @@ class BudgetExceeded(Exception):
 
 
 class Accountant:
-    """A budget, the ledger of its releases, and the privacy notion that they keep to (``limit``).
+    """A budget, the ledger of its releases, and the privacy definition that they keep to (``limit``).
 
     A gate and its parts share one. ``ledger`` may be one that others write to as well (``shared``): what they
-    wrote is taken up before anything is decided. ``limit`` is None until a notion is fixed. ``fraction`` is
-    the part of the budget that may be spent here.
+    wrote is taken up before anything is decided. ``limit`` is None until a definition is fixed. ``fraction``
+    is the part of the budget that may be spent here.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Accountant:
             raise TypeError(f"ledger must be a Ledger such as MemoryLedger(), got {checks.shown(ledger)}")
         if self.shared and self.limit is None and self.budget.private:
             raise ValueError(
-                "gates that share a ledger keep to one privacy notion: give notion=, 'zcdp' for one"
+                "gates that share a ledger keep to one privacy definition: give definition=, 'zcdp' for one"
             )
         self.refresh()
         if self.limit is not None and not self.limit.allows(self.releases.loss):
@@ -206,7 +206,7 @@ class Accountant:
         """What all gates of one ledger must have in common."""
         return asdict(self.budget) | {
             "epsilon": str(self.budget.epsilon),  # infinity is no JSON
-            "notion": self.notion,
+            "definition": self.definition,
             "failure": str(self.failure),
         }
 
@@ -223,9 +223,9 @@ class Accountant:
     # --- what is known ---------------------------------------------------------------------------
 
     @property
-    def notion(self) -> str | None:
-        """The privacy notion; None as long as none is fixed."""
-        return None if self.limit is None else self.limit.notion
+    def definition(self) -> str | None:
+        """The privacy definition; None as long as none is fixed."""
+        return None if self.limit is None else self.limit.definition
 
     @property
     def own(self) -> bool:
@@ -235,7 +235,9 @@ class Accountant:
     @property
     def failure(self) -> Fraction:
         """What of delta is set aside for releases with a delta of their own."""
-        return self.limit.failure if self.limit is not None and self.limit.notion != "pure" else Fraction(0)
+        return (
+            self.limit.failure if self.limit is not None and self.limit.definition != "pure" else Fraction(0)
+        )
 
     @property
     def reproducible(self) -> bool:
@@ -261,7 +263,7 @@ class Accountant:
             said = (*self.ledger.caveats, *self.ledger.remarks())
             caveats = tuple([one for one in said if one != REPRODUCIBLE])
             known = reproducible or REPRODUCIBLE in said
-            return Account(self.budget, self.releases.copy(), known, caveats, self.notion)
+            return Account(self.budget, self.releases.copy(), known, caveats, self.definition)
 
     def refresh(self) -> None:
         """Take up what others have written to the ledger: for one that is shared."""
@@ -286,11 +288,11 @@ class Accountant:
     # --- what fits -------------------------------------------------------------------------------
 
     def fits_in(self, loss: Loss) -> bool:
-        """Whether the budget holds ``loss`` in the notion that is fixed, or in one that may still be."""
+        """Whether the budget holds ``loss`` in the definition that is fixed, or in one that may still be."""
         return fits(loss, self.budget) if self.limit is None else self.limit.fits(loss)
 
     def expect(self, group: Group, *releases: tuple[Event, int]) -> None:
-        """Fix the notion for releases to come, if none is; `BudgetExceeded` says that they do not fit."""
+        """Fix the definition for releases to come, if none is; `BudgetExceeded` says that they do not fit."""
         with self.lock:
             if self.shared:
                 self.refresh()
@@ -313,7 +315,9 @@ class Accountant:
             if self.shared:
                 self.refresh()
             place = self.releases.of_group(group)
-            return _previewed(event, count, place.loss_seen(), after, self.fits_in, self.budget, self.notion)
+            return _previewed(
+                event, count, place.loss_seen(), after, self.fits_in, self.budget, self.definition
+            )
 
     # --- charging --------------------------------------------------------------------------------
 
@@ -621,14 +625,15 @@ class Gate:
     relation, provided the stated sensitivities are true.
 
     ``randomness`` is None for the operating system's, a number for a reproducible (not private) run.
-    ``notion`` is the privacy notion in which losses are added up: "pure", "zcdp" or "gdp". It is fixed before
-    the first answer and kept to: somebody who could pick the cheapest one after seeing answers would
-    exceed the budget. If it is not given, a budget without delta means pure epsilon, and with a delta the
-    first release (or the list given to `expect`) decides: zCDP or Gaussian DP, whichever it takes the smaller
-    share of, and pure epsilon where it fits neither. ``failure`` is the part of delta that is set aside for
-    releases that come with a delta of their own; only for "zcdp" and "gdp", in "pure" all of delta is.
-    ``ledger`` is where charges are kept, in memory if none is given. Gates that share a ledger spend one
-    budget, also from several processes; they must keep to the same notion, so a delta needs one to be named.
+    ``definition`` is the privacy definition in which losses are added up: "pure", "zcdp" or "gdp". It is
+    fixed before the first answer and kept to: somebody who could pick the cheapest one after seeing answers
+    would exceed the budget. If it is not given, a budget without delta means pure epsilon, and with a delta
+    the first release (or the list given to `expect`) decides: zCDP or Gaussian DP, whichever it takes the
+    smaller share of, and pure epsilon where it fits neither. ``failure`` is the part of delta that is set
+    aside for releases that come with a delta of their own; only for "zcdp" and "gdp", in "pure" all of delta
+    is. ``ledger`` is where charges are kept, in memory if none is given. Gates that share a ledger spend one
+    budget, also from several processes; they must keep to the same definition, so a delta needs one to be
+    named.
 
     >>> import discreet as dc
     >>> gate = dc.Gate(dc.Budget(1.0), 0)
@@ -645,12 +650,12 @@ class Gate:
         budget: Budget,
         randomness: Seed = None,
         *,
-        notion: str | None = None,
+        definition: str | None = None,
         failure: float | Fraction = 0.0,
         ledger: Ledger | None = None,
     ) -> None:
         checks.instance("budget", budget, Budget, "Budget(epsilon=1.0, delta=1e-6)")
-        self._accountant = Accountant(budget, filter_asked(budget, notion, failure), ledger)
+        self._accountant = Accountant(budget, filter_asked(budget, definition, failure), ledger)
         self._view((), sources.randomness(randomness), None)
 
     def _view(self, group: Group, source: Randomness, owner: Owner | None) -> None:
@@ -668,10 +673,10 @@ class Gate:
 
     @classmethod
     def of_share(cls, share: Share, randomness: Seed = None) -> Gate:
-        """A gate that holds no more than a share of a budget, in one privacy notion.
+        """A gate that holds no more than a share of a budget, in one privacy definition.
 
         What goes through the gates of several shares keeps a person within the budget as long as their
-        fractions sum to at most 1 and all name the same notion.
+        fractions sum to at most 1 and all name the same definition.
         """
         checks.instance("share", share, Share, "Budget(1.0).split(2)[0]")
         if share.gate is not None:
@@ -679,7 +684,7 @@ class Gate:
         budget = share.budget
         if share.whole:
             return cls(budget, randomness)
-        limit = filter_asked(budget, share.notion or ("zcdp" if budget.delta else "pure"), 0)
+        limit = filter_asked(budget, share.definition or ("zcdp" if budget.delta else "pure"), 0)
         gate = object.__new__(cls)
         gate._accountant = Accountant(budget, limit, fraction=share.fraction)
         gate._view((), sources.randomness(randomness), None)
@@ -702,9 +707,9 @@ class Gate:
         return self._accountant.account(reproducible=not self._source.secure)
 
     @property
-    def notion(self) -> str | None:
-        """The privacy notion that this gate keeps to; None as long as none is fixed."""
-        return self._accountant.notion
+    def definition(self) -> str | None:
+        """The privacy definition that this gate keeps to; None as long as none is fixed."""
+        return self._accountant.definition
 
     @property
     def remaining(self) -> Remaining:
@@ -718,37 +723,37 @@ class Gate:
 
     @property
     def left(self) -> Share:
-        """What is left of the budget here, as a share to spend at this gate in its privacy notion."""
-        budget, notion = self.budget, self.notion
-        if not budget.private or notion is None:  # nothing has been released, and nothing is decided
+        """What is left of the budget here, as a share to spend at this gate in its privacy definition."""
+        budget, definition = self.budget, self.definition
+        if not budget.private or definition is None:  # nothing has been released, and nothing is decided
             return Share(budget, Fraction(1), None, self)
-        remaining, limit = self.remaining, filter_of(budget, notion).limit
+        remaining, limit = self.remaining, filter_of(budget, definition).limit
         amounts = {"pure": remaining.epsilon, "zcdp": remaining.rho}
-        spare = exact(amounts[notion]) if notion in amounts else exact(remaining.mu) ** 2
+        spare = exact(amounts[definition]) if definition in amounts else exact(remaining.mu) ** 2
         part = min(spare / limit, Fraction(1)) if limit else Fraction(0)
         if part < Fraction(1, 10**6):  # what is left is rounding
-            raise BudgetExceeded(self.preview(GaussianNoise(1.0, 1.0) if notion == "gdp" else _UNIT))
-        if part == 1 and notion == "pure" and not budget.delta:
+            raise BudgetExceeded(self.preview(GaussianNoise(1.0, 1.0) if definition == "gdp" else _UNIT))
+        if part == 1 and definition == "pure" and not budget.delta:
             return Share(budget, part, None, self)
-        return Share(budget, part, notion, self)
+        return Share(budget, part, definition, self)
 
     def share(self, fraction: Fraction | int | float) -> Share:
         """A fraction of the whole budget, to spend here: the same in every process that shares a ledger."""
-        return replace(self.budget.share(fraction), notion=self.notion, gate=self)
+        return replace(self.budget.share(fraction), definition=self.definition, gate=self)
 
-    def split(self, parts: int | Sequence[float | Fraction], *, notion: str | None = None) -> list[Share]:
+    def split(self, parts: int | Sequence[float | Fraction], *, definition: str | None = None) -> list[Share]:
         """What is left here as shares: equal ones, or in proportion to the given weights.
 
         Whoever is given one (a learner, a chooser, a sum) spends it at this gate: one account for all. The
-        gate keeps to its privacy notion; where none is fixed it is ``notion`` from now on, or "zcdp" if none
-        is given.
+        gate keeps to its privacy definition; where none is fixed it is ``definition`` from now on, or "zcdp"
+        if none is given.
         """
         shares = fractions(parts)
         with self._accountant.lock:
             if self._accountant.limit is None and self.budget.private:
-                self._accountant.limit = filter_asked(self.budget, notion or "zcdp", 0)
-            elif notion not in (None, self.notion):
-                raise ValueError(f"notion={notion!r}, but this gate keeps to {self.notion!r}")
+                self._accountant.limit = filter_asked(self.budget, definition or "zcdp", 0)
+            elif definition not in (None, self.definition):
+                raise ValueError(f"definition={definition!r}, but this gate keeps to {self.definition!r}")
             left = self.left
             return [replace(left, fraction=left.fraction * part) for part in shares]
 
@@ -763,9 +768,9 @@ class Gate:
             self._accountant.add_caveats(*sentences)
 
     def expect(self, *releases: tuple[Event, int]) -> None:
-        """Fix the privacy notion for (event, count) releases to come; nothing is charged or released.
+        """Fix the privacy definition for (event, count) releases to come; nothing is charged or released.
 
-        A gate whose notion is fixed keeps it. Either way, `BudgetExceeded` says that they do not fit.
+        A gate whose definition is fixed keeps it. Either way, `BudgetExceeded` says that they do not fit.
         """
         if not self._comes_back:
             self._accountant.expect(self._group, *releases)
@@ -1008,7 +1013,7 @@ class Gate:
                 kept = {"id": ledger.id, "version": ledger.version}
             return {
                 "budget": asdict(keeper.budget),
-                "notion": keeper.notion,
+                "definition": keeper.definition,
                 "failure": str(keeper.failure),
                 "share": str(keeper.fraction),
                 "reproducible": self.reproducible,
@@ -1041,9 +1046,9 @@ class Gate:
                 if ledger.version < kept.whole("version", at_least=0):
                     raise ValueError("the ledger holds fewer releases than were charged to it")
             store = MemoryLedger.from_json(saved.plain("ledger")) if ledger is None else ledger
-            limit = filter_asked(budget, saved.plain("notion"), failure)
+            limit = filter_asked(budget, saved.plain("definition"), failure)
             if limit is None and budget.private and store.version:
-                raise ValueError("there are releases and no privacy notion; it was not written by a gate")
+                raise ValueError("there are releases and no privacy definition; it was not written by a gate")
             gate = object.__new__(cls)
             part = fraction(saved.plain("share"))
             gate._accountant = Accountant(budget, limit, store, shared=ledger is not None, fraction=part)
@@ -1079,7 +1084,7 @@ def spend_from(budget: Spending, seed: Seed = None) -> Share:
     """What may be spent, at the gate where it is: ``share.gate`` is always there.
 
     A `Budget` gets a gate of its own and is spent whole. A `Share` is spent at its gate, or at one of its own
-    that holds no more. Of a `Gate` all that is left is spent, in its privacy notion.
+    that holds no more. Of a `Gate` all that is left is spent, in its privacy definition.
     """
     if isinstance(budget, Gate | Share) and (isinstance(budget, Gate) or budget.gate is not None):
         if seed is not None:
@@ -1087,8 +1092,8 @@ def spend_from(budget: Spending, seed: Seed = None) -> Share:
         return budget.left if isinstance(budget, Gate) else budget
     if isinstance(budget, Share):
         gate = Gate.of_share(budget, seed)
-        notion = budget.notion if budget.whole else gate.notion
-        return replace(budget, notion=notion, gate=gate, own_gate=True)
+        definition = budget.definition if budget.whole else gate.definition
+        return replace(budget, definition=definition, gate=gate, own_gate=True)
     return Share(budget, Fraction(1), None, Gate(budget, seed), own_gate=True)
 
 
@@ -1099,7 +1104,7 @@ def _previewed(
     after: Callable[[Event, int], Loss],
     fits: Callable[[Loss], bool],
     budget: Budget,
-    notion: str | None,
+    definition: str | None,
 ) -> Preview:
     """The preview of ``count`` releases, given what was lost ``before`` and would be ``after`` some."""
     total = after(event, count)
@@ -1111,14 +1116,14 @@ def _previewed(
     return Preview(
         asked=event,
         count=count,
-        spent=smallest_epsilon(before, budget, budget.delta, notion),
-        after=smallest_epsilon(total, budget, budget.delta, notion),
+        spent=smallest_epsilon(before, budget, budget.delta, definition),
+        after=smallest_epsilon(total, budget, budget.delta, definition),
         limit=budget.epsilon,
         delta=budget.delta,
         fits=fit,
         largest_count=_largest_count(lambda n: fits(after(event, n)), count),
         largest=largest,
-        notion=notion,
+        definition=definition,
     )
 
 

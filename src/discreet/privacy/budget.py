@@ -15,7 +15,7 @@ from .conversions import exact, root_below
 if TYPE_CHECKING:
     from .accountant import Gate
 
-NOTIONS = ("pure", "zcdp", "gdp")
+DEFINITIONS = ("pure", "zcdp", "gdp")
 NEIGHBOURS = ("replace", "add_remove")
 LEAST_EPSILON = 1e-12
 
@@ -93,19 +93,19 @@ class Budget:
             checks.real("fraction", fraction, above=0.0, at_most=1.0)
         return Share(self, exact(fraction))
 
-    def split(self, parts: int | Sequence[float | Fraction], *, notion: str | None = None) -> list[Share]:
+    def split(self, parts: int | Sequence[float | Fraction], *, definition: str | None = None) -> list[Share]:
         """Equal shares, or shares in proportion to the given weights; exactly the whole together.
 
         Learners, choosers and sums take a share where they take a budget. They then lose no more than the
-        whole budget together, about the same people. For that all are spent in one privacy notion: pure
-        epsilon without a delta, and with one ``notion``, or "zcdp" if none is given.
+        whole budget together, about the same people. For that all are spent in one privacy definition: pure
+        epsilon without a delta, and with one ``definition``, or "zcdp" if none is given.
 
         >>> sum(share.fraction for share in Budget(1.0).split(3)) == 1
         True
         >>> [str(share.fraction) for share in Budget(1.0).split([1, 3])]
         ['1/4', '3/4']
         """
-        return [Share(self, part, notion) for part in fractions(parts)]
+        return [Share(self, part, definition) for part in fractions(parts)]
 
 
 def _divided(limit: float, parts: int) -> float:
@@ -117,35 +117,35 @@ def _divided(limit: float, parts: int) -> float:
 class Share:
     """A fraction of a budget, exact: what one of several releases about the same people may spend.
 
-    Without a ``notion`` it is that fraction in each privacy notion. Shares whose fractions sum to at most 1
-    then fit together at one gate, where all are spent in the notion that the gate keeps to. With a ``notion``
-    ("pure", "zcdp" or "gdp") it is the fraction of that notion's limit, and ``epsilon``, ``rho`` and
-    ``mu_squared`` are what releases calibrated in the other ones may have so that they fit it as well: shares
-    of one notion fit together wherever they are spent. ``gate`` is where it is spent. Whoever is given a
-    share without one makes a gate that holds no more; its notion is "zcdp" ("pure" without a delta) if none
-    is given.
+    Without a ``definition`` it is that fraction in each privacy definition. Shares whose fractions sum to at
+    most 1 then fit together at one gate, where all are spent in the definition that the gate keeps to. With a
+    ``definition`` ("pure", "zcdp" or "gdp") it is the fraction of that definition's limit, and ``epsilon``,
+    ``rho`` and ``mu_squared`` are what releases calibrated in the other ones may have so that they fit it as
+    well: shares of one definition fit together wherever they are spent. ``gate`` is where it is spent.
+    Whoever is given a share without one makes a gate that holds no more; its definition is "zcdp" ("pure"
+    without a delta) if none is given.
     """
 
     budget: Budget
     fraction: Fraction
-    notion: str | None = None
+    definition: str | None = None
     gate: Gate | None = field(default=None, repr=False, compare=False)
     own_gate: bool = field(default=False, repr=False, compare=False)  # made for this share alone
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction={self.fraction} must be above 0 and at most 1")
-        if self.notion is not None:
-            checks.one_of("notion", self.notion, NOTIONS)
-            if self.notion != "pure" and self.private and not self.budget.delta:
+        if self.definition is not None:
+            checks.one_of("definition", self.definition, DEFINITIONS)
+            if self.definition != "pure" and self.private and not self.budget.delta:
                 raise ValueError(
-                    f"notion={self.notion!r} needs delta > 0; give the budget a delta or take notion='pure'"
+                    f"definition={self.definition!r} needs delta > 0; give a delta or take definition='pure'"
                 )
 
     @property
     def whole(self) -> bool:
-        """Whether this is all of a budget, to be spent in whatever notion is best."""
-        return self.fraction == 1 and self.notion is None
+        """Whether this is all of a budget, to be spent in whatever definition is best."""
+        return self.fraction == 1 and self.definition is None
 
     @property
     def private(self) -> bool:
@@ -160,14 +160,14 @@ class Share:
     @property
     def delta(self) -> float:
         """The delta at which the share is spent; 0 where only pure epsilon is."""
-        return 0.0 if self.notion == "pure" else self.budget.delta
+        return 0.0 if self.definition == "pure" else self.budget.delta
 
     @property
     def epsilon(self) -> Fraction | float:
         """Pure epsilon per round."""
-        if self.notion == "zcdp":
+        if self.definition == "zcdp":
             return root_below(2 * self.rho) if isinstance(self.rho, Fraction) else math.inf
-        if self.notion == "gdp":
+        if self.definition == "gdp":
             square = self.mu_squared
             return root_below(square / conversions.HALF_PI) if isinstance(square, Fraction) else math.inf
         whole = self.budget.epsilon_per_round
@@ -176,9 +176,9 @@ class Share:
     @property
     def rho(self) -> Fraction | float:
         """zCDP per round."""
-        if self.notion == "pure":
+        if self.definition == "pure":
             return Fraction(0) if self.private else math.inf
-        if self.notion == "gdp":
+        if self.definition == "gdp":
             # Of a release by pure epsilon or a range, mu squared is at most pi times its rho.
             square = self.mu_squared
             return square / (2 * conversions.HALF_PI) if isinstance(square, Fraction) else math.inf
@@ -188,9 +188,9 @@ class Share:
     @property
     def mu_squared(self) -> Fraction | float:
         """Square of the Gaussian-DP parameter per round (squares are what adds up)."""
-        if self.notion == "pure":
+        if self.definition == "pure":
             return Fraction(0) if self.private else math.inf
-        if self.notion == "zcdp":
+        if self.definition == "zcdp":
             return 2 * self.rho  # of Gaussian noise, rho is half of mu squared
         whole = self.budget.mu
         return exact(whole) ** 2 * self.fraction if math.isfinite(whole) else whole

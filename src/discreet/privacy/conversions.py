@@ -1,6 +1,6 @@
-"""Conversions between privacy notions, proven to be on the safe side.
+"""Conversions between privacy definitions, proven to be on the safe side.
 
-Three notions are kept side by side: pure epsilon, rho of zero-concentrated DP (Bun and Steinke
+Three definitions are kept side by side: pure epsilon, rho of zero-concentrated DP (Bun and Steinke
 2016) and mu of Gaussian DP (Dong, Roth and Su 2022). The conversions here are the optimal ones, not
 the textbook ``rho + 2 sqrt(rho ln 1/delta)``: at (1, 1e-6) that alone is worth 18 % less noise.
 

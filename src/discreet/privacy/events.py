@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from ..core import checks
 from . import conversions
-from .budget import NOTIONS, Share
+from .budget import DEFINITIONS, Share
 from .conversions import exact, fraction, root_below, rounded_down
 
 Number = float | Fraction
@@ -43,7 +43,7 @@ def _larger(a: Fraction | None, b: Fraction | None) -> Fraction | None:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Privacy loss in every notion at once; each adds up over adaptively chosen releases.
+    """Privacy loss in every definition at once; each adds up over adaptively chosen releases.
 
     ``rho`` and ``mu_squared`` cover everything. ``pure`` covers only the releases that have a pure
     epsilon; ``rest_rho`` and ``rest_mu_squared`` cover those that have none, so that the two kinds can
@@ -74,7 +74,7 @@ class Loss:
         return Loss(*(None if v is None else v * count for v in self._values()))  # type: ignore[arg-type]
 
     def worst(self, other: Loss) -> Loss:
-        """The larger of the two in every notion: what holds when only one of them can happen."""
+        """The larger of the two in every definition: what holds when only one of them can happen."""
         return Loss(
             _larger(self.pure, other.pure),
             _larger(self.rho, other.rho),
@@ -189,36 +189,40 @@ def _ratio(sensitivity: Number, scale: Number) -> Fraction | None:
     return None if scale == 0 else exact(sensitivity) / exact(scale)
 
 
-def _largest_each(share: Share, count: int, notion: str | None, rho: Number, mu_squared: Number) -> Fraction:
+def _largest_each(
+    share: Share, count: int, definition: str | None, rho: Number, mu_squared: Number
+) -> Fraction:
     """The largest epsilon (or range) that ``count`` releases can have each.
 
     ``rho`` and ``mu_squared`` are the squares that one unit of each would pay for.
     """
 
-    def each(notion: str) -> Fraction:
-        if notion == "pure":
+    def each(definition: str) -> Fraction:
+        if definition == "pure":
             assert isinstance(share.epsilon, Fraction)
             return share.epsilon / count
-        square = exact(rho) * share.rho if notion == "zcdp" else exact(mu_squared) * share.mu_squared
+        square = exact(rho) * share.rho if definition == "zcdp" else exact(mu_squared) * share.mu_squared
         assert isinstance(square, Fraction)
         return root_below(square / count)
 
-    if notion is None:
+    if definition is None:
         return max(each("pure"), each("zcdp"))
-    if not (found := each(checks.one_of("notion", notion, NOTIONS))):
-        raise ValueError(f"notion={notion!r} needs delta > 0; give the budget a delta or take pure epsilon")
+    if not (found := each(checks.one_of("definition", definition, DEFINITIONS))):
+        raise ValueError(
+            f"definition={definition!r} needs delta > 0; give the budget a delta or take pure epsilon"
+        )
     return found
 
 
 def _largest_rate(
-    share: Share, range: float, count: int, notion: str | None, rho: Number, mu_squared: Number
+    share: Share, range: float, count: int, definition: str | None, rho: Number, mu_squared: Number
 ) -> tuple[float, float]:
     """The largest rate of ``count`` choices, as in `_largest_each`, and the range it is for."""
     width = checks.real("range", range, above=0.0)
     checks.whole("count", count, at_least=1, at_most=checks.ANY)
     if not _of(share).budget.private:
         raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
-    each = _largest_each(share, count, notion, rho, mu_squared)
+    each = _largest_each(share, count, definition, rho, mu_squared)
     return rounded_down(each / exact(width)), width
 
 
@@ -269,9 +273,9 @@ class ExponentialChoice(Event):
 
     @classmethod
     def within(
-        cls, share: Share, range: float, count: int = 1, notion: str | None = None
+        cls, share: Share, range: float, count: int = 1, definition: str | None = None
     ) -> ExponentialChoice:
-        """The largest rate at which ``count`` choices fit into ``share``, by ``notion``.
+        """The largest rate at which ``count`` choices fit into ``share``, by ``definition``.
 
         By default the larger of what plain epsilon and what zCDP allows, which wins from a few choices on.
 
@@ -280,7 +284,7 @@ class ExponentialChoice(Event):
         0.1
         """
         # A range w costs w^2/8 of rho, and at most (pi/2)(w/2)^2 of mu squared.
-        return cls(*_largest_rate(share, range, count, notion, 8, 4 / conversions.HALF_PI))
+        return cls(*_largest_rate(share, range, count, definition, 8, 4 / conversions.HALF_PI))
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,12 +311,14 @@ class FlippedChoice(Event):
         return replace(self, rate=rounded_down(exact(self.rate) * _part(factor)))
 
     @classmethod
-    def within(cls, share: Share, range: float, count: int = 1, notion: str | None = None) -> FlippedChoice:
-        """The largest rate at which ``count`` choices fit into ``share``, by ``notion``.
+    def within(
+        cls, share: Share, range: float, count: int = 1, definition: str | None = None
+    ) -> FlippedChoice:
+        """The largest rate at which ``count`` choices fit into ``share``, by ``definition``.
 
         By default the larger of what plain epsilon and what zCDP allows.
         """
-        return cls(*_largest_rate(share, range, count, notion, 2, 1 / conversions.HALF_PI))
+        return cls(*_largest_rate(share, range, count, definition, 2, 1 / conversions.HALF_PI))
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,8 +336,8 @@ class LaplaceNoise(Event):
         return replace(self, scale=exact(self.scale) / _part(factor))
 
     @classmethod
-    def within(cls, share: Share, sensitivity: Number, count: int = 1, notion: str | None = None) -> Self:
-        """The least noise with which ``count`` releases fit into ``share``, by ``notion``.
+    def within(cls, share: Share, sensitivity: Number, count: int = 1, definition: str | None = None) -> Self:
+        """The least noise with which ``count`` releases fit into ``share``, by ``definition``.
 
         By default by plain epsilon, or by zCDP where that is more (a delta, and some twenty releases).
         """
@@ -340,7 +346,7 @@ class LaplaceNoise(Event):
         if not share.budget.private:
             return cls(sensitivity, 0.0)
         # An epsilon e costs at most e^2/2 of rho, and at most (pi/2) e^2 of mu squared.
-        each = _largest_each(share, count, notion, 2, 1 / conversions.HALF_PI)
+        each = _largest_each(share, count, definition, 2, 1 / conversions.HALF_PI)
         return cls(sensitivity, exact(sensitivity) / each)
 
 
@@ -367,18 +373,18 @@ class GaussianNoise(Event):
         return replace(self, sigma=exact(self.sigma) / _part(factor))
 
     @classmethod
-    def within(cls, share: Share, sensitivity: Number, count: int = 1, notion: str | None = None) -> Self:
-        """The least noise with which ``count`` releases fit into ``share``, by Gaussian DP or ``notion``."""
+    def within(cls, share: Share, sensitivity: Number, count: int = 1, definition: str | None = None) -> Self:
+        """The least noise with which ``count`` releases fit into ``share``, by ``definition`` or GDP."""
         checks.whole("count", count, at_least=1, at_most=checks.ANY)
         share = _of(share)
         if not isinstance(share.mu_squared, Fraction) or not isinstance(share.rho, Fraction):
             return cls(sensitivity, 0.0)
-        if share.mu_squared == 0 or notion == "pure":
+        if share.mu_squared == 0 or definition == "pure":
             raise ValueError(
-                "Gaussian noise needs delta > 0, and a privacy notion other than pure epsilon; give the"
+                "Gaussian noise needs delta > 0, and a privacy definition other than pure epsilon; give the"
                 " budget a delta or use Laplace noise"
             )
-        square = 2 * share.rho if notion == "zcdp" else share.mu_squared
+        square = 2 * share.rho if definition == "zcdp" else share.mu_squared
         return cls(sensitivity, exact(sensitivity) / root_below(square / count))
 
 
@@ -402,8 +408,8 @@ class GroupGaussianNoise(GaussianNoise):
         return Loss.unbounded() if together is None else Loss.of_gaussian(together / self.participations**2)
 
     @classmethod
-    def within(cls, share: Share, sensitivity: Number, count: int = 1, notion: str | None = None) -> Self:
-        one = GaussianNoise.within(share, sensitivity, count, notion)
+    def within(cls, share: Share, sensitivity: Number, count: int = 1, definition: str | None = None) -> Self:
+        one = GaussianNoise.within(share, sensitivity, count, definition)
         rounds = share.budget.max_rounds_per_person
         return cls(one.sensitivity, exact(one.sigma) / rounds, rounds)
 

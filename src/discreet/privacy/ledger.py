@@ -71,7 +71,7 @@ class Ledger(Protocol):
         ...
 
     def agree(self, terms: Mapping[str, Any]) -> None:
-        """Refuse other terms (a budget, a privacy notion) than those of the first gate."""
+        """Refuse other terms (a budget, a privacy definition) than those of the first gate."""
         ...
 
     @property
@@ -206,7 +206,7 @@ class MemoryLedger:
                 self._ends.append(version + 1)
 
     def agree(self, terms: Mapping[str, Any]) -> None:
-        """Refuse other terms (a budget, a privacy notion) than those of the first gate."""
+        """Refuse other terms (a budget, a privacy definition) than those of the first gate."""
         with self._lock:
             self._terms = agreed(self._terms, terms)
 
@@ -322,8 +322,9 @@ class SQLiteLedger:
 
     What is charged stays charged when a process is killed, at any point: ``append`` returns after the charge
     is on the disk, and the version that it expects is looked at under the write lock, so that two gates never
-    both spend what is left. The first gate writes its budget and privacy notion into the file, and gates with
-    others are refused. The file is readable by its owner only; it holds labels and mechanisms, nobody's data.
+    both spend what is left. The first gate writes its budget and privacy definition into the file, and gates
+    with others are refused. The file is readable by its owner only; it holds labels and mechanisms, nobody's
+    data.
 
     The charges of a learner or a sum are in use as long as the ledger object through which they were made is
     open in a process that lives. After that they can be taken up once, by `discreet.load` with a gate over
@@ -403,7 +404,7 @@ class SQLiteLedger:
             database.execute("INSERT INTO charge VALUES (?, ?, ?, ?)", row)
 
     def agree(self, terms: Mapping[str, Any]) -> None:
-        """Refuse other terms (a budget, a privacy notion) than those of the first gate."""
+        """Refuse other terms (a budget, a privacy definition) than those of the first gate."""
         with self._writing() as database:
             found = database.execute("SELECT record FROM terms").fetchone()
             record = agreed(None if found is None else json.loads(found[0]), terms)
@@ -412,7 +413,7 @@ class SQLiteLedger:
 
     @property
     def terms(self) -> dict[str, Any] | None:
-        """The budget and the privacy notion of all gates over it; None before the first."""
+        """The budget and the privacy definition of all gates over it; None before the first."""
         with self._reading() as database:
             found = database.execute("SELECT record FROM terms").fetchone()
             return None if found is None else dict(json.loads(found[0]))

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..core import checks
 from . import conversions
-from .budget import NOTIONS, Budget
+from .budget import DEFINITIONS, Budget
 from .conversions import HALF_PI, exact, root_below, rounded_down, rounded_up
 from .events import GroupGaussianNoise, Loss
 from .releases import Entry, Group
@@ -43,8 +43,10 @@ def _failure(loss: Loss, rounds: int) -> Fraction:
     return min(Fraction(1), loss.delta * rounds * conversions.exponential_above(exponent))
 
 
-def epsilons(loss: Loss, budget: Budget, delta: float, notion: str | None = None) -> list[tuple[str, float]]:
-    """(notion in words, epsilon) in ``notion``; in every one, and in mixtures of two, if that is None."""
+def epsilons(
+    loss: Loss, budget: Budget, delta: float, definition: str | None = None
+) -> list[tuple[str, float]]:
+    """(name, epsilon) in ``definition``; in every one, and in mixtures of two, if that is None."""
     rounds = budget.max_rounds_per_person
     spare = exact(delta) - _failure(loss, rounds)
     if spare < 0:
@@ -61,7 +63,7 @@ def epsilons(loss: Loss, budget: Budget, delta: float, notion: str | None = None
             pairs.append(("mixed", "pure epsilon + zCDP", _sum_above(pure, rest)))
             rest = conversions.gdp_epsilon(math.sqrt(squared(loss.rest_mu_squared, rounds)), left)
             pairs.append(("mixed", "pure epsilon + Gaussian DP", _sum_above(pure, rest)))
-    found = [(words, epsilon) for name, words, epsilon in pairs if notion in (None, name)]
+    found = [(words, epsilon) for name, words, epsilon in pairs if definition in (None, name)]
     return found or [("nothing: group privacy of a delta is known for pure epsilon only", math.inf)]
 
 
@@ -69,25 +71,25 @@ def _sum_above(pure: float, rest: float) -> float:
     return rounded_up(exact(pure) + exact(rest)) if math.isfinite(pure + rest) else math.inf
 
 
-def smallest_epsilon(loss: Loss, budget: Budget, delta: float, notion: str | None = None) -> float:
-    """Smallest epsilon a person has at ``delta``, in ``notion`` or in the best of all."""
-    return min(value for _, value in epsilons(loss, budget, delta, notion))
+def smallest_epsilon(loss: Loss, budget: Budget, delta: float, definition: str | None = None) -> float:
+    """Smallest epsilon a person has at ``delta``, in ``definition`` or in the best of all."""
+    return min(value for _, value in epsilons(loss, budget, delta, definition))
 
 
-def smallest_delta(loss: Loss, budget: Budget, epsilon: float, notion: str | None = None) -> float:
-    """Smallest delta a person has at ``epsilon``, in ``notion`` or in the best of all."""
+def smallest_delta(loss: Loss, budget: Budget, epsilon: float, definition: str | None = None) -> float:
+    """Smallest delta a person has at ``epsilon``, in ``definition`` or in the best of all."""
     rounds = budget.max_rounds_per_person
     if math.isinf(epsilon):
         return 0.0
     deltas = [1.0]
-    if notion in (None, "pure") and person_pure(loss, rounds) <= epsilon:
+    if definition in (None, "pure") and person_pure(loss, rounds) <= epsilon:
         deltas.append(0.0)
     if rounds == 1 or loss.delta == 0:
-        if notion in (None, "zcdp"):
+        if definition in (None, "zcdp"):
             deltas.append(conversions.zcdp_delta(squared(loss.rho, rounds), epsilon))
-        if notion in (None, "gdp"):
+        if definition in (None, "gdp"):
             deltas.append(conversions.gdp_delta(math.sqrt(squared(loss.mu_squared, rounds)), epsilon))
-        mixed = notion is None and loss.pure and loss.rest_rho
+        mixed = definition is None and loss.pure and loss.rest_rho
         if mixed and loss.pure and (apart := exact(epsilon) - loss.pure * rounds) > 0:
             spare = rounded_down(apart)
             deltas.append(conversions.zcdp_delta(squared(loss.rest_rho, rounds), spare))
@@ -98,10 +100,10 @@ def smallest_delta(loss: Loss, budget: Budget, epsilon: float, notion: str | Non
 
 @dataclass(frozen=True)
 class Filter:
-    """What may be spent, in one privacy notion that was fixed before the first answer.
+    """What may be spent, in one privacy definition that was fixed before the first answer.
 
-    ``limit`` bounds the notion's own sum per round (epsilon, rho, or mu squared) and ``failure`` the sum of
-    the deltas of approximate releases. Both are fixed numbers, so that whoever chooses releases by looking
+    ``limit`` bounds the definition's own sum per round (epsilon, rho, or mu squared) and ``failure`` the sum
+    of the deltas of approximate releases. Both are fixed numbers, so that whoever chooses releases by looking
     at answers has no way to spend one instead of the other:
 
     - "pure": epsilons add up to at most epsilon, deltas to at most delta (basic composition, which holds for
@@ -112,38 +114,38 @@ class Filter:
     - "gdp": squares of mu, likewise (Smith and Thakurta 2022).
     """
 
-    notion: str
+    definition: str
     limit: Fraction
     failure: Fraction
 
     @classmethod
-    def of(cls, budget: Budget, notion: str, failure: Fraction = _NO_DELTA) -> Filter:
+    def of(cls, budget: Budget, definition: str, failure: Fraction = _NO_DELTA) -> Filter:
         """The filter of a private budget; ``failure`` of its delta is set aside in "zcdp" and "gdp"."""
         rounds = budget.max_rounds_per_person
-        if notion == "pure":
+        if definition == "pure":
             epsilon = budget.epsilon_per_round
             assert isinstance(epsilon, Fraction)
             exponent = (rounds - 1) * epsilon
             if exponent > 5000:  # beyond any delta that a float can hold
-                return cls(notion, epsilon, Fraction(0))
+                return cls(definition, epsilon, Fraction(0))
             growth = rounds * conversions.exponential_above(exponent) if rounds > 1 else 1
-            return cls(notion, epsilon, exact(budget.delta) / growth)
+            return cls(definition, epsilon, exact(budget.delta) / growth)
         left = rounded_down(exact(budget.delta) - failure)
         if failure and (rounds > 1 or left <= 0.0):
-            return cls(notion, Fraction(0), Fraction(0))  # of approximate zCDP no group privacy is known
-        if notion == "zcdp":
-            return cls(notion, exact(budget.limit_rho(left)), failure)
-        return cls(notion, exact(budget.limit_mu(left)) ** 2, failure)
+            return cls(definition, Fraction(0), Fraction(0))  # of approximate zCDP no group privacy is known
+        if definition == "zcdp":
+            return cls(definition, exact(budget.limit_rho(left)), failure)
+        return cls(definition, exact(budget.limit_mu(left)) ** 2, failure)
 
     def part(self, fraction: Fraction) -> Filter:
         """A fraction of both limits."""
-        return Filter(self.notion, self.limit * fraction, self.failure * fraction)
+        return Filter(self.definition, self.limit * fraction, self.failure * fraction)
 
     def spent(self, loss: Loss) -> Fraction | None:
-        """The notion's own sum; None where it is unbounded."""
-        if self.notion == "pure":
+        """The definition's own sum; None where it is unbounded."""
+        if self.definition == "pure":
             return loss.pure if loss.rest_rho == 0 else None
-        return loss.rho if self.notion == "zcdp" else loss.mu_squared
+        return loss.rho if self.definition == "zcdp" else loss.mu_squared
 
     def fits(self, loss: Loss) -> bool:
         """Whether ``loss`` per round keeps a person within the budget; exact comparison of fractions."""
@@ -157,17 +159,17 @@ class Filter:
 
 
 @lru_cache(maxsize=256)
-def filter_of(budget: Budget, notion: str, failure: Fraction = _NO_DELTA) -> Filter:
+def filter_of(budget: Budget, definition: str, failure: Fraction = _NO_DELTA) -> Filter:
     """`Filter.of`, remembered."""
-    return Filter.of(budget, notion, failure)
+    return Filter.of(budget, definition, failure)
 
 
 @dataclass(frozen=True)
 class Remaining:
     """What a round may still spend: on pure releases, on zCDP ones, on Gaussian ones, or in deltas.
 
-    At a gate that has fixed its privacy notion, each is what that notion has room for. Before that, each
-    is the limit of the notion that goes with it.
+    At a gate that has fixed its privacy definition, each is what that definition has room for. Before that,
+    each is the limit of the definition that goes with it.
     """
 
     epsilon: float
@@ -177,14 +179,14 @@ class Remaining:
 
     @classmethod
     def of(cls, budget: Budget, loss: Loss, chosen: Filter | None) -> Remaining:
-        """What people who have lost ``loss`` may still lose; ``chosen`` is the notion that is fixed."""
+        """What people who have lost ``loss`` may still lose; ``chosen`` is the definition that is fixed."""
         if not budget.private:
             return cls(math.inf, math.inf, math.inf, budget.delta)
         left = {}
-        for notion in NOTIONS if chosen is None else (chosen.notion,):
-            limit = filter_of(budget, notion) if chosen is None else chosen
+        for definition in DEFINITIONS if chosen is None else (chosen.definition,):
+            limit = filter_of(budget, definition) if chosen is None else chosen
             spent = limit.spent(loss)
-            left[notion] = Fraction(0) if spent is None else max(Fraction(0), limit.limit - spent)
+            left[definition] = Fraction(0) if spent is None else max(Fraction(0), limit.limit - spent)
         failure = filter_of(budget, "pure").failure if chosen is None else chosen.failure
         # Of a pure release e, rho is at most e^2/2 and mu squared at most (pi/2) e^2; of Gaussian noise, rho
         # is half of mu squared. Of a release known by its rho only, neither epsilon nor mu is bounded.
@@ -199,25 +201,29 @@ class Remaining:
         )
 
 
-def filter_asked(budget: Budget, notion: str | None, failure: float | Fraction) -> Filter | None:
+def filter_asked(budget: Budget, definition: str | None, failure: float | Fraction) -> Filter | None:
     """The filter that the arguments of a gate ask for; None where the first release decides."""
     number = checks.real("failure", failure, at_least=0.0)
     aside = failure if isinstance(failure, Fraction) else exact(number)
-    if notion is None:
+    if definition is None:
         if aside:
-            raise ValueError(f"failure={float(aside):g} goes with notion='zcdp' or notion='gdp'; give one")
+            raise ValueError(
+                f"failure={float(aside):g} goes with definition='zcdp' or definition='gdp'; give one"
+            )
         return filter_of(budget, "pure") if budget.private and not budget.delta else None
-    checks.one_of("notion", notion, NOTIONS)
-    if notion == "pure":
+    checks.one_of("definition", definition, DEFINITIONS)
+    if definition == "pure":
         if aside:
             raise ValueError("failure= is for 'zcdp' and 'gdp'; in 'pure' all of delta is for failures")
     elif budget.private and not budget.delta:
-        raise ValueError(f"notion={notion!r} needs delta > 0; give the budget a delta or take notion='pure'")
+        raise ValueError(
+            f"definition={definition!r} needs delta > 0; give the budget a delta or take definition='pure'"
+        )
     elif aside and (aside >= exact(budget.delta) or budget.max_rounds_per_person > 1):
         raise ValueError(
             f"failure={float(aside):g} must be below delta={budget.delta:g}, with max_rounds_per_person=1"
         )
-    return filter_of(budget, notion, aside) if budget.private else None
+    return filter_of(budget, definition, aside) if budget.private else None
 
 
 def filter_for(loss: Loss, budget: Budget) -> Filter | None:
@@ -229,7 +235,7 @@ def filter_for(loss: Loss, budget: Budget) -> Filter | None:
     pure = filter_of(budget, "pure")
     if not budget.delta or (loss.delta and pure.fits(loss)):
         return pure if pure.fits(loss) else None
-    pairs = [filter_of(budget, notion, loss.delta) for notion in ("zcdp", "gdp")]
+    pairs = [filter_of(budget, definition, loss.delta) for definition in ("zcdp", "gdp")]
     fitting = [one for one in pairs if one.limit and one.fits(loss)]
     if fitting:
         return min(fitting, key=lambda one: (one.spent(loss) or 0) / one.limit)

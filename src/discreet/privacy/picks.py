@@ -3,7 +3,7 @@
 A pick draws item j with probability proportional to exp(rate x score of j). Scores are sums over people of
 what j adds to the set so far, and a person's part of each lies in [0, bound]. An account says how large a
 rate a share of a budget allows for all picks together, and what is charged for it; it raises ValueError, with
-the reason, where it does not apply. A share with a privacy notion is never exceeded in that notion.
+the reason, where it does not apply. A share with a privacy definition is never exceeded in that definition.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ class ExactChoices(Event):
     def within(cls, share: Share, range: float, number: int) -> ExactChoices:
         """The largest rate (to a part in 10,000, from below) at which ``number`` choices fit into ``share``.
 
-        Refused where a whole budget's delta is not there to be spent: at a share in some privacy notion, or
-        at a gate that something was released through; and for several rounds of a person, whose losses do not
-        add up along a curve.
+        Refused where a whole budget's delta is not there to be spent: at a share in some privacy definition,
+        or at a gate that something was released through; and for several rounds of a person, whose losses do
+        not add up along a curve.
         """
         checks.instance("share", share, Share, "budget.share()")
         width = checks.real("range", range, above=0.0)
@@ -166,7 +166,7 @@ def _delta(share: Share) -> float:
         raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
     if not budget.delta >= SMALLEST_DELTA:
         raise ValueError(f"it needs a delta of at least {SMALLEST_DELTA:g}")
-    if share.notion is not None:
+    if share.definition is not None:
         raise ValueError("its delta is that of a whole budget, which a share or a used gate has not")
     if budget.max_rounds_per_person > 1:
         raise ValueError("it is for one round of each person; several do not add up along a curve")
@@ -220,7 +220,7 @@ def decomposable(share: Share, bound: float) -> Picks:
     budget = share.budget
     if not share.delta:
         raise ValueError(_no_delta(share))
-    if share.notion is not None:
+    if share.definition is not None:
         raise ValueError("its delta is that of a whole budget, which a share or a used gate has not")
     assert isinstance(share.epsilon, Fraction)
     assert isinstance(budget.epsilon_per_round, Fraction)
@@ -236,7 +236,7 @@ def decomposable(share: Share, bound: float) -> Picks:
 
 
 def _no_delta(share: Share) -> str:
-    also = ", and a gate that keeps to another notion than pure epsilon" if share.budget.delta else ""
+    also = ", and a gate that keeps to another definition than pure epsilon" if share.budget.delta else ""
     return f"it needs delta > 0{also}"
 
 

@@ -46,7 +46,7 @@ class Periods:
 
     Guarantee: a person who takes part in one period, whom only learners of that period learn from, has
     ``budget``; one who takes part in several has the sequential composition of them, `total`, in the same
-    privacy notion. It holds for periods chosen in any way, and for releases of a period that were chosen
+    privacy definition. It holds for periods chosen in any way, and for releases of a period that were chosen
     after seeing those of earlier ones. A learner that goes on after its period is over learns from people of
     a later one: they take part in both. As long as there is one, the accounts of both periods say so.
 
@@ -63,15 +63,15 @@ class Periods:
         budget: Budget,
         ledger: Ledger | None = None,
         *,
-        notion: str | None = None,
+        definition: str | None = None,
         failure: float | Fraction = 0.0,
     ) -> None:
         checks.instance("budget", budget, Budget, "Budget(epsilon=1.0, delta=1e-6)")
         self.budget = budget
         self.ledger = MemoryLedger() if ledger is None else ledger
-        self.notion = notion or ("zcdp" if budget.delta else "pure")
+        self.definition = definition or ("zcdp" if budget.delta else "pure")
         self.failure = failure
-        self._limit = filter_asked(budget, self.notion, failure)
+        self._limit = filter_asked(budget, self.definition, failure)
 
     @property
     def names(self) -> list[str]:
@@ -81,7 +81,7 @@ class Periods:
     def gate(self, period: str, randomness: Seed = None) -> Gate:
         """The gate of a period; of one that is over, to look at or for what was charged in time."""
         view = _Period(self.ledger, _name(period))
-        return Gate(self.budget, randomness, notion=self.notion, failure=self.failure, ledger=view)
+        return Gate(self.budget, randomness, definition=self.definition, failure=self.failure, ledger=view)
 
     def account(self, period: str) -> Account:
         """What was spent in one period."""
@@ -105,8 +105,8 @@ class Periods:
                 whole.of_group(group).add(entry, count)
         said = self.ledger.caveats
         caveats = tuple(one for one in said if one != REPRODUCIBLE) + _go_on(self.ledger, chosen)
-        notion = self.notion if self.budget.private else None
-        return Account(self._limit_of(len(chosen)), whole, REPRODUCIBLE in said, caveats, notion)
+        definition = self.definition if self.budget.private else None
+        return Account(self._limit_of(len(chosen)), whole, REPRODUCIBLE in said, caveats, definition)
 
     def _limit_of(self, periods: int) -> Budget:
         """The budget that this many full periods keep to."""
@@ -114,10 +114,10 @@ class Periods:
         if not budget.private or limit is None or periods < 2:
             return budget
         if not limit.failure:
-            epsilon = smallest_epsilon(_full(limit) * periods, budget, budget.delta, self.notion)
+            epsilon = smallest_epsilon(_full(limit) * periods, budget, budget.delta, self.definition)
             return replace(budget, epsilon=epsilon)
         delta = min(budget.delta * periods, math.nextafter(1.0, 0.0))
-        epsilon = smallest_epsilon(_full(limit) * periods, budget, delta, self.notion)
+        epsilon = smallest_epsilon(_full(limit) * periods, budget, delta, self.definition)
         basic = rounded_up(exact(budget.epsilon) * periods)
         return replace(budget, epsilon=min(epsilon, basic), delta=delta)
 
@@ -146,7 +146,7 @@ class Periods:
         )
 
     def __repr__(self) -> str:
-        return f"Periods({self.budget}, {self.ledger!r}, notion={self.notion!r})"
+        return f"Periods({self.budget}, {self.ledger!r}, definition={self.definition!r})"
 
 
 class _Period:
@@ -242,11 +242,11 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 
 def _full(limit: Filter) -> Loss:
-    """The largest loss that a filter lets through, in its own notion; zero in the others."""
+    """The largest loss that a filter lets through, in its own definition; zero in the others."""
     zero = Fraction(0)
-    if limit.notion == "pure":
+    if limit.definition == "pure":
         return Loss(limit.limit, zero, zero, zero, zero, limit.failure)
-    if limit.notion == "zcdp":
+    if limit.definition == "zcdp":
         return Loss(zero, limit.limit, zero, zero, zero, limit.failure)
     return Loss(zero, zero, limit.limit, zero, zero, limit.failure)
 
@@ -308,7 +308,7 @@ class RunGate(Gate):
 
     The run is (epsilon, delta)-DP as a whole, whatever is released in it and however that is added up. At a
     shared gate that keeps to pure epsilon, the epsilons and deltas of runs add up, which holds even where a
-    run was decided on by looking at those before it; one with another notion converts them. Both must be
+    run was decided on by looking at those before it; one with another definition converts them. Both must be
     about the same neighbouring relation. Over a `SQLiteLedger` the charge is on the disk before anything is
     drawn. What the accounts of the run take for granted, and a seed, those of ``shared`` say as well.
 

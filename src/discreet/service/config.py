@@ -25,7 +25,7 @@ class PopulationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     delta: float = 0.0
     neighbours: Literal["replace", "add_remove"] = "replace"
     max_rounds_per_person: int = 1
-    notion: Literal["pure", "zcdp", "gdp"] = "pure"
+    definition: Literal["pure", "zcdp", "gdp"] = "pure"
     period: Period = "month"
     anonymous: bool = False
 

@@ -115,4 +115,4 @@ def _forecast(config: str, n_items: int, people: str, visitors: int) -> Forecast
 def _made(config: ExperimentConfig, people: PopulationConfig, seed: Seed) -> Learning:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of few rounds; the forecast says what comes of them
-        return Learning.begin(config, Gate(budget_of(people), seed, notion=people.notion))
+        return Learning.begin(config, Gate(budget_of(people), seed, definition=people.definition))

@@ -301,7 +301,7 @@ class Asked:
             delta=delta if likes else 0.0,  # the others need none
             neighbours=neighbours,  # type: ignore[arg-type]
             max_rounds_per_person=int(rounds),
-            notion="gdp" if likes else "pure",
+            definition="gdp" if likes else "pure",
             period=period,  # type: ignore[arg-type]
             anonymous=anonymous == "yes",
         )

@@ -89,7 +89,7 @@ class PopulationLedger:
             self._used.add(charge.owner)
 
     def agree(self, terms: Mapping[str, Any]) -> None:
-        """Refuse other terms (a budget, a privacy notion) than those of the first gate."""
+        """Refuse other terms (a budget, a privacy definition) than those of the first gate."""
         self._terms = agreed(self._terms, terms)
 
     @property
@@ -209,8 +209,7 @@ def budget_of(people: PopulationConfig) -> Budget:
 def gate_of(one: Experiment) -> Gate:
     """The gate of its people in its period."""
     seed = None if one.config.seed is None else one.config.seed + one.epoch
-    periods = Periods(budget_of(one.people), one.ledger, notion=one.people.notion)
-    return periods.gate(one.period, seed)
+    return Periods(budget_of(one.people), one.ledger, definition=one.people.definition).gate(one.period, seed)
 
 
 def held(one: Experiment) -> Learning:
@@ -616,7 +615,8 @@ class Worker:
         with self.store.transaction() as tx:
             (config,) = tx.one("SELECT config FROM population WHERE id = ?", population)
             people = msgspec.json.decode(config, type=PopulationConfig)
-            return Periods(budget_of(people), PopulationLedger(tx, population, 0), notion=people.notion)
+            ledger = PopulationLedger(tx, population, 0)
+            return Periods(budget_of(people), ledger, definition=people.definition)
 
     def account(self, population: int, period: str) -> Account:
         """What was spent in one period."""

@@ -104,7 +104,7 @@ class BestOfBothSettings(SelectorSettings):
         spec = found.spec
         if spec is None:
             return found
-        event = spec.event(third, share.notion)
+        event = spec.event(third, share.definition)
         if fastest is not None and share.private:
             fastest = min(fastest, 1.0 / (largest * spec.deviation(event)))
         return replace(found, event=event, fastest=fastest)

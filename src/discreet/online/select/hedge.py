@@ -184,7 +184,7 @@ class HedgeSelector(OnlineSelector):
 
     ``calibration="tight"`` takes the best rate for the horizon, or the largest that the budget allows if that
     is smaller: all draws are accounted for together, as steps whose privacy loss has a bounded range.
-    ``composition="summed"`` adds their losses up in one privacy notion; ``"exact"`` declares all of them at
+    ``composition="summed"`` adds their losses up in one privacy definition; ``"exact"`` declares all at
     once and charges their exact composition (`ExactChoices`), which allows a rate some 7 % higher, takes
     seconds to settle, and needs a whole budget with a delta and one round of each person. ``"published"``
     takes the rate of the paper, eps / (k sqrt(32 T ln(k/delta)) bound). ``rate=`` overrides both, and is

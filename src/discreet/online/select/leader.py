@@ -122,7 +122,7 @@ class LeaderSettings(SelectorSettings):
             first = max(chosen, first if rounds is None else min(first, rounds // 4))
         found = cls(**common, batch=length, first_batch=first)
         spec = found.spec
-        return found if spec is None else replace(found, event=spec.event(share, share.notion))
+        return found if spec is None else replace(found, event=spec.event(share, share.definition))
 
     @cached_property
     def ends(self) -> Sequence[int]:
@@ -167,7 +167,7 @@ def _first(endless: LeaderSettings, share: Share) -> int:
     """How many people make the first batch: the noise of the first of many sums, several times."""
     spec = endless.spec
     assert spec is not None
-    event = spec.event(share, share.notion)
+    event = spec.event(share, share.definition)
     assert isinstance(event, GaussianNoise)
     return first_batch(float(event.sigma) * spec.error(1))
 

@@ -126,7 +126,7 @@ class RunningSumSettings(SelectorSettings):
                 best = min(fastest, _FALLING * best)
             found = cls(**common, resample_every=batch, rate=best, fastest=fastest, event=None)
             spec = found.spec
-            return found if spec is None else replace(found, event=spec.event(share, share.notion))
+            return found if spec is None else replace(found, event=spec.event(share, share.definition))
 
         if resample_every == "auto":
             grid = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * horizon.bit_length())})
@@ -155,7 +155,7 @@ class RunningSumSettings(SelectorSettings):
         def of_first(length: int) -> RunningSumSettings:
             found = cls(**common, first_batch=length, event=None)
             assert found.spec is not None
-            return replace(found, event=found.spec.event(share, share.notion))
+            return replace(found, event=found.spec.event(share, share.definition))
 
         if first is not None:
             return of_first(checks.whole("first_batch", first, at_least=1, at_most=LONGEST))

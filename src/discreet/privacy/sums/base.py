@@ -129,7 +129,7 @@ class RunningSum(ABC):
         self._saved_alone = gate.owner is None  # and not with a learner that it is a part of
         self._gate = gate = gate.owned() if self._saved_alone else gate
         checks.instance("share", share, Share, "budget.share()")
-        needed = spec.event(share, share.notion or gate.notion)
+        needed = spec.event(share, share.definition or gate.definition)
         chosen = needed if event is None else _covering(event, needed)
         self._grid = self.grid(spec, chosen, gate.budget.neighbours)
         if release is None:

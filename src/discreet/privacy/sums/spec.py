@@ -96,7 +96,7 @@ class SumSpec:
         one = self.bounds.difference(neighbours)
         return one * (self.kind.group_stretch(self) if self.returning else self.kind.stretch(self))
 
-    def event(self, share: Share, notion: str | None = None) -> Event:
+    def event(self, share: Share, definition: str | None = None) -> Event:
         """The least noise with which all releases fit into ``share``."""
         checks.instance("share", share, Share, "budget.share()")
         if self.participation is not None:
@@ -107,7 +107,7 @@ class SumSpec:
                     f" max_rounds_per_person={rounds}"
                 )
         kind = GroupGaussianNoise if self.returning else KINDS[self.noise]
-        return kind.within(share, self.sensitivity(share.neighbours), self.count, notion)
+        return kind.within(share, self.sensitivity(share.neighbours), self.count, definition)
 
     def error(self, step: int) -> float:
         """Norm of the noise vectors' coefficients in the sum after ``step`` vectors."""

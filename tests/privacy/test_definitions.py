@@ -1,4 +1,4 @@
-"""One privacy notion per gate: an analyst who reacts to answers cannot exceed the budget."""
+"""One privacy definition per gate: an analyst who reacts to answers cannot exceed the budget."""
 
 from __future__ import annotations
 
@@ -101,30 +101,30 @@ def _true_delta(make, budget, looks):
 
 BUDGETS = {"large delta": dc.Budget(1.0, 0.01), "pure": dc.Budget(1.0), "small": dc.Budget(0.5, 1e-4)}
 GATES = {
-    f"{name}, {notion}": (budget, notion)
+    f"{name}, {definition}": (budget, definition)
     for name, budget in BUDGETS.items()
-    for notion in (None, "pure", "zcdp", "gdp")
-    if budget.delta or notion in (None, "pure")
+    for definition in (None, "pure", "zcdp", "gdp")
+    if budget.delta or definition in (None, "pure")
 }
 
 
 @pytest.mark.parametrize("name", GATES)
 def test_an_adaptive_analyst_stays_within_the_budget(name):
-    budget, notion = GATES[name]
-    aside = budget.delta / 4 if notion in ("zcdp", "gdp") else 0.0
+    budget, definition = GATES[name]
+    aside = budget.delta / 4 if definition in ("zcdp", "gdp") else 0.0
     for failure in sorted({0.0, aside}):
-        found = _true_delta(lambda f=failure: dc.Gate(budget, 0, notion=notion, failure=f), budget, 2)
+        found = _true_delta(lambda f=failure: dc.Gate(budget, 0, definition=definition, failure=f), budget, 2)
         assert found <= budget.delta * 1.002 + 1e-9  # the quadrature
 
 
-def test_a_union_of_notions_would_be_noticed(monkeypatch):
-    """The injected fault: whatever fits some notion, or two of them together, passes, as it once did."""
+def test_a_union_of_definitions_would_be_noticed(monkeypatch):
+    """The injected fault: whatever fits some definition, or two of them together, passes, as it once did."""
     budget = BUDGETS["small"]
 
-    def any_notion(books, loss):
+    def any_definition(books, loss):
         return limits.smallest_epsilon(loss, books.budget, books.budget.delta) <= books.budget.epsilon
 
-    monkeypatch.setattr(Accountant, "fits_in", any_notion)
+    monkeypatch.setattr(Accountant, "fits_in", any_definition)
     found = _true_delta(lambda: dc.Gate(budget, 0), budget, 2)
     assert found > 1.1 * budget.delta
 
@@ -138,15 +138,15 @@ def test_an_unfixed_part_of_delta_would_be_noticed(monkeypatch):
 
     monkeypatch.setattr(Accountant, "fits_in", loose)
     monkeypatch.setattr(dc.Gate, "remaining", property(lambda _: pv.Remaining(0.0, 0.0, 0.0, 0.004)))
-    found = _true_delta(lambda: dc.Gate(budget, 0, notion="gdp"), budget, 2)
+    found = _true_delta(lambda: dc.Gate(budget, 0, definition="gdp"), budget, 2)
     assert found > 1.02 * budget.delta
 
 
-# --- which notion ----------------------------------------------------------------------------------
+# --- which definition ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("budget", "event", "notion"),
+    ("budget", "event", "definition"),
     [
         (dc.Budget(1.0), pv.PureRelease(0.1), "pure"),
         (dc.Budget(1.0, 1e-6), pv.GaussianNoise(1.0, 10.0), "gdp"),
@@ -156,24 +156,24 @@ def test_an_unfixed_part_of_delta_would_be_noticed(monkeypatch):
         (dc.Budget(1.0, 1e-6), pv.ApproximateRelease(0.01, 1e-7), "pure"),
     ],
 )
-def test_first_release_fixes_the_notion(budget, event, notion):
+def test_first_release_fixes_the_definition(budget, event, definition):
     gate = dc.Gate(budget, 0)
-    assert gate.notion == (None if budget.delta else "pure")
+    assert gate.definition == (None if budget.delta else "pure")
     gate.reserve(event)
-    assert gate.notion == notion
+    assert gate.definition == definition
     again = dc.Gate.from_state(json.loads(json.dumps(gate.state())))
-    assert again.notion == notion
-    assert gate.part("a").notion == notion
+    assert again.definition == definition
+    assert gate.part("a").definition == definition
 
 
 def test_a_refused_release_fixes_nothing():
     gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
     with pytest.raises(dc.BudgetExceeded):
         gate.reserve(pv.GaussianNoise(1.0, 0.1))
-    assert gate.notion is None
+    assert gate.definition is None
 
 
-def test_pure_release_after_gaussian_ones_is_charged_in_their_notion():
+def test_pure_release_after_gaussian_ones_is_charged_in_their_definition():
     """The step of the attack: it fitted as pure epsilon beside Gaussian DP."""
     gate = dc.Gate(dc.Budget(1.0, 0.01), 0)
     gate.gaussian(0.0, 1.0 / (0.2 * gate.budget.mu), 1.0)
@@ -184,17 +184,19 @@ def test_pure_release_after_gaussian_ones_is_charged_in_their_notion():
 
 
 def test_gaussian_noise_at_a_pure_gate_says_what_to_do():
-    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, notion="pure")
-    with pytest.raises(dc.BudgetExceeded, match=r"keeps to pure epsilon.*notion='zcdp' or notion='gdp'"):
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
+    with pytest.raises(
+        dc.BudgetExceeded, match=r"keeps to pure epsilon.*definition='zcdp' or definition='gdp'"
+    ):
         gate.gaussian(0.0, 10.0, 1.0)
 
 
-def test_expected_releases_share_one_notion():
+def test_expected_releases_share_one_definition():
     budget = dc.Budget(1.0, 1e-6)
     picks, gains = pv.ExponentialChoice(0.04, 2.0), pv.LaplaceNoise(1.0, 5.0)
     gate = dc.Gate(budget, 0)
     gate.expect((picks, 10), (gains, 1))  # ten picks alone would have been zCDP, and the gains would not fit
-    assert gate.notion == "pure"
+    assert gate.definition == "pure"
     gate.reserve(picks, 10)
     gate.laplace(0.0, gains.scale, gains.sensitivity)
     assert gate.spent.epsilon() == 1.0
@@ -205,34 +207,34 @@ def test_expected_releases_share_one_notion():
 
 def test_failures_beside_zcdp_need_a_part_of_delta():
     budget = dc.Budget(1.0, 1e-6)
-    gate = dc.Gate(budget, 0, notion="zcdp", failure=2e-7)
+    gate = dc.Gate(budget, 0, definition="zcdp", failure=2e-7)
     gate.reserve(pv.ApproximateRelease(0.0, 2e-7))
     with pytest.raises(dc.BudgetExceeded):
         gate.reserve(pv.ApproximateRelease(0.0, 1e-9))
     gate.reserve(pv.GaussianNoise(1.0, 1.0 / gate.remaining.mu * (1 + 1e-9)))
     assert gate.spent.delta(1.0) <= 1e-6
     with pytest.raises(dc.BudgetExceeded):
-        dc.Gate(budget, 0, notion="zcdp").reserve(pv.ApproximateRelease(0.0, 1e-9))
+        dc.Gate(budget, 0, definition="zcdp").reserve(pv.ApproximateRelease(0.0, 1e-9))
     again = dc.Gate.from_state(json.loads(json.dumps(gate.state())))
     assert again._accountant.limit == gate._accountant.limit
 
 
-def test_bad_notions_are_refused():
+def test_bad_definitions_are_refused():
     budget = dc.Budget(1.0, 1e-6)
     for options, message in (
-        ({"notion": "renyi"}, "notion='renyi' is not one of"),
-        ({"failure": 1e-7}, "goes with notion"),
-        ({"notion": "pure", "failure": 1e-7}, "in 'pure' all of delta"),
-        ({"notion": "zcdp", "failure": 1e-6}, "must be below delta"),
-        ({"notion": "gdp", "failure": -1.0}, "failure=-1.0 must be at least 0"),
+        ({"definition": "renyi"}, "definition='renyi' is not one of"),
+        ({"failure": 1e-7}, "goes with definition"),
+        ({"definition": "pure", "failure": 1e-7}, "in 'pure' all of delta"),
+        ({"definition": "zcdp", "failure": 1e-6}, "must be below delta"),
+        ({"definition": "gdp", "failure": -1.0}, "failure=-1.0 must be at least 0"),
     ):
         with pytest.raises(ValueError, match=message):
             dc.Gate(budget, 0, **options)
-    for notion in ("zcdp", "gdp"):
+    for definition in ("zcdp", "gdp"):
         with pytest.raises(ValueError, match="needs delta > 0"):
-            dc.Gate(dc.Budget(1.0), 0, notion=notion)
+            dc.Gate(dc.Budget(1.0), 0, definition=definition)
     with pytest.raises(ValueError, match="max_rounds_per_person=1"):
-        dc.Gate(dc.Budget(1.0, 1e-6, max_rounds_per_person=2), 0, notion="zcdp", failure=1e-7)
+        dc.Gate(dc.Budget(1.0, 1e-6, max_rounds_per_person=2), 0, definition="zcdp", failure=1e-7)
 
 
 # --- reading the account when it suits -------------------------------------------------------------
