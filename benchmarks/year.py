@@ -112,7 +112,7 @@ def year(name: str, months: list[Month], seed: int, *, warm: bool, budget: dc.Bu
     periods = dc.privacy.Periods(budget, definition=definition)
     last, shares = None, []
     for number, month in enumerate(months):
-        start = {"start": last.released.weakened(0.5)} if warm and last is not None else {}
+        start = {"start": last.released.discounted(0.5)} if warm and last is not None else {}
         gate = periods.gate(month.name, 100 * seed + number)
         last = make(PRODUCTS, K, gate, labels=month.products, **start)
         shares.append(served(last, month, bandit=name in BANDIT))

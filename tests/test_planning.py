@@ -129,7 +129,7 @@ def test_batches_are_better_than_their_neighbours():
     found = plan(100, 10, 10**6, BUDGET)
     hedge = next(one for one in found.candidates if "calibration" not in one.settings and one.name[0] == "H")
     batch = hedge.settings["resample_every"]
-    from discreet.online.select.hedge import HedgeSelector
+    from discreet.online.hedge import HedgeSelector
 
     for other in (1, batch // 2, 2 * batch, 10 * batch):
         learner = HedgeSelector(100, 10, 10**6, BUDGET, resample_every=other, seed=0)

@@ -694,7 +694,7 @@ class FullInformation(ItemQuestion):
     @property
     def _longest(self) -> int:
         """The longest batch of a leader."""
-        from .online.select.leader import LeaderSettings
+        from .online.leader import LeaderSettings
 
         return LeaderSettings.tight(*self._shape, bound=self.bound).longest
 
@@ -706,7 +706,7 @@ class FullInformation(ItemQuestion):
         return sorted({-(-self.rounds // count) for count in counts if count <= self.rounds} | {1})
 
     def _phased(self, method: str) -> Candidate:
-        from .online.select.phased import PhasedSettings
+        from .online.phased import PhasedSettings
 
         shape = (self.n_items, self.k, self.budget.share())
         found = PhasedSettings.tight(*shape, method=method, bound=self.bound)
@@ -719,7 +719,7 @@ class FullInformation(ItemQuestion):
         )
 
     def _hedges(self) -> Iterator[Candidate]:
-        from .online.select.hedge import HedgeSettings
+        from .online.hedge import HedgeSettings
 
         if self.rounds > MOST_ROUNDS:
             return
@@ -751,7 +751,7 @@ class FullInformation(ItemQuestion):
             yield self._candidate("RunningSumSelector", settings, _regret(found), cut=cut, note=note)
 
     def _running_sum(self, batch: int, sums: str, noise: str) -> Any:
-        from .online.select.running_sums import RunningSumSettings
+        from .online.running_sums import RunningSumSettings
 
         return RunningSumSettings.tight(
             *self._shape,
@@ -766,8 +766,8 @@ class FullInformation(ItemQuestion):
 
     def _weighted_sums(self) -> Iterator[Candidate]:
         """Weighted people: of the running sums these serve most, alone or with a leader before them."""
-        from .online.select.best_of_both import BestOfBothSettings
-        from .online.select.running_sums import RunningSumSettings
+        from .online.best_of_both import BestOfBothSettings
+        from .online.running_sums import RunningSumSettings
 
         if ("sqrt", "gaussian") not in self._sums(()):
             return
@@ -835,7 +835,7 @@ class Constrained(ItemQuestion):
         from .online.frank_wolfe import REGULARIZERS
 
         if self.stream == "stationary" and isinstance(self.constraint, Matroid) and self.budget.delta > 0.0:
-            from .online.select.leader import LeaderSettings
+            from .online.leader import LeaderSettings
 
             shape = (self.n_items, None, self.rounds, self.budget.share())
             leader = LeaderSettings.tight(*shape, constraint=self.constraint, bound=self.bound)

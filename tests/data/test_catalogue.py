@@ -323,7 +323,7 @@ def test_a_caveat_goes_wherever_people_are_learned_from(name, tmp_path):
                 part = learner.partial("web-1")
                 part.add_all(some) if whole else part.add(people[0])
                 travels = name != "phased"  # whose parts hold people as they are
-                learner.absorb(pickle.loads(pickle.dumps(part)) if travels else part)
+                learner.merge(pickle.loads(pickle.dumps(part)) if travels else part)
                 said.append(learner)
             segments = dc.online.Segments(DIVIDED[name], ["de", "fr"], budget)
             if rewards or some is people:

@@ -27,8 +27,8 @@ ACTIONS = (
     "save",
     "part",
     "part",
-    "absorb",
-    "absorb",
+    "merge",
+    "merge",
     "epoch",
 )
 
@@ -68,24 +68,24 @@ class Life:
 
     def watch(self, learner: Any) -> None:
         """Count what is drawn and who is taken up."""
-        self.learner, draw, absorb = learner, learner._draw, learner._absorb
-        gather = learner._gather
+        self.learner, draw, observe = learner, learner._draw, learner._observe
+        gather = learner._add_sums
 
         def drawing() -> Any:
             assert learner.round not in self.drawn, "a second draw in one round, which nobody paid for"
             self.drawn.add(learner.round)
             return draw()
 
-        def absorbing(person: Any) -> None:
+        def observing(person: Any) -> None:
             gone = person is None or (isinstance(person, tuple) and person[-1] is None)
             self.learned += not gone
-            absorb(person)
+            observe(person)
 
         def gathering(sums: Any, count: int) -> None:
             self.learned += count
             gather(sums, count)
 
-        learner._draw, learner._absorb, learner._gather = drawing, absorbing, gathering
+        learner._draw, learner._observe, learner._add_sums = drawing, observing, gathering
 
     def act(self, action: str, number: int) -> None:
         """One thing that happens, and everything that must hold then."""
@@ -104,7 +104,7 @@ class Life:
         if learner.budget.max_rounds_per_person == 1:
             assert self.learned + waiting == self.told, "somebody was lost"
         if learner.over:
-            learner.go_on()
+            learner.continue_without_learning()
             self.shown(learner.choose(wait=False))
             tell(learner, learner.choose(), True)
             assert self.learned + waiting == self.told, "somebody was learned from after the last round"
@@ -202,27 +202,27 @@ class Life:
                 part.add(items=shown.labels[:place])
         self.parts.append(part)
 
-    def _absorb(self, number: int) -> None:
+    def _observe(self, number: int) -> None:
         if not self.parts:
             return
         part, before, learner = self.parts[number % len(self.parts)], self.learner.round, self.learner
         words = (
             "is late",
-            "was absorbed",
+            "was merged",
             "room for",
             "rounds are left",
             "of other items",
             "another learner",
         )
         self.told += part.count
-        if refusal(learner.absorb, part, words=(*words, "over")) is not None:
+        if refusal(learner.merge, part, words=(*words, "over")) is not None:
             self.told -= part.count
             assert learner.round == before
             return
         assert learner.round == before + part.count
         if part.count:
             self.waits.pop(before, None)  # the round that was open is somebody's of the part
-        assert refusal(learner.absorb, part, words=words), "a part was absorbed twice"
+        assert refusal(learner.merge, part, words=words), "a part was merged twice"
 
     def _save(self, _: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -231,7 +231,7 @@ class Life:
 
     def _epoch(self, number: int) -> None:
         before = self.learner
-        after = before.next_epoch(before.budget, trust=(number % 3) / 2, seed=number)
+        after = before.next_epoch(before.budget, discount=(number % 3) / 2, seed=number)
         entries = [[entry.label for entry in one.privacy.ledger.counts] for one in (before, after)]
         assert entries[0] == entries[1], "an epoch that is not paid for"
         self.begin(after)

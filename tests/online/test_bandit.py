@@ -289,16 +289,16 @@ def test_blocks_are_purely_private_and_use_the_whole_budget(options, epsilon):
 
 def test_injected_faults_in_blocks_are_caught(monkeypatch):
     options, budget = {"block": 4, "repeats": 2}, dc.Budget(1.0)
-    absorb = ValueFeedback.absorb
+    observe = ValueFeedback.observe
 
     def twice(engine, ticket, steps):
         """A person's round that also enters the next block."""
-        absorb(engine, ticket, steps)
+        observe(engine, ticket, steps)
         if ticket and ticket[0] + 1 < 3:
-            absorb(engine, (ticket[0] + 1, *ticket[1:]), steps)
+            observe(engine, (ticket[0] + 1, *ticket[1:]), steps)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ValueFeedback, "absorb", twice)
+        patched.setattr(ValueFeedback, "observe", twice)
         seen, account = most_moved(options, budget)
         assert seen > 1.2 * account
     with monkeypatch.context() as patched:
@@ -350,13 +350,13 @@ def test_slots_move_no_more_than_the_account_says(neighbours):
     if neighbours == "replace":  # two counts move, as the account allows
         assert epsilon(first, second)[0] == pytest.approx(1.0, rel=1e-6)
 
-    absorb = SlotFeedback.absorb
+    observe = SlotFeedback.observe
 
     def twice(engine, ticket, got):
-        absorb(engine, ticket, got)
-        absorb(engine, ticket, got)
+        observe(engine, ticket, got)
+        observe(engine, ticket, got)
 
-    seen, account = epsilon(first, nothing if neighbours == "add_remove" else second, absorb=twice)
+    seen, account = epsilon(first, nothing if neighbours == "add_remove" else second, observe=twice)
     assert seen > 1.9 * account
 
 
@@ -474,7 +474,7 @@ def test_a_lost_reward_costs_its_own_sample_only():
         learner.run(people[:16])
         while not learner._engine.ticket(learner.choose().round):
             learner.learn(0.5)
-        lost = mock.patch.object(ValueFeedback, "absorb", side_effect=KeyboardInterrupt)
+        lost = mock.patch.object(ValueFeedback, "observe", side_effect=KeyboardInterrupt)
         with lost, pytest.raises(KeyboardInterrupt):
             learner.learn(0.5)
     fast, slow = learners

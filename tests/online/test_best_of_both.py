@@ -14,9 +14,9 @@ import discreet as dc
 from discreet import bounds
 from discreet.objectives import Coverage, FacilityLocation, SetFunction
 from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelector
-from discreet.online.select.best_of_both import PRIOR, SHARES, BestOfBothSettings
-from discreet.online.select.leader import LeaderSettings
-from discreet.online.select.running_sums import RunningSumSettings
+from discreet.online.best_of_both import PRIOR, SHARES, BestOfBothSettings
+from discreet.online.leader import LeaderSettings
+from discreet.online.running_sums import RunningSumSettings
 from discreet.privacy import RunningSum, samplers
 from tests.online import sharing
 
@@ -97,7 +97,7 @@ def test_the_comparison_is_of_the_sets_that_the_two_would_show(weights):
         sets = [one._shown.tolist() for one in (learner._leader, learner._experts)]
         expected += weight * (person.value(sets[0]) - person.value(sets[1])) / 2.0
         learner.learn(person)
-    found = learner._total.gathered[0] / learner.settings.units
+    found = learner._total.pending[0] / learner.settings.units
     assert found == pytest.approx(expected, abs=1e-4)
     assert found != 0.0
 
@@ -109,7 +109,7 @@ def test_a_difference_never_exceeds_the_bound():
     first = int(learner._leader._shown[0])
     learner._experts._rounds.shown = np.array([(first + 1) % 4], dtype=np.int32)
     learner.learn(SetFunction(lambda items: float(first in items), 4, 1.0, monotone=True))
-    assert learner._total.gathered[0] == learner.settings.units
+    assert learner._total.pending[0] == learner.settings.units
     learner.choose()
     with pytest.raises(ValueError, match="values a set"):
         learner.learn(SetFunction(lambda items: 3.0 * bool(items), 4, 1.0, monotone=True))
@@ -133,13 +133,13 @@ def test_both_learn_from_everybody():
     learner = BestOfBothSelector(8, 2, 300, FREE, resample_every=10, seed=0)
     learner.run(people)
     assert learner._leader.settings.plain() == LeaderSelector(8, 2, 300, FREE).settings.plain()
-    assert learner._leader._total.taken == len(learner._leader.settings.ends)
-    assert learner._experts._total.taken == learner._total.taken == 29
+    assert learner._leader._total.count == len(learner._leader.settings.ends)
+    assert learner._experts._total.count == learner._total.count == 29
     assert learner._leader.round == learner._experts.round == learner.round == 300
 
 
 def _chance(learner, known, draws=4000):
-    learner._total.known[0] = known
+    learner._total.released[0] = known
     shown = [tuple(learner._draw().tolist()) for _ in range(draws)]
     return np.mean([one == tuple(learner._leader._shown.tolist()) for one in shown])
 
@@ -251,7 +251,7 @@ def test_no_horizon_has_to_be_declared():
     alone = LeaderSelector(20, 3, None, BUDGET, seed=0).run(people)
     assert trace.average > 0.95 * alone.average
     assert list(learner.privacy.ledger.counts) == entries
-    assert learner._total.taken == settings.experts.batch_at(learner.round - 1)
+    assert learner._total.count == settings.experts.batch_at(learner.round - 1)
 
 
 def test_without_an_end_noise_does_not_decide_who_is_followed():

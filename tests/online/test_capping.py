@@ -9,8 +9,7 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import Coverage
-from discreet.online import MetaFrankWolfe, RunningSumSelector, contribution, frank_wolfe
-from discreet.online.select import running_sums
+from discreet.online import MetaFrankWolfe, RunningSumSelector, contribution, frank_wolfe, running_sums
 from discreet.privacy import PublicRandomness
 
 COINS, CAP, ITEMS, ROUNDS = PublicRandomness([1, 2, 3, 4]), 2, 4, 5

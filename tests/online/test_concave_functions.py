@@ -7,7 +7,7 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import ConcaveOverModular
-from discreet.online.select import functions
+from discreet.online import functions
 
 ROUNDS, ITEMS, BOUND = 60, 12, 4.0
 

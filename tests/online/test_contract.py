@@ -62,7 +62,7 @@ def _one_by_one(setting, learner, stream, count=None, ids=None, start=0):
     for t in range(start, len(stream) if count is None else count):
         decision = learner.choose()
         rows.append(learner._row(decision))
-        worths.append(learner._worth(stream[t], decision))
+        worths.append(learner._value(stream[t], decision))
         learner.learn(
             setting.feedback(learner, stream[t], decision), person_id=None if ids is None else ids[t]
         )
@@ -294,7 +294,7 @@ def test_horizon(setting):
     assert (learner._row(last) == played[-1]).all()
     with pytest.raises(RuntimeError, match=f"horizon of rounds={learner.rounds} is over"):
         learner.learn(setting.feedback(learner, stream[0], last))
-    learner.go_on()  # takes feedback, and neither learns from it nor charges for it
+    learner.continue_without_learning()  # takes feedback, and neither learns from it nor charges for it
     learner = dc.load(learner.to_bytes())
     before = learner.to_bytes()
     for person in stream[-3:]:
@@ -440,7 +440,7 @@ def test_an_interruption_never_counts_anybody_twice(setting, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(learner), "_absorb", interrupt)
+        patched.setattr(type(learner), "_observe", interrupt)
         with pytest.raises(KeyboardInterrupt):
             learner.learn(feedback)
     assert learner.round == 2
@@ -560,7 +560,7 @@ def test_learning_goes_the_right_way(name):
         learners = [make(seed=seed, budget=rich) for _ in crowds]
         for learner, crowd in zip(learners, crowds, strict=True):
             learner.run(crowd)
-        own, other = (sign * one._worth(crowds[0][0], one.choose()) for one in learners)
+        own, other = (sign * one._value(crowds[0][0], one.choose()) for one in learners)
         gained.append(own - other)
         clear = np.mean(gained) > max(0.05, 5.0 * np.std(gained) / math.sqrt(max(seed, 1)))
         if clear and seed + 1 in (12, 24):

@@ -419,7 +419,7 @@ def test_clipping_shortens_and_counts():
     for length in (0.4, 3.0, 0.5, 1e200):
         learner.choose()
         learner.learn((lambda _: 0.0, lambda _, length=length: [0.0, length, 0.0]))
-        assert np.linalg.norm(learner._total.gathered) <= 0.5 * (1 + 1e-12)
+        assert np.linalg.norm(learner._total.pending) <= 0.5 * (1 + 1e-12)
     assert learner.insecure_clipped == 2
     public = (
         str(learner.privacy) + repr(learner.privacy) + repr(learner) + json.dumps(learner.privacy.to_json())
@@ -719,12 +719,12 @@ def _bandit_shift(make, here, there):
     for cost in here[: learner.batch]:
         learner.choose()
         learner.learn(cost)
-    first = learner._costs.gathered
+    first = learner._costs.pending
     learner = make()
     for cost in there[: learner.batch]:
         learner.choose()
         learner.learn(cost)
-    shift = int(first) - int(learner._costs.gathered)
+    shift = int(first) - int(learner._costs.pending)
     same = np.array_equal(points(here)[0], points(there, shift)[0])
     return abs(shift) / 2.0**samplers.STEPS_BITS if same else math.inf
 

@@ -29,7 +29,7 @@ def _state(learner):
 def test_going_on_serves_what_is_available():
     learner = dc.online.HedgeSelector(5, 2, 3, BUDGET, labels=list("abcde"), seed=0)
     learner.run(Coverage(np.eye(5)[:3]))
-    learner.go_on()
+    learner.continue_without_learning()
     usual = learner.choose(wait=False)
     assert usual.labels[0] not in learner.choose(exclude=usual.labels[:1]).labels
     assert learner.choose(include=["e"]).labels[0] == "e"
@@ -40,7 +40,7 @@ def test_going_on_serves_what_is_available():
 
 def test_going_on_can_be_said_before():
     learner = dc.online.HedgeSelector(3, 1, 5, BUDGET, seed=0)
-    learner.go_on()
+    learner.continue_without_learning()
     for t in range(9):
         learner.choose()
         learner.learn(items=[0])
@@ -68,7 +68,7 @@ def test_a_new_epoch_has_what_was_released_and_a_budget_of_its_own(name):
     for _ in range(20):
         assert "page 1" not in epoch.choose(wait=False).labels
     assert epoch.certified_regret == math.inf or name.startswith("toy")
-    cold = learner.next_epoch(learner.budget, trust=0.0, seed=5)
+    cold = learner.next_epoch(learner.budget, discount=0.0, seed=5)
     values = cold.released.values
     assert values is None or np.isnan(values).all()
 
@@ -81,7 +81,7 @@ def test_months_are_accounted_for_one_by_one_and_together():
     people = Coverage(np.random.default_rng(0).random((200, 6)) < 0.3)
     for name in names[1:]:
         learner.run(people)
-        learner = learner.next_epoch(months.gate(name), trust=0.5)
+        learner = learner.next_epoch(months.gate(name), discount=0.5)
     learner.run(people)
     each = [months.account(name) for name in names]
     assert len({account.epsilon() for account in each}) == 1
@@ -103,8 +103,8 @@ def test_an_epoch_needs_a_budget_of_the_same_kind():
             learner.next_epoch(other)
     with pytest.raises(dc.BudgetExceeded):
         learner.next_epoch(dc.Budget(0.5, 1e-6))
-    with pytest.raises(ValueError, match="trust"):
-        learner.next_epoch(BUDGET, trust=1.5)
+    with pytest.raises(ValueError, match="discount"):
+        learner.next_epoch(BUDGET, discount=1.5)
     assert learner.next_epoch(dc.Budget(2.0, 1e-6)).privacy.epsilon() <= 1.0  # the same noise
 
 
@@ -120,8 +120,8 @@ def test_an_epoch_is_worth_something():
     ):
         learner.run(before)
         first = [
-            learner.next_epoch(learner.budget, trust=trust, seed=3).run(people[:500]).average
-            for trust in (0.0, 1.0)
+            learner.next_epoch(learner.budget, discount=discount, seed=3).run(people[:500]).average
+            for discount in (0.0, 1.0)
         ]
         assert first[1] > first[0] + 0.02, learner
 

@@ -401,7 +401,7 @@ def test_bounds_far_from_one(size):
     points.choose()
     points.learn((lambda _: 0.5, lambda _: np.full(4, 1e5 * size)))
     assert points.insecure_clipped == 1
-    lengths = np.linalg.norm(points._total.gathered / points._experts.units / size, axis=1)
+    lengths = np.linalg.norm(points._total.pending / points._experts.units / size, axis=1)
     assert lengths == pytest.approx([1.0, 1.0])
     assert lengths.max() <= 1.0
 
@@ -545,7 +545,7 @@ def test_distorted_payoffs_are_a_convex_combination():
     learner.learn(person)
     weights = np.array([(2 / 3) ** 2, 2 / 3, 1.0])
     expected = _payoffs(person, points, weights)
-    assert np.abs(learner._total.gathered / learner._experts.units - expected).max() < 1e-8
+    assert np.abs(learner._total.pending / learner._experts.units - expected).max() < 1e-8
 
 
 def test_curvature_form_is_exact_on_modular_people():
@@ -991,7 +991,7 @@ def test_bad_functions_are_refused_or_shortened():
     clipping.choose()
     clipping.learn(pair(0.5, np.ones(N_ITEMS)))
     assert clipping.insecure_clipped == 1
-    assert np.linalg.norm(clipping._total.gathered, axis=1).max() <= clipping._experts.units
+    assert np.linalg.norm(clipping._total.pending, axis=1).max() <= clipping._experts.units
 
 
 def test_populations_of_sets_are_points_too():

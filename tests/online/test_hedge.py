@@ -26,10 +26,9 @@ from discreet.objectives import (
     SaturatedCoverage,
     SetFunction,
 )
-from discreet.online import OnlineSelector
+from discreet.online import OnlineSelector, hedge
+from discreet.online.hedge import HedgeSelector, HedgeSettings
 from discreet.online.learner import Rounds
-from discreet.online.select import hedge
-from discreet.online.select.hedge import HedgeSelector, HedgeSettings
 from discreet.online.selector import score_range
 from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness, samplers
 from discreet.privacy.conversions import exact

@@ -21,9 +21,8 @@ from discreet.objectives import (
     SetFunction,
     WeightedTopics,
 )
-from discreet.online import LeaderSelector
-from discreet.online.select import leader
-from discreet.online.select.leader import LONGEST, UNITS, LeaderSettings
+from discreet.online import LeaderSelector, leader
+from discreet.online.leader import LONGEST, UNITS, LeaderSettings
 from discreet.privacy import FactorizedSum, RunningSum, samplers
 from tests.online import sharing
 
@@ -37,7 +36,7 @@ def _gathered(person, shown, bound=1.0):
     learner.choose()
     learner._rounds.shown = np.array(shown, dtype=np.int32)
     learner.learn(person)
-    return learner._total.gathered
+    return learner._total.pending
 
 
 # --- what one person moves --------------------------------------------------------------------------
@@ -211,10 +210,10 @@ def test_batches_grow_and_what_comes_after_the_last_is_not_kept():
     assert settings.longest == lengths[-1] <= LONGEST
     learner = LeaderSelector(4, 1, 40, BUDGET, batch=15, seed=0)
     learner.run(Coverage(np.ones((29, 4))))
-    assert learner._total.gathered.any()
+    assert learner._total.pending.any()
     learner.run(Coverage(np.ones((11, 4))))
-    assert learner._total.taken == 2
-    assert not learner._total.gathered.any()
+    assert learner._total.count == 2
+    assert not learner._total.pending.any()
 
 
 def test_reserving_many_releases_costs_little_noise():
@@ -256,7 +255,7 @@ def test_sets_are_the_best_of_the_released_sums():
     for matroid, k in ((None, 3), (blocks, None), (edges, None), (edges, 2), (Cardinality(4), 4)):
         learner = LeaderSelector(6, k, None, BUDGET, constraint=matroid, first_batch=5, seed=0)
         learner.run(people)
-        known, shown = learner._total.known, learner.choose().items
+        known, shown = learner._total.released, learner.choose().items
         feasible = [s for s in itertools.combinations(range(6), learner.k) if learner.constraint.contains(s)]
         assert set(shown) == set(max(feasible, key=lambda s: known[list(s)].sum()))
         assert list(known[list(shown)]) == sorted(known[list(shown)], reverse=True)

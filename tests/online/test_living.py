@@ -17,7 +17,7 @@ from discreet.online import HedgeSelector
 from discreet.online.catalogue import Catalogue
 from discreet.online.examples import N_ITEMS
 from discreet.online.learner import Rounds
-from discreet.online.partial import Absorbed
+from discreet.online.partial import Merged
 from discreet.online.pending import MOST_OPEN, Pending, Waiting
 from discreet.online.released import Released
 from discreet.online.selector import OnlineSelector
@@ -82,7 +82,7 @@ FAULTS = {
     "a round that does not pass is closed": (
         (Rounds, "close", _unchecked_close),
         "hedge, batches",
-        [("part", 0), ("absorb", 0), ("choose", 0)],
+        [("part", 0), ("merge", 0), ("choose", 0)],
         "a second draw",
     ),
     "a set is drawn in every round": (
@@ -110,10 +110,10 @@ FAULTS = {
         "learned from again",
     ),
     "a server is forgotten": (
-        (Absorbed, "add", lambda *_: None),
+        (Merged, "add", lambda *_: None),
         "best of both, endless",
-        [("part", 1), ("absorb", 0)],
-        "absorbed twice",
+        [("part", 1), ("merge", 0)],
+        "merged twice",
     ),
     "a batch admits everybody": (
         (Waiting, "admits", lambda *_, **__: True),
@@ -380,7 +380,7 @@ def test_a_batch_never_holds_more_people_than_rounds():
                 late = waits.pop(int(rng.integers(len(waits) - 1)))
                 learner.learn(items=["a"], round=late)
                 total += 1
-        released = sum(vectors) + float(learner._total.gathered.max()) / learner._units
+        released = sum(vectors) + float(learner._total.pending.max()) / learner._units
         assert max(vectors) <= every
         assert released + len(learner._waiting) == total
         total = 0
@@ -487,8 +487,8 @@ def test_what_was_released_moves_to_another_catalogue_by_label():
     assert moved.items == (0, 3)
     assert moved.values[[0, 2, 3]].tolist() == [0.4, 0.1, 0.5]
     assert math.isnan(moved.values[1])
-    assert known.weakened(0.25).people == 25
-    assert known.weakened(0.25).deviations.tolist() == [0.2] * 3
+    assert known.discounted(0.25).people == 25
+    assert known.discounted(0.25).deviations.tolist() == [0.2] * 3
     with pytest.raises(ValueError, match="give both learners labels"):
         known.over(4, None)
     with pytest.raises(TypeError, match="start"):
@@ -550,7 +550,7 @@ def test_any_split_decides_as_one_process(name, split):
         for place, likes in enumerate(here):
             parts[place % split].add(**_answer(divided, shown, likes))
         for part in rng.permutation(np.array([*parts, None], dtype=object)[:-1]):
-            divided.absorb(part)
+            divided.merge(part)
         done += len(here)
         assert divided.round == done
     assert divided.choose().items == whole.choose().items
@@ -571,7 +571,7 @@ def test_coins_fall_in_the_order_in_which_parts_are_absorbed():
         part = divided.partial(server=f"web {number}")
         for item in here:
             part.add(items=[SIX[item]])
-        divided.absorb(part)
+        divided.merge(part)
     assert divided.choose().items == whole.choose().items
     assert divided._release.sample(64, 1 << 63).tolist() == whole._release.sample(64, 1 << 63).tolist()
 
@@ -584,10 +584,10 @@ def test_people_of_parts_that_cannot_be_are_refused():
     part.add(items=["i1"])
     part._people.append(part.people[0])  # somebody twice
     with pytest.raises(ValueError, match="other people than it counts"):
-        phases.absorb(part)
+        phases.merge(part)
     part._people[:] = [Coverage([[1.0] * 5])]
     with pytest.raises(ValueError, match="over 5 items"):
-        phases.absorb(part)
+        phases.merge(part)
     slots = DIVIDED["slots"]()
     part = slots.partial(server="a")
     with pytest.raises(DataError, match="invalid feedback"):
@@ -595,7 +595,7 @@ def test_people_of_parts_that_cannot_be_are_refused():
     part.add(slots.choose().labels[0])
     part._sums[:] = part.sums.max()  # somebody who took two items whole
     with pytest.raises(ValueError, match="its people cannot have"):
-        slots.absorb(part)
+        slots.merge(part)
     slots.retire_items(slots.choose().labels[:1])
     with pytest.raises(RuntimeError, match="was retired"):
         slots.partial(server="b")
@@ -604,7 +604,7 @@ def test_people_of_parts_that_cannot_be_are_refused():
     part.add(items=["i1"])
     part._sums[-1] = 2 * both.settings.units  # a difference that nobody's rewards have
     with pytest.raises(ValueError, match="its people cannot have"):
-        both.absorb(part)
+        both.merge(part)
     assert phases.round == slots.round == both.round == 0
 
 
@@ -619,11 +619,11 @@ def test_an_empty_part_draws_nothing(name, monkeypatch):
     monkeypatch.setattr(type(learner), "_draw", lambda own: drawn.append(draw(own)) or drawn[-1])
     shown = learner.choose()
     for number in range(3):
-        learner.absorb(learner.partial(server=f"web {number}"))
+        learner.merge(learner.partial(server=f"web {number}"))
         assert learner.choose().items == shown.items
     assert (len(drawn), learner.round) == (1, 25)
-    with pytest.raises(ValueError, match="was absorbed"):
-        learner.absorb(learner.partial(server="web 0"))
+    with pytest.raises(ValueError, match="was merged"):
+        learner.merge(learner.partial(server="web 0"))
 
 
 def test_parts_are_absorbed_once_and_in_time(tmp_path):
@@ -633,30 +633,30 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
     for _ in range(20):
         first.add(items=["i1"])
     again.add(items=["i1"])
-    learner.absorb(first)
-    with pytest.raises(ValueError, match="of 'a' was absorbed"):
-        learner.absorb(again)
+    learner.merge(first)
+    with pytest.raises(ValueError, match="of 'a' was merged"):
+        learner.merge(again)
     learner.save(tmp_path / "state")
-    with pytest.raises(ValueError, match="of 'a' was absorbed"):
-        dc.load(tmp_path / "state").absorb(again)
+    with pytest.raises(ValueError, match="of 'a' was merged"):
+        dc.load(tmp_path / "state").merge(again)
     for _ in range(6):
         late.add(items=["i2"])
     with pytest.raises(ValueError, match="room for 5 people; the part has 6"):
-        learner.absorb(late)
+        learner.merge(late)
     next_month = learner.next_epoch(BUDGET, seed=9)
     next_month.choose()
     for alien, own in ((other, learner), (late, next_month)):
         with pytest.raises(ValueError, match="of another learner"):
-            own.absorb(alien)
+            own.merge(alien)
     assert learner.round == 20
     rest = learner.partial(server="d")
     for _ in range(5):
         rest.add(items=["i2"])
     with pytest.raises(RuntimeError, match="room for 5 people"):
         rest.add(items=["i2"])
-    learner.absorb(rest)
+    learner.merge(rest)
     with pytest.raises(ValueError, match="is late: batch 25 is open"):
-        learner.absorb(late)
+        learner.merge(late)
     forged = learner.partial(server="e")
     forged.add(items=["i2"])
     for name, value in (("server", "f"), ("count", 0), ("batch", 0), ("id", ""), ("caveats", ())):
@@ -666,9 +666,9 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
         forged.sums += forged.sums
     renamed = pickle.loads(pickle.dumps(forged))
     renamed._about = ("f", *renamed._about[1:])
-    learner.absorb(forged)
-    with pytest.raises(ValueError, match="was absorbed in batch 25 already"):  # the same people, renamed
-        learner.absorb(renamed)
+    learner.merge(forged)
+    with pytest.raises(ValueError, match="was merged in batch 25 already"):  # the same people, renamed
+        learner.merge(renamed)
     travelled = forged.__getstate__()
     for change in (
         {"_count": 0},
@@ -682,7 +682,7 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
     forged.add(items=["i2"])
     forged._sums += forged._sums  # somebody's gains twice
     with pytest.raises(ValueError, match="its people cannot have"):
-        learner.absorb(forged)
+        learner.merge(forged)
     with pytest.raises(TypeError, match="server must be a name"):
         learner.partial(server=3)
     with pytest.raises(NotImplementedError, match="every round shows a set of its own"):

@@ -66,7 +66,7 @@ def test_horizon(setting):
     late = {one.rounds: setting.nothing(one)}
     with pytest.raises(RuntimeError, match="horizon"):
         one.learn_many(late)
-    one.go_on()
+    one.continue_without_learning()
     before = one.to_bytes()
     one.learn_many(late)
     assert content(one.to_bytes()) == content(before)

@@ -336,8 +336,8 @@ def test_injected_faults_in_the_values_are_caught():
     original = CostTotal.take
 
     def kept(total):  # a person in two batches: the sum is not started afresh
-        total.gathered = original(total)
-        return total.gathered
+        total.pending = original(total)
+        return total.pending
 
     assert _values_loss(make, here, there) <= 1.0
     with mock.patch.object(CostTotal, "take", kept):
@@ -371,7 +371,7 @@ def _know(learner, known):
     """Let a learner know such a sum of estimates, in units of its regularization, and its chain of sets."""
     summed = np.array(known) * learner.regularization
     if learner.form == "tree":
-        learner._tree.known = summed
+        learner._tree.released = summed
     else:
         learner._summed = summed
     learner._chain.sort_by(summed)
@@ -397,7 +397,7 @@ def test_estimates_are_gradients_on_average_and_no_larger_than_certified(calibra
         estimate = learner._estimate(person.value(learner._chain.order[:place]))
         mean += probability * estimate
         square += probability * estimate @ estimate
-    assert mean == pytest.approx(person.lovasz_gradient(-learner._known), abs=1e-12)
+    assert mean == pytest.approx(person.lovasz_gradient(-learner._released), abs=1e-12)
     moment = bounds.estimate_second_moment(5, 0.0, one_sided=calibration == "published")
     assert square / 2 <= moment / learner.exploration_rate
 
@@ -515,7 +515,7 @@ def test_cut_kernels_match_the_objective(directed):
 
 def test_threshold_draws_each_item_with_its_coordinate():
     learner = SubmodularMinimizer(3, 10, FREE, seed=0)
-    learner._total.known = np.array([-0.2, 0.0, 5.0]) * learner.regularization
+    learner._total.released = np.array([-0.2, 0.0, 5.0]) * learner.regularization
     assert learner.point == pytest.approx([0.7, 0.5, 0.0])
     counts = sum(learner._draw() for _ in range(20_000))
     assert counts[2] == 0
@@ -558,7 +558,7 @@ def test_measured_regret_is_within_the_certified_one_and_learning_happens(budget
 
 def _spiteful(kind, learner, t):
     """A cost that depends on the point: what the learner has settled on is what costs."""
-    learner._chain.sort_by(learner._known)
+    learner._chain.sort_by(learner._released)
     n, order = learner.n_items, learner._chain.order
     wanted = {
         "opposite": np.where(learner.point > 0.5, 1.0, -1.0) / n,
@@ -808,7 +808,7 @@ def test_a_saved_file_holds_no_noise_that_two_learners_could_share(tmp_path):
     first, second = (SubmodularMinimizer.load(tmp_path / "state") for _ in range(2))
     for again in (first, second):
         _served(again, PEOPLE[10:30])
-    assert not np.allclose(first._known, second._known)
+    assert not np.allclose(first._released, second._released)
 
 
 def test_nobody_enters_twice_through_a_file_after_an_interruption(tmp_path):
@@ -881,7 +881,7 @@ def test_clipping_shortens_and_counts():
     learner.learn(wide)
     assert learner.insecure_clipped == 1
     learner.choose()
-    assert learner._known == pytest.approx([2.0, -2.0, 0.0])
+    assert learner._released == pytest.approx([2.0, -2.0, 0.0])
     crowd = GraphCut([[[0, 3, 0], [0, 0, 0], [0, 0, 0]]] * 5, directed=True, bound=3)
     ran, served = (SubmodularMinimizer(3, 10, BUDGET, clip=True, seed=0) for _ in range(2))
     assert _items(ran.run(crowd)) == _served(served, crowd)
@@ -891,12 +891,12 @@ def test_clipping_shortens_and_counts():
     values.choose()
     values.learn(-7.0)
     assert values.insecure_clipped == 1
-    assert values._costs.gathered == -(2**31)  # of these make the bound of 1
+    assert values._costs.pending == -(2**31)  # of these make the bound of 1
     estimates = BanditSubmodularMinimizer(3, 10, FREE, form="tree", exploration_rate=0.5, clip=True, seed=0)
     estimates.choose()
     estimates.learn(-7.0)
     assert estimates.insecure_clipped == 1
-    assert estimates._tree.gathered == pytest.approx(estimates._estimate(-1.0))
+    assert estimates._tree.pending == pytest.approx(estimates._estimate(-1.0))
 
 
 def test_where_the_empty_set_is_free_gradients_are_held_to_the_smaller_set():
@@ -917,7 +917,7 @@ def test_where_the_empty_set_is_free_gradients_are_held_to_the_smaller_set():
     for learner, people in zip(learners[1:], (arc, plain), strict=True):
         _served(learner, people[:1])
     for learner in learners:
-        assert learner._total.gathered == pytest.approx([1.0, -1.0, 0.0])
+        assert learner._total.pending == pytest.approx([1.0, -1.0, 0.0])
         assert learner.insecure_clipped == 1
 
 

@@ -24,7 +24,7 @@ from discreet.objectives import (
 )
 from discreet.objectives.base import greedy
 from discreet.objectives.fixed_point import step
-from discreet.online.select.phased import PhasedSelector, PhasedSettings, Window
+from discreet.online.phased import PhasedSelector, PhasedSettings, Window
 from discreet.privacy import samplers
 from tests.online.sharing import APPROXIMATE, PURE, check_one_budget_for_two
 from tests.privacy.audit import hockey_stick, transcripts

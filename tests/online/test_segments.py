@@ -236,12 +236,12 @@ def test_rounds_of_a_person_count_together():
     for value in [*VALUES, "de"]:
         shop.choose(value)
         shop.learn(items=[1], person_id="ann")
-    sums = [int(learner._total.gathered[1]) > 0 for learner in shop._learners]
+    sums = [int(learner._total.pending[1]) > 0 for learner in shop._learners]
     assert sums == [True, True, False]  # the third and the fourth round passed unlearned
     again = dc.load(shop.to_bytes())
     again.choose("it")
     again.learn(items=[1], person_id="ann")
-    assert not again._learners[2]._total.gathered.any()
+    assert not again._learners[2]._total.pending.any()
 
 
 EPSILON = 0.5

@@ -91,7 +91,7 @@ def test_a_file_waits_until_somebody_has_been_learned_from(kind, tmp_path, monke
     twin.save(tmp_path / "twin")
     learner.choose()
     with monkeypatch.context() as patched:
-        saving = _meanwhile(type(learner), "_absorb", lambda: learner.save(tmp_path / "file"), patched)
+        saving = _meanwhile(type(learner), "_observe", lambda: learner.save(tmp_path / "file"), patched)
         learner.learn(feedback)
     saving.finish()
     assert as_bytes(*read_state(tmp_path / "file")) == as_bytes(*read_state(tmp_path / "twin"))

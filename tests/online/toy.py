@@ -61,7 +61,7 @@ class ToySelector(OnlineSelector):
         return True
 
     def _draw(self) -> NDArray[np.int32]:
-        known = self._total.release() if self.round else self._total.known
+        known = self._total.release() if self.round else self._total.released
         return np.argsort(-known, kind="stable")[: self.k].astype(np.int32)
 
     def _prepared(self, person: Any) -> NDArray[np.float64]:
@@ -73,14 +73,14 @@ class ToySelector(OnlineSelector):
     def _whole_units(self):
         return (self.n_items,), self.bound
 
-    def _absorb(self, person: NDArray[np.float64]) -> None:
-        self._total.gather(person)
+    def _observe(self, person: NDArray[np.float64]) -> None:
+        self._total.add(person)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:  # noqa: ARG002
         self._run_one_by_one(stream)
 
     def _spent(self) -> Account:
-        return self._account(*self._total.released())
+        return self._account(*self._total.entries())
 
 
 def _examples() -> dict[str, Example]:

@@ -46,7 +46,7 @@ def after(learner, taken_up) -> tuple:
     part = learner.partial(server="one")
     room = N_PEOPLE if part.room is None else part.room
     taken_up(part, min(room, N_PEOPLE))
-    learner.absorb(part)
+    learner.merge(part)
     sums = getattr(part, "sums", None)
     return (
         learner.round,
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(store):
     with pytest.raises(ValueError, match=r"takes one person|keeps people who are rows"):
         kept.add_all(WeightedTopics.from_store(store, np.ones((N_ITEMS, N_ITEMS)), bound=4.0) * 0.2)
     kept.add_all(Coverage.from_store(store))
-    windows.absorb(kept)
+    windows.merge(kept)
     with pytest.raises(TypeError, match="in a store"):
         windows.to_bytes()
     rewarded = ThompsonSelector(N_ITEMS, 2, 500, BUDGET, seed=0).partial(server="one")

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from .bandit import BanditSelector as BanditSelector
     from .bandit_convex import BanditApproximateLeader as BanditApproximateLeader
     from .bandit_minimize import BanditSubmodularMinimizer as BanditSubmodularMinimizer
+    from .best_of_both import BestOfBothSelector as BestOfBothSelector
     from .convex import ApproximateLeader as ApproximateLeader
     from .convex import LinearLeader as LinearLeader
     from .frank_wolfe import MetaFrankWolfe as MetaFrankWolfe
     from .frank_wolfe import MetaFrankWolfePoints as MetaFrankWolfePoints
+    from .hedge import HedgeSelector as HedgeSelector
+    from .leader import LeaderSelector as LeaderSelector
     from .learner import Guarantee as Guarantee
     from .learner import OnlineLearner as OnlineLearner
     from .minimize import SubmodularMinimizer as SubmodularMinimizer
+    from .phased import PhasedSelector as PhasedSelector
+    from .running_sums import RunningSumSelector as RunningSumSelector
     from .segments import Segments as Segments
-    from .select.best_of_both import BestOfBothSelector as BestOfBothSelector
-    from .select.hedge import HedgeSelector as HedgeSelector
-    from .select.leader import LeaderSelector as LeaderSelector
-    from .select.phased import PhasedSelector as PhasedSelector
-    from .select.running_sums import RunningSumSelector as RunningSumSelector
     from .selector import OnlineSelector as OnlineSelector
     from .thompson import ThompsonSelector as ThompsonSelector
 

@@ -46,7 +46,7 @@ from ..results import Selection
 from .catalogue import Catalogue
 from .learner import CALIBRATIONS, Rounds, Stream
 from .pending import Ticket
-from .released import Known, Released
+from .released import Estimates, Released
 from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 from .total import BatchTotal
 
@@ -76,7 +76,7 @@ class Feedback(ABC):
         """What a reward for this round will be about."""
 
     @abstractmethod
-    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> Any:
+    def feedback(self, person: Any, items: tuple[int, ...], value: float) -> Any:
         """The feedback of a simulated person on a set that is worth so much to them."""
 
     def stands(self, round: int) -> int:  # noqa: ARG002
@@ -88,12 +88,12 @@ class Feedback(ABC):
         """The feedback, checked, in whole steps."""
 
     @abstractmethod
-    def absorb(self, ticket: Ticket, ready: Any) -> None:
+    def observe(self, ticket: Ticket, ready: Any) -> None:
         """Take it up; None is somebody whose round passes with nothing learned."""
 
     def skip(self, ticket: Ticket) -> None:
         """Pass over a round that served another set than this, which is a public fact."""
-        self.absorb(ticket, None)
+        self.observe(ticket, None)
 
     @abstractmethod
     def restrict(self, active: NDArray[np.bool_]) -> None:
@@ -106,7 +106,7 @@ class Feedback(ABC):
             ' feedback="slots" or ThompsonSelector, or make a new learner'
         )
 
-    def known(self, round: int) -> Known:  # noqa: ARG002
+    def estimates(self, round: int) -> Estimates:  # noqa: ARG002
         """What each item was worth to a person, by what was released, to how many people, and how sure."""
         return None, 0, None
 
@@ -189,10 +189,10 @@ def slot_steps(
     return got
 
 
-def slot_gains(person: Any, items: tuple[int, ...], worth: float, bound: float) -> list[float]:
-    """What a simulated person takes: what each item adds to those above it; all are worth ``worth``."""
+def slot_gains(person: Any, items: tuple[int, ...], value: float, bound: float) -> list[float]:
+    """What a simulated person takes: what each item adds to those above it; all are worth ``value``."""
     above = [answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))]
-    return [max(0.0, after - before) for before, after in pairwise([*above, worth])]
+    return [max(0.0, after - before) for before, after in pairwise([*above, value])]
 
 
 class FewRoundsWarning(UserWarning):
@@ -281,11 +281,11 @@ class RewardSelector(OnlineSelector):
     def _draw(self) -> NDArray[np.int32]:
         return self._engine.show(self._rounds.number)
 
-    def _feedback(self, person: Any, decision: Selection, worth: float) -> Any:
-        return self._engine.feedback(person, decision.items, worth)
+    def _feedback(self, person: Any, decision: Selection, value: float) -> Any:
+        return self._engine.feedback(person, decision.items, value)
 
-    def _known(self) -> Known:
-        return self._engine.known(self._rounds.number)
+    def _estimates(self) -> Estimates:
+        return self._engine.estimates(self._rounds.number)
 
     def _start(self, start: Released) -> None:
         self._engine.start(start)
@@ -349,7 +349,7 @@ class RewardSelector(OnlineSelector):
         if ticket[0]:
             self._engine.skip(ticket[1:])
         else:
-            self._absorb((ticket[1:], ready if within_limit else None))
+            self._observe((ticket[1:], ready if within_limit else None))
 
     def _skipped(self, ticket: Ticket) -> None:
         self._engine.skip(ticket[1:])
@@ -357,8 +357,8 @@ class RewardSelector(OnlineSelector):
     def _expired(self, ticket: Ticket) -> None:
         self._take_late(ticket, None, within_limit=True)
 
-    def _absorb(self, person: Any) -> None:
-        self._engine.absorb(*person)
+    def _observe(self, person: Any) -> None:
+        self._engine.observe(*person)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         if len(self._pending) or self._catalogue.active is not None or not self._engine.compiles:
@@ -1059,7 +1059,7 @@ class SlotFeedback(Feedback):
         self._active = active
         self._lists = self._lists[:0]
 
-    def known(self, round: int) -> Known:
+    def estimates(self, round: int) -> Estimates:
         """The records: what each item got when it was shown."""
         weight = np.maximum(self._shows, 1.0)
         own = self._settings.bound**2 / 4.0 * weight
@@ -1117,11 +1117,11 @@ class SlotFeedback(Feedback):
         settings = self._settings
         return slot_steps(value, ticket, settings.n_items, settings.bound, self._finer, self._most)
 
-    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> list[float]:
+    def feedback(self, person: Any, items: tuple[int, ...], value: float) -> list[float]:
         """What a simulated person takes: what each item adds to those above it."""
-        return slot_gains(person, items, worth, self._settings.bound)
+        return slot_gains(person, items, value, self._settings.bound)
 
-    def absorb(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
+    def observe(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
         """Take up what a round brought, in the open block.
 
         None is somebody who is not learned from: they count as having taken nothing, because what is shown
@@ -1324,15 +1324,15 @@ class ValueFeedback(Feedback):
             return ()
         return round // self._settings.block, int(chunk.explore[at]), int(chunk.item[at])
 
-    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> float:  # noqa: ARG002
+    def feedback(self, person: Any, items: tuple[int, ...], value: float) -> float:  # noqa: ARG002
         """What the set is worth to them."""
-        return worth
+        return value
 
     def ready(self, value: Any, ticket: Ticket) -> int:  # noqa: ARG002
         """A reward, checked, in whole steps."""
         return self._steps(checks.real("value", value, at_least=0.0, at_most=self._settings.bound))
 
-    def absorb(self, ticket: Ticket, ready: int | None) -> None:
+    def observe(self, ticket: Ticket, ready: int | None) -> None:
         """Take up a reward; None is somebody whose round passes with nothing learned, worth 0."""
         if not ticket:
             return
@@ -1353,7 +1353,7 @@ class ValueFeedback(Feedback):
             block, expert, _ = ticket
             _, left = self._samples.get((block, expert), [0, self._settings.repeats])
             self._samples[block, expert] = [_SPOILT, left]
-            self.absorb(ticket, None)
+            self.observe(ticket, None)
 
     def _steps(self, value: float) -> int:
         amount = value * self._finer

@@ -437,7 +437,7 @@ class BanditApproximateLeader(PointLearner):
     def _taken(self) -> int:
         """How many batches have been released."""
         if self._tree is not None:
-            return self._tree.taken
+            return self._tree.count
         assert self._costs is not None
         return self._costs.batches
 
@@ -474,13 +474,13 @@ class BanditApproximateLeader(PointLearner):
             )
         return min(max(cost - settings.middle, -half), half)
 
-    def _absorb(self, person: float) -> None:
+    def _observe(self, person: float) -> None:
         if self._tree is not None:
-            self._tree.gather(self.settings.steepness * person * self._direction)
+            self._tree.add(self.settings.steepness * person * self._direction)
             return
         assert self._costs is not None
         grid = self._costs.grid
-        self._costs.gathered += person if grid is None else int(grid.truncate(np.array([person]))[0])
+        self._costs.pending += person if grid is None else int(grid.truncate(np.array([person]))[0])
 
     def _run(self, stream: Stream) -> None:
         losses = stream.people.compiled() if isinstance(stream.people, Losses) else None
@@ -508,7 +508,7 @@ class BanditApproximateLeader(PointLearner):
                 continue
             paid[:], played[:] = seen[:good], point
             steps = costs.grid.truncate(np.clip(seen[:good][limit] - middle, -half, half))
-            self._rounds.close(good, then=partial(costs.gather, steps))
+            self._rounds.close(good, then=partial(costs.add, steps))
 
     def _among_declared(self, seen: Vector) -> int:
         """How many costs lie in the declared range, before the first that does not."""
@@ -524,9 +524,9 @@ class BanditApproximateLeader(PointLearner):
         rows = isinstance(people, Losses)
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             point = self._next()
-            cost = people.at(t, point)[0] if rows else self._worth(people[t], point)
+            cost = people.at(t, point)[0] if rows else self._value(people[t], point)
             stream.rewards[t], stream.selections[t] = cost, point
             self._take(self._prepared(cost), bool(stream.within_limit[t]))
 
     def _spent(self) -> Account:
-        return self._account(*self._total.released())
+        return self._account(*self._total.entries())

@@ -543,8 +543,8 @@ class BanditSubmodularMinimizer(SetMinimizer):
         self._place, self._chance, self._side = 0, 1.0, 0.0
 
     @property
-    def _known(self) -> NDArray[np.float64]:
-        return self._summed if self._tree is None else self._tree.known
+    def _released(self) -> NDArray[np.float64]:
+        return self._summed if self._tree is None else self._tree.released
 
     def _due(self) -> bool:
         return self.round % self.settings.batch == 0
@@ -564,7 +564,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
             return self._beliefs.suggest(self._public.generator, self._rounds.shown)
         coin, self._side = (float(c) for c in self._public.generator.random(2))
         shown: NDArray[np.float64]
-        shown, self._place, self._chance = self._chain.draw(self._known, settings.exploration_rate, coin)
+        shown, self._place, self._chance = self._chain.draw(self._released, settings.exploration_rate, coin)
         return shown
 
     def _noisy(self, units: int) -> float:
@@ -602,13 +602,13 @@ class BanditSubmodularMinimizer(SetMinimizer):
             )
         return min(max(value, -bound), bound), outside
 
-    def _absorb(self, person: tuple[float, bool]) -> None:
+    def _observe(self, person: tuple[float, bool]) -> None:
         value, clipped = person
         self._clipped.add(clipped)
         if self._tree is not None:
-            self._tree.gather(self._estimate(value))
+            self._tree.add(self._estimate(value))
         elif self._costs is not None:
-            self._costs.gathered += self._units(value)
+            self._costs.pending += self._units(value)
 
     def _units(self, value: float) -> int:
         return min(max(math.floor(math.ldexp(value, self._shift)), -self._most), self._most)
@@ -616,7 +616,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
     def _run_functions(self, stream: Stream) -> None:
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             decision = self._next()
-            stream.rewards[t] = self._worth(stream.people[t], decision)
+            stream.rewards[t] = self._value(stream.people[t], decision)
             stream.selections[t] = self._row(decision)
             self._take(self._prepared(stream.rewards[t]), bool(stream.within_limit[t]))
 
@@ -630,7 +630,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
             within_limit = stream.within_limit[first:stop]
             if self._costs is not None and float(np.abs(costs[first:stop]).max()) <= self.settings.bound:
                 units = self._total_units(costs[first:stop][within_limit])
-                self._rounds.close(stop - first, then=partial(self._gather, units))
+                self._rounds.close(stop - first, then=partial(self._add_sums, units))
             else:
                 for t in range(first, stop):
                     self._take(self._prepared(float(costs[t])), bool(stream.within_limit[t]))
@@ -641,9 +641,9 @@ class BanditSubmodularMinimizer(SetMinimizer):
         units = np.clip(np.floor(np.ldexp(costs, self._shift)), -self._most, self._most)
         return int(units.astype(np.int64).sum())
 
-    def _gather(self, units: int) -> None:
+    def _add_sums(self, units: int) -> None:
         assert self._costs is not None
-        self._costs.gathered += units
+        self._costs.pending += units
 
     @property
     def _total(self) -> PrivateTotal | CostTotal | None:
@@ -651,4 +651,4 @@ class BanditSubmodularMinimizer(SetMinimizer):
         return self._costs if self._tree is None else self._tree
 
     def _spent(self) -> Account:
-        return self._account(*(() if self._total is None else self._total.released()))
+        return self._account(*(() if self._total is None else self._total.entries()))

@@ -129,7 +129,7 @@ class PointLearner(OnlineLearner):
     def _row(self, decision: Vector) -> Vector:
         return decision
 
-    def _worth(self, person: Any, decision: Vector) -> float:
+    def _value(self, person: Any, decision: Vector) -> float:
         if isinstance(person, Losses):
             self._check_one(person)
             return answers.number("value(point)", person.at(0, decision)[0])
@@ -288,7 +288,7 @@ class GradientSumLearner(PointLearner):
     def _draw(self) -> Vector:
         if self.round == 0 or self._total.sum is None:
             return np.array(self.settings.domain.center)
-        if self._total.taken >= self.round:  # an interruption came between this round's sum and its point
+        if self._total.count >= self.round:  # an interruption came between this round's sum and its point
             return self._shown
         known = self._total.release()
         self._passed(self._shown)
@@ -306,9 +306,9 @@ class GradientSumLearner(PointLearner):
             return answers.vector("gradient(point)", person.at(0, point)[1], self._width)
         return answers.vector("gradient(point)", cost_functions(person)[1](point), self._width)
 
-    def _absorb(self, person: tuple[Vector, bool]) -> None:
+    def _observe(self, person: tuple[Vector, bool]) -> None:
         gradient, shortened = person
-        self._total.gather(gradient)
+        self._total.add(gradient)
         self._clipped.add(shortened)
 
     def _run(self, stream: Stream) -> None:
@@ -325,7 +325,7 @@ class GradientSumLearner(PointLearner):
             self._take(ready, bool(stream.within_limit[t]))
 
     def _spent(self) -> Account:
-        return self._account(*self._total.released())
+        return self._account(*self._total.entries())
 
 
 # Points are sums over this and more of the longest gradient: nothing that leaves the range of floats.
@@ -865,9 +865,9 @@ class LinearLeader(GradientSumLearner):
             return super()._gradient(person, point)
         return answers.vector("cost", person, self._width)
 
-    def _worth(self, person: Any, decision: Vector) -> float:
+    def _value(self, person: Any, decision: Vector) -> float:
         if isinstance(person, Losses) or hasattr(person, "value") or _functions(person):
-            return super()._worth(person, decision)
+            return super()._value(person, decision)
         return answers.number("cost", answers.vector("cost", person, self._width) @ decision)
 
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:

@@ -46,7 +46,7 @@ from .contribution import capped
 from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
 from .partial import Counting
 from .people import check_population
-from .released import Known, Released
+from .released import Estimates, Released
 from .selector import OnlineSelector, item_labels
 from .sums import chosen_sums
 from .total import PrivateTotal
@@ -859,7 +859,7 @@ class Experts:
 
     def move(self, number: int) -> Floats:
         """Release what was gathered before round ``number``, and let everybody follow it; the last point."""
-        known = self.total.release() if number else self.total.known
+        known = self.total.release() if number else self.total.released
         rate = self._rate if self._added is None else 1.0 / (self._added * max(1, number))
         self.points = self._leader.partial_points(known, rate)
         point: Floats = self.points[-1]
@@ -933,7 +933,7 @@ class FrankWolfeLearner(OnlineLearner):
         return Trace(rewards, selections, type(self).__name__)
 
     def _spent(self) -> Account:
-        return self._account(*self._total.released())
+        return self._account(*self._total.entries())
 
 
 def claimed_share(settings: SetSettings | PointSettings, share: Share) -> Share:
@@ -1074,7 +1074,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
     def _row(self, decision: NDArray[np.float64]) -> NDArray[np.float64]:
         return decision
 
-    def _worth(self, person: Any, decision: NDArray[np.float64]) -> float:
+    def _value(self, person: Any, decision: NDArray[np.float64]) -> float:
         return self._gradients.value(self._gradients.function(person), decision)
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
@@ -1094,10 +1094,10 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
             raise ValueError("learn() takes one person; use run() for a stream")
         return self._gradients.fed(self._gradients.function(person), self._experts)
 
-    def _absorb(self, person: tuple[NDArray[np.int64], bool]) -> None:
+    def _observe(self, person: tuple[NDArray[np.int64], bool]) -> None:
         units, shortened = person
         self._clipped.add(shortened)
-        self._total.gather(units)
+        self._total.add(units)
 
 
 class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
@@ -1212,7 +1212,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
     def _whole_units(self) -> tuple[tuple[int, ...], int]:
         return (self.settings.steps, self.settings.size), self._experts.most
 
-    def _known(self) -> Known:
+    def _estimates(self) -> Estimates:
         return self._total.averages(self._rounds.number, self._width)
 
     def _start(self, start: Released) -> None:
@@ -1223,7 +1223,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
             self._total.warm(np.tile(known, (self.settings.steps, 1)), start.people)
 
     def _ranking(self) -> NDArray[np.float64]:
-        return np.asarray(self._total.known.sum(axis=0))
+        return np.asarray(self._total.released.sum(axis=0))
 
     def _check_enough(self, active: NDArray[np.bool_]) -> None:
         if not active.any():
@@ -1254,7 +1254,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
     def _row(self, decision: Selection) -> NDArray[np.int32]:
         return self._row_of(decision.items)
 
-    def _worth(self, person: Any, decision: Selection) -> float:
+    def _value(self, person: Any, decision: Selection) -> float:
         return answers.number("value", person.value(decision.items), 0.0, self.bound)
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
@@ -1303,19 +1303,19 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
     def _check_sums(self, sums: NDArray[np.int64], count: int) -> None:
         self._total.check(sums, count)
 
-    def _gather(self, sums: NDArray[np.int64], count: int) -> None:
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
         del count
-        self._total.gather(sums)
+        self._total.add(sums)
 
-    def _absorb(self, person: Population | NDArray[np.int64]) -> None:
+    def _observe(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
             self._add_rows(person, np.ones(1, dtype=np.bool_), 0)
         else:
-            self._total.gather(person)
+            self._total.add(person)
 
     def _add_rows(self, people: Population, within_limit: NDArray[np.bool_], first: int) -> None:
         experts = self._experts
-        asked = experts.points[:-1], self._weights, experts.units, experts.most, experts.total.gathered
+        asked = experts.points[:-1], self._weights, experts.units, experts.most, experts.total.pending
         _add_gradients(people, first, within_limit, *asked)
 
     def _run_stream(self, stream: Stream) -> None:

@@ -2,7 +2,8 @@
 
 A round is `choose`, then `learn`. Choosing again before learning gives the same decision. A failing `learn`
 leaves everything as it was, and the round open. After the declared horizon the last decision is served on,
-which costs nothing, and learning is refused (or `go_on`). Threads may share a learner: calls take turns.
+which costs nothing, and learning is refused (or `continue_without_learning`). Threads may
+share a learner: calls take turns.
 
 A learner is frozen `LearnerSettings`, a gate that its releases were paid at, and parts with a state:
 `Rounds`, a `ContributionLimit`, and whatever holds people's feedback. A new one and one that comes back from
@@ -56,7 +57,7 @@ class Rounds:
     (1, False)
     """
 
-    _state = ("number", "horizon", "is_open", "shown", "goes_on", "altered")
+    _state = ("number", "horizon", "is_open", "shown", "without_learning", "altered")
 
     def __init__(self, horizon: int | None, when_over: Callable[[], None] | None = None) -> None:
         self.horizon = self._declared = horizon  # how many rounds there are; None for any number
@@ -64,7 +65,7 @@ class Rounds:
         self.number = 0  # how many rounds have passed
         self.is_open = False  # whether the decision of this round has been asked for
         self.shown: NDArray[Any] | None = None  # what was decided last
-        self.goes_on = False  # whether feedback beyond the horizon is taken, and not learned from
+        self.without_learning = False  # whether feedback beyond the horizon is taken, and not learned from
         self.altered = False  # whether this round serves another set than the one that was drawn
 
     @property
@@ -262,7 +263,7 @@ class OnlineLearner:
         try:
             if left:
                 self._gate.add_caveats(*getattr(people, "caveats", ()))
-                self._run_stretches(Stream(people, within_limit, rewards[:left], selections[:left], progress))
+                self._run_chunks(Stream(people, within_limit, rewards[:left], selections[:left], progress))
         finally:
             if person_ids is not None:  # after a failure, people who were not reached have not been here
                 for i in range(self._rounds.number - start, left):
@@ -271,13 +272,13 @@ class OnlineLearner:
         if left < count:
             decision = self._decide()
             selections[left:] = self._row(decision)
-            rewards[left:] = [self._worth(people[i], decision) for i in range(left, count)]
+            rewards[left:] = [self._value(people[i], decision) for i in range(left, count)]
         return rewards, selections
 
-    def go_on(self) -> None:
+    def continue_without_learning(self) -> None:
         """Beyond the declared horizon take feedback, and learn nothing from it: it would cost more."""
-        with self._turn("go_on()"):
-            self._rounds.goes_on = True
+        with self._turn("continue_without_learning()"):
+            self._rounds.without_learning = True
 
     def finish(self) -> None:
         """Learn nothing from now on, as after the declared horizon: the last decision is served on.
@@ -412,7 +413,7 @@ class OnlineLearner:
         """A decision as the row of numbers that a trace holds."""
         raise NotImplementedError
 
-    def _worth(self, person: Any, decision: Any) -> float:
+    def _value(self, person: Any, decision: Any) -> float:
         """What a decision brings, or costs, a person: for the trace of a simulated stream only."""
         raise NotImplementedError
 
@@ -424,7 +425,7 @@ class OnlineLearner:
         """Refuse what this learner cannot learn from; one person, or a stream of them."""
         raise NotImplementedError
 
-    def _absorb(self, person: Any) -> None:
+    def _observe(self, person: Any) -> None:
         """Take up what `_prepared` returned."""
         raise NotImplementedError
 
@@ -461,12 +462,12 @@ class OnlineLearner:
 
     def _learn(self, person: Any, person_id: Hashable | None) -> None:
         """`learn`, for those who have their turn."""
-        if self.over and self._rounds.goes_on:
+        if self.over and self._rounds.without_learning:
             return
         if self.over:
             raise RuntimeError(
                 f"the declared horizon of rounds={self.rounds} is over; choose() goes on serving the last"
-                f" {self._noun}, and after go_on() feedback is taken and not learned from"
+                f" {self._noun}, and after continue_without_learning() feedback is taken and not learned from"
             )
         if not self._rounds.is_open:
             raise RuntimeError(
@@ -477,20 +478,20 @@ class OnlineLearner:
             self._gate.add_caveats(*caveats)
         self._take(ready, self._contribution.register(person_id))
 
-    def _feedback(self, person: Any, decision: Any, worth: float) -> Any:  # noqa: ARG002
+    def _feedback(self, person: Any, decision: Any, value: float) -> Any:  # noqa: ARG002
         """The feedback of somebody in a simulated stream: their function, or what they saw of it."""
         return person
 
     def _prepared(self, person: Any) -> Any:
-        """``person`` checked, in the form `_absorb` takes; nothing of the learner changes here."""
+        """``person`` checked, in the form `_observe` takes; nothing of the learner changes here."""
         self._check_people(person)
         return person
 
     def _take(self, ready: Any, within_limit: bool) -> None:
         """Close the round, then take up its person."""
-        self._rounds.close(then=(lambda: self._absorb(ready)) if within_limit else None)
+        self._rounds.close(then=(lambda: self._observe(ready)) if within_limit else None)
 
-    def _run_stretches(self, stream: Stream) -> None:
+    def _run_chunks(self, stream: Stream) -> None:
         """The stream in as many pieces as its people come in, with the same outcome as in one."""
         people = stream.people
         pieces = people.stretches(stream.rewards.size) if isinstance(people, RowPopulation) else []
@@ -507,9 +508,9 @@ class OnlineLearner:
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             decision = self._decide()
             person = stream.people[t]
-            stream.rewards[t] = worth = self._worth(person, decision)
+            stream.rewards[t] = value = self._value(person, decision)
             stream.selections[t] = self._row(decision)
-            self._take(self._prepared(self._feedback(person, decision, worth)), bool(stream.within_limit[t]))
+            self._take(self._prepared(self._feedback(person, decision, value)), bool(stream.within_limit[t]))
 
     def _account(self, *releases: tuple[str, Release, int]) -> Account:
         """An account of the given (label, release, count) under this learner's budget."""

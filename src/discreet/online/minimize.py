@@ -120,7 +120,7 @@ class SetMinimizer(OnlineLearner):
     @property
     def point(self) -> NDArray[np.float64]:
         """The point of [0, 1]^n whose chain of sets is served."""
-        return np.clip(self.settings.centre - self._known / self.settings.regularization, 0.0, 1.0)
+        return np.clip(self.settings.centre - self._released / self.settings.regularization, 0.0, 1.0)
 
     def choose(self) -> Selection:
         """The set for this round; it may be empty."""
@@ -145,7 +145,7 @@ class SetMinimizer(OnlineLearner):
 
     @property
     @abstractmethod
-    def _known(self) -> NDArray[np.float64]:
+    def _released(self) -> NDArray[np.float64]:
         """The private sum of gradients, or of estimates of them."""
 
     def _begin(self) -> None:
@@ -178,7 +178,7 @@ class SetMinimizer(OnlineLearner):
         """Costs beyond this are refused."""
         return math.inf if self.settings.clip else self.settings.bound
 
-    def _worth(self, person: Any, decision: Selection) -> float:
+    def _value(self, person: Any, decision: Selection) -> float:
         return answers.number("value", person.value(decision.items), -self._largest, self._largest)
 
     def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> CostTrace:
@@ -480,13 +480,13 @@ class SubmodularMinimizer(SetMinimizer):
         )
 
     @property
-    def _known(self) -> NDArray[np.float64]:
-        return self._total.known
+    def _released(self) -> NDArray[np.float64]:
+        return self._total.released
 
     def _draw(self) -> NDArray[np.float64]:
         if self.round:
             self._total.release()
-        shown: NDArray[np.float64] = self._chain.threshold(self._known, self._public.generator.random())
+        shown: NDArray[np.float64] = self._chain.threshold(self._released, self._public.generator.random())
         return shown
 
     def _prepared(self, person: Any) -> tuple[NDArray[np.float64], bool]:
@@ -497,11 +497,11 @@ class SubmodularMinimizer(SetMinimizer):
             raise ValueError("learn() takes one person; use run() for a stream")
         limit = self._limit(person)
         if isinstance(person, GraphCut):
-            gradient = Cuts(person.as_arcs()).gradient(0, self._known)
+            gradient = Cuts(person.as_arcs()).gradient(0, self._released)
         else:
             self._question(person)
-            gradient = answers.vector("gradient", person.lovasz_gradient(-self._known), settings.n_items)
-        size = self._chain.range(gradient, self._known, settings.empty_is_free)
+            gradient = answers.vector("gradient", person.lovasz_gradient(-self._released), settings.n_items)
+        size = self._chain.range(gradient, self._released, settings.empty_is_free)
         if size <= limit:
             return gradient, False
         outside = bool(size > limit * (1.0 + ROUNDING))
@@ -545,9 +545,9 @@ class SubmodularMinimizer(SetMinimizer):
                     f" item {j} has joined; give submodular costs, or leave check out"
                 )
 
-    def _absorb(self, person: tuple[NDArray[np.float64], bool]) -> None:
+    def _observe(self, person: tuple[NDArray[np.float64], bool]) -> None:
         gradient, clipped = person
-        self._total.gather(gradient)
+        self._total.add(gradient)
         self._clipped.add(clipped)
 
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
@@ -574,9 +574,9 @@ class SubmodularMinimizer(SetMinimizer):
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             self._next()
             gradient, shown = np.zeros(self.settings.n_items), self._shown.copy()
-            totals = None, self._known, gradient
+            totals = None, self._released, gradient
             clipped = self._chain.run(cuts, stream, t, t + 1, totals, shown, np.empty(0), limits)
             self._take((gradient, clipped), True)
 
     def _spent(self) -> Account:
-        return self._account(*self._total.released())
+        return self._account(*self._total.entries())

@@ -1,7 +1,7 @@
-"""Parts of a crowd on other servers, to be absorbed once.
+"""Parts of a crowd on other servers, to be merged once.
 
 A part is made for the batch that is open, travels to a server (it can be pickled), takes up people there and
-comes back. It holds sums of private data in whole numbers, and no people, so a learner that absorbs parts
+comes back. It holds sums of private data in whole numbers, and no people, so a learner that merges parts
 decides what it would have decided with the same people one by one, however they were divided. Learners that
 keep the people of a window have parts that keep theirs.
 """
@@ -36,7 +36,7 @@ def named(server: Any) -> str:
 class Partial(ABC):
     """The people of one server in one batch of a learner.
 
-    ``server`` and ``batch`` name it: of each pair a learner absorbs one. A random ``id`` goes with its people
+    ``server`` and ``batch`` name it: of each pair a learner merges one. A random ``id`` goes with its people
     as well, whatever it is called. ``room`` is how many people the batch had room for when the part was made,
     and ``learner`` tells the learner that made it from others. All of this is read-only, and a part that was
     changed while it travelled is refused.
@@ -77,7 +77,7 @@ class Partial(ABC):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What accounts have to say of these people; the learner that absorbs the part says so."""
+        """What accounts have to say of these people; the learner that merges the part says so."""
         return self._caveats
 
     def add(self, person: Any = None, *, items: Iterable[Any] | Mapping[Any, float] | None = None) -> None:
@@ -86,7 +86,7 @@ class Partial(ABC):
         There is no ``person_id`` here: who is served by several servers has to be sent to one of them.
         """
         if self.room is not None and self.count >= self.room:
-            raise RuntimeError(f"the batch has room for {self.room} people; absorb this part")
+            raise RuntimeError(f"the batch has room for {self.room} people; merge this part")
         given = self._given(person, items)
         self._take(given)
         self._count += 1
@@ -222,8 +222,8 @@ class KeptPart(Partial):
             self._people.extend([self._checked(person) for person in people])
 
 
-class Absorbed:
-    """Which parts of the open batch have been absorbed, by server and by id."""
+class Merged:
+    """Which parts of the open batch have been merged, by server and by id."""
 
     _state = ("_batch", "_servers", "_ids")
 
@@ -233,18 +233,18 @@ class Absorbed:
         self._ids: list[str] = []
 
     def check(self, part: Partial, batch: int, room: int | None, left: int | None) -> None:
-        """Refuse a part of another batch, one that was absorbed, and too many people."""
+        """Refuse a part of another batch, one that was merged, and too many people."""
         if part.batch != batch:
             raise ValueError(f"{part!r} is late: batch {batch} is open; its people are not learned from")
         if self._batch == batch and (part.server in self._servers or part.id in self._ids):
-            raise ValueError(f"a part of {part.server!r} was absorbed in batch {batch} already")
+            raise ValueError(f"a part of {part.server!r} was merged in batch {batch} already")
         if room is not None and part.count > room:
             raise ValueError(f"the open batch has room for {room} people; the part has {part.count}")
         if left is not None and part.count > left:
             raise ValueError(f"{left} of the declared rounds are left; the part has {part.count} people")
 
     def add(self, part: Partial) -> None:
-        """A part is about to be absorbed."""
+        """A part is about to be merged."""
         if self._batch != part.batch:
             self._batch, self._servers, self._ids = part.batch, [], []
         self._servers.append(part.server)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core import checks
 
 # Values, people and deviations of a `Released`.
-Known = tuple[NDArray[np.float64] | None, int, NDArray[np.float64] | None]
+Estimates = tuple[NDArray[np.float64] | None, int, NDArray[np.float64] | None]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Released:
     deviations: NDArray[np.float64] | None = None
     caveats: tuple[str, ...] = ()
 
-    def weakened(self, part: float) -> Released:
+    def discounted(self, part: float) -> Released:
         """The same, as of fewer people: for tastes that have changed since."""
         kept = checks.real("part", part, at_least=0.0, at_most=1.0)
         wider = None if self.deviations is None else self.deviations / math.sqrt(max(kept, 1e-12))

@@ -310,13 +310,13 @@ class Segments:
         rewards = np.empty(len(people))
         rows: list[Any] = []
         for t in track(range(len(people)), "rounds", progress):
-            learner, value = self._learners[places[t]], self.values[places[t]]
-            shown, person = self.choose(value), people[t]
-            rewards[t] = worth = learner._worth(person, shown)
+            learner, segment = self._learners[places[t]], self.values[places[t]]
+            shown, person = self.choose(segment), people[t]
+            rewards[t] = value = learner._value(person, shown)
             rows.append(learner._row(shown))
             if not learner.over:
-                heard = learner._feedback(person, shown, worth)
-                self.learn(heard, segment=value, person_id=None if person_ids is None else person_ids[t])
+                heard = learner._feedback(person, shown, value)
+                self.learn(heard, segment=segment, person_id=None if person_ids is None else person_ids[t])
         chosen = np.array(rows, dtype=learner._played_type) if rows else np.empty((0, 0), dtype=np.int32)
         return Trace(rewards, chosen, f"Segments of {type(self._learners[0]).__name__}")
 

@@ -29,13 +29,13 @@ from ..privacy import ExponentialChoice, Gate, ScoreChange, Seed, Share, SumSpec
 from ..privacy.accountant import Spending
 from ..results import Selection, Trace
 from .catalogue import RECENT, Catalogue, Request
+from .functions import FunctionRounds
 from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
-from .partial import Absorbed, Counting, Partial, SummedPart, named
+from .partial import Counting, Merged, Partial, SummedPart, named
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
 from .people import check_population, counted_people, counted_person, given_person
 from .pool import Pooled
-from .released import Known, Released
-from .select.functions import FunctionRounds
+from .released import Estimates, Released
 
 LOWEST = -1e300  # a score that is never drawn
 
@@ -107,7 +107,7 @@ class OnlineSelector(OnlineLearner):
     settings: Any
     _played_type: ClassVar[type[np.generic]] = np.int32
     _noun: ClassVar[str] = "set"
-    _state: ClassVar[tuple[str, ...]] = ("_catalogue", "_pending", "_waiting", "_absorbed")
+    _state: ClassVar[tuple[str, ...]] = ("_catalogue", "_pending", "_waiting", "_merged")
 
     _shares: bool | None = None  # whether segments share what it released; None where they cannot
     _pool: Pooled | None = None  # what they have released, where that is shared
@@ -124,7 +124,7 @@ class OnlineSelector(OnlineLearner):
             self._begin_with(start.released if isinstance(start, OnlineSelector) else start)
 
     def _assemble(self, settings: Any, gate: Gate, *, own_gate: bool) -> None:
-        self._pending, self._waiting, self._absorbed = Pending(), Waiting(), Absorbed()
+        self._pending, self._waiting, self._merged = Pending(), Waiting(), Merged()
         self._catalogue = Catalogue(settings.n_items, settings.labels)
         super()._assemble(settings, gate, own_gate=own_gate)
 
@@ -218,7 +218,7 @@ class OnlineSelector(OnlineLearner):
         with self._turns.look():
             shown = self._rounds.shown
             items = () if shown is None else self._decision(shown).items
-            return Released(items, self.n_items, self.labels, *self._known(), caveats=self._gate.caveats)
+            return Released(items, self.n_items, self.labels, *self._estimates(), caveats=self._gate.caveats)
 
     def ranking(self, count: int | None = None) -> tuple[int, ...]:
         """Numbers of items that can be shown, by what was released about them, best first."""
@@ -273,7 +273,7 @@ class OnlineSelector(OnlineLearner):
             self._refit()
             self._changed()
 
-    def next_epoch(self, budget: Spending, *, trust: float = 1.0, seed: Seed = None) -> Self:
+    def next_epoch(self, budget: Spending, *, discount: float = 1.0, seed: Seed = None) -> Self:
         """A learner of the same settings for the time to come: a new budget, and what is known is kept.
 
         It has this one's items, the retired ones too, as many rounds, and the same noise, which is charged to
@@ -282,11 +282,11 @@ class OnlineSelector(OnlineLearner):
         person. Each epoch counts a person's rounds anew; who comes in several loses the sum of them. For
         other rounds or another budget make a learner with ``start=`` this one.
 
-        ``trust`` is the part of its people that what was released counts for: less where tastes change, and
-        0 to begin with nothing. What was released is public, so this costs nothing. This learner stays as it
-        is, for feedback that is late.
+        ``discount`` is the part of its people that what was released counts for: less where tastes change,
+        and 0 to begin with nothing. What was released is public, so this costs nothing. This learner stays
+        as it is, for feedback that is late.
         """
-        kept = checks.real("trust", trust, at_least=0.0, at_most=1.0)
+        kept = checks.real("discount", discount, at_least=0.0, at_most=1.0)
         share = spend_from(budget, seed)
         for name in ("neighbours", "max_rounds_per_person", "private"):
             if getattr(share.budget, name) != getattr(self.budget, name):
@@ -298,7 +298,7 @@ class OnlineSelector(OnlineLearner):
         assert share.gate is not None
         learner._assemble(self._renewed(), share.gate, own_gate=share.own_gate)
         if kept and self.round:
-            learner._begin_with(known.weakened(kept))
+            learner._begin_with(known.discounted(kept))
         if gone := np.flatnonzero(~self._active()).tolist():
             learner.retire_items(gone if self.labels is None else [self.labels[item] for item in gone])
         return fix(learner)
@@ -313,18 +313,18 @@ class OnlineSelector(OnlineLearner):
             self._next()
             return self._part((server, self._batch(), self._room(), self._contribution.name))
 
-    def absorb(self, part: Partial) -> None:
+    def merge(self, part: Partial) -> None:
         """Learn from the people of a part, whose rounds pass; once, and while its batch is open."""
-        with self._turn("absorb()"):
+        with self._turn("merge()"):
             checks.instance("part", part, Partial, 'learner.partial(server="web-3")')
             if self._rounds.shown is None or part.learner != self._contribution.name:
                 raise ValueError("the part is of another learner")
             self._check_part(part)
             horizon = self._rounds.horizon
             left = None if horizon is None else horizon - self._rounds.number
-            self._absorbed.check(part, self._batch(), self._room(), left)
+            self._merged.check(part, self._batch(), self._room(), left)
             self._gate.add_caveats(*part.caveats)
-            self._absorbed.add(part)  # first, so that an interruption never doubles anybody
+            self._merged.add(part)  # first, so that an interruption never doubles anybody
             self._rounds.close(part.count, then=lambda: self._take_part(part))
 
     @property
@@ -384,7 +384,7 @@ class OnlineSelector(OnlineLearner):
         """
         return self._catalogue.often()
 
-    def _known(self) -> Known:
+    def _estimates(self) -> Estimates:
         """What each item was worth to a person, by what was released, to how many people, and how sure."""
         return None, 0, None
 
@@ -471,7 +471,7 @@ class OnlineSelector(OnlineLearner):
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
         """Take up what `_prepared_late` returned."""
         if within_limit and self._has_room(ready):
-            self._absorb(ready)
+            self._observe(ready)
 
     def _has_room(self, ready: Any) -> bool:
         """Whether a person can be learned from at once; who cannot, waits.
@@ -483,9 +483,9 @@ class OnlineSelector(OnlineLearner):
             return True
         return self._waiting.admits(ready, keep=self.budget.max_rounds_per_person == 1)
 
-    def _absorb_waiting(self, ready: Any) -> None:
+    def _observe_waiting(self, ready: Any) -> None:
         """Take up somebody who had to wait."""
-        self._absorb(ready)
+        self._observe(ready)
 
     def _expired(self, ticket: Ticket) -> None:
         """Feedback that will not come."""
@@ -523,7 +523,7 @@ class OnlineSelector(OnlineLearner):
         """How many people the open batch has still room for; None for any number."""
         raise NotImplementedError
 
-    def _gather(self, sums: NDArray[np.int64], count: int) -> None:
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
         """Take up the sums of ``count`` people of a part."""
         raise NotImplementedError
 
@@ -547,7 +547,7 @@ class OnlineSelector(OnlineLearner):
 
     def _take_part(self, part: Any) -> None:
         """Take up the people of a part, whose rounds are over."""
-        self._gather(part.sums, part.count)
+        self._add_sums(part.sums, part.count)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:  # noqa: ARG002
         """The same as `_run_one_by_one`, with the same outcome, for people who are rows: compiled."""
@@ -655,7 +655,7 @@ class OnlineSelector(OnlineLearner):
         later = partial(self._pending.add, self._rounds.number, self._ticket())
         self._rounds.close(then=later)  # an interruption never leaves the round open and pending
         if self._batched and (waiting := self._waiting.passed()) is not None:
-            self._absorb_waiting(waiting)
+            self._observe_waiting(waiting)
         if len(self._pending) > MOST_OPEN:
             self._expire(1)
 
@@ -698,13 +698,13 @@ class OnlineSelector(OnlineLearner):
             if not self._rounds.is_open:
                 self._open()
             room = self._room()
-            worth = people.ask(t, count if room is None else min(count, t + room), self._shown)
-            after = t + max(1, worth.size)
+            value = people.ask(t, count if room is None else min(count, t + room), self._shown)
+            after = t + max(1, value.size)
             here = slice(t, after)
             limit, rewards, shown = stream.within_limit[here], stream.rewards[here], stream.selections[here]
-            if worth.size:
-                rewards[:], shown[:] = worth, self._shown
-                self._rounds.close(worth.size, then=partial(self._take_functions, people, here, limit))
+            if value.size:
+                rewards[:], shown[:] = value, self._shown
+                self._rounds.close(value.size, then=partial(self._take_functions, people, here, limit))
             else:
                 self._run_one_by_one(Stream(stream.people[here], limit, rewards, shown, progress=False))
 
@@ -718,7 +718,7 @@ class OnlineSelector(OnlineLearner):
     def _row(self, decision: Selection) -> Any:
         return decision.items
 
-    def _worth(self, person: Any, decision: Selection) -> float:
+    def _value(self, person: Any, decision: Selection) -> float:
         return answers.number("value", person.value(decision.items), 0.0, self.settings.bound)
 
     def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Trace:

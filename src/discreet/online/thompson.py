@@ -33,7 +33,7 @@ from .catalogue import Catalogue
 from .learner import Rounds, Stream
 from .partial import Counting, Partial, SummedPart
 from .pending import Ticket
-from .released import Known, Released
+from .released import Estimates, Released
 from .selector import OnlineSelector, SelectorSettings, common_settings, score_range
 from .total import BatchTotal
 
@@ -500,11 +500,11 @@ class BlockFeedback(Feedback):
         self._open[block].steps += steps
         self._pass(block, rounds)
 
-    def feedback(self, person: Any, items: tuple[int, ...], worth: float) -> Any:
+    def feedback(self, person: Any, items: tuple[int, ...], value: float) -> Any:
         """What the set is worth to a simulated person, or what each item adds to those above it."""
-        return slot_gains(person, items, worth, self._settings.bound) if self.by_slot else worth
+        return slot_gains(person, items, value, self._settings.bound) if self.by_slot else value
 
-    def absorb(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
+    def observe(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
         """Take up a reward; None is somebody whose round passes with nothing learned, worth 0."""
         if ready is not None:
             self._open[ticket[0]].steps += ready
@@ -519,7 +519,7 @@ class BlockFeedback(Feedback):
         """Suggest sets of these items only, from the next block on."""
         self._values.restrict(active)
 
-    def known(self, round: int) -> Known:
+    def estimates(self, round: int) -> Estimates:
         """What is believed of the items, in units of value."""
         believed = self._values.believed()
         if believed is None:
@@ -709,5 +709,5 @@ class ThompsonSelector(RewardSelector):
         if int(part.sums.sum()) > part.count * self._engine.most:
             raise ValueError("the part holds sums that its people cannot have; it was not made here")
 
-    def _gather(self, sums: NDArray[np.int64], count: int) -> None:
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
         self._engine.gather((self._rounds.number - 1) // self.settings.block, sums, count)

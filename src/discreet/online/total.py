@@ -30,7 +30,7 @@ from ..privacy import (
 )
 from ..privacy.conversions import exact
 from .pool import Evidence
-from .released import Known
+from .released import Estimates
 
 Values = NDArray[Any]
 # An item that came late is taken for an ordinary one until it has been there for so many people, or for so
@@ -53,8 +53,8 @@ class PrivateTotal:
 
     _state = (
         "_sum_state",
-        "gathered",
-        "known",
+        "pending",
+        "released",
         "_topped_up",
         "_base",
         "_earlier",
@@ -86,8 +86,8 @@ class PrivateTotal:
         if spec is not None:
             how: dict[str, Any] = {"clip": clip, "disjoint": disjoint, "label": label, "ahead": ahead}
             self.sum = spec.kind.of(spec, gate, event=event, **how)
-        self.gathered: Values = self._nothing()
-        self.known: Values = np.zeros(shape)
+        self.pending: Values = self._nothing()
+        self.released: Values = np.zeros(shape)
         self._topped_up = 0.0
         self._base: Values | None = None  # what earlier sums, of other people, have told
         self._earlier = 0  # how many releases these were
@@ -100,7 +100,7 @@ class PrivateTotal:
         return np.zeros(self._shape, dtype=np.float64 if self._units is None else np.int64)
 
     @property
-    def taken(self) -> int:
+    def count(self) -> int:
         """How many sums have been released."""
         return self._earlier + (0 if self.sum is None else self.sum.taken)
 
@@ -109,25 +109,25 @@ class PrivateTotal:
         """Whether nothing more will be released."""
         return self.sum is None or self.sum.taken >= self.sum.rounds
 
-    def released(self) -> Iterator[tuple[str, Release, int]]:
+    def entries(self) -> Iterator[tuple[str, Release, int]]:
         """What the account has to list so far: (label, release, count)."""
         if self.sum is not None and self.sum.taken:
             yield *self.sum.charged, self.sum.spec.count
 
-    def gather(self, amounts: Values) -> None:
+    def add(self, amounts: Values) -> None:
         """Take up the feedback of one person, or of several together."""
-        self.gathered += amounts
+        self.pending += amounts
 
     def release(self) -> Values:
         """Release what was gathered; what is known from now on."""
         if self.sum is None or self.exhausted:
-            return self.known
-        amounts, self.gathered = self.gathered.ravel(), self._nothing()
-        self.known = self.sum.add(amounts if self._units is None else amounts / self._units)
-        self.known = self.known.reshape(self._shape) + self._top_up(self.sum)
+            return self.released
+        amounts, self.pending = self.pending.ravel(), self._nothing()
+        self.released = self.sum.add(amounts if self._units is None else amounts / self._units)
+        self.released = self.released.reshape(self._shape) + self._top_up(self.sum)
         if self._base is not None:
-            self.known += self._base
-        return self.known
+            self.released += self._base
+        return self.released
 
     def grow(
         self, spec: SumSpec | None, shape: tuple[int, ...], places: tuple[NDArray[Any], ...], people: int
@@ -154,9 +154,9 @@ class PrivateTotal:
             self._earlier += before.taken
             self.sum = after
         self._shape = shape
-        known, gathered = np.zeros(shape), self._nothing()
-        known[places], gathered[places] = self.known, self.gathered
-        self.known, self.gathered = known, gathered
+        known, pending = np.zeros(shape), self._nothing()
+        known[places], pending[places] = self.released, self.pending
+        self.released, self.pending = known, pending
         self._base = known.copy()
         joined = np.full(shape[-1], people + self.people_before)
         joined[places[-1].ravel()] = 0 if self._joined is None else self._joined
@@ -175,16 +175,16 @@ class PrivateTotal:
         new = np.isnan(values)
         self.people_before = people
         self._base = np.broadcast_to(np.where(new, 0.0, values) * people, self._shape).copy()
-        self.known = self._base.copy()
+        self.released = self._base.copy()
         if new.any():
             self._joined = np.where(new.reshape(-1, self._shape[-1]).any(axis=0), people, 0)
 
-    def averages(self, rounds: int, k: int, unit: float = 1.0) -> Known:
+    def averages(self, rounds: int, k: int, unit: float = 1.0) -> Estimates:
         """What each item is worth to a person, by what is known, in units of value, for a `Released`.
 
         Of experts the first one's, who knows what items are worth alone.
         """
-        if not (self.taken or self.started):
+        if not (self.count or self.started):
             return None, 0, None
         people = max(1, rounds + self.people_before)
         means = self.scores(rounds, k).reshape(-1, self._shape[-1])[0] * (unit / people)
@@ -200,23 +200,23 @@ class PrivateTotal:
         the fewer people they are of and the more noise is in them. All this is post-processing.
         """
         if self._joined is None:
-            return self.known
+            return self.released
         people = rounds + self.people_before
         own = np.maximum(people - self._joined, 0)
-        means = self.known / max(people, 1)
+        means = self.released / max(people, 1)
         there = self._joined == 0
         typical = means[..., there].mean(axis=-1, keepdims=True)
         rank = min(k, int(np.count_nonzero(there)))
         high = np.partition(means[..., there], -rank, axis=-1)[..., -rank, None]
         noise = 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
-        trust = np.maximum(_FEW, _SURE * noise / np.maximum(high - typical, 1e-12))
-        trust = np.minimum(trust, max(people, 1))
-        return np.asarray((self.known + trust * typical) / (own + trust) * people)
+        prior = np.maximum(_FEW, _SURE * noise / np.maximum(high - typical, 1e-12))
+        prior = np.minimum(prior, max(people, 1))
+        return np.asarray((self.released + prior * typical) / (own + prior) * people)
 
     def evidence(self, rounds: int, k: int, unit: float = 1.0) -> Evidence | None:
         """What was released by the end of so many rounds, for a `Pool`; one person adds ``unit`` at most."""
         people = rounds + self.people_before
-        if not people or not (self.taken or self.started):
+        if not people or not (self.count or self.started):
             return None
         noise = 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
         own = np.full(self._shape[-1], people) if self._joined is None else people - self._joined
@@ -240,7 +240,7 @@ class PrivateTotal:
     def draw_ahead(self, taken: int) -> None:
         """Draw the noise of a tree's next sums together, until so many will have been taken for certain."""
         if self._trees and isinstance(self.sum, TreeSum) and self.sum.one_draw_each:
-            self.sum.rows_ahead(taken - self.taken)
+            self.sum.rows_ahead(taken - self.count)
 
     @contextmanager
     def compiled(self, count: int) -> Iterator[tuple[PrefixSum, Values, Values]]:
@@ -251,8 +251,8 @@ class PrivateTotal:
         """
         assert self.sum is not None
         with self.sum.compiled(count) as (steps, known):
-            yield steps, known, self.gathered
-            self.known = known.reshape(self._shape).copy()
+            yield steps, known, self.pending
+            self.released = known.reshape(self._shape).copy()
 
     def _top_up(self, total: RunningSum) -> Values | float:
         """Public noise that makes up for what a tree's sum has less than the noisiest one.
@@ -339,7 +339,7 @@ class CostTotal(BatchTotal):
     noise for less than that is refused.
     """
 
-    _state = ("gathered", "batches")
+    _state = ("pending", "batches")
 
     def __init__(
         self,
@@ -358,23 +358,23 @@ class CostTotal(BatchTotal):
         self._label = label
         self._whole = finest is not None or self.grid is not None
         self._unit = float(self.step)
-        self.gathered: int | float = 0
+        self.pending: int | float = 0
         self.batches = 0
 
-    def released(self) -> Iterator[tuple[str, Release, int]]:
+    def entries(self) -> Iterator[tuple[str, Release, int]]:
         """What the account has to list so far: (label, release, count)."""
         if self.batches:
             yield self._label, self.release, 1
 
-    def gather(self, steps: NDArray[np.int64]) -> None:
+    def add(self, steps: NDArray[np.int64]) -> None:
         """Take up what some people cost, in steps."""
-        self.gathered += sum(steps.tolist())
+        self.pending += sum(steps.tolist())
 
     def take(self) -> int | float:
         """The sum of the batch, which is emptied out: an interruption may lose people, never repeat them."""
-        gathered, self.gathered = self.gathered, 0
+        pending, self.pending = self.pending, 0
         self.batches += 1
-        return gathered
+        return pending
 
     def leave(self, steps: int | float, noise: int | None = None) -> float:
         """A batch's sum as it leaves; ``steps`` are those of the grid, and the result is in units of cost.

@@ -15,7 +15,7 @@ from functools import lru_cache
 import msgspec
 
 from ..constraints import Cardinality
-from ..online.select.leader import LeaderSettings
+from ..online.leader import LeaderSettings
 from ..online.selector import OnlineSelector
 from ..online.thompson import WARM_UP, ThompsonSettings
 from ..planning import Expected, Size, at_random, best_values, served, streams

@@ -501,7 +501,7 @@ class Worker:
         """A new period: a new budget, and a new learner that begins with what the last one released."""
         old, last = held(one), one.epoch
         known = {
-            segment: released.weakened(one.config.warm_start) for segment, released in old.released.items()
+            segment: released.discounted(one.config.warm_start) for segment, released in old.released.items()
         }
         with self.store.transaction() as tx:
             one.ledger = PopulationLedger(tx, one.population, one.id)

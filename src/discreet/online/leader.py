@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...constraints import Cardinality, Matroid
-from ...core import checks
-from ...core.progress import track
-from ...kernels.selection import add_leave_one_out, norm_weight
-from ...objectives import Population, answers
-from ...objectives.rows import Rows
-from ...privacy import (
+from ..constraints import Cardinality, Matroid
+from ..core import checks
+from ..core.progress import track
+from ..kernels.selection import add_leave_one_out, norm_weight
+from ..objectives import Population, answers
+from ..objectives.rows import Rows
+from ..privacy import (
     Account,
     Event,
     GaussianNoise,
@@ -29,15 +29,15 @@ from ...privacy import (
     VectorBounds,
     spend_from,
 )
-from ...privacy.accountant import Spending
-from ...privacy.sums import METHODS
-from ..learner import Stream
-from ..partial import Counting
-from ..pool import Pooled
-from ..released import Known, Released
-from ..selector import OnlineSelector, SelectorSettings, common_settings
-from ..total import PrivateTotal
+from ..privacy.accountant import Spending
+from ..privacy.sums import METHODS
 from .batches import LONGEST, first_batch, geometric_ends
+from .learner import Stream
+from .partial import Counting
+from .pool import Pooled
+from .released import Estimates, Released
+from .selector import OnlineSelector, SelectorSettings, common_settings
+from .total import PrivateTotal
 
 # Whole units to 1. The sum of the longest batch is an exact float.
 UNITS = 1 << 28
@@ -325,7 +325,7 @@ class LeaderSelector(OnlineSelector):
         if np.count_nonzero(best) < self.settings.k:
             raise ValueError(f"the items that are left make no set of {self.settings.k}")
 
-    def _known(self) -> Known:
+    def _estimates(self) -> Estimates:
         return self._total.averages(self._rounds.number, self.settings.k, self.settings.bound)
 
     def _start(self, start: Released) -> None:
@@ -334,7 +334,7 @@ class LeaderSelector(OnlineSelector):
             self._total.warm(start.values / self.settings.bound, start.people)
 
     def _tell(self, pool: Pooled) -> None:
-        people = self.settings.batch_start(self._total.taken)
+        people = self.settings.batch_start(self._total.count)
         pool.tell(self._total.evidence(people, self.settings.k), people)
 
     def _ranking(self) -> NDArray[np.float64]:
@@ -370,22 +370,22 @@ class LeaderSelector(OnlineSelector):
     def _check_sums(self, sums: NDArray[np.int64], count: int) -> None:
         self._total.check(sums, count)
 
-    def _gather(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         if not self._total.exhausted:
-            self._total.gather(sums)
+            self._total.add(sums)
 
-    def _absorb(self, person: Population | NDArray[np.int64]) -> None:
+    def _observe(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
             self._add_rows(person, np.ones(1, dtype=np.bool_), 0)
         elif not self._total.exhausted:
-            self._total.gather(person)
+            self._total.add(person)
 
     def _add_rows(self, people: Population, within_limit: NDArray[np.bool_], first: int) -> None:
         if self._total.exhausted:
             return  # nobody who comes now is in any release
         rows = people.as_rows()
         assert rows is not None
-        _add_units(rows, first, within_limit, self._shown, self.settings.bound, self._total.gathered)
+        _add_units(rows, first, within_limit, self._shown, self.settings.bound, self._total.pending)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         rewards, settings = stream.rewards, self.settings
@@ -404,7 +404,7 @@ class LeaderSelector(OnlineSelector):
         return super()._could_show(shown) and self.settings.constraint.contains(shown.tolist())
 
     def _spent(self) -> Account:
-        return self._account(*self._total.released())
+        return self._account(*self._total.entries())
 
 
 def _units(bound: float, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:

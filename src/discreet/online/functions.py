@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.functions import Questions
-from ...objectives.answers import ROUNDING
-from ...objectives.rows import Rows
-from ...privacy.ordered import OrderedExperts
+from ..kernels.functions import Questions
+from ..objectives.answers import ROUNDING
+from ..objectives.rows import Rows
+from ..privacy.ordered import OrderedExperts
 
 _MOST = 1 << 20  # numbers that are asked for at a time
 
@@ -40,11 +40,11 @@ class FunctionRounds:
         self._questions.put(first, shown, ends)
         added = np.zeros((self._answered(ends), shown.size))
         good = self._questions.judge(added)
-        worth: NDArray[np.float64] = added[:good].sum(axis=1)
-        if good and worth.max() > self._bound:
-            above = np.flatnonzero(worth > self._bound * (1.0 + ROUNDING))
-            worth = np.minimum(worth[: above[0]] if above.size else worth, self._bound)
-        return worth
+        value: NDArray[np.float64] = added[:good].sum(axis=1)
+        if good and value.max() > self._bound:
+            above = np.flatnonzero(value > self._bound * (1.0 + ROUNDING))
+            value = np.minimum(value[: above[0]] if above.size else value, self._bound)
+        return value
 
     def _answered(self, ends: NDArray[np.int64]) -> int:
         """Ask one person after the other; how many gave numbers, one for one."""

@@ -12,23 +12,23 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import bounds
-from ...core.fixed import fix
-from ...core.progress import track
-from ...kernels.selection import FollowedRounds, norm_weight, row_weights
-from ...kernels.softmax import follows_first
-from ...objectives import Population, answers
-from ...objectives.rows import Rows
-from ...privacy import Account, Event, Gate, Seed, Share, SumSpec, VectorBounds, spend_from
-from ...privacy.accountant import Spending
-from ..learner import Stream
-from ..partial import Counting
-from ..pending import Ticket
-from ..released import Known, Released
-from ..selector import OnlineSelector, SelectorSettings, common_settings
-from ..total import PrivateTotal
+from .. import bounds
+from ..core.fixed import fix
+from ..core.progress import track
+from ..kernels.selection import FollowedRounds, norm_weight, row_weights
+from ..kernels.softmax import follows_first
+from ..objectives import Population, answers
+from ..objectives.rows import Rows
+from ..privacy import Account, Event, Gate, Seed, Share, SumSpec, VectorBounds, spend_from
+from ..privacy.accountant import Spending
 from .leader import LeaderSelector, LeaderSettings
+from .learner import Stream
+from .partial import Counting
+from .pending import Ticket
+from .released import Estimates, Released
 from .running_sums import RunningSumSelector, RunningSumSettings
+from .selector import OnlineSelector, SelectorSettings, common_settings
+from .total import PrivateTotal
 
 # Of the budget: for the leader, for the experts, for comparing the two. Shares and prior are those of first
 # measurements on the data sets eshop_clicks and msweb, and were not searched for.
@@ -332,7 +332,7 @@ class BestOfBothSelector(OnlineSelector):
         self._experts._next()
         if self._rounds.number and self._experts._due():
             self._total.release()
-        score = self.settings.rate_after(self._rounds.number) * float(self._total.known[0])
+        score = self.settings.rate_after(self._rounds.number) * float(self._total.released[0])
         coin = self._public.generator.random()
         follow = follows_first(score, _ODDS, coin)
         shown: NDArray[np.int32] = (self._leader if follow else self._experts)._shown
@@ -368,15 +368,15 @@ class BestOfBothSelector(OnlineSelector):
     def _room(self) -> int:
         return min(self._leader._room(), self._experts._room())
 
-    def _gather(self, sums: NDArray[np.int64], count: int) -> None:
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
         place = self.settings.n_items
         for learner, own in ((self._leader, sums[:place]), (self._experts, sums[place:-1])):
             learner._rounds.close(count)
-            learner._gather(own.reshape(learner._sums_shape()), count)
+            learner._add_sums(own.reshape(learner._sums_shape()), count)
         self._compare(sums[-1:])
 
-    def _known(self) -> Known:
-        return self._leader._known()
+    def _estimates(self) -> Estimates:
+        return self._leader._estimates()
 
     def _start(self, start: Released) -> None:
         self._leader._start(start)
@@ -411,7 +411,7 @@ class BestOfBothSelector(OnlineSelector):
         self._leader._rounds.close()
         self._experts._rounds.close()
         if ready is not None:
-            self._absorb(ready)
+            self._observe(ready)
 
     def _pass_on(self) -> None:
         self._leader._rounds.close()
@@ -425,15 +425,15 @@ class BestOfBothSelector(OnlineSelector):
 
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
         if within_limit and self._has_room(ready):
-            self._absorb_waiting(ready)
+            self._observe_waiting(ready)
 
-    def _absorb_waiting(self, ready: Any) -> None:
-        self._absorb(self._prepared(ready))
+    def _observe_waiting(self, ready: Any) -> None:
+        self._observe(self._prepared(ready))
 
-    def _absorb(self, person: Any) -> None:
+    def _observe(self, person: Any) -> None:
         leader, experts, difference = person
-        self._leader._absorb(leader)
-        self._experts._absorb(experts)
+        self._leader._observe(leader)
+        self._experts._observe(experts)
         self._compare(difference)
 
     def _learn_rows(
@@ -451,7 +451,7 @@ class BestOfBothSelector(OnlineSelector):
 
     def _compare(self, differences: NDArray[np.int64]) -> None:
         if not self._total.exhausted:  # nobody who comes later is in any release
-            self._total.gather(differences.sum(keepdims=True))
+            self._total.add(differences.sum(keepdims=True))
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         compiles = self._experts._total.compiles and self._total.compiles
@@ -487,7 +487,7 @@ class BestOfBothSelector(OnlineSelector):
         differences = np.where(within_limit, self._comparison.differences(rewards, weights), 0)
         draws = range(settings.resample_every - passed, weights.size, settings.resample_every)
         if (
-            self._total.taken + len(draws) >= settings.experts.releases
+            self._total.count + len(draws) >= settings.experts.releases
         ):  # nobody who comes later is in any release
             differences[draws[-1] if draws else 0 :] = 0
         uniforms, rate = self._public.generator.random(len(draws)), settings.rate_after(self._rounds.number)
@@ -529,7 +529,7 @@ class BestOfBothSelector(OnlineSelector):
 
     def _spent(self) -> Account:
         inside = (self._leader._total, self._experts._total, self._total)
-        return self._account(*(entry for total in inside for entry in total.released()))
+        return self._account(*(entry for total in inside for entry in total.entries()))
 
 
 def _units_of_both(

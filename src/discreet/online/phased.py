@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import bounds
-from ...core import checks
-from ...core.state import in_range
-from ...objectives import Population, answers
-from ...objectives.base import value_to_rows
-from ...objectives.fixed_point import FixedPointGains, StepSource, step
-from ...objectives.matrices import SparseMatrix
-from ...objectives.rows import KINDS, Kind, Rows, function_rows
-from ...privacy import (
+from .. import bounds
+from ..core import checks
+from ..core.state import in_range
+from ..objectives import Population, answers
+from ..objectives.base import value_to_rows
+from ..objectives.fixed_point import FixedPointGains, StepSource, step
+from ..objectives.matrices import SparseMatrix
+from ..objectives.rows import KINDS, Kind, Rows, function_rows
+from ..privacy import (
     Account,
     Event,
     ExactChoices,
@@ -31,16 +31,16 @@ from ...privacy import (
     Share,
     spend_from,
 )
-from ...privacy.accountant import Spending
-from ...privacy.picks import Picks, exactly, sampled, subsampled
-from ..catalogue import Catalogue
-from ..learner import Guarantee, Stream
-from ..partial import KeptPart, Partial
-from ..pending import Ticket
-from ..people import given_person, row_person
-from ..released import Released
-from ..selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
+from ..privacy.accountant import Spending
+from ..privacy.picks import Picks, exactly, sampled, subsampled
+from .catalogue import Catalogue
 from .functions import FunctionRounds
+from .learner import Guarantee, Stream
+from .partial import KeptPart, Partial
+from .pending import Ticket
+from .people import given_person, row_person
+from .released import Released
+from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 
 LONGEST = 1 << 53
 METHODS = ("composed", "exact", "subsampled")
@@ -598,18 +598,18 @@ class PhasedSelector(OnlineSelector):
 
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
         if not within_limit:
-            self._absorb(None)
+            self._observe(None)
         elif self._has_room(ready):
-            self._absorb(ready)
+            self._observe(ready)
 
     def _has_room(self, ready: Any) -> bool:
         """A window sums as many people as it has rounds at most, exactly; who comes when it is full waits."""
         return self._waiting.admits(ready)
 
     def _take(self, ready: Any, within_limit: bool) -> None:
-        self._rounds.close(then=lambda: self._absorb(ready if within_limit else None))
+        self._rounds.close(then=lambda: self._observe(ready if within_limit else None))
 
-    def _absorb(self, person: Population | None) -> None:
+    def _observe(self, person: Population | None) -> None:
         """Keep one person, if they are in the sample; None for one who came too often, who has a coin too."""
         keep, window = self.settings.keep, self._phases.window
         kept = keep is None or self._release.sample(1, keep).size
@@ -654,7 +654,7 @@ class PhasedSelector(OnlineSelector):
         kept = self._sampled(within_limit.size) & within_limit
         self._phases.window.keep_functions(people.rows.stretch(here.start, here.stop), kept)
 
-    # A part keeps its people; their coins are tossed when it is absorbed, one after the other.
+    # A part keeps its people; their coins are tossed when it is merged, one after the other.
 
     def _check_divisible(self) -> None:
         """Windows of people can be divided; see `_part`."""
@@ -679,7 +679,7 @@ class PhasedSelector(OnlineSelector):
 
     def _take_part(self, part: Any) -> None:
         for person in part.people:
-            self._absorb(person)
+            self._observe(person)
         keep = self.settings.keep
         for people in part.stores:  # coins by person: one who is counted again, elsewhere, has the same
             some = people if keep is None else people.sampled(self._release, keep)

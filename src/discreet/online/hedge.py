@@ -16,21 +16,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import bounds
-from ...core import checks
-from ...core.progress import track
-from ...objectives import answers
-from ...objectives.rows import Rows
-from ...privacy import Account, Event, ExactChoices, ExponentialChoice, Seed, Share, spend_from
-from ...privacy.accountant import BY_ROUNDS, Spending
-from ...privacy.conversions import exact
-from ...privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
-from ...privacy.published import published_share
-from ..learner import CALIBRATIONS, Stream
-from ..partial import Counting
-from ..released import Released
-from ..selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
+from .. import bounds
+from ..core import checks
+from ..core.progress import track
+from ..objectives import answers
+from ..objectives.rows import Rows
+from ..privacy import Account, Event, ExactChoices, ExponentialChoice, Seed, Share, spend_from
+from ..privacy.accountant import BY_ROUNDS, Spending
+from ..privacy.conversions import exact
+from ..privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
+from ..privacy.published import published_share
 from .functions import FunctionRounds
+from .learner import CALIBRATIONS, Stream
+from .partial import Counting
+from .released import Released
+from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 
 _LABEL = "items drawn by Hedge experts"
 _CHUNK_WORDS = 1 << 16
@@ -315,10 +315,10 @@ class HedgeSelector(OnlineSelector):
     def _room(self) -> int:
         return self._batch() + self.settings.resample_every - self._rounds.number
 
-    def _gather(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         self._experts.add(sums)
 
-    def _absorb(self, person: Rows | NDArray[np.int64]) -> None:
+    def _observe(self, person: Rows | NDArray[np.int64]) -> None:
         if isinstance(person, Rows):
             self._experts.observe(person.compressed, 0, self._shown)
         else:

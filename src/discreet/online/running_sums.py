@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import bounds
-from ...core import checks
-from ...core.progress import track
-from ...kernels.selection import OrderedRounds, UnitGains, norm_weight
-from ...kernels.softmax import draw_ordered
-from ...objectives import Population, answers
-from ...objectives.rows import Rows
-from ...privacy import (
+from .. import bounds
+from ..core import checks
+from ..core.progress import track
+from ..kernels.selection import OrderedRounds, UnitGains, norm_weight
+from ..kernels.softmax import draw_ordered
+from ..objectives import Population, answers
+from ..objectives.rows import Rows
+from ..privacy import (
     Account,
     Event,
     LaplaceNoise,
@@ -30,16 +30,16 @@ from ...privacy import (
     VectorBounds,
     spend_from,
 )
-from ...privacy.accountant import Spending
-from ...privacy.sums import METHODS
-from ..contribution import capped
-from ..learner import CALIBRATIONS, Stream
-from ..partial import Counting
-from ..pool import Pooled
-from ..released import Known, Released
-from ..selector import OnlineSelector, SelectorSettings, check_growth, common_settings
-from ..total import PrivateTotal
+from ..privacy.accountant import Spending
+from ..privacy.sums import METHODS
 from .batches import LONGEST, first_batch, geometric_ends
+from .contribution import capped
+from .learner import CALIBRATIONS, Stream
+from .partial import Counting
+from .pool import Pooled
+from .released import Estimates, Released
+from .selector import OnlineSelector, SelectorSettings, check_growth, common_settings
+from .total import PrivateTotal
 
 # A falling rate is so many times what is best for the rounds so far, if they were all.
 _FALLING = 2.0
@@ -422,7 +422,7 @@ class RunningSumSelector(OnlineSelector):
     def _whole_units(self) -> tuple[tuple[int, ...], int]:
         return (self.settings.k, self.settings.n_items), self._most
 
-    def _known(self) -> Known:
+    def _estimates(self) -> Estimates:
         return self._total.averages(self.round, self.settings.k)
 
     def _start(self, start: Released) -> None:
@@ -436,7 +436,7 @@ class RunningSumSelector(OnlineSelector):
         self._total.warm(own, people)
 
     def _tell(self, pool: Pooled) -> None:
-        people = self.settings.batch_start(self._total.taken)
+        people = self.settings.batch_start(self._total.count)
         pool.tell(self._total.evidence(people, self.settings.k, self.settings.bound), people)
 
     def _ranking(self) -> NDArray[np.float64]:
@@ -477,19 +477,19 @@ class RunningSumSelector(OnlineSelector):
     def _check_sums(self, sums: NDArray[np.int64], count: int) -> None:
         self._total.check(sums, count)
 
-    def _gather(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         if self._learning:
-            self._total.gather(sums)
+            self._total.add(sums)
 
     def _counted(self, people: Population) -> Population:
         """The people of the rounds to come as they are counted."""
         return capped(people, self.settings.items_per_person, self._cap_public, self.round)
 
-    def _absorb(self, person: Population | NDArray[np.int64]) -> None:
+    def _observe(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
             self._add_rows(person, np.ones(1, dtype=np.bool_), 0)
         elif self._learning:
-            self._total.gather(person)
+            self._total.add(person)
 
     @property
     def _learning(self) -> bool:
@@ -501,7 +501,7 @@ class RunningSumSelector(OnlineSelector):
             return
         rows = people.as_rows()
         assert rows is not None
-        self._gains.add(rows.compressed, first, within_limit, self._shown, self._total.gathered)
+        self._gains.add(rows.compressed, first, within_limit, self._shown, self._total.pending)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         people, count = stream.people, stream.rewards.size
@@ -562,7 +562,7 @@ class RunningSumSelector(OnlineSelector):
             self._rounds.close(stop - start, then=learned)
 
     def _spent(self) -> Account:
-        return self._account(*self._total.released())
+        return self._account(*self._total.entries())
 
 
 def _check_items(people: Population, most: int | None) -> None:

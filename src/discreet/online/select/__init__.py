@@ -1,1 +1,0 @@
-"""Learners that choose k of n items every round."""
