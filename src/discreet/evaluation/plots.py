@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.extras import install
-from .regret import Regret, best_fixed_set, regret_bands
+from .regret import Regret, best_fixed_set, mean_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -240,12 +240,7 @@ def _regret_curves(
             if people is None:
                 raise ValueError("traces need people=, those of the stream, to know what they missed")
             at, found = _thin(len(people)), _regrets(mine, people, part)
-        if len(found) > 1:
-            bands = regret_bands(found, level=_LEVEL)
-            whole = _Curve(at, bands.mean, bands.low, bands.high)
-        else:
-            whole = _Curve(at, found[0].curve)
-        curves[name] = _sampled(whole)
+        curves[name] = _sampled(_banded(at, np.array([one.curve for one in found])))
     return curves, part
 
 
@@ -283,14 +278,7 @@ def _is_outcomes(runs: Sequence[Any]) -> bool:
 
 
 def _banded(at: NDArray[np.int64], found: NDArray[np.float64]) -> _Curve:
-    if found.shape[0] == 1:
-        return _Curve(at, found[0])
-    from scipy import stats
-
-    repeats = found.shape[0]
-    reach = stats.t.ppf(0.5 + _LEVEL / 2.0, repeats - 1) / math.sqrt(repeats)
-    mean, spread = found.mean(axis=0), reach * found.std(axis=0, ddof=1)
-    return _Curve(at, mean, mean - spread, mean + spread)
+    return _Curve(at, found[0]) if len(found) == 1 else _Curve(at, *mean_band(found, _LEVEL))
 
 
 def _thin(rounds: int) -> NDArray[np.int64]:

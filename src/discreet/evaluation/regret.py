@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..constraints import Cardinality, Constraint
 from ..core import checks
-from ..objectives.base import greedy, value_to_each
+from ..objectives.base import value_to_each
 
 if TYPE_CHECKING:
     from ..objectives import Population
@@ -30,6 +30,7 @@ _MOST_OPENED = 5_000
 # Sets opened times people: some seconds of work.
 _MOST_ANSWERS = 200_000_000
 METHODS = ("normal", "percentile")
+_Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -135,102 +136,89 @@ def best_fixed_set(people: Population, k: int | Constraint) -> tuple[tuple[int, 
         raise TypeError(f"people must be a population such as Coverage(matrix), got {checks.shown(people)}")
     if not people.monotone:
         raise ValueError("the best fixed set is searched for functions that never fall (monotone)")
-    if isinstance(k, Constraint):
-        within = k.over(people.n_items)
-        if not isinstance(within, Cardinality):
-            return _best_feasible_set(people, within)
-        k = within.k
-    slots = checks.whole("k", k, at_least=1, at_most=people.n_items)
-    items, added = greedy(people, slots)
-    best, chosen = float(added.sum()), tuple(items)
-    slack = 1e-12 * best  # what rounding can do to sums of gains
-    opened = 0
-    allowed = _allowed(people, slots)
-    waiting: list[_Branch] = []
+    if not isinstance(k, Constraint):
+        k = Cardinality(checks.whole("k", k, at_least=1, at_most=people.n_items))
+    search = _Search(people, k.over(people.n_items))
+    search.run()
+    if search.exact:
+        return search.chosen, True, people.value(search.chosen)
+    return search.chosen, False, max(search.ceiling, search.best)
 
-    def open_set(prefix: tuple[int, ...], value: float, left: NDArray[np.int64]) -> None:
-        nonlocal best, chosen, opened
-        opened += 1
-        gains = people.gains(prefix)[left]
-        order = np.argsort(-gains, kind="stable")
-        left, gains = left[order], gains[order]
-        missing = slots - len(prefix)
-        if missing == 1:
-            if value + gains[0] > best + slack:
-                best, chosen = value + float(gains[0]), (*prefix, int(left[0]))
-            return
-        sums = np.concatenate(([0.0], np.cumsum(gains)))
-        ceilings = value + sums[missing:] - sums[:-missing]
-        branch = _Branch(-float(ceilings[0]), opened, prefix, value, left, gains, ceilings, 0)
-        heapq.heappush(waiting, branch)
 
-    open_set((), 0.0, np.arange(people.n_items))
-    while waiting and -waiting[0].order > best + slack and opened < allowed:
-        branch = heapq.heappop(waiting)
-        at = branch.next
-        item = int(branch.left[at])
-        if at + 1 < branch.ceilings.size:
-            heapq.heappush(waiting, branch.following())
-        open_set((*branch.prefix, item), branch.value + float(branch.gains[at]), branch.left[at + 1 :])
-    if not waiting or -waiting[0].order <= best + slack:
-        return chosen, True, people.value(chosen)
-    upper = min(-waiting[0].order, _prefix_ceiling(people, items, added))
-    return chosen, False, max(upper, best)
+class _Search:
+    """Best first, by branching on whether the item of the largest gain is in the set."""
+
+    def __init__(self, people: Population, constraint: Constraint) -> None:
+        self._people, self._constraint = people, constraint
+        self._waiting: list[_Part] = []
+        self._number = 0
+        state = people.start()
+        self.chosen: tuple[int, ...] = ()
+        self.best = 0.0
+        least = math.inf  # over greedy's prefixes, of what no set exceeds
+        while True:
+            value, gains = people.value(state.items), state.gains()
+            least = min(least, value + self._completion((), gains))
+            if not (free := constraint.addable(state.items)).any():
+                break
+            state.add(int(np.argmax(np.where(free, gains, -1.0))))
+        self._prefix_ceiling = least
+        self.chosen, self.best = tuple(state.items), value
+        self._slack = 1e-12 * value  # what rounding can do to sums of gains
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing better can be left."""
+        return not self._waiting or -self._waiting[0].order <= self.best + self._slack
+
+    @property
+    def ceiling(self) -> float:
+        """What no set exceeds, as far as the search has come."""
+        return min(-self._waiting[0].order, self._prefix_ceiling)
+
+    def run(self) -> None:
+        """Open sets until the best is known, or there are too many."""
+        people, constraint = self._people, self._constraint
+        self._wait((), people.value([]), people.gains([]), constraint.addable([]))
+        opened, allowed = 1, _allowed(people, min(constraint.rank, people.n_items))
+        while not self.exact and opened < allowed:
+            part = heapq.heappop(self._waiting)
+            item = int(np.argmax(np.where(part.left, part.gains, -1.0)))
+            rest = part.left.copy()
+            rest[item] = False
+            self._wait(part.prefix, part.value, part.gains, rest)
+            grown, value = (*part.prefix, item), part.value + float(part.gains[item])
+            if value > self.best + self._slack:
+                self.chosen, self.best = grown, value
+            free = rest & constraint.addable(grown)
+            if free.any():
+                opened += 1
+                self._wait(grown, value, people.gains(grown), free)
+
+    def _wait(self, prefix: tuple[int, ...], value: float, gains: _Floats, left: NDArray[np.bool_]) -> None:
+        self._number += 1
+        ceiling = value + self._completion(prefix, np.where(left, gains, 0.0))
+        if ceiling > self.best + self._slack:
+            heapq.heappush(self._waiting, _Part(-ceiling, self._number, prefix, value, gains, left))
+
+    def _completion(self, prefix: tuple[int, ...], gains: _Floats) -> float:
+        """At least what any feasible set that holds ``prefix`` gains besides, by the constraint's polytope.
+
+        Weights that put the prefix first: the best vertex holds no more of it than such a set, and so gains
+        at least as much besides.
+        """
+        if isinstance(self._constraint, Cardinality):
+            missing = self._constraint.k - len(prefix)
+            return float(np.partition(gains, -missing)[-missing:].sum()) if missing else 0.0
+        lifted = gains.copy()
+        lifted[list(prefix)] = 1e9 * (1.0 + gains.sum())
+        return float(gains @ self._constraint.maximize(lifted))
 
 
 def _allowed(people: Population, slots: int) -> int:
     """How many sets may be opened."""
     wanted = _FEW_SETS if math.comb(people.n_items, slots) <= _FEW_SETS else _MOST_OPENED
     return min(wanted, max(slots + 1, _MOST_ANSWERS // len(people)))
-
-
-def _best_feasible_set(people: Population, constraint: Constraint) -> tuple[tuple[int, ...], bool, float]:
-    """The best set within the constraint, by branching on whether the item of the largest gain is in it."""
-    state = people.start()
-    while (free := constraint.addable(state.items)).any():
-        state.add(int(np.argmax(np.where(free, state.gains(), -1.0))))
-    chosen, best = tuple(state.items), people.value(state.items)
-    slack = 1e-12 * best
-    waiting: list[_Part] = []
-    number = 0
-
-    def wait(prefix: tuple[int, ...], value: float, gains: NDArray[np.float64], left: _Mask) -> None:
-        nonlocal number
-        number += 1
-        ceiling = value + _completion(constraint, prefix, np.where(left, gains, 0.0))
-        if ceiling > best + slack:
-            heapq.heappush(waiting, _Part(-ceiling, number, prefix, value, gains, left))
-
-    wait((), people.value([]), people.gains([]), constraint.addable([]))
-    opened, allowed = 1, _allowed(people, min(constraint.rank, people.n_items))
-    while waiting and -waiting[0].order > best + slack and opened < allowed:
-        part = heapq.heappop(waiting)
-        item = int(np.argmax(np.where(part.left, part.gains, -1.0)))
-        rest = part.left.copy()
-        rest[item] = False
-        wait(part.prefix, part.value, part.gains, rest)
-        grown, value = (*part.prefix, item), part.value + float(part.gains[item])
-        if value > best + slack:
-            chosen, best = grown, value
-        opened += 1
-        wait(grown, value, people.gains(grown), rest & constraint.addable(grown))
-    if not waiting or -waiting[0].order <= best + slack:
-        return chosen, True, people.value(chosen)
-    return chosen, False, max(-waiting[0].order, best)
-
-
-def _completion(constraint: Constraint, prefix: tuple[int, ...], gains: NDArray[np.float64]) -> float:
-    """At least what any feasible set that holds ``prefix`` gains besides, by the constraint's polytope.
-
-    Weights that put the prefix first: the best vertex holds no more of it than such a set, and so gains at
-    least as much besides.
-    """
-    lifted = gains.copy()
-    lifted[list(prefix)] = 1e9 * (1.0 + gains.sum())
-    return float(gains @ constraint.maximize(lifted))
-
-
-_Mask = NDArray[np.bool_]
 
 
 @dataclass(order=True, frozen=True)
@@ -241,49 +229,8 @@ class _Part:
     number: int
     prefix: tuple[int, ...]
     value: float
-    gains: NDArray[np.float64]
-    left: _Mask
-
-
-@dataclass(order=True, frozen=True)
-class _Branch:
-    """A set that has been opened, and which of its items, by falling gain, is to be put in next.
-
-    ``ceilings[i]`` bounds every completion that takes item i of ``left`` and only later ones besides; it
-    falls with i, so one entry on the heap stands for all the rest.
-    """
-
-    order: float  # minus the ceiling: the heap gives the smallest first
-    number: int
-    prefix: tuple[int, ...]
-    value: float
-    left: NDArray[np.int64]
-    gains: NDArray[np.float64]
-    ceilings: NDArray[np.float64]
-    next: int
-
-    def following(self) -> _Branch:
-        at = self.next + 1
-        return _Branch(
-            -float(self.ceilings[at]),
-            self.number,
-            self.prefix,
-            self.value,
-            self.left,
-            self.gains,
-            self.ceilings,
-            at,
-        )
-
-
-def _prefix_ceiling(people: Population, items: Sequence[int], added: NDArray[np.float64]) -> float:
-    """The least, over prefixes of greedy's choice, of its value and the k largest gains on top of it."""
-    k, state, value, least = len(items), people.start(), 0.0, math.inf
-    for item, gain in zip(items, added, strict=True):
-        least = min(least, value + float(np.sort(state.gains())[-k:].sum()))
-        state.add(item)
-        value += float(gain)
-    return min(least, value + float(np.sort(state.gains())[-k:].sum()))
+    gains: _Floats
+    left: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -295,6 +242,16 @@ class Bands:
     high: NDArray[np.float64]
     level: float
     repeats: int
+
+
+def mean_band(curves: _Floats, level: float) -> tuple[_Floats, _Floats, _Floats]:
+    """The mean over repeats, and its confidence interval by Student's t, point by point."""
+    from scipy import stats
+
+    repeats = curves.shape[0]
+    reach = stats.t.ppf(0.5 + level / 2.0, repeats - 1) / math.sqrt(repeats)
+    mean, spread = curves.mean(axis=0), reach * curves.std(axis=0, ddof=1)
+    return mean, mean - spread, mean + spread
 
 
 def regret_bands(
@@ -319,16 +276,7 @@ def regret_bands(
     if len({len(one) for one in regrets}) > 1 or len({one.alpha for one in regrets}) > 1:
         raise ValueError("the repeats differ in length or alpha; bands need runs of the same kind")
     curves = np.array([one.positive if clip else one.curve for one in regrets])
-    mean = curves.mean(axis=0)
+    mean, low, high = mean_band(curves, level)
     if method == "percentile":
         low, high = np.quantile(curves, [0.5 - level / 2.0, 0.5 + level / 2.0], axis=0)
-    else:
-        from scipy import stats
-
-        repeats = len(regrets)
-        reach = stats.t.ppf(0.5 + level / 2.0, repeats - 1) / math.sqrt(repeats)
-        spread = reach * curves.std(axis=0, ddof=1)
-        low, high = mean - spread, mean + spread
-        if clip:
-            low = np.maximum(low, 0.0)
-    return Bands(mean, low, high, level, len(regrets))
+    return Bands(mean, np.maximum(low, 0.0) if clip else low, high, level, len(regrets))
