@@ -28,7 +28,6 @@ def pytest_terminal_summary(terminalreporter):
 # Tests that still speak to the gate, the ledgers and the refusals as they were before charges had owners.
 # Each is to be rewritten for what stands now, and its line removed.
 OUTDATED = (
-    "tests/cli/test_demo.py::test_without_the_extras_it_says_what_to_install_and_goes_on",
     "tests/cli/test_objective.py::test_mistakes[more3",
     "tests/offline/test_continuous_greedy.py::test_the_audit_sees_picks_sharper_than_charged",
     "tests/offline/test_continuous_greedy.py::test_the_audit_sees_steps_that_were_not_charged",

@@ -9,7 +9,7 @@ from pathlib import Path
 from .output import as_json
 
 NAME = "demo"
-HELP = "a synthetic shop, a private choice, a private running sum and a service, with their accounts"
+HELP = "a synthetic shop, a choice of features and a service, with their accounts"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """The demonstration behind ``discreet demo``: private jobs on public or synthetic data, with their accounts.
 
-A shop, a choice of features, a running sum, and the live service in a process of its own.
+A shop, a choice of features, and the live service in a process of its own; each beside random and best.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
-import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..client import Client
 from ..core import checks
@@ -32,48 +28,36 @@ from ..objectives import Population, greedy
 from ..objectives.base import value_to_each
 from ..online import HedgeSelector, OnlineSelector, PhasedSelector
 from ..planning import Plan, plan
-from ..privacy import Account, Budget, FactorizedSum, PublicRandomness, RunningSum, TreeSum
+from ..privacy import Account, Budget, PublicRandomness
 from ..results import Trace
 from . import plots
 from .regret import ALPHA
-from .report import Report, account, plots_available
+from .report import Report, account
 from .streams import product_display
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 SHOPPERS, PRODUCTS, SLOTS = 30_000, 200, 5
-RANDOM = "a random set"
-PUBLISHED = "published constants (paper 000)"
-ANY, STEADY = "planner's choice for any stream", "planner's choice for steady streams"
-FREE_PHASES, FREE_HEDGE = "not private: phases", "not private: Hedge"
-POPULAR, GREEDY = "in hindsight: the most popular", "in hindsight: greedy"
-PAGES = ("start", "offers", "shoes", "coats", "tents", "maps", "books", "help")
-VISITORS = 5_000
-_FORECAST = (
-    "Expected against certified. Expected: of what the best fixed set takes, on streams that the planner"
-    " simulates.\n  Certified: holds on every stream that the learner is for; regret against 63 % of the best"
-    " set, below 0 if better."
-)
+RANDOM, GREEDY = "a random set", "the best set in hindsight (greedy)"
+PUBLISHED, PLANNED = "published constants (paper 000)", "the planner's choice"
+FREE, POPULAR = "not private: phases", "not private: the most popular"
 _BAR = 12  # characters for the largest share
 _RANDOM_SETS = 300
-FEATURES, SPLITS = 5, 20
-_WARES, _WINDOW, _CUSTOMERS = 12, 3, 800
-_LIKED_BY = np.linspace(0.35, 0.02, _WARES)
+PIXELS, SPLITS = 5, 5
+_WARES, _WINDOW, _CUSTOMERS = 30, 3, 1_500
+_LIKED_BY = 0.5 * np.arange(1.0, _WARES + 1.0) ** -1.0
 _EXPERIMENT = "window"
+_NIGHT = 0.2
 _NEEDED = ("httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn")
 _SECONDS = 60.0  # until a started service has to say where it is
 
 
 @dataclass
 class Shop:
-    """Who chose, how it went, and the account of the planner's choices."""
+    """Who chose and how it went; the plan, and the account of what it released."""
 
     traces: dict[str, Trace] = field(default_factory=dict)
     learners: dict[str, str] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
-    plans: dict[str, Plan] = field(default_factory=dict)
+    plan: Plan | None = None
 
     @property
     def shares(self) -> dict[str, float]:
@@ -81,19 +65,13 @@ class Shop:
         return {name: trace.average for name, trace in self.traces.items()}
 
     def kept(self, name: str) -> float:
-        """Gain over random play, as a part of the better non-private learner's."""
+        """Gain over random sets, as a part of that of learning without privacy."""
         shares = self.shares
-        most = max(shares[FREE_PHASES], shares[FREE_HEDGE])
-        return (shares[name] - shares[RANDOM]) / (most - shares[RANDOM])
+        return (shares[name] - shares[RANDOM]) / (shares[FREE] - shares[RANDOM])
 
 
 def show(
-    epsilon: float,
-    delta: float,
-    seed: int | None,
-    out: Path | None = None,
-    *,
-    quiet: bool = False,
+    epsilon: float, delta: float, seed: int | None, out: Path | None = None, *, quiet: bool = False
 ) -> dict[str, Any]:
     """Print the demonstration, write its report, and return its numbers; ``quiet`` prints nothing."""
     budget = Budget(checks.real("epsilon", epsilon, above=0.0), delta)
@@ -105,34 +83,21 @@ def show(
         f"All data below are synthetic or public. Each job guarantees each person epsilon {epsilon:g} and"
         f" delta {delta:g}:\nexchanging them for anybody else changes what is shown by no more than that."
     )
-    say(
-        f"\n1. A shop: {SLOTS} of {PRODUCTS} products on display for each of {SHOPPERS:,} shoppers, who come"
-        " in clusters of taste\n"
-    )
+    say(f"\n1. A shop: {SLOTS} of {PRODUCTS} products on display for each of {SHOPPERS:,} shoppers\n")
     shop = run_shop(budget, seed)
     say(table(*_shop_table(shop, bars=True), indent="  "))
-    say(f"\n{shop.accounts[STEADY]}")
-    say(f"\n  {_FORECAST}\n")
-    say(table(*_forecast_table(shop), indent="  "))
-    say(
-        f"\n2. A private choice: {FEATURES} of 30 features that tell a benign from a malignant tumour, from"
-        " 398 people\n   (larger epsilons for comparison)\n"
-    )
-    features = run_features(budget, seed)
-    if isinstance(features, str):
-        say(f"  {features}")
+    say(f"\n  {_shop_in_short(shop)}\n\n{shop.accounts[PLANNED]}")
+    say(f"\n2. A choice of features: {PIXELS} of 64 pixels that tell ten digits apart, from 1,257 people\n")
+    pixels = run_features(budget, seed)
+    if isinstance(pixels, str):
+        say(f"  {pixels}")
     else:
-        header, rows = features_table(features)
-        say(table(header[:-1], [row[:-1] for row in rows], indent="  "))
-        say(f"\n  chosen {rows[1][0]}: {rows[1][-1]}")
-        say(f"\n{features.privacy}")
-    say("\n3. A private running sum: visits per page, after every single visitor\n")
-    say(_running_sum(budget, seed))
-    say("\n4. A service: the same over HTTP, learning from what visitors take\n")
+        say(table(*pixels.table(), indent="  "))
+        say(f"\n  {pixels.in_short()}\n\n{pixels.privacy}")
+    say(f"\n3. A service: {_WINDOW} of {_WARES} products for each of {_CUSTOMERS:,} visitors, over HTTP\n")
     served = run_service(budget, folder)
     say(f"  {served}" if isinstance(served, str) else str(served))
-    report, drawn = _report(budget, shop, features, served, folder)
-    say("\n" + textwrap.fill(_in_short(shop), 100))
+    report, drawn = _report(budget, shop, pixels, served, folder)
     say(f"\nplot:   {drawn[0]}" if drawn else f"\nplot:   needs matplotlib: {install('plots')}")
     say(f"report: {report}")
     return {
@@ -143,19 +108,14 @@ def show(
                 "share": share,
                 "gain_kept": shop.kept(name),
                 "learner": shop.learners[name],
-                "seconds": shop.seconds[name],
                 "account": _epsilon(shop, name, budget),
             }
             for name, share in shop.shares.items()
         },
-        "features": {"missing": features}
-        if isinstance(features, str)
-        else {
-            "covariance": features.covariance,
-            "accuracy": features.accuracy,
-            "chosen": {n: list(c) for n, c in features.chosen.items()},
-        },
-        "forecasts": _forecasts(shop),
+        "forecast": _forecast(shop),
+        "features": {"missing": pixels}
+        if isinstance(pixels, str)
+        else {"accuracy": pixels.accuracy, "chosen": {n: list(c) for n, c in pixels.chosen.items()}},
         "service": {"missing": served} if isinstance(served, str) else asdict(served),
         "report": str(report),
         "plots": [str(path) for path in drawn],
@@ -169,49 +129,32 @@ def show(
 def run_shop(budget: Budget, seed: int | None) -> Shop:
     """The main job: five products for every shopper, chosen before the shopper is seen."""
     people = product_display(SHOPPERS, PRODUCTS, PublicRandomness.seeded(1).generator)
-    question: dict[str, Any] = {"n_items": PRODUCTS, "k": SLOTS, "rounds": SHOPPERS, "budget": budget}
-    free = Budget(math.inf)
     shop = Shop()
-    _add(shop, RANDOM, "", _at_random(people))
+    shop.traces[RANDOM], shop.learners[RANDOM] = _at_random(people), ""
     if budget.delta:
-        working_on(PUBLISHED)
         published = HedgeSelector(PRODUCTS, SLOTS, SHOPPERS, budget, calibration="published", seed=seed)
         _learn(shop, PUBLISHED, published, people)
-    working_on(f"{ANY}: planning")
-    shop.plans[ANY] = plan(**question, items_per_person=3)
-    _learn(shop, ANY, shop.plans[ANY].learner(seed=seed), people)
-    working_on(f"{STEADY}: planning")
-    shop.plans[STEADY] = plan(**question, stream="stationary")
-    steady = shop.plans[STEADY].learner(seed=seed)
-    _learn(shop, STEADY, steady, people)
-    if not isinstance(steady, PhasedSelector):
-        _learn(shop, "phases", PhasedSelector(PRODUCTS, SLOTS, budget, seed=seed), people)
-    _learn(shop, FREE_PHASES, PhasedSelector(PRODUCTS, SLOTS, free, seed=0), people)
-    _learn(shop, FREE_HEDGE, HedgeSelector(PRODUCTS, SLOTS, SHOPPERS, free, seed=0), people)
+    working_on(f"{PLANNED}: planning")
+    shop.plan = plan(PRODUCTS, SLOTS, SHOPPERS, budget)
+    _learn(shop, PLANNED, shop.plan.learner(seed=seed), people)
+    _learn(shop, FREE, PhasedSelector(PRODUCTS, SLOTS, Budget(math.inf), seed=0), people)
     popular = np.argsort(-people.gains([]), kind="stable")[:SLOTS].tolist()
     for name, items in ((POPULAR, popular), (GREEDY, greedy(people, SLOTS)[0])):
         served = np.tile(np.array(items, dtype=np.int32), (SHOPPERS, 1))
-        _add(shop, name, "", Trace(value_to_each(people, items), served))
+        shop.traces[name], shop.learners[name] = Trace(value_to_each(people, items), served), ""
     working_on("")
     return shop
 
 
 def _learn(shop: Shop, name: str, learner: OnlineSelector, people: Population) -> None:
     working_on(name)
-    start = time.perf_counter()
-    trace = learner.run(people)
-    _add(shop, name, type(learner).__name__, trace, time.perf_counter() - start)
+    shop.traces[name], shop.learners[name] = learner.run(people), type(learner).__name__
     shop.accounts[name] = learner.privacy
 
 
-def _add(shop: Shop, name: str, learner: str, trace: Trace, seconds: float = math.nan) -> None:
-    shop.traces[name], shop.learners[name], shop.seconds[name] = trace, learner, seconds
-
-
 def _at_random(people: Population) -> Trace:
-    """A new random set every so often."""
-    rng = PublicRandomness.seeded(3).generator
-    length = SHOPPERS // _RANDOM_SETS
+    """A new random set for every hundred shoppers."""
+    rng, length = PublicRandomness.seeded(3).generator, SHOPPERS // _RANDOM_SETS
     sets = [rng.permutation(PRODUCTS)[:SLOTS] for _ in range(_RANDOM_SETS)]
     rewards = [
         value_to_each(people[i * length : (i + 1) * length], one.tolist()) for i, one in enumerate(sets)
@@ -220,61 +163,44 @@ def _at_random(people: Population) -> Trace:
 
 
 def _shop_table(shop: Shop, *, bars: bool) -> tuple[list[str], list[list[str]]]:
-    """Shares as text; with bars for a terminal, with seconds for a page."""
+    """Shares as text, with bars for a terminal."""
     most = max(shop.shares.values())
     rows = []
     for name, share in shop.shares.items():
-        seconds = "" if math.isnan(shop.seconds[name]) else f"{shop.seconds[name]:.1f}"
-        last = "#" * round(_BAR * share / most) if bars else seconds
-        rows.append([name, shop.learners[name], f"{share:.3f}", f"{100.0 * shop.kept(name):.0f} %", last])
-    return ["policy", "learner", "take something", "gain kept", "" if bars else "seconds"], rows
+        row = [name, shop.learners[name], f"{share:.3f}", f"{100.0 * shop.kept(name):.0f} %"]
+        rows.append([*row, "#" * round(_BAR * share / most)] if bars else row)
+    return ["policy", "learner", "take something", "gain kept", *([""] if bars else [])], rows
 
 
-def _forecasts(shop: Shop) -> dict[str, dict[str, float | None]]:
-    """What was said of each plan before anybody came, beside what came of it.
+def _forecast(shop: Shop) -> dict[str, float | None]:
+    """What the plan said before anybody came, beside what was observed.
 
     Shares are of what the best fixed set takes in hindsight (greedy). Regret is per round, against 1 - 1/e
     times that set.
     """
-    found: dict[str, dict[str, float | None]] = {}
-    for name, one in shop.plans.items():
-        expected = one.best.expected
-        found[name] = {
-            "expected_share": None if expected is None else expected.share,
-            "share": shop.shares[name] / shop.shares[GREEDY],
-            "certified_regret": None if one.best.certified >= one.at_random else one.best.average,
-            "regret": ALPHA * shop.shares[GREEDY] - shop.shares[name],
-        }
-    return found
+    assert shop.plan is not None
+    best = shop.plan.best
+    return {
+        "expected_share": None if best.expected is None else best.expected.share,
+        "share": shop.shares[PLANNED] / shop.shares[GREEDY],
+        "certified_regret": None if best.certified >= shop.plan.at_random else best.average,
+        "regret": ALPHA * shop.shares[GREEDY] - shop.shares[PLANNED],
+    }
 
 
-def _forecast_table(shop: Shop) -> tuple[list[str], list[list[str]]]:
-    rows = []
-    for name, one in _forecasts(shop).items():
-        certified = one["certified_regret"]
-        cells = [
-            "" if one["expected_share"] is None else str(shop.plans[name].best.expected),
-            f"{one['share']:.2f}",
-            shop.plans[name].best.without_guarantee if certified is None else f"at most {certified:.3f}",
-            f"{one['regret']:.3f}",
-        ]
-        rows.append([name, shop.learners[name], *cells])
-    return ["policy", "learner", "expected share", "observed", "certified regret per round", "observed"], rows
-
-
-def _in_short(shop: Shop) -> str:
-    """The table in a sentence."""
-    parts = [
-        f"the planner's choice {_part(shop, ANY)} (any stream) or {_part(shop, STEADY)} (steady streams)"
-    ]
-    if PUBLISHED in shop.traces:
-        parts.insert(0, f"published constants keep {_part(shop, PUBLISHED)}")
-    parts.append(f"choosing the most popular {_part(shop, POPULAR)}, without any privacy")
-    return f"Of what learning without privacy gains over random sets: {', '.join(parts)}."
-
-
-def _part(shop: Shop, name: str) -> str:
-    return f"{100.0 * shop.kept(name):.0f} %"
+def _shop_in_short(shop: Shop) -> str:
+    found = _forecast(shop)
+    expected, certified = found["expected_share"], found["certified_regret"]
+    promised = "" if expected is None else f" The plan expected {expected:.2f}"
+    if promised and certified is not None:
+        promised += (
+            f" and certifies a regret of at most {certified:.3f} per round; it is {found['regret']:.3f}"
+        )
+    return (
+        f"At this epsilon the planner's choice keeps {100.0 * shop.kept(PLANNED):.0f} % of what learning"
+        f" without privacy gains, and serves {found['share']:.2f}\n  of what the best set does."
+        f"{promised}."
+    )
 
 
 def _epsilon(shop: Shop, name: str, budget: Budget) -> float | None:
@@ -298,135 +224,71 @@ def working_on(what: str) -> None:
 
 
 @dataclass(frozen=True)
-class Features:
-    """The chosen features, their covariance with the class, and the accuracy of a model with them.
+class Pixels:
+    """The chosen pixels, and the accuracy of a model that sees no others."""
 
-    ``covariance`` is that of the chosen features with the class, as a part of that of the best five.
-    """
-
-    covariance: dict[str, float]
     accuracy: dict[str, float]
     chosen: dict[str, tuple[str, ...]]
     privacy: Account
 
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        rows = [
+            [name, f"{accuracy:.3f}", ", ".join(self.chosen[name])]
+            for name, accuracy in self.accuracy.items()
+        ]
+        return ["pixels", "test accuracy", "chosen in the first split (row and column)"], rows
 
-def run_features(budget: Budget, seed: int | None) -> Features | str:
-    """Choose features on 70 % of the people, fit a plain model to those, ask it about the others.
+    def in_short(self) -> str:
+        at_random, private, free = self.accuracy.values()
+        gained = 100.0 * (private - at_random) / (free - at_random)
+        return f"Privacy keeps {gained:.0f} % of what a choice without it gains over random pixels."
 
-    The ranges of the features are those of the documentation, rounded outwards; the model is not private, the
-    choice is. Choosing anew for each split is a study of public data: in earnest it is done once.
+
+def run_features(budget: Budget, seed: int | None) -> Pixels | str:
+    """Choose pixels on 70 % of the people, fit a plain model to those, ask it about the others.
+
+    The choice is private, the model is not. Choosing anew for each split is a study of public data: in
+    earnest it is done once.
     """
     try:
-        from sklearn.datasets import load_breast_cancer
+        from sklearn.datasets import load_digits
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import train_test_split
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
     except ImportError:
         return f"this part needs scikit-learn: {install('sklearn')}"
 
     from ..offline import PrivateFeatureSelector
-    from ..offline.estimators import covariances
 
-    data = load_breast_cancer()
-    bounds = (np.zeros(data.data.shape[1]), _rounded_outwards(data.data.max(axis=0)))
-    methods: dict[str, tuple[str, float] | None] = {"at random": None}
-    for times in (1, 3, 10):
-        methods[f"by covariance, epsilon {times * budget.epsilon:g}"] = ("covariance", times * budget.epsilon)
-    methods[f"by information, epsilon {10 * budget.epsilon:g}"] = ("mutual_information", 10 * budget.epsilon)
-    methods["by covariance, not private"] = ("covariance", math.inf)
-    scores: dict[str, list[float]] = {name: [] for name in methods}
-    covariance: dict[str, list[float]] = {name: [] for name in methods}
+    data = load_digits()
+    size = data.data.shape[1]
+    levels = {
+        "at random": None,
+        f"private, epsilon {budget.epsilon:g}": budget.epsilon,
+        "not private": math.inf,
+    }
+    scores: dict[str, list[float]] = {name: [] for name in levels}
     chosen: dict[str, tuple[str, ...]] = {}
     privacy: Account | None = None
     for split in range(SPLITS):
         working_on(f"features: {split} of {SPLITS} splits")
-        train, test, known, asked = train_test_split(
-            data.data, data.target, test_size=0.3, random_state=split, stratify=data.target
+        train, test, digits, asked = train_test_split(
+            data.data / 16.0, data.target, test_size=0.3, random_state=split, stratify=data.target
         )
-        worth = covariances(np.clip(train / bounds[1], 0.0, 1.0), known, 2)
-        best = np.sort(worth)[-FEATURES:].sum()
-        for name, method in methods.items():
-            if method is None:
-                support = PublicRandomness.seeded(split).generator.permutation(train.shape[1])[:FEATURES]
+        for name, epsilon in levels.items():
+            if epsilon is None:
+                support = PublicRandomness.seeded(split).generator.permutation(size)[:PIXELS]
             else:
-                objective, epsilon = method
-                state = None if seed is None else seed + split
-                selector = PrivateFeatureSelector(
-                    FEATURES, epsilon, 0.0, objective, bounds=bounds, classes=[0, 1], random_state=state
-                )
-                with warnings.catch_warnings():  # that a budget is too small is what the table shows
-                    warnings.simplefilter("ignore")
-                    support = np.array(selector.fit(train, known).selection_.items)
-                if privacy is None:
-                    privacy = selector.privacy_
-            covariance[name].append(float(worth[support].sum() / best))
-            model = make_pipeline(StandardScaler(), LogisticRegression())
-            scores[name].append(float(model.fit(train[:, support], known).score(test[:, support], asked)))
-            chosen.setdefault(name, tuple(str(data.feature_names[i]) for i in support))
+                options: dict[str, Any] = {"bounds": (np.zeros(size), np.ones(size)), "classes": range(10)}
+                options["random_state"] = None if seed is None else seed + split
+                selector = PrivateFeatureSelector(PIXELS, epsilon, 0.0, "covariance", **options)
+                support = np.array(selector.fit(train, digits).selection_.items)
+                privacy = privacy or selector.privacy_
+            model = LogisticRegression().fit(train[:, support], digits)
+            scores[name].append(float(model.score(test[:, support], asked)))
+            chosen.setdefault(name, tuple(f"{one // 8 + 1},{one % 8 + 1}" for one in support.tolist()))
     working_on("")
     assert privacy is not None
-    return Features(_averages(covariance), _averages(scores), chosen, privacy)
-
-
-def _averages(found: Mapping[str, list[float]]) -> dict[str, float]:
-    return {name: float(np.mean(values)) for name, values in found.items()}
-
-
-def _rounded_outwards(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The documented maxima, up to the next 1, 2 or 5 times a power of ten."""
-    tens = 10.0 ** np.floor(np.log10(values))
-    steps = np.array([1.0, 2.0, 5.0, 10.0])
-    return np.array([float(ten * steps[steps * ten >= v][0]) for v, ten in zip(values, tens, strict=True)])
-
-
-def features_table(features: Features) -> tuple[list[str], list[list[str]]]:
-    rows = [
-        [
-            name,
-            f"{100.0 * features.covariance[name]:.0f} %",
-            f"{accuracy:.3f}",
-            ", ".join(features.chosen[name]),
-        ]
-        for name, accuracy in features.accuracy.items()
-    ]
-    return ["features", "of the best five", "test accuracy", "chosen in the first split"], rows
-
-
-# --- running sums --------------------------------------------------------------------------------
-
-
-def _running_sum(budget: Budget, seed: int | None) -> str:
-    popularity = np.array([0.52, 0.31, 0.30, 0.22, 0.12, 0.09, 0.08, 0.05])
-    uniforms = PublicRandomness.seeded(2).generator.random((VISITORS, len(PAGES)))
-    visits = (uniforms < popularity).astype(np.float64)
-    options: dict[str, Any] = {"box": (0.0, 1.0), "seed": seed}
-    shape = (len(PAGES), VISITORS, budget)
-    noise = "gaussian" if budget.delta else "laplace"  # without a delta only Laplace noise will do
-    sums: dict[str, RunningSum] = {
-        "binary tree (papers 001, 004; right sensitivity)": TreeSum(*shape, noise=noise, **options),
-        "binary tree, halves combined (Honaker)": TreeSum(
-            *shape, noise=noise, variance_reduction=True, **options
-        ),
-    }
-    if budget.delta:
-        sums["square-root factorisation"] = FactorizedSum(*shape, **options)
-    truth = visits.cumsum(axis=0)
-    rows = []
-    for name, total in sums.items():
-        working_on(f"running sum: {name}")
-        answers = np.array([total.add(visit) for visit in visits])
-        rows.append([name, f"{np.abs(answers - truth).mean():,.0f}", f"{total.noise_std(VISITORS):,.0f}"])
-    working_on("")
-    last = answers[-1].round().astype(int).tolist()
-    return "\n".join(
-        [
-            table(["method", "mean error of a count", "standard deviation at the end"], rows, indent="  "),
-            f"\n  true counts at the end (synthetic data): {truth[-1].astype(int).tolist()}",
-            f"  released by the last method above:     {last}",
-            f"\n{total.gate.spent}",
-        ]
-    )
+    return Pixels({name: float(np.mean(found)) for name, found in scores.items()}, chosen, privacy)
 
 
 # --- a service --------------------------------------------------------------------------------------
@@ -438,7 +300,7 @@ class LiveShop:
 
     display: tuple[str, ...]
     releases: int
-    took: tuple[float, float]
+    took: dict[str, float]
     promise: str
     account: str
     command: str
@@ -448,14 +310,20 @@ class LiveShop:
     def __str__(self) -> str:
         return "\n".join(
             [
-                f"  {_CUSTOMERS} visitors saw {_WINDOW} of {_WARES} products each; {self.releases} releases",
-                "  took something (synthetic data):"
-                f" {self.took[0]:.2f} of the first 100, {self.took[1]:.2f} of the last",
-                f"  on display now: {', '.join(self.display)}",
+                f"  on display now: {', '.join(self.display)}; {self.releases} releases",
+                f"  {self.in_short()}",
                 f"\n{self.account}",
                 f"\n  A page to open: {self.command}",
                 f"  then {self.page} with the key {self.key}",
             ]
+        )
+
+    def in_short(self) -> str:
+        took = self.took
+        return (
+            f"Took something (synthetic data): {took['first']:.2f} of the first 100 visitors,"
+            f" {took['last']:.2f} of the last 500; random sets {took['random']:.2f}, the best"
+            f" {took['best']:.2f}."
         )
 
 
@@ -503,7 +371,12 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
     return LiveShop(
         tuple(status["display"]),
         int(status["releases"]),
-        (float(np.mean(took[:100])), float(np.mean(took[-100:]))),
+        {
+            "first": float(np.mean(took[:100])),
+            "last": float(np.mean(took[-500:])),
+            "random": _chance_of_a_set(),
+            "best": float(1.0 - np.prod(1.0 - _LIKED_BY[:_WINDOW])),
+        },
         str(account["promise"]),
         str(account["periods"][0]["table"]),
         shlex.join(["discreet", "serve", *place]),
@@ -512,24 +385,31 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
     )
 
 
+def _chance_of_a_set() -> float:
+    """How likely a visitor likes something of a random set."""
+    rng = PublicRandomness.seeded(5).generator
+    sets = np.array([rng.permutation(_WARES)[:_WINDOW] for _ in range(5_000)])
+    return float(np.mean(1.0 - np.prod(1.0 - _LIKED_BY[sets], axis=1)))
+
+
 def _visits(client: Client, budget: Budget) -> list[bool]:
-    """Everybody takes the first product in the window that they like, or nothing; whether they did."""
+    """Everybody says which products they like; whether one of them was in the window."""
     products = [f"product {number}" for number in range(1, _WARES + 1)]
-    people = {"name": "visitors", "epsilon": budget.epsilon, "delta": budget.delta}
+    people = {"name": "visitors", "epsilon": budget.epsilon}
     client.request("POST", "/v1/populations", people)
     shop = {"name": _EXPERIMENT, "population": "visitors", "items": products, "k": _WINDOW}
-    more = {"feedback": "taken", "outcome_wait": 0.2, "options": {"block": 20}}
-    client.request("POST", "/v1/experiments", shop | more)
+    more = {"learner": "PhasedSelector", "outcome_wait": 0.1, "hand": 50}
+    client.request("POST", "/v1/experiments", shop | {"feedback": "likes"} | more)
     rng = PublicRandomness.seeded(4).generator
     took = []
     for number in range(_CUSTOMERS):
-        if number % 50 == 0:
+        if number % 100 == 0:  # a new day: yesterday's visitors have been learned from
             working_on(f"a service: {number} of {_CUSTOMERS} visitors")
+            time.sleep(_NIGHT)
         decision = client.decide(_EXPERIMENT, f"visitor {number}")
-        liked = {one for one, chance in zip(products, _LIKED_BY, strict=True) if rng.random() < chance}
-        first = next((one for one in decision.items if one in liked), None)
-        client.report(decision, taken=first)
-        took.append(first is not None)
+        likes = [products[i] for i in np.flatnonzero(rng.random(_WARES) < _LIKED_BY).tolist()]
+        client.report(decision, likes=likes)
+        took.append(not set(likes).isdisjoint(decision.items))
     return took
 
 
@@ -547,7 +427,7 @@ def _settled(client: Client) -> dict[str, Any]:
 
 
 def _report(
-    budget: Budget, shop: Shop, features: Features | str, served: LiveShop | str, folder: Path
+    budget: Budget, shop: Shop, pixels: Pixels | str, served: LiveShop | str, folder: Path
 ) -> tuple[Path, list[Path]]:
     page = Report(
         "A shop with 30,000 visitors, and the cost of privacy",
@@ -559,64 +439,44 @@ def _report(
         " and the account would leave."
     )
     page.heading("A shop with clusters of taste")
+    page.text(_shop_in_short(shop))
     header, rows = _shop_table(shop, bars=False)
-    accounts = [
-        account(math.inf if one is None else one) for one in (_epsilon(shop, n, budget) for n in shop.traces)
-    ]
+    spent = (_epsilon(shop, name, budget) for name in shop.traces)
+    accounts = [account(math.inf if one is None else one) for one in spent]
     page.table(
         [*header, "account"],
         [[*row, one] for row, one in zip(rows, accounts, strict=True)],
-        "Gain kept: what is gained over a random set, as a part of what the better non-private learner"
-        " gains. Account: epsilon for one person over the whole stream.",
+        "Gain kept: what is gained over a random set, as a part of what learning without privacy gains."
+        " Account: epsilon for one person over the whole stream.",
     )
-    chosen = [name for name in (PUBLISHED, ANY, STEADY, FREE_PHASES, POPULAR, RANDOM) if name in shop.traces]
     drawn = page.chart(
-        lambda ax: _curves({name: shop.traces[name] for name in chosen}, ax),
+        lambda ax: plots.rewards(
+            shop.traces, ax, title="Share of shoppers who take something", unit="share who take something"
+        ),
         "share of shoppers who take something, by policy, over the rounds",
         folder / "shop",
     )
-    page.heading("The account of the planner's choice for steady streams", 3)
-    page.preformatted(str(shop.accounts[STEADY]))
-    page.heading("Expected against certified", 3)
-    page.table(*_forecast_table(shop), _FORECAST.partition(". ")[2])
-    page.heading("Five features, chosen privately")
-    if isinstance(features, str):
-        page.text(features)
+    page.preformatted(str(shop.accounts[PLANNED]))
+    page.heading("Five pixels, chosen privately")
+    if isinstance(pixels, str):
+        page.text(pixels)
     else:
         page.text(
-            "Breast-cancer data of scikit-learn: 569 people, 30 features. Five of them are chosen from 398"
+            "Handwritten digits of scikit-learn: 1,797 people, 64 pixels. Five pixels are chosen from 1,257"
             " people, a plain logistic regression is fitted to those, and asked about the others; means of"
-            f" {SPLITS} splits. Of the best five: the covariance of the chosen with the class, as a part of"
-            " the largest there is. Many choices from the same people are a study of public data; in earnest"
-            " there is one."
+            f" {SPLITS} splits. {pixels.in_short()}"
         )
-        page.table(*features_table(features))
-        if plots_available():
-            drawn += page.chart(
-                lambda ax: _covariances(features, ax),
-                "covariance of the chosen features with the class",
-                folder / "features",
-            )
-        page.preformatted(str(features.privacy))
-    page.heading("A service that learns from what visitors take")
+        page.table(*pixels.table())
+        page.preformatted(str(pixels.privacy))
+    page.heading("A service that learns from what visitors like")
     if isinstance(served, str):
         page.text(served)
     else:
-        page.text(f"On display: {', '.join(served.display)}. {served.promise}")
+        page.text(f"On display: {', '.join(served.display)}. {served.in_short()} {served.promise}")
         page.preformatted(served.account)
         page.text("Its page, with a chart that follows what happens:")
         page.preformatted(f"{served.command}\n{served.page}\nkey {served.key}")
     return page.save(folder / "report.html"), drawn
-
-
-def _curves(traces: Mapping[str, Trace], ax: Axes) -> None:
-    plots.rewards(traces, ax, title="Share of shoppers who take something", unit="share who take something")
-
-
-def _covariances(features: Features, ax: Axes) -> None:
-    private = [name for name in features.covariance if "epsilon" in name]
-    title = "Covariance of five chosen features with the class"
-    plots.bars(features.covariance, ax, title=title, unit="part of the best five's covariance", dark=private)
 
 
 def _nothing(*_: object) -> None:
