@@ -52,7 +52,7 @@ def test_the_wheel_runs_the_readmes_example(there, tmp_path):
     take_compiled_loops_along(there)
     where = "\nimport discreet; print(discreet.__file__, discreet.__version__)\n"
     said = there.script(readme_example() + where, tmp_path / "empty")
-    assert "one person replaced" in said
+    assert "replace-one adjacency" in said
     *_, share, place = said.strip().splitlines()
     assert 0.5 < float(share) < 0.9
     assert Path(place.split()[0]).is_relative_to(there.packages)

@@ -59,7 +59,7 @@ def test_selection_shows_labels_and_its_account():
     text = shown(selection)
     assert "<i>tea</i>" in text  # as text, so it was escaped
     assert "gain (noisy)" in text
-    assert "one person replaced" in text
+    assert "replace-one adjacency" in text
     assert "not private" in text  # a seed was given
 
 

@@ -151,7 +151,7 @@ def try_extra(wheel: Path, extra: str, folder: Path) -> dict[str, str]:
         there.script(filled(EXTRAS[extra][0]), folder / extra)
     else:
         said = there.script(readme_example(), folder / "readme")
-        if "one person replaced" not in said:
+        if "replace-one adjacency" not in said:
             raise Failed(f"the README's example said: {said}")
         try_without(there, folder)
     return there.versions()

@@ -95,7 +95,7 @@ def test_prints_items_account_and_what_they_mean(visits, pages, tmp_path):
     lines = ended.out.splitlines()
     assert [line.split()[1] for line in lines[1:4]] == result["items"]
     for words in (
-        "epsilon 1 by pure epsilon; limit 1; one person replaced",
+        "epsilon 1 by pure epsilon; limit 1; replace-one adjacency",
         "What a reader may and may not conclude",
         "may be published",
         "does not show how many people want an item",

@@ -22,7 +22,7 @@ def test_code_blocks_run(capsys):
     names = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
-    assert capsys.readouterr().out.count("one person replaced") >= 2
+    assert capsys.readouterr().out.count("replace-one adjacency") >= 2
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md", "docs/theorems.md"])

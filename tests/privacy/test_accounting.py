@@ -264,7 +264,7 @@ def test_report_says_what_a_reviewer_needs():
     gate.spherical_laplace([0.0, 1.0], scale=10.0, sensitivity=2.0)
     report = str(gate.spent)
     for words in (
-        "one person added or removed, 1 round each",
+        "add-remove adjacency, at most 1 contribution per person",
         "first pick",
         "range 1",
         "rate 0.1",

@@ -340,9 +340,12 @@ def test_disjoint_releases_differ_in_data_and_in_print():
     assert account.epsilon() == 0.5
     again = Account.from_json(json.loads(json.dumps(account.to_json())))
     assert again.ledger.counts == account.ledger.counts
-    assert [row[4:6] for row in account.releases()[1]] == [["3", "disjoint groups"], ["2", "all"]]
+    assert [row[4:6] for row in account.releases()[1]] == [
+        ["3", "parallel over disjoint groups"],
+        ["2", "sequential"],
+    ]
     for text in (str(account), account._repr_html_()):
-        assert text.count("disjoint groups") == 1
+        assert text.count("over disjoint groups") == 1
     assert str(again) == str(account)
 
 

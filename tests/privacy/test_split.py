@@ -136,9 +136,19 @@ def test_one_account_prints_everything():
         split.gate(gate, part).reserve(PureRelease(0.5), disjoint=bool(part), label="learner")
     text = str(gate.spent)
     assert "epsilon 0.75" in text
-    for words in ("total", "0 of 2: learner", "1 of 2: learner", "one group", "groups are disjoint"):
+    for words in (
+        "total",
+        "0 of 2: learner",
+        "1 of 2: learner",
+        "one group",
+        "parallel composition over disjoint groups",
+    ):
         assert words in text
-    assert [row[5] for row in gate.spent.releases()[1]] == ["all", "one group", "disjoint groups"]
+    assert [row[5] for row in gate.spent.releases()[1]] == [
+        "sequential",
+        "parallel, one group",
+        "parallel over disjoint groups",
+    ]
     with pytest.raises(dc.BudgetExceeded) as refused:
         split.gate(gate, 0).reserve(PureRelease(0.5))
     assert "spent epsilon 0.75, asked PureRelease(epsilon=0.5) which makes 1.25" in str(refused.value)

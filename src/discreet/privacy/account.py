@@ -149,8 +149,16 @@ class Account:
 
     def releases(self) -> tuple[list[str], list[list[str]]]:
         """Every release in words: the header of a table and its rows."""
-        header = ["release", "mechanism", "sensitivity", "noise", "count", "people", "epsilon per release"]
-        return header, list(_rows(self.ledger, "", "all", self.budget.neighbours))
+        header = [
+            "release",
+            "mechanism",
+            "sensitivity",
+            "noise",
+            "count",
+            "composition",
+            "epsilon per release",
+        ]
+        return header, list(_rows(self.ledger, "", "sequential", self.budget.neighbours))
 
     def summary(self) -> tuple[str, list[str]]:
         """What is printed above the table of releases, and what is printed below it."""
@@ -180,28 +188,28 @@ class Account:
         header, rows = self.releases()
         yield table(header, rows) if rows else "nothing has been released"
         if self.ledger.divided:
-            yield "groups are disjoint: releases about all count, and those about the group that has most"
+            yield "parallel composition over disjoint groups: the worst group counts, and all of the rest"
         yield from self.caveats
         if self.reproducible:
             yield "reproducible randomness: not private (anyone who knows the seed can remove the noise)"
 
 
 def _relation(budget: Budget) -> str:
-    what = "one person replaced" if budget.neighbours == "replace" else "one person added or removed"
-    rounds = budget.max_rounds_per_person
-    return f"{what}, {rounds} round{'s' if rounds > 1 else ''} each"
+    adjacency = "replace-one" if budget.neighbours == "replace" else "add-remove"
+    most = budget.max_rounds_per_person
+    return f"{adjacency} adjacency, at most {most} contribution{'s' if most > 1 else ''} per person"
 
 
-def _rows(ledger: Releases, prefix: str, all_of: str, neighbours: str) -> Iterator[list[str]]:
+def _rows(ledger: Releases, prefix: str, composed: str, neighbours: str) -> Iterator[list[str]]:
     for (label, event, disjoint), count in ledger.counts.items():
         loss = event_loss(event)
         has_pure = loss.pure is not None and not loss.rest_rho
         each = f"{float(loss.pure):.4g}" if has_pure and loss.pure is not None else "-"
-        people = "disjoint groups" if disjoint else all_of
-        yield [prefix + label, *_described(event, neighbours), f"{count:,}", people, each]
+        how = "parallel over disjoint groups" if disjoint else composed
+        yield [prefix + label, *_described(event, neighbours), f"{count:,}", how, each]
     for name, part in ledger.parts.items():
-        people = all_of if ledger.sequential else "one group"
-        yield from _rows(part, f"{prefix}{name}: ", people, neighbours)
+        how = composed if ledger.sequential else "parallel, one group"
+        yield from _rows(part, f"{prefix}{name}: ", how, neighbours)
 
 
 def _described(event: Event, neighbours: str) -> tuple[str, str, str]:

@@ -65,11 +65,11 @@ def gone_back(store: Store, worker: Worker | None = None) -> list[str]:
         tx.locked("SELECT first FROM block ORDER BY experiment, epoch, first")
         names = [name for (name,) in tx.all("SELECT name FROM experiment ORDER BY id")]
         tx.do("UPDATE experiment SET status = ?", FROZEN)
-        for number, config, marks in tx.all("SELECT id, config, marks FROM population ORDER BY id"):
+        for number, config, caveats in tx.all("SELECT id, config, caveats FROM population ORDER BY id"):
             now = worker.period(msgspec.json.decode(config, type=PopulationConfig))
-            said = json.loads(marks)
+            said = json.loads(caveats)
             said += [] if RESTORED in said else [RESTORED]
-            tx.do("UPDATE population SET frozen = ?, marks = ? WHERE id = ?", now, json.dumps(said), number)
+            tx.do("UPDATE population SET frozen = ?, caveats = ? WHERE id = ?", now, json.dumps(said), number)
         for table in ("outcome", "block", "request"):
             tx.do(f"DELETE FROM {table}")
         tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), "", "restored a backup")

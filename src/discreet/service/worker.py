@@ -45,10 +45,10 @@ class PopulationLedger:
 
     def __init__(self, tx: Transaction, population: int, experiment: int) -> None:
         self._population, self.experiment = population, experiment
-        (terms, marks) = tx.one("SELECT terms, marks FROM population WHERE id = ?", population)
+        (terms, caveats) = tx.one("SELECT terms, caveats FROM population WHERE id = ?", population)
         self._terms: dict[str, Any] | None = None if terms is None else json.loads(terms)
-        self._caveats: list[str] = json.loads(marks)
-        self._said = terms, marks
+        self._caveats: list[str] = json.loads(caveats)
+        self._said = terms, caveats
         self._charges: list[Charge] = []
         self._known: set[str] = set()  # owners of the experiment that are not in use
         rows = tx.all(
@@ -138,7 +138,7 @@ class PopulationLedger:
         self._flushed = len(self._charges)
         terms = None if self._terms is None else json.dumps(self._terms), json.dumps(self._caveats)
         if terms != self._said:
-            tx.do("UPDATE population SET terms = ?, marks = ? WHERE id = ?", *terms, self._population)
+            tx.do("UPDATE population SET terms = ?, caveats = ? WHERE id = ?", *terms, self._population)
             self._said = terms
 
 

@@ -5,7 +5,7 @@ CREATE TABLE population (
   name TEXT NOT NULL UNIQUE,
   config TEXT NOT NULL,
   terms TEXT,
-  marks TEXT NOT NULL DEFAULT '[]',
+  caveats TEXT NOT NULL DEFAULT '[]',
   -- the period in which its store has gone back in time: nothing about its people begins in it
   frozen TEXT NOT NULL DEFAULT ''
 );
