@@ -29,10 +29,6 @@ def pytest_terminal_summary(terminalreporter):
 # Each is to be rewritten for what stands now, and its line removed.
 OUTDATED = (
     "tests/cli/test_objective.py::test_mistakes[more3",
-    "tests/offline/test_continuous_greedy.py::test_the_audit_sees_picks_sharper_than_charged",
-    "tests/offline/test_continuous_greedy.py::test_the_audit_sees_steps_that_were_not_charged",
-    "tests/offline/test_continuous_greedy.py::test_the_noisy_audit_sees_faults[steps",
-    "tests/offline/test_greedy.py::test_the_audit_sees_a_rate_that_is_not_paid_for[basic]",
     "tests/online/test_contract.py::test_any_order_of_calls[one point, not private]",
     "tests/privacy/test_sums.py::test_a_shared_gate_does_not_come_back_twice",
     "tests/privacy/test_sums.py::test_sums_far_larger_than_their_noise_take_a_coarser_grid",

@@ -48,7 +48,7 @@ from discreet.privacy import (
     PublicRandomness,
     samplers,
 )
-from discreet.privacy.accountant import Accountant
+from discreet.privacy.accountant import Accountant, Release
 from tests.privacy.audit import hockey_stick, transcripts
 
 FREE = dc.Budget(math.inf)
@@ -403,13 +403,18 @@ def test_the_audit_sees_half_a_sensitivity(case, neighbours):
         assert excess(CASES[case], PURE[neighbours]) > 1.2
 
 
-def test_the_audit_sees_steps_that_were_not_charged():
-    def forgetful(books, _, entry, count):
-        if not books.ledger.counts:
-            books.ledger.add(entry, count)
+honest_charge = Accountant.charge
 
+
+def charged_once(accountant, charge, *caveats):
+    """The injected fault: all releases but the first are not charged."""
+    if not accountant.releases.counts:
+        honest_charge(accountant, charge, *caveats)
+
+
+def test_the_audit_sees_steps_that_were_not_charged():
     with (
-        mock.patch.object(Accountant, "charge", forgetful),
+        mock.patch.object(Accountant, "charge", charged_once),
         mock.patch.object(Setting, "releases", return_value=1),
     ):
         assert excess(CASES["cardinality"], PURE["replace"]) > 1.2
@@ -429,7 +434,10 @@ def test_the_audit_sees_picks_sharper_than_charged():
         return self._gate.reserve(event).choice(scores, 2.0 * event.rate)
 
     with mock.patch.object(ContinuousGreedy, "_pick", sharp):
-        assert excess(CASES["cardinality"], PURE["add_remove"]) > 1.2
+        with pytest.raises(ValueError, match="does not pay for choices at rate"):
+            CASES["cardinality"](PURE["add_remove"]).select(Coverage(CROWD))
+        with mock.patch.object(Release, "_rate", lambda _, given: given):  # were it not for the gate
+            assert excess(CASES["cardinality"], PURE["add_remove"]) > 1.2
 
 
 # --- noisy gradients: the loss at any output is a sum over steps ------------------------------------------
@@ -501,14 +509,10 @@ def test_the_noisy_audit_sees_faults(noise, fault):
         change = honest(*arguments)
         return replace(change, l1=change.l1 / 3, l2=change.l2 / 3)
 
-    def forgetful(books, _, entry, count):
-        if not books.ledger.counts:
-            books.ledger.add(entry, count)
-
     faults = {
         "sensitivity": [mock.patch.object(Change, "of_sum", halved)],
         "steps": [
-            mock.patch.object(Accountant, "charge", forgetful),
+            mock.patch.object(Accountant, "charge", charged_once),
             mock.patch.object(Setting, "releases", return_value=1),
         ],
     }[fault]
