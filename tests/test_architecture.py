@@ -412,7 +412,7 @@ ONE_IMPORTER = {
     "service": 4,
 }
 # Classes with more than three classes of ours in their method resolution order.
-DEEP_CLASSES = {"constraints": 3, "online": 24}
+DEEP_CLASSES = {"online": 24}
 # Functions with more than eight parameters, other than public functions and constructors.
 WIDE_FUNCTIONS = {"backends": 32, "evaluation": 1, "objectives": 4, "online": 17}
 # Class names that several modules use.

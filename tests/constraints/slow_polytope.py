@@ -7,10 +7,35 @@ room for.
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import nnls
 
-from discreet.constraints.polytopes import chosen, close_gaps, nearest_point, scale_to_total
+from discreet.constraints.polytopes import close_gaps, scale_to_total
 
 VIOLATION = 1e-11
+
+
+def nearest_point(z, minimize):
+    """The point nearest to ``z`` in the hull of all answers of ``minimize(cost)``.
+
+    The nearest point among the vertices met so far is a problem of non-negative least squares, whose answer
+    is divided by its sum; the vertex that its residual likes best comes next.
+    """
+    vertices, best = [minimize(-z)], np.inf
+    while True:
+        table = np.vstack([np.array(vertices).T - z[:, None], np.ones(len(vertices))])
+        shares = nnls(table, np.append(np.zeros(z.size), 1.0))[0]
+        x = shares @ np.array(vertices) / shares.sum()
+        vertex, distance = minimize(x - z), float((x - z) @ (x - z))
+        gap = float((x - z) @ (x - vertex))
+        if gap <= 1e-14 * (1.0 + abs(float((x - z) @ x))) or distance >= best:
+            return x
+        best = distance
+        vertices.append(vertex)
+
+
+def chosen(greedy, order):
+    """Which items of ``order`` greedy takes."""
+    return np.isin(order, greedy(order), assume_unique=True)
 
 
 def _nearest(greedy, z, *, base):
@@ -26,7 +51,7 @@ def _nearest(greedy, z, *, base):
 
 def euclidean(greedy, z, *, base):
     """The nearest point."""
-    return _nearest(greedy, close_gaps(z, base=base)[1], base=base).x
+    return _nearest(greedy, close_gaps(z, base=base)[1], base=base)
 
 
 def entropic(greedy, addable, log_w, *, base):
@@ -90,8 +115,7 @@ class _EntropicSplit:
             vertex[order] = self._chosen(items[order], below)
             return vertex
 
-        found = nearest_point(x, cheapest)
-        order = np.argsort(found.x - x, kind="stable")
+        order = np.argsort(nearest_point(x, cheapest) - x, kind="stable")
         slack = np.cumsum(self._chosen(items[order], below) - x[order])
         if slack.min() >= -VIOLATION:
             return items[:0]

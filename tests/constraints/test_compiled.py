@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from discreet.constraints import GraphicMatroid, LinearMatroid, Matroid, TransversalMatroid, swap_round
 from discreet.constraints.matroids import MatroidMinor
+from discreet.constraints.polytopes import IndependentSets
 from discreet.kernels.flows import ForestFlow, MatchingFlow
 from discreet.kernels.matroids import AskedOracle, GraphicOracle, LinearOracle, TransversalOracle
 from discreet.kernels.polytopes import NearestPointSearch, scale
@@ -120,7 +121,7 @@ def test_flows_find_the_set_that_exceeds_its_rank_the_most(name, data, seed):
     items = rng.permutation([i for i in range(case.n) if i not in below])
     x = rng.choice([0.0, 0.25, 0.5, 1.0], items.size) if seed % 2 else rng.random(items.size)
     matroid, contracted = case.matroid, np.array(sorted(below), dtype=np.int64)
-    excess, inside = matroid._flow(matroid._oracle).exceeding(items.astype(np.int64), x, contracted)
+    excess, inside = matroid._sets.flow(matroid._sets.oracle).exceeding(items.astype(np.int64), x, contracted)
     beyond = {
         s: x[list(s)].sum() - case.rank_of({*below, *items[list(s)]}) + len(below)
         for s in subsets(items.size)
@@ -162,8 +163,8 @@ def test_bases_of_different_primes_are_merged_modulo_a_third():
 def test_rounding_asks_no_questions_item_by_item(name, monkeypatch):
     """A round of projections and swap rounding takes a handful of calls, however many exchanges there are."""
     matroid, calls = larger(name, 1), []
-    plain = Matroid._fitting
-    monkeypatch.setattr(Matroid, "_fitting", lambda *a: calls.append(1) or plain(*a))
+    plain = IndependentSets._fitting
+    monkeypatch.setattr(IndependentSets, "_fitting", lambda *a: calls.append(1) or plain(*a))
     z = np.random.default_rng(0).normal(size=N)
     x = matroid.project_entropy(z, log=True, base=True).x
     matroid.round(x / x.sum() * matroid.rank, np.random.default_rng(0))
@@ -215,7 +216,7 @@ def test_tables_that_lead_outside_of_them_are_refused(make, message):
 
 @pytest.mark.parametrize("name", GENERAL)
 def test_questions_that_lead_outside_of_the_table_are_refused(name):
-    oracle = larger(name, 0)._oracle
+    oracle = larger(name, 0)._sets.oracle
     items, x, nothing = np.arange(N), np.full(N, 0.1), np.zeros(0, dtype=INTS)
     more = {"below": nothing, "tight": 1, "most": 2}
     for wrong in (np.array([N]), np.array([-1])):

@@ -20,7 +20,8 @@ from discreet.constraints import (
     Matroid,
     PartitionMatroid,
 )
-from discreet.constraints.polytopes import nearest_point, scale_to_total, shift_to_total
+from discreet.constraints.polytopes import scale_to_total, shift_to_total
+from discreet.kernels.polytopes import NearestPointSearch
 
 from .matroid_zoo import CLASSES, subsets
 
@@ -330,10 +331,14 @@ def test_the_gap_bounds_the_error_of_an_unfinished_search():
     z = rng.normal(0.5, 1.0, 40)
 
     def distance(steps):
-        found = nearest_point(z, lambda cost: graph.maximize(-cost), max_iterations=steps)
-        assert found.iterations <= steps
-        assert found.shares @ found.vertices == pytest.approx(found.x)
-        return 0.5 * np.sum((found.x - z) ** 2), found.gap
+        search = NearestPointSearch(graph._sets.oracle, 40, graph.rank)
+        none = np.zeros(0, dtype=np.int64)
+        gap, taken = search.run(
+            np.arange(40), z, np.array([40]), below=none, tight=0, most=graph.rank, limit=steps
+        )
+        assert taken <= steps
+        assert search.shares @ search.vertices(40) == pytest.approx(search.x[:40])
+        return 0.5 * np.sum((search.x[:40] - z) ** 2), gap
 
     best, last_gap = distance(10_000)
     assert last_gap < 1e-12
@@ -489,30 +494,33 @@ def test_a_knapsack_tolerates_an_excess_relative_to_its_capacity():
     assert not uneven.contains([0, 1, 2])
 
 
-class CountingGraph(GraphicMatroid):
-    """A graphic matroid that counts its greedy passes: one in each step of a search, and others."""
+def counted(sets):
+    """Greedy passes over some independent sets: one in each step of a search, and others."""
+    passes = [0]
+    greedy, nearest = sets.greedy, sets._nearest
 
-    _passes = 0
+    def counted_greedy(order):
+        passes[0] += 1
+        return greedy(order)
 
-    def _greedy(self, order):
-        self._passes += 1
-        return super()._greedy(order)
-
-    def _nearest(self, *asked):
-        found = super()._nearest(*asked)
-        self._passes += found.iterations
+    def counted_nearest(*asked):
+        found = nearest(*asked)
+        passes[0] += found.steps
         return found
+
+    sets.greedy, sets._nearest = counted_greedy, counted_nearest
+    return passes
 
 
 @pytest.mark.parametrize("base", [False, True])
 def test_decomposing_a_point_on_the_boundary_stays_on_its_face(base):
     """A Euclidean projection lies on many facets; off its face, bases take 11 greedy passes per item."""
     rng = np.random.default_rng(0)
-    graph = CountingGraph([tuple(e) for e in rng.integers(0, 60, size=(300, 2))])
+    graph = GraphicMatroid([tuple(e) for e in rng.integers(0, 60, size=(300, 2))])
     x = graph.project_euclidean(rng.normal(0.5, 0.5, 300), base=base).x
-    graph._passes = 0
+    passes = counted(graph._sets)
     parts = graph.decompose(x)
-    assert graph._passes <= 8 * 300
+    assert 300 < passes[0] <= 8 * 300
     assert np.abs(parts.residual).max() <= 1e-11
     assert parts.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert len(parts.sets) <= 301

@@ -248,7 +248,7 @@ def test_candidates_for_an_exchange_are_those_that_fit(name, data):
     case = data.draw(CLASSES[name])
     for s in sorted(case.independent, key=sorted)[:12]:
         outside = np.array(sorted(set(range(case.n)) - s), dtype=np.intp)
-        fits = case.matroid._addable_among(np.array(sorted(s), dtype=np.intp), outside)
+        fits = case.matroid._sets.addable_among(np.array(sorted(s), dtype=np.intp), outside)
         assert fits.tolist() == [s | {i} in case.independent for i in outside.tolist()]
 
 

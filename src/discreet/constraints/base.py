@@ -142,16 +142,19 @@ class Constraint(ABC):
             " (offline.PrivateGreedy), or a matroid or a knapsack alone"
         )
 
-    def _point(self, x: ArrayLike) -> Vector:
-        """``x`` as a point of the polytope with entries in [0, 1], or an error that says how to fix it."""
+    def _entries(self, x: ArrayLike) -> Vector:
+        """``x`` with entries in [0, 1] up to rounding, or an error that says how to fix it."""
         point = vector("x", x, length=self.n_items)
         outside = np.flatnonzero((point < -POLYTOPE_TOLERANCE) | (point > 1 + POLYTOPE_TOLERANCE))
         if outside.size:
             where = int(outside[0])
             raise ValueError(f"x[{where}]={point[where]} is outside [0, 1]; call project_euclidean(x) first")
-        if not self.in_polytope(point):
-            raise ValueError(f"x is outside the polytope of {self!r}; call project_euclidean(x) first")
-        return np.clip(point, 0.0, 1.0)
+        return point
+
+
+def refuse_outside(why: str) -> NoReturn:
+    """The error for a point that is not in the polytope."""
+    raise ValueError(f"x is outside the polytope ({why}); call project_euclidean(x) first")
 
 
 def log_weights(w: ArrayLike, *, log: bool, length: int | None) -> Vector:

@@ -11,8 +11,9 @@ import numpy as np
 from ..core.checks import whole
 from ..kernels.flows import ForestFlow, MatchingFlow
 from ..kernels.matroids import GraphicOracle, TransversalOracle
-from .base import Items, list_of_sets
-from .matroids import Matroid, refuse_rank_zero
+from .base import list_of_sets
+from .matroids import Matroid
+from .polytopes import IndependentSets
 
 
 class GraphicMatroid(Matroid):
@@ -26,8 +27,6 @@ class GraphicMatroid(Matroid):
     (2, False, [0, 1, 2])
     """
 
-    _flow, _exchanges = ForestFlow, True
-
     def __init__(self, edges: Iterable[tuple[Hashable, Hashable]]) -> None:
         pairs = [tuple(edge) for edge in edges]
         for index, pair in enumerate(pairs):
@@ -38,17 +37,20 @@ class GraphicMatroid(Matroid):
         number: dict[Hashable, int] = {}
         ends = [[number.setdefault(vertex, len(number)) for vertex in pair] for pair in pairs]
         self._edges = np.array(ends, dtype=np.int64)
-        super().__init__(GraphicOracle(self._edges, len(number)))
-        refuse_rank_zero(self, "every edge joins a vertex to itself")
+        n_vertices = len(number)
+        sets = IndependentSets(
+            GraphicOracle(self._edges, n_vertices),
+            flow=ForestFlow,
+            uniforms=(np.ones(len(pairs), dtype=np.intp), 2 * n_vertices + 2),
+            exchanges=True,
+        )
+        super().__init__(sets, "every edge joins a vertex to itself")
 
     def _arguments(self) -> dict[str, Any]:
         return {"edges": self._edges.tolist()}
 
     def __repr__(self) -> str:
-        return f"GraphicMatroid({self._n_items} edges on {self._table.n_vertices} vertices)"
-
-    def _uniforms(self, items: Items) -> int:
-        return items.size + 2 * int(self._table.n_vertices) + 2
+        return f"GraphicMatroid({self.n_items} edges on {self._sets.table.n_vertices} vertices)"
 
 
 class TransversalMatroid(Matroid):
@@ -63,8 +65,6 @@ class TransversalMatroid(Matroid):
     (3, True, False)
     """
 
-    _flow, _exchanges = MatchingFlow, True
-
     def __init__(self, sets: Iterable[Iterable[int]], *, n_items: int | None = None) -> None:
         checked, size = list_of_sets("sets", sets, n_items)
         whole("n_items", size, at_least=1, at_most=10**7)
@@ -72,16 +72,18 @@ class TransversalMatroid(Matroid):
         items = np.concatenate(checked)
         sets_of = np.repeat(np.arange(len(checked)), [found.size for found in checked])
         sets_of = sets_of[np.argsort(items, kind="stable")]
-        self._degrees = np.bincount(items, minlength=size)
-        starts = np.concatenate([[0], np.cumsum(self._degrees)])
-        super().__init__(TransversalOracle(starts, sets_of, len(checked)))
-        refuse_rank_zero(self, "every set is empty")
+        degrees = np.bincount(items, minlength=size)
+        starts = np.concatenate([[0], np.cumsum(degrees)])
+        independent = IndependentSets(
+            TransversalOracle(starts, sets_of, len(checked)),
+            flow=MatchingFlow,
+            uniforms=(degrees, 0),
+            exchanges=True,
+        )
+        super().__init__(independent, "every set is empty")
 
     def _arguments(self) -> dict[str, Any]:
-        return {"sets": self._members, "n_items": self._n_items}
+        return {"sets": self._members, "n_items": self.n_items}
 
     def __repr__(self) -> str:
-        return f"TransversalMatroid({self._table.n_sets} sets over {self._n_items} items)"
-
-    def _uniforms(self, items: Items) -> int:
-        return int(self._degrees[items].sum())
+        return f"TransversalMatroid({self._sets.table.n_sets} sets over {self.n_items} items)"

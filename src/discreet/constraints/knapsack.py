@@ -22,13 +22,16 @@ from .base import (
     item_set,
     log_weights,
     projected,
+    refuse_outside,
 )
-from .polytopes import last_at_most, nearest_point
+from .polytopes import last_at_most
 from .rounding import settle_knapsack
 
 # Costs are summed in floating point: 0.1 + 0.2 must fit into 0.3.
 RELATIVE_SLACK = 1e-12
 _MOST_NEWTON_STEPS = 200
+# Below this share of a combination an entry counts as nothing.
+_ROUNDING = 1e-13
 
 
 class Knapsack(Constraint):
@@ -229,14 +232,57 @@ class Knapsack(Constraint):
     def decompose(self, x: ArrayLike) -> Decomposition:
         """Feasible sets whose convex combination lies below ``x``, and what is missing in ``residual``.
 
-        ``x`` is written as a combination of vertices of the polytope, each of which has at most one
-        fractional item; that item is dropped. ``residual`` (zero or more up to rounding) is the weight of
-        the dropped fractions.
+        ``x`` is written as a combination of at most n_items + 2 vertices of the polytope, each of which has
+        at most one fractional item; that item is dropped. ``residual`` (zero or more up to rounding) is the
+        weight of the dropped fractions.
         """
         point = self._point(x)
-        inside = self._scaled(point)
-        near = nearest_point(inside, lambda cost: self.maximize(-cost))
-        return decomposition(point, [np.flatnonzero(v >= 1.0) for v in near.vertices], near.shares)
+        # What is left of the point, with entries in [0, left] and costs of at most left times the capacity.
+        # A vertex of its face is taken off as far as that holds, which makes one more of the limits tight;
+        # what rounding leaves goes to the empty set.
+        rest, left = self._scaled(point), 1.0
+        sets: list[Items] = []
+        weights: list[float] = []
+        while left > _ROUNDING and len(sets) <= point.size:
+            vertex = self._vertex(rest)
+            step = self._step(rest, left, vertex)
+            sets.append(np.flatnonzero(vertex >= 1.0))
+            weights.append(step)
+            left -= step
+            rest = np.clip(rest - step * vertex, 0.0, left)
+            rest[rest < _ROUNDING] = 0.0
+            rest[rest > left - _ROUNDING] = left
+        sets.append(np.zeros(0, dtype=np.intp))
+        weights.append(left)
+        used = np.array(weights) > 0.0
+        chosen = [items for items, positive in zip(sets, used.tolist(), strict=True) if positive]
+        return decomposition(point, chosen, np.array(weights)[used])
+
+    def _vertex(self, rest: Vector) -> Vector:
+        """A vertex that meets every limit that ``rest`` meets: items by falling share, while they fit."""
+        order = np.argsort(-rest, kind="stable")
+        order = order[rest[order] > 0.0]
+        cost = self._costs[order]
+        before, paid, share = np.cumsum(cost) - cost, cost > 0.0, np.ones(order.size)
+        share[paid] = np.clip((self._capacity - before[paid]) / cost[paid], 0.0, 1.0)
+        vertex = np.zeros(rest.size)
+        vertex[order] = np.where(share > 1.0 - RELATIVE_SLACK / 2.0, 1.0, share)
+        return vertex
+
+    def _step(self, rest: Vector, left: float, vertex: Vector) -> float:
+        """How much of the vertex can be taken off."""
+        some, below = vertex > 0.0, (vertex < 1.0) & (rest < left)
+        limits = [left, *(rest[some] / vertex[some]), *((left - rest[below]) / (1.0 - vertex[below]))]
+        unspent = self._capacity - float(self._costs @ vertex)
+        if unspent > RELATIVE_SLACK * self._capacity:
+            limits.append((left * self._capacity - float(self._costs @ rest)) / unspent)
+        return float(max(min(limits), 0.0))
+
+    def _point(self, x: ArrayLike) -> Vector:
+        point = self._entries(x)
+        if not self.in_polytope(point):
+            refuse_outside("its costs, or an item above the capacity")
+        return np.clip(point, 0.0, 1.0)
 
     def _scaled(self, point: Vector) -> Vector:
         """The point with a tolerated excess of its costs taken off, and 0 for items above the capacity."""

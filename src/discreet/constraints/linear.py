@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import finite, whole
 from ..kernels.matroids import LinearOracle
-from .matroids import Matroid, refuse_rank_zero
+from .matroids import Matroid
+from .polytopes import IndependentSets
 
 # More primes than this would mean entries with thousands of digits: elimination would take for ever.
 _MOST_PRIMES = 512
@@ -36,8 +37,6 @@ class LinearMatroid(Matroid):
     1
     """
 
-    _exchanges = True
-
     def __init__(self, matrix: ArrayLike, *, modulus: int | None = None) -> None:
         whole_columns = _whole_columns(matrix)
         self._columns = whole_columns
@@ -52,17 +51,15 @@ class LinearMatroid(Matroid):
         self._primes = primes
         residues = np.array([(whole_columns.T % prime).astype(np.int64) for prime in primes])
         # Independence asks for one subdeterminant only, and so for fewer primes.
-        super().__init__(
-            LinearOracle(np.array(primes, dtype=np.int64), np.ascontiguousarray(residues), deciding)
-        )
-        refuse_rank_zero(self, "every column of the matrix is zero")
+        oracle = LinearOracle(np.array(primes, dtype=np.int64), np.ascontiguousarray(residues), deciding)
+        super().__init__(IndependentSets(oracle, exchanges=True), "every column of the matrix is zero")
 
     def _arguments(self) -> dict[str, Any]:
         return {"matrix": self._columns.tolist(), "modulus": self._modulus}
 
     def __repr__(self) -> str:
         field = "" if self._modulus is None else f", modulus={self._modulus}"
-        return f"LinearMatroid({self._table.rows} x {self._n_items} matrix{field})"
+        return f"LinearMatroid({self._sets.table.rows} x {self.n_items} matrix{field})"
 
 
 def _whole_columns(matrix: ArrayLike) -> NDArray[Any]:

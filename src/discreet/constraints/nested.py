@@ -1,4 +1,4 @@
-"""Limits on nested groups of items: partition and laminar matroids.
+"""Limits on nested groups of items: cardinality, partition and laminar matroids.
 
 Groups that are disjoint or nested form a forest. Everything below walks it from the smallest groups up, one
 level at a time, with whole levels handled by array operations where that is possible.
@@ -6,29 +6,27 @@ level at a time, with whole levels handled by array operations where that is pos
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.checks import real, vector, whole
+from ..core.checks import vector, whole
 from ..kernels.matroids import AskedOracle
 from .base import (
     POLYTOPE_TOLERANCE,
     Decomposition,
     Items,
-    ProjectedPoint,
     Vector,
     capacity_list,
     decomposition,
-    generator,
+    item_set,
     list_of_sets,
-    log_weights,
-    projected,
+    refuse_outside,
 )
-from .matroids import Matroid, refuse_rank_zero
+from .matroids import Matroid
 from .polytopes import scale_to_total, shift_to_total
 from .rounding import settle_groups
 
@@ -40,13 +38,27 @@ class NestedLimits:
     highest group inside it.
     """
 
-    def __init__(self, n_items: int, groups: Sequence[Items], capacities: Items) -> None:
+    def __init__(self, n_items: int, groups: Sequence[Items], capacities: Items, name: str = "") -> None:
         self.n_items = n_items
         self.groups = groups
         self.capacities = capacities
-        self.levels = self._stack()
+        self.levels = self._stack(name)
 
-    def _stack(self) -> list[Items]:
+    @property
+    def oracle(self) -> Any:
+        """The same sets for a general matroid."""
+        return AskedOracle(lambda items: self.fits(np.array(sorted(items), dtype=np.intp)), self.n_items)
+
+    @cached_property
+    def rank(self) -> int:
+        return int(self.greedy(np.arange(self.n_items)).size)
+
+    def arguments(self, groups: str) -> dict[str, Any]:
+        """What a matroid of these limits is made of, as plain values."""
+        listed = [group.tolist() for group in self.groups]
+        return {groups: listed, "capacities": self.capacities.tolist(), "n_items": self.n_items}
+
+    def _stack(self, name: str) -> list[Items]:
         outermost = np.full(self.n_items, -1, dtype=np.intp)
         height = np.zeros(len(self.groups), dtype=np.intp)
         levels: list[Items] = []
@@ -58,7 +70,10 @@ class NestedLimits:
             inner, shared = np.unique(holds[holds >= 0], return_counts=True)
             for other, count in zip(inner.tolist(), shared.tolist(), strict=True):
                 if count < self.groups[other].size:
-                    raise OverlapError(other, group)
+                    raise ValueError(
+                        f"{name}[{other}] and {name}[{group}] overlap but neither holds the other; "
+                        "a laminar family is nested or disjoint"
+                    )
             height[group] = height[inner].max() + 1 if inner.size else 0
             if height[group] == len(levels):
                 levels.append(np.full(self.n_items, -1, dtype=np.intp))
@@ -82,7 +97,7 @@ class NestedLimits:
             kept = kept[fits]
         return kept
 
-    def contains(self, items: Items) -> bool:
+    def fits(self, items: Items) -> bool:
         """Whether no group is over its capacity."""
         return all(bool((self._count(level, items) <= self.capacities).all()) for level in self.levels)
 
@@ -95,6 +110,13 @@ class NestedLimits:
             mask &= ~full[level]
         mask[items] = False
         return mask
+
+    def addable_among(self, items: Items, candidates: Items) -> NDArray[np.bool_]:
+        """For each candidate outside an independent set: whether it keeps the set independent."""
+        return self.addable(items)[candidates]
+
+    def merged_bases(self, *given: Any) -> None:
+        """Bases are merged by exchanges, one after the other."""
 
     def circuit(self, items: Items, item: int) -> Items:
         """The items of the set in the innermost full group around ``item``: any of them makes room."""
@@ -120,13 +142,18 @@ class NestedLimits:
         listed = np.flatnonzero(self._totals(level, x) > self.capacities).tolist()
         return [int(group) for group in listed]
 
-    def excess(self, x: Vector) -> float:
-        """The largest violation of a limit on a group by ``x``; at most 0 when there is none."""
-        sums = [float((self._totals(level, x) - self.capacities).max()) for level in self.levels]
-        return max(sums, default=0.0)
+    def holds(self, x: Vector, slack: float) -> bool:
+        """Whether no group exceeds its limit by more than ``slack``."""
+        return all(bool((self._totals(level, x) <= self.capacities + slack).all()) for level in self.levels)
 
-    def project_euclidean(self, z: Vector, *, base: bool) -> Vector:
-        """Nearest point of the polytope (or of its bases).
+    def _within(self, point: Vector) -> Vector:
+        """A point with entries in [0, 1]; refused outside the polytope."""
+        if not self.holds(point, POLYTOPE_TOLERANCE):
+            refuse_outside("a group exceeds its capacity")
+        return np.clip(point, 0.0, 1.0)
+
+    def project_euclidean(self, z: Vector, *, base: bool) -> tuple[Vector, float, int]:
+        """Nearest point of the polytope (or of its bases), without a gap.
 
         From the smallest groups up, a group whose points sum to more than its capacity shifts them down
         together, never above what the groups inside it left them: the multipliers of the optimality
@@ -137,9 +164,9 @@ class NestedLimits:
             for group in self._overfull(level, x):
                 items = self.groups[group]
                 x[items] = shift_to_total(z[items], x[items], float(self.capacities[group]))
-        return x
+        return x, 0.0, 0
 
-    def project_entropy(self, log_w: Vector, *, base: bool) -> Vector:
+    def project_entropy(self, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
         """The same with a common factor in place of a common shift."""
         log_x = np.zeros_like(log_w) if base else np.minimum(0.0, log_w)
         x = np.exp(log_x)
@@ -151,9 +178,9 @@ class NestedLimits:
                 else:
                     log_x[items] = -np.inf
                 x[items] = np.exp(log_x[items])
-        return x
+        return x, 0.0, 0
 
-    def decompose(self, x: Vector) -> Decomposition:
+    def decompose(self, point: Vector) -> Decomposition:
         """Systematic sampling, unrolled: items lie end to end on a line, nested groups contiguous.
 
         The points u, u+1, u+2, ... select the items they fall on. An interval of length at most c holds at
@@ -161,6 +188,7 @@ class NestedLimits:
         x[i]. The set changes at no more than n places as u runs over [0, 1). Lengths are whole multiples of
         a power of two, so that no rounding can break a limit.
         """
+        x = self._within(point)
         unit = 1 << min(52, 60 - int(np.ceil(np.log2(float(x.sum()) + 1.0))))
         lengths = np.rint(x * unit).astype(np.int64)
         for level in self.levels:
@@ -191,12 +219,12 @@ class NestedLimits:
                 if not excess:
                     break
 
-    def round(self, x: Vector, rng: np.random.Generator) -> Items:
+    def round(self, point: Vector, rng: np.random.Generator) -> Items:
         """Pivotal rounding inside every group, smallest groups first; what is left over is settled by a coin.
 
         Each group ends with its sum rounded down or up, hence within its capacity.
         """
-        x = x.copy()
+        x = self._within(point)
         for level in self.levels:
             settle_groups(x, level, rng)
             full = np.append(self._totals(level, (x >= 1.0).astype(np.float64)) >= self.capacities, False)
@@ -205,112 +233,86 @@ class NestedLimits:
         return np.flatnonzero(rng.random(x.size) < x)
 
 
-class OverlapError(ValueError):
-    """Two groups overlap and neither holds the other."""
+class Cardinality(Matroid):
+    """At most k items, whichever they are (the uniform matroid).
 
-    def __init__(self, first: int, second: int) -> None:
-        super().__init__(f"groups {first} and {second} overlap")
-        self.first = first
-        self.second = second
+    The ground set need not be named: vectors bring their length with them, and ``over(n_items)`` fixes it
+    for the questions that need it (``addable``, ``span``, ``circuit``).
 
-
-class NestedMatroid(Matroid):
-    """A matroid whose independent sets keep limits on nested groups; every operation is exact.
-
-    What rounding loses: nothing. E f(round(x)) >= F(x) for every submodular f, and every item is chosen with
-    probability x[i]; each group gets its sum of x rounded down or up.
+    >>> five = Cardinality(2)
+    >>> five.contains([3, 8]), five.contains([1, 2, 3])
+    (True, False)
+    >>> five.maximize([0.1, 0.4, 0.3]).tolist()
+    [0.0, 1.0, 1.0]
+    >>> five.project_euclidean([1.0, 1.0, 0.5, 0.5]).tolist()
+    [0.75, 0.75, 0.25, 0.25]
     """
 
-    def __init__(self, n_items: int) -> None:
-        self._n_items = n_items
+    def __init__(self, k: int, n_items: int | None = None) -> None:
+        self.k = whole("k", k, at_least=1)
+        self._known_size = None if n_items is None else whole("n_items", n_items, at_least=1)
+        # The limits for the ground set last met; rounding in a loop meets the same one again and again.
+        self._latest: NestedLimits | None = None
+        if self._known_size is not None:
+            self._sets_over(self._known_size)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"k": self.k, "n_items": self._known_size}
+
+    def __repr__(self) -> str:
+        size = "" if self._known_size is None else f", n_items={self._known_size}"
+        return f"Cardinality({self.k}{size})"
 
     @property
-    def _oracle(self) -> Any:
-        return AskedOracle(lambda items: self._fits(np.array(sorted(items), dtype=np.intp)), self._n_items)
-
-    @abstractmethod
-    def _limits(self, n_items: int) -> NestedLimits:
-        """The limits on a ground set of this size."""
+    def n_items(self) -> int | None:
+        """The size of the ground set, or None while it is not known."""
+        return self._known_size
 
     @property
-    def _bound_limits(self) -> NestedLimits:
-        return self._limits(self._n_items)
+    def rank(self) -> int:
+        """k; a ground set with fewer items than that is refused."""
+        return self.k
 
-    def _fixed_arguments(self, groups: str) -> dict[str, Any]:
-        limits = self._bound_limits
-        listed = [group.tolist() for group in limits.groups]
-        return {groups: listed, "capacities": limits.capacities.tolist(), "n_items": limits.n_items}
+    def over(self, n_items: int) -> Self:
+        """The same limit on the ground set 0..n_items-1."""
+        if self._known_size is not None:
+            return super().over(n_items)
+        return type(self)(self.k, n_items)
 
-    def _greedy(self, order: Items) -> Items:
-        return self._bound_limits.greedy(order)
+    @property
+    def _sets(self) -> NestedLimits:
+        if self._known_size is None:
+            raise ValueError(f"{self!r} does not know its ground set; call over(n_items) first")
+        return self._sets_over(self._known_size)
 
-    def _addable(self, items: Items) -> NDArray[np.bool_]:
-        return self._bound_limits.addable(items)
+    def _sets_over(self, n_items: int) -> NestedLimits:
+        if self._latest is None or self._latest.n_items != n_items:
+            if self.k > n_items:
+                raise ValueError(f"k={self.k} exceeds n_items={n_items}; choose k <= {n_items}")
+            self._latest = NestedLimits(n_items, [np.arange(n_items)], np.array([self.k]))
+        return self._latest
 
-    def _fits(self, items: Items) -> bool:
-        return self._bound_limits.contains(items)
+    def contains(self, S: Iterable[int]) -> bool:
+        """Whether S has at most k items."""
+        return item_set("S", S, self._known_size).size <= self.k
 
-    def _circuit(self, items: Items, item: int) -> Items:
-        return self._bound_limits.circuit(items, item)
+    def rank_of(self, S: Iterable[int]) -> int:
+        """The smaller of k and the size of S."""
+        return min(self.k, item_set("S", S, self._known_size).size)
 
     def maximize(self, w: ArrayLike, *, base: bool = False) -> Vector:
-        """The indicator vector of an independent set with the largest total weight.
-
-        Items with weight 0 or less are never taken, unless ``base=True`` asks for the heaviest base. Ties
-        go to the smaller item.
-        """
-        weights = vector("w", w, length=self.n_items)
-        order = np.argsort(-weights, kind="stable")
+        """The indicator vector of the k largest weights, without sorting all of them."""
+        weights = vector("w", w, length=self._known_size)
+        k = self._sets_over(weights.size).rank
+        smallest = np.partition(weights, weights.size - k)[weights.size - k]
+        x: Vector = (weights > smallest).astype(np.float64)
+        x[np.flatnonzero(weights == smallest)[: k - int(x.sum())]] = 1.0
         if not base:
-            order = order[weights[order] > 0.0]
-        x = np.zeros(weights.size)
-        x[self._limits(weights.size).greedy(order)] = 1.0
+            x[weights <= 0.0] = 0.0
         return x
 
-    def project_entropy(self, w: ArrayLike, *, log: bool = False, base: bool = False) -> ProjectedPoint:
-        """The point of the polytope with the least sum of x ln(x/w) - x + w, in closed form.
 
-        ``w`` is positive, or its logarithm with ``log=True`` (for weights that would over- or underflow). A
-        point of the polytope is its own projection. Follow-the-regularised-leader with the regulariser sum
-        x ln x and gains g at rate eta: ``project_entropy(eta * g, log=True, base=True)`` on bases; on the
-        independence polytope subtract 1 from the logarithm, since x ln x = [x ln x - x] + x.
-        """
-        logs = log_weights(w, log=log, length=self.n_items)
-        return projected(self._limits(logs.size).project_entropy(logs, base=base))
-
-    def project_euclidean(self, x: ArrayLike, *, base: bool = False) -> ProjectedPoint:
-        """The point of the polytope nearest to ``x``, in closed form."""
-        z = vector("x", x, length=self.n_items)
-        return projected(self._limits(z.size).project_euclidean(z, base=base))
-
-    def in_polytope(self, x: ArrayLike, tol: float = POLYTOPE_TOLERANCE) -> bool:
-        """Whether every entry lies in [0, 1] and every group within its capacity, each up to ``tol``."""
-        point = vector("x", x, length=self.n_items)
-        slack = real("tol", tol, at_least=0.0)
-        if (point < -slack).any() or (point > 1.0 + slack).any():
-            return False
-        return self._limits(point.size).excess(point) <= slack
-
-    def decompose(self, x: ArrayLike) -> Decomposition:
-        """``x`` as a convex combination of at most n_items + 1 independent sets, exact to 2**-52.
-
-        Systematic sampling with the groups laid out contiguously, read off at every place where the sample
-        changes.
-        """
-        point = self._point(x)
-        return self._limits(point.size).decompose(point)
-
-    def round(self, x: ArrayLike, rng: np.random.Generator) -> Items:
-        """A random independent set that holds item i with probability x[i], by pivotal rounding.
-
-        Loses nothing in expectation: E f(set) >= F(x) for every submodular f, F its multilinear extension;
-        and f is never asked, so this is post-processing.
-        """
-        point = self._point(x)
-        return self._limits(point.size).round(point, generator(rng))
-
-
-class LaminarMatroid(NestedMatroid):
+class LaminarMatroid(Matroid):
     """At most ``capacities[g]`` items out of each set ``family[g]``; any two sets are disjoint or nested.
 
     ``capacities`` is one number for all sets or one per set. Items in no set are not limited. ``n_items``
@@ -323,34 +325,23 @@ class LaminarMatroid(NestedMatroid):
     [0.75, 0.25, 1.0, 0.0]
     """
 
+    _sets: NestedLimits
+
     def __init__(
         self, family: Iterable[Iterable[int]], capacities: int | Sequence[int], *, n_items: int | None = None
     ) -> None:
         sets, size = list_of_sets("family", family, n_items)
-        super().__init__(size)
-        try:
-            self._fixed_limits = NestedLimits(
-                size, sets, capacity_list(capacities, len(sets), "sets in family")
-            )
-        except OverlapError as error:
-            raise ValueError(
-                f"family[{error.first}] and family[{error.second}] overlap but neither holds the other; "
-                "a laminar family is nested or disjoint"
-            ) from None
-        refuse_rank_zero(self, f"capacities={capacities!r} leave no room for any item; raise one of them")
-
-    def _limits(self, n_items: int) -> NestedLimits:
-        del n_items  # already checked to be ours
-        return self._fixed_limits
+        limits = NestedLimits(size, sets, capacity_list(capacities, len(sets), "sets in family"), "family")
+        super().__init__(limits, f"capacities={capacities!r} leave no room for any item; raise one of them")
 
     def _arguments(self) -> dict[str, Any]:
-        return self._fixed_arguments("family")
+        return self._sets.arguments("family")
 
     def __repr__(self) -> str:
-        return f"LaminarMatroid({len(self._fixed_limits.groups)} sets over {self._n_items} items)"
+        return f"LaminarMatroid({len(self._sets.groups)} sets over {self.n_items} items)"
 
 
-class PartitionMatroid(NestedMatroid):
+class PartitionMatroid(Matroid):
     """At most ``capacities[b]`` items out of block b.
 
     ``blocks`` is a sequence of disjoint lists of items, or one block number per item (-1 for an item in no
@@ -365,6 +356,8 @@ class PartitionMatroid(NestedMatroid):
     [0.0, 1.0, 0.0, 0.0, 1.0]
     """
 
+    _sets: NestedLimits
+
     def __init__(
         self,
         blocks: Iterable[Iterable[int]] | Sequence[int] | NDArray[np.integer[Any]],
@@ -377,25 +370,14 @@ class PartitionMatroid(NestedMatroid):
             sets, size = _from_numbers(listed, n_items, capacities)
         else:
             sets, size = list_of_sets("blocks", listed, n_items)
-        super().__init__(size)
-        try:
-            self._fixed_limits = NestedLimits(size, sets, capacity_list(capacities, len(sets), "blocks"))
-        except OverlapError as error:
-            raise _overlap(sets, error.first, error.second) from None
-        if len(self._fixed_limits.levels) > 1:
-            inner = int(self._fixed_limits.levels[0][self._fixed_limits.levels[1] >= 0].max())
-            outer = int(self._fixed_limits.levels[1].max())
-            raise _overlap(sets, inner, outer)
-        refuse_rank_zero(self, f"capacities={capacities!r} leave no room for any item; raise one of them")
-
-    def _limits(self, n_items: int) -> NestedLimits:
-        del n_items  # already checked to be ours
-        return self._fixed_limits
+        _refuse_overlap(sets)
+        limits = NestedLimits(size, sets, capacity_list(capacities, len(sets), "blocks"))
+        super().__init__(limits, f"capacities={capacities!r} leave no room for any item; raise one of them")
 
     @property
     def one_of_each(self) -> list[Items] | None:
         """The blocks, where they hold all items and one of each may be chosen; None otherwise."""
-        limits = self._fixed_limits
+        limits = self._sets
         blocks = [group for group in limits.groups if group.size]
         everything = sum(block.size for block in blocks) == limits.n_items
         named = zip(limits.groups, limits.capacities, strict=True)
@@ -403,10 +385,10 @@ class PartitionMatroid(NestedMatroid):
         return blocks if everything and ones else None
 
     def _arguments(self) -> dict[str, Any]:
-        return self._fixed_arguments("blocks")
+        return self._sets.arguments("blocks")
 
     def __repr__(self) -> str:
-        return f"PartitionMatroid({len(self._fixed_limits.groups)} blocks over {self._n_items} items)"
+        return f"PartitionMatroid({len(self._sets.groups)} blocks over {self.n_items} items)"
 
 
 def _from_numbers(
@@ -431,9 +413,15 @@ def _from_numbers(
     return [by_block[edges[block] : edges[block + 1]] for block in range(count)], len(numbers)
 
 
-def _overlap(sets: list[Items], first: int, second: int) -> ValueError:
-    shared = np.intersect1d(sets[first], sets[second])
-    return ValueError(
-        f"item {shared[0]} is in blocks[{min(first, second)}] and blocks[{max(first, second)}]; "
-        "blocks of a partition are disjoint (LaminarMatroid takes nested ones)"
-    )
+def _refuse_overlap(sets: list[Items]) -> None:
+    """An error for an item in two blocks."""
+    items = np.concatenate([np.zeros(0, dtype=np.intp), *sets])
+    block = np.repeat(np.arange(len(sets)), [found.size for found in sets])
+    order = np.argsort(items, kind="stable")
+    twice = np.flatnonzero(np.diff(items[order]) == 0)
+    if twice.size:
+        first, second = order[twice[0]], order[twice[0] + 1]
+        raise ValueError(
+            f"item {items[first]} is in blocks[{block[first]}] and blocks[{block[second]}]; "
+            "blocks of a partition are disjoint (LaminarMatroid takes nested ones)"
+        )

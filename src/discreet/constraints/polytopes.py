@@ -1,4 +1,4 @@
-"""Points of polytopes: projections, and combinations of vertices.
+"""Points of polytopes: projections onto those of matroids, and combinations of their vertices.
 
 The independence polytope of a matroid is {x >= 0 : x(A) <= rank(A) for every set A}; its vertices are the
 independent sets. The base polytope is the face where all of x sums to the rank. The greedy algorithm
@@ -10,33 +10,232 @@ split.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.matroids import AskedOracle
 from ..kernels.polytopes import NearestPointSearch, scale
-from .base import Items, Vector
-
-Greedy = Callable[[Items], Items]
-# The nearest point to a target on a face: target, items, the block of each, tight blocks, most steps.
-Nearest = Callable[[Vector, Items, Items, int, int], "NearestPoint"]
+from .base import POLYTOPE_TOLERANCE, Decomposition, Items, Vector, decomposition, refuse_outside
+from .rounding import merge_sets
 
 # A rank constraint that is violated by less than this counts as kept.
 _VIOLATION = 1e-11
 # A set whose sum is this close to its rank counts as tight; the point found moves by no more than that.
 _TIGHT = 1e-12
+_NOTHING: Items = np.zeros(0, dtype=np.intp)
 
 
-def greedy_vertex(greedy: Greedy, w: Vector, *, base: bool) -> Vector:
-    """The indicator of the heaviest independent set (or base); ties go to the smaller item."""
-    order = np.argsort(-w, kind="stable")
-    if not base:
-        order = order[w[order] > 0.0]
-    x = np.zeros(w.size)
-    x[greedy(order)] = 1.0
-    return x
+class _Nearest(NamedTuple):
+    """A point, the vertices (rows) and shares it is made of, and the steps of the search."""
+
+    x: Vector
+    vertices: Vector
+    shares: Vector
+    steps: int
+
+
+class IndependentSets:
+    """The independent sets of a matroid, known by an oracle (kernels/matroids.pyx), and their polytope.
+
+    ``flow`` (kernels/flows.pyx) finds sets that exceed their rank, and rounds; without one, the nearest-point
+    method does. ``uniforms``: how many random numbers rounding takes at the most, for each item and beside
+    that. ``exchanges``: whether the oracle merges two bases itself.
+    """
+
+    def __init__(
+        self,
+        oracle: Any,
+        *,
+        flow: Any = None,
+        uniforms: tuple[Items, int] | None = None,
+        exchanges: bool = False,
+    ) -> None:
+        self.table, self.n_items = oracle, int(oracle.n_items)
+        self.flow, self._uniforms, self._exchanges = flow, uniforms, exchanges
+
+    @property
+    def oracle(self) -> Any:
+        """An oracle of one's own, as other threads may ask at the same time."""
+        return self.table.fresh()
+
+    @cached_property
+    def rank(self) -> int:
+        return int(self.greedy(np.arange(self.n_items)).size)
+
+    # --- sets of items that were checked ------------------------------------------------------------
+
+    def greedy(self, order: Items) -> Items:
+        """The items taken when those of ``order`` (distinct) are offered in turn and kept if independent."""
+        return order[self._fitting(order, order.size)]
+
+    def fits(self, items: Items) -> bool:
+        """Whether the items are independent."""
+        if isinstance(self.table, AskedOracle):
+            return bool(self.table.independent(frozenset(items.tolist())))
+        return self.greedy(items).size == items.size
+
+    def addable(self, items: Items) -> NDArray[np.bool_]:
+        """Mask of items outside an independent set that keep it independent."""
+        mask = self.addable_among(items, np.arange(self.n_items))
+        mask[items] = False
+        return mask
+
+    def addable_among(self, items: Items, candidates: Items) -> NDArray[np.bool_]:
+        """For each candidate outside an independent set: whether it keeps the set independent."""
+        return self._fitting(np.concatenate([items, candidates]), items.size)[items.size :]
+
+    def circuit(self, items: Items, item: int) -> Items:
+        """The items of an independent set whose removal makes room for ``item`` (which does not fit)."""
+        rooms = [other for other in items.tolist() if self.fits(np.append(items[items != other], item))]
+        return np.array(rooms, dtype=np.intp)
+
+    def merged_bases(self, one: Items, two: Items, given: Callable[[int], NDArray[np.bool_]]) -> Items | None:
+        """Two bases merged by exchanges, of which ``given`` draws the outcomes; None if not by the oracle."""
+        if not self._exchanges:
+            return None
+        has = np.zeros((2, self.n_items), dtype=np.bool_)
+        has[0, one], has[1, two] = True, True
+        masks = has[0] & has[1], has[0] & ~has[1], has[1] & ~has[0]
+        common, first, second = (np.flatnonzero(mask) for mask in masks)
+        if not first.size:
+            return one
+        kept = self.oracle.merge(common, first, second, given(first.size))
+        return np.sort(np.concatenate([common, kept]))
+
+    def _fitting(self, items: Items, keep: int) -> NDArray[np.bool_]:
+        """Which items fit when they are offered in turn; those among the first ``keep`` that do are taken."""
+        fits: NDArray[np.bool_] = self.oracle.fitting(np.ascontiguousarray(items), keep)
+        return fits
+
+    # --- the polytope -------------------------------------------------------------------------------
+
+    def project_euclidean(self, z: Vector, *, base: bool) -> tuple[Vector, float, int]:
+        """The nearest point of the polytope, its duality gap, and the steps taken."""
+        order, target = close_gaps(z, base=base)
+        oracle, items, n = self.oracle, np.arange(z.size), z.size
+        search, limit = NearestPointSearch(oracle, n, self.rank), 200 + 40 * n
+        _, steps = search.run(
+            items, target, np.array([n]), below=_NOTHING, tight=int(base), most=self.rank, limit=limit
+        )
+        near: Vector = search.x[:n].copy()
+        # Bases have one sum, so a common offset of z only costs precision.
+        middle = order[n // 2] if base else n
+        offset = z[middle] if middle < n else 0.0
+        return near, max(0.0, self._gap(oracle, near - (z - offset), near, base=base)), steps
+
+    def project_entropy(self, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
+        """The same for the generalised Kullback-Leibler divergence."""
+        items, x, oracle = self._loose.copy(), np.zeros(log_w.size), self.oracle
+        flow = None if self.flow is None else self.flow(oracle)
+        split = EntropicSplit(oracle, self.rank, log_w, items, flow)
+        split.solve(base=base)
+        x[items] = np.exp(split.log_x[items])
+        middle = log_w.size // 2
+        offset = float(np.partition(log_w, middle)[middle]) if base else 0.0
+        gradient = np.zeros(x.size)
+        gradient[items] = split.log_x[items] - (log_w[items] - offset)
+        # A violation within tolerance can make the gap negative; its size bounds the error either way.
+        return x, abs(self._gap(oracle, gradient, x, base=base)), split.steps
+
+    def _gap(self, oracle: Any, gradient: Vector, x: Vector, *, base: bool) -> float:
+        """How much better than ``x`` the vertex is that the gradient likes best, to first order."""
+        items = np.arange(x.size)
+        places, fits = oracle.offered(
+            items, gradient, below=_NOTHING, tight=int(base), keep=x.size, most=self.rank
+        )
+        beyond = x.copy()
+        beyond[places[fits]] -= 1.0
+        return float(gradient @ beyond)
+
+    @cached_property
+    def _loose(self) -> Items:
+        """Items that are independent by themselves: all others are 0 at every point of the polytope."""
+        return np.flatnonzero(self.addable(_NOTHING))
+
+    def holds(self, point: Vector, slack: float) -> bool:
+        """Whether a point of the polytope differs from ``point`` by at most ``slack`` in each coordinate."""
+        order = np.argsort(-point, kind="stable")
+        # The items with the largest entries are the likely culprits: their ranks cost one greedy pass.
+        ranks = np.cumsum(self._taken(order))
+        if (np.cumsum(point[order]) > ranks + slack * np.arange(1, order.size + 1)).any():
+            return False
+        one_block: Items = np.zeros(point.size, dtype=np.intp)
+        face = np.clip(point, 0.0, 1.0), np.arange(point.size), one_block, int(self._sums_to_rank(point))
+        near = self._nearest(*face, 200 + 40 * point.size)
+        return bool(np.abs(near.x - point).max() <= slack + 1e-12)
+
+    def _taken(self, order: Items) -> NDArray[np.bool_]:
+        """Which items of ``order`` greedy takes."""
+        return np.isin(order, self.greedy(order), assume_unique=True)
+
+    def _sums_to_rank(self, point: Vector) -> bool:
+        """Whether the sum leaves no choice but bases."""
+        return abs(float(point.sum()) - self.rank) <= 1e-12 * self.rank
+
+    def decompose(self, point: Vector) -> Decomposition:
+        """A point with entries in [0, 1] as a combination of independent sets; refused outside the polytope.
+
+        The nearest-point method is slow towards a point on the boundary: it keeps trying vertices that lie
+        off the face of that point, with ever smaller shares. A face is a chain of tight sets (sets A with
+        x(A) = rank(A)); greedy stays on it if it serves the chain's sets one after the other. So: search for
+        a while, read tight sets off what is still missing, and search again among the vertices that keep
+        them tight. ``block`` numbers the steps of the chain, of which the first ``tight`` are tight.
+        """
+        x, base = np.clip(point, 0.0, 1.0), self._sums_to_rank(point)
+        support = np.flatnonzero(x > 0.0)
+        target, block, tight = x[support], np.zeros(support.size, dtype=np.intp), int(base)
+        limit, most = 3 * support.size + 50, 200 + 40 * support.size
+        found = self._nearest(target, support, block, tight, limit)
+        while found.steps >= limit and limit < most:
+            order = np.lexsort((found.x - target, block))
+            slack: Vector = np.cumsum(self._taken(support[order]) - target[order])
+            ends = np.flatnonzero(np.abs(slack) <= _TIGHT) + 1
+            if ends.size > tight:
+                block[order] = np.searchsorted(ends, np.arange(order.size), side="right")
+                tight = int(ends.size)
+            else:
+                limit *= 2
+            found = self._nearest(target, support, block, tight, limit)
+        near = np.zeros(x.size)
+        near[support] = found.shares @ found.vertices
+        miss = np.abs(near - point)
+        if miss.max() > POLYTOPE_TOLERANCE:
+            where = int(np.argmax(miss))
+            refuse_outside(f"the nearest point differs by {miss[where]:.3g} at x[{where}]")
+        return decomposition(point, [support[vertex > 0.5] for vertex in found.vertices], found.shares)
+
+    def _nearest(self, target: Vector, items: Items, block: Items, tight: int, limit: int) -> _Nearest:
+        """The nearest point to ``target`` on a face of the polytope; what is not among ``items`` is 0."""
+        # Blocks one after the other, as loops go through them.
+        order = np.argsort(block, kind="stable")
+        search, ends = NearestPointSearch(self.oracle, items.size, self.rank), np.cumsum(np.bincount(block))
+        _, steps = search.run(
+            items[order], target[order], ends, below=_NOTHING, tight=tight, most=self.rank, limit=limit
+        )
+        near, vertices = np.empty(items.size), np.empty((search.n_vertices, items.size))
+        near[order], vertices[:, order] = search.x[: items.size], search.vertices(items.size)
+        return _Nearest(near, vertices, search.shares, steps)
+
+    def round(self, point: Vector, rng: np.random.Generator) -> Items:
+        """A random independent set with expectation ``point``: by a flow, or by merging a decomposition."""
+        if self.flow is None:
+            parts = self.decompose(point)
+            return merge_sets(self, parts.sets, parts.weights, rng)
+        assert self._uniforms is not None
+        support = np.flatnonzero(point > 0.0)
+        of_items, beside = self._uniforms
+        uniforms = rng.random(int(of_items[support].sum()) + beside)
+        excess, items, kept = self.flow(self.oracle).round(support, point[support], uniforms)
+        if excess > POLYTOPE_TOLERANCE * max(items, 1):
+            refuse_outside(f"{items} items exceed their rank by {excess:.3g}")
+        chosen: Items = support[kept]
+        if chosen.size < self.rank and self._sums_to_rank(point):
+            # What a unit here and there has cost; ties go to the smaller item.
+            chosen = np.sort(self.greedy(np.concatenate([chosen, support[~kept]])))
+        return chosen.astype(np.intp, copy=False)
 
 
 def close_gaps(z: Vector, *, base: bool) -> tuple[Items, Vector]:
@@ -147,194 +346,6 @@ class EntropicSplit:
         inside = np.empty(size, dtype=np.bool_)
         inside[places] = ~free
         return inside
-
-
-# --- a point as a combination of vertices -------------------------------------------------------------------
-# The nearest-point method is slow towards a point on the boundary: it keeps trying vertices that lie off the
-# face of that point, with ever smaller shares. A face is a chain of tight sets (sets A with x(A) = rank(A));
-# greedy stays on it if it serves the chain's sets one after the other. So: search for a while, read tight
-# sets off what is still missing, and search again among the vertices that keep them tight.
-
-
-def chosen(greedy: Greedy, order: Items) -> NDArray[np.bool_]:
-    """Which items of ``order`` greedy takes."""
-    return np.isin(order, greedy(order), assume_unique=True)
-
-
-def combination(nearest: Nearest, greedy: Greedy, x: Vector, *, base: bool) -> NearestPoint:
-    """``x`` (entries in [0, 1]) as a combination of independent sets, or of bases.
-
-    Answers the nearest point found; ``x`` lies outside the polytope if that one differs.
-    """
-    support = np.flatnonzero(x > 0.0)
-    face = _Face(greedy, support, x[support], base=base)
-    steps, most = 3 * support.size + 50, 200 + 40 * support.size
-    found = face.search(nearest, steps)
-    while found.iterations >= steps and steps < most:
-        if not face.refine(found.x):
-            steps *= 2
-        found = face.search(nearest, steps)
-    vertices = np.zeros((found.shares.size, x.size))
-    vertices[:, support] = found.vertices
-    return NearestPoint(found.shares @ vertices, vertices, found.shares, found.gap, found.iterations)
-
-
-class _Face:
-    """The face on which the items outside ``support`` are 0 and every one of a chain of sets is tight.
-
-    ``block`` numbers the steps of the chain; items of the last step may be free (in no tight set).
-    """
-
-    def __init__(self, greedy: Greedy, support: Items, x: Vector, *, base: bool) -> None:
-        self.greedy = greedy
-        self.support = support
-        self.x = x
-        self.block: Items = np.zeros(support.size, dtype=np.intp)
-        self.tight_blocks = int(base)
-
-    def search(self, nearest: Nearest, limit: int) -> NearestPoint:
-        return nearest(self.x, self.support, self.block, self.tight_blocks, limit)
-
-    def refine(self, near: Vector) -> bool:
-        """Look for more tight sets among those that ``near`` leaves short; False if none is found."""
-        order = np.lexsort((near - self.x, self.block))
-        slack: Vector = np.cumsum(chosen(self.greedy, self.support[order]) - self.x[order])
-        ends = np.flatnonzero(np.abs(slack) <= _TIGHT) + 1
-        if ends.size <= self.tight_blocks:
-            return False
-        self.block[order] = np.searchsorted(ends, np.arange(order.size), side="right")
-        self.tight_blocks = int(ends.size)
-        return True
-
-
-# --- the nearest point --------------------------------------------------------------------------------------
-# Wolfe's method (Wolfe 1976): keep a few vertices whose convex hull holds the current point in its interior;
-# add the vertex that a linear function of the residual likes best, and walk to the nearest point of the hull,
-# dropping vertices on the way. It ends after finitely many steps, because no hull is met twice.
-
-# Below this share a vertex counts as gone: its contribution is within rounding of nothing.
-_SMALLEST_SHARE = 1e-13
-_GAP = 1e-14
-_STALLED_STEPS = 30
-
-
-@dataclass(frozen=True)
-class NearestPoint:
-    """The point, the vertices (rows) and shares it is made of, its duality gap and the number of steps."""
-
-    x: Vector
-    vertices: Vector
-    shares: Vector
-    gap: float
-    iterations: int
-
-
-def nearest_point(
-    target: Vector, minimize: Callable[[Vector], Vector], *, max_iterations: int | None = None
-) -> NearestPoint:
-    """The point nearest to ``target`` in the hull of all answers of ``minimize(cost)``.
-
-    ``gap`` is max over vertices v of <x - target, x - v>: half the squared distance is within ``gap`` of its
-    minimum, and x is within sqrt(2 gap) of the nearest point.
-    """
-    limit = max_iterations if max_iterations is not None else 200 + 40 * target.size
-    hull = _Hull(target, minimize(-target))
-    best_distance = np.inf
-    iteration, stalled = 0, 0
-    while True:
-        iteration += 1
-        x = hull.point()
-        residual = x - target
-        vertex = minimize(residual)
-        gap = float(residual @ (x - vertex))
-        distance = float(residual @ residual)
-        # Near the end a step lowers the distance by less than its rounding, but never for long.
-        stalled = stalled + 1 if distance >= best_distance else 0
-        best_distance = min(distance, best_distance)
-        done = gap <= _GAP * (1.0 + abs(float(residual @ x))) or stalled > _STALLED_STEPS
-        if done or iteration >= limit or not hull.add(vertex):
-            return NearestPoint(x, hull.vertices, hull.shares, max(gap, 0.0), iteration)
-        hull.walk()
-
-
-class _Hull:
-    """Affinely independent vertices and the shares of the current point in them.
-
-    ``factor`` is the upper Cholesky factor of 1 + <v_i - target, v_j - target>, which is positive definite
-    exactly when the vertices are affinely independent.
-    """
-
-    def __init__(self, target: Vector, vertex: Vector) -> None:
-        self.target = target
-        self.vertices = vertex[None, :].copy()
-        self.shares = np.ones(1)
-        self.factor: Vector = np.sqrt([[1.0 + float((vertex - target) @ (vertex - target))]])
-
-    def point(self) -> Vector:
-        return self.shares @ self.vertices
-
-    def add(self, vertex: Vector) -> bool:
-        """Add a vertex with share 0; False if it depends affinely on those already there."""
-        offset = vertex - self.target
-        products = self.vertices @ offset - float(self.target @ offset)
-        column = _solve(self.factor, 1.0 + products, transposed=True)
-        corner = 1.0 + float(offset @ offset)
-        left = corner - float(column @ column)
-        if left <= 1e-13 * corner:
-            return False
-        size = self.shares.size
-        factor = np.zeros((size + 1, size + 1))
-        factor[:size, :size] = self.factor
-        factor[:size, size] = column
-        factor[size, size] = np.sqrt(left)
-        self.factor = factor
-        self.vertices = np.vstack([self.vertices, vertex])
-        self.shares = np.append(self.shares, 0.0)
-        return True
-
-    def walk(self) -> None:
-        """Move to the nearest point of the affine hull; at the edge of the hull, drop vertices."""
-        while True:
-            ideal = self._affine_nearest()
-            if (ideal > _SMALLEST_SHARE).all():
-                self.shares = ideal
-                return
-            falling = np.flatnonzero(ideal <= _SMALLEST_SHARE)
-            drop = self.shares[falling] - ideal[falling]
-            # A vertex that does not fall has share 0 already: it goes at once.
-            reach = np.divide(self.shares[falling], drop, out=np.zeros_like(drop), where=drop > 0.0)
-            step = min(1.0, float(reach.min()))
-            shares = (1.0 - step) * self.shares + step * ideal
-            kept = shares > _SMALLEST_SHARE
-            kept[falling[np.argmin(reach)]] = False
-            self._keep(kept)
-            self.shares = shares[kept] / shares[kept].sum()
-
-    def _affine_nearest(self) -> Vector:
-        half = _solve(self.factor, np.ones(self.shares.size), transposed=True)
-        shares = _solve(self.factor, half, transposed=False)
-        shares /= shares.sum()
-        return shares
-
-    def _keep(self, kept: NDArray[np.bool_]) -> None:
-        """Drop the other vertices; rotations make the factor triangular again (its Q is of no interest)."""
-        from scipy.linalg import qr_delete
-
-        self.vertices = self.vertices[kept]
-        for gone in np.flatnonzero(~kept)[::-1].tolist():
-            size = self.factor.shape[0]
-            _, factor = qr_delete(np.eye(size), self.factor, gone, which="col", check_finite=False)
-            self.factor = factor[: size - 1].astype(np.float64, copy=False)
-
-
-def _solve(upper: Vector, right: Vector, *, transposed: bool) -> Vector:
-    """Back substitution by LAPACK itself: the checks around it cost more than the work."""
-    from scipy.linalg.lapack import dtrtrs
-
-    solution, info = dtrtrs(upper, right, trans=int(transposed))
-    if info:
-        raise np.linalg.LinAlgError(f"dtrtrs answered {info}: the vertices are affinely dependent")
-    return np.asarray(solution, dtype=np.float64)
 
 
 # --- one multiplier per limit -------------------------------------------------------------------------------

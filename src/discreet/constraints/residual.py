@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from ..core.checks import shown
 from .base import Constraint, Items, Vector, item_set
-from .cardinality import Cardinality
 from .knapsack import RELATIVE_SLACK, Knapsack
 from .matroids import Matroid, MatroidMinor
-from .nested import LaminarMatroid, PartitionMatroid
+from .nested import Cardinality, LaminarMatroid, PartitionMatroid
 
 
 @dataclass(frozen=True)
@@ -221,7 +220,7 @@ def _left(constraint: Constraint, included: Items, free: Items) -> Constraint:
         return Cardinality(min(constraint.rank - included.size, free.size), int(free.size))
     if kind is PartitionMatroid or kind is LaminarMatroid:
         assert isinstance(constraint, PartitionMatroid | LaminarMatroid)
-        limits = constraint._fixed_limits
+        limits = constraint._sets
         places = np.full(limits.n_items, -1, dtype=np.intp)
         places[free] = np.arange(free.size)
         groups, capacities = [], []

@@ -9,8 +9,8 @@ nothing is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,9 +20,6 @@ from .base import Items, Vector, generator, item_set
 
 if TYPE_CHECKING:
     from .matroids import Matroid
-
-# Random bits, n of them: whether the second of two sets takes an item of the first over.
-Given = Callable[[int], NDArray[np.bool_]]
 
 
 def settle_groups(x: Vector, group: Items, rng: np.random.Generator) -> None:
@@ -120,19 +117,21 @@ def swap_round(
         raise ValueError(
             f"weights[{where}]={shares[where]}; weights must be zero or more, and one of them positive"
         )
+    largest = max((int(items.max()) for items in checked if items.size), default=0)
+    independent = matroid._sets_over(matroid.n_items or max(largest + 1, matroid.rank))
     for index, items in enumerate(checked):
-        if not matroid._fits(items):
+        if not independent.fits(items):
             raise ValueError(
                 f"sets[{index}]={items.tolist()} is not independent in {matroid!r}; "
                 "give sets that contains() accepts"
             )
-    return merge_sets(matroid, checked, shares / shares.max(), generator(rng))
+    return merge_sets(independent, checked, shares / shares.max(), generator(rng))
 
 
 def merge_sets(
-    matroid: Matroid, sets: Sequence[Items], weights: Vector, rng: np.random.Generator
+    matroid: Any, sets: Sequence[Items], weights: Vector, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """``swap_round`` for sets and weights that are known to be right."""
+    """``swap_round`` for sets and weights that are known to be right; ``matroid``: its independent sets."""
     merged, share = sets[0], float(weights[0])
     for items, weight in zip(sets[1:], weights[1:].tolist(), strict=True):
         merged = _merge(matroid, merged, share, items, weight, rng)
@@ -141,59 +140,46 @@ def merge_sets(
 
 
 def _merge(
-    matroid: Matroid, one: Items, one_share: float, two: Items, two_share: float, rng: np.random.Generator
+    matroid: Any, one: Items, one_share: float, two: Items, two_share: float, rng: np.random.Generator
 ) -> Items:
-    """Exchange until the two sets are equal."""
-    found = None
-    if one.size == two.size == matroid.rank:
-        found = matroid._merge_bases(
-            one, two, lambda left: rng.random(left) * (one_share + two_share) < one_share
-        )
-    if found is None:
-        merged = _exchange(matroid, set(one.tolist()), one_share, set(two.tolist()), two_share, rng)
-        found = np.array(sorted(merged), dtype=np.intp)
-    return found
-
-
-def _exchange(
-    matroid: Matroid,
-    one: set[int],
-    one_share: float,
-    two: set[int],
-    two_share: float,
-    rng: np.random.Generator,
-) -> set[int]:
     """Exchange until the two sets are equal.
 
     Sets of different sizes are treated as bases padded with interchangeable free elements: in the padded
     matroid (any independent set plus padding, at most rank many together) they are bases, and an exchange
     with a padding element is a plain addition to the smaller set or removal from the larger one.
     """
-    while one != two:
-        if len(one) < len(two):
-            one, two, one_share, two_share = two, one, two_share, one_share
-        item = min(one - two)
-        partner = _partner(matroid, one, two, item)
+    if one.size == two.size == matroid.rank:
+        found: Items | None = matroid.merged_bases(
+            one, two, lambda left: rng.random(left) * (one_share + two_share) < one_share
+        )
+        if found is not None:
+            return found
+    first, second = set(one.tolist()), set(two.tolist())
+    while first != second:
+        if len(first) < len(second):
+            first, second, one_share, two_share = second, first, two_share, one_share
+        item = min(first - second)
+        partner = _partner(matroid, first, second, item)
         traded = set() if partner is None else {partner}
         if rng.random() * (one_share + two_share) < one_share:
-            two = (two - traded) | {item}
+            second = (second - traded) | {item}
         else:
-            one = (one - {item}) | traded
-    return one
+            first = (first - {item}) | traded
+    return np.array(sorted(first), dtype=np.intp)
 
 
-def _partner(matroid: Matroid, larger: set[int], smaller: set[int], item: int) -> int | None:
+def _partner(matroid: Any, larger: set[int], smaller: set[int], item: int) -> int | None:
     """An item of ``smaller`` that may trade places with ``item`` of ``larger``; None stands for padding."""
     small = np.array(sorted(smaller), dtype=np.intp)
     # No set is larger than a base, so a base need not be asked whether it has room.
-    if small.size < matroid.rank and matroid._fits(np.append(small, item)):
+    if small.size < matroid.rank and matroid.fits(np.append(small, item)):
         if len(larger) > len(smaller):
             return None
     else:
-        small = matroid._circuit(small, item)
+        small = matroid.circuit(small, item)
     candidates = np.array([other for other in small.tolist() if other not in larger], dtype=np.intp)
     without = np.array(sorted(larger - {item}), dtype=np.intp)
-    fitting = candidates[matroid._addable_among(without, candidates)]
+    fitting = candidates[matroid.addable_among(without, candidates)]
     if fitting.size:
         return int(fitting[0])
     # The strong exchange property of bases guarantees a partner.
