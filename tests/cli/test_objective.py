@@ -106,7 +106,7 @@ def test_nearest_is_facility_location_over_means(capsys, shop):
         (["--objective", "nearest", "--vectors", "x,w"], "--vectors w is not a column of the table"),
         (
             ["--objective", "nearest", "--vectors", "x,title"],
-            "a vector is made of numbers: item 'p0' has 'Page 0' in column 'title'",
+            "item 'p0' has 'Page 0' in column 'title'; a vector is made of numbers",
         ),
         (["--objective", "nearest", "--vectors", "x", "--cap", "3"], "--cap has no use with"),
         (["--objective", "most"], "invalid choice: 'most'"),

@@ -1,15 +1,16 @@
-"""Options that several commands share: files of events, lists of items, budgets; how refusals name them."""
+"""What several commands share: their options in one table, files of events and lists of items, warnings."""
 
 from __future__ import annotations
 
 import argparse
 import csv
 import math
+import os
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .output import same_file
+from ..core.extras import install
 
 if TYPE_CHECKING:
     from ..data.source import Source
@@ -19,78 +20,116 @@ KINDS = (
     "CSV or other text in columns, plain or compressed (.gz, .zst, .bz2, .xz), Parquet or Feather; a pattern"
     " in quotes and a folder stand for the files in them"
 )
-ITEMS = (
+_ITEMS = (
     "a file with the --item column (a single column may be called anything, and its first line is its name,"
     " unless --items-columns gives one)"
 )
-FEEDBACK = (
-    "what is learned after a round: full (the person's whole taste, default), bandit (the value of the shown"
-    " set, such as 1 for a click) or slots (which of the shown items was clicked)"
-)
+# Options by name, as argparse has them; a command adds what differs there.
+_FLAG = {"action": "store_true"}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--person": {"metavar": "COL", "help": "column that says whose row it is"},
+    "--item": {"metavar": "COL", "help": "column of what they like, bought or opened"},
+    "--items": {"metavar": "FILE", "help": f"the public list of items: {_ITEMS}"},
+    "--items-item": {
+        "metavar": "COL",
+        "help": "the --item column of --items, if it is called otherwise there",
+    },
+    "--items-columns": {
+        "metavar": "NAMES",
+        "help": "for --items without a header: names of its columns, separated by commas",
+    },
+    "--columns": {
+        "metavar": "NAMES",
+        "help": "for text without a header: names of its columns, separated by commas",
+    },
+    "--separator": {
+        "metavar": "CHAR",
+        "help": "between columns of text; tab for a tab (default: whichever of comma, tab, semicolon and bar"
+        " makes the header name the columns that are asked for; with --columns, a tab in .tsv and .tab files"
+        " and a comma in others)",
+    },
+    "--items-from-data": _FLAG
+    | {
+        "help": "instead of --items: all items that occur. NOT PRIVATE BY ITSELF: an item that only one"
+        " person has is among them, and what is chosen is marked as conditional on the list",
+    },
+    "--skip-bad": _FLAG
+    | {
+        "help": "leave out rows with an empty cell, a bad weight or an item that --items does not list,"
+        " instead of refusing the file",
+    },
+    "--insecure-diagnostics": _FLAG | {"help": "say which row of a file was refused: NOT PRIVATE"},
+    "--weight": {
+        "metavar": "COL",
+        "help": "a number for each row, at least 0; of repeated rows the largest counts",
+    },
+    "--cap": {"type": int, "metavar": "M", "help": "count at most M items of each person"},
+    "--n-items": {"type": int, "metavar": "N", "help": "how many items there are"},
+    "--rounds": {"type": int, "metavar": "T", "help": "how many people will come"},
+    "--k": {"type": int, "help": "how many items are chosen in each round"},
+    "--feedback": {
+        "metavar": "KIND",
+        "help": "what is learned after a round: full (the person's whole taste, default), bandit (the value"
+        " of the shown set, such as 1 for a click) or slots (which of the shown items was clicked)",
+    },
+    "--epsilon": {"type": float, "help": "privacy budget"},
+    "--delta": {"type": float, "default": 0.0, "help": "probability outside of that (default 0)"},
+    "--neighbours": {
+        "choices": ("replace", "add_remove"),
+        "default": "replace",
+        "help": "what is protected: a person's rows for anybody else's (replace, the number of people is"
+        " public; default), or their presence as well (add_remove)",
+    },
+    "--seed": {"type": int, "metavar": "N", "help": "repeatable randomness: NOT PRIVATE, for trying out"},
+    "--config": {"metavar": "FILE", "help": "a TOML file with settings"},
+    "--store": {
+        "metavar": "URL",
+        "help": "sqlite:///FILE or postgresql://... (default: sqlite:///discreet.db)",
+    },
+    "--secrets": {
+        "metavar": "FILE",
+        "help": "the file of keys; keep it apart from backups (default: discreet.secrets)",
+    },
+}
+TEXT = ("--separator", "--items-columns")
+EVENTS = ("--person", "--item", "--items", "--items-item", "--columns", *TEXT)
+PRIVATE_EVENTS = ("--items-from-data", "--skip-bad")
 _LARGE_EPSILON = 10.0
 
 
-def add_events(group: argparse._ArgumentGroup, *, required: bool = False) -> None:
-    """Columns of files of events, and the public list of items."""
-    group.add_argument("--person", required=required, metavar="COL", help="column that says whose row it is")
-    group.add_argument(
-        "--item", required=required, metavar="COL", help="column of what they like, bought or opened"
-    )
-    group.add_argument("--items", metavar="FILE", help=f"the public list of items: {ITEMS}")
-    group.add_argument(
-        "--items-item", metavar="COL", help="the --item column of --items, if it is called otherwise there"
-    )
-    group.add_argument(
-        "--columns",
-        metavar="NAMES",
-        help="for text without a header: names of its columns, separated by commas",
-    )
-    add_text(group)
+def add(group: argparse._ActionsContainer, *names: str, **changed: Any) -> None:
+    """Options of the table, with what is changed for this command."""
+    for name in names:
+        group.add_argument(name, **_OPTIONS[name] | changed)
 
 
-def add_text(group: argparse._ArgumentGroup) -> None:
-    """How text is divided into columns."""
-    group.add_argument(
-        "--separator",
-        metavar="CHAR",
-        help="between columns of text; tab for a tab (default: whichever of comma, tab, semicolon and bar"
-        " makes the header name the columns that are asked for; with --columns, a tab in .tsv and .tab files"
-        " and a comma in others)",
-    )
-    group.add_argument(
-        "--items-columns",
-        metavar="NAMES",
-        help="for --items without a header: names of its columns, separated by commas",
-    )
+def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """The files of events."""
+    about = f"{KINDS}; - for text on standard input{more}"
+    parser.add_argument("files", nargs="+", metavar="FILE", help=about)
 
 
-def add_private_events(group: argparse._ArgumentGroup) -> None:
-    """What is done about items that are not listed and rows that cannot be read."""
-    group.add_argument(
-        "--items-from-data",
-        action="store_true",
-        help="instead of --items: all items that occur. NOT PRIVATE BY ITSELF: an item that only one person"
-        " has is among them, and what is chosen is marked as conditional on the list",
-    )
-    group.add_argument(
-        "--skip-bad",
-        action="store_true",
-        help="leave out rows with an empty cell, a bad weight or an item that --items does not list, instead"
-        " of refusing the file",
-    )
+def given(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """Those of the options that were given, as they are written."""
+    values = {name: getattr(options, name) for name in names}
+    told = [
+        name for name, value in values.items() if value is not None and value is not False and value != []
+    ]
+    return [f"--{name.replace('_', '-')}" for name in told]
 
 
-def add_budget(group: argparse._ArgumentGroup, about_epsilon: str) -> None:
-    """Epsilon, delta, and what is protected."""
-    group.add_argument("--epsilon", type=float, required=True, help=about_epsilon)
-    group.add_argument("--delta", type=float, default=0.0, help="probability outside of that (default 0)")
-    group.add_argument(
-        "--neighbours",
-        choices=("replace", "add_remove"),
-        default="replace",
-        help="what is protected: a person's rows for anybody else's (replace, the number of people is public;"
-        " default), or their presence as well (add_remove)",
-    )
+def service_settings(options: argparse.Namespace, *names: str) -> tuple[Any, Any]:
+    """The module that serves, and its settings: those of a file, unless options were given."""
+    try:
+        from ..service import server
+        from ..service.config import read_settings
+    except ImportError as error:
+        raise ValueError(f"the service needs more: {install('service')} ({error.name})") from None
+    settings = read_settings(options.config)
+    for name in names:
+        if (value := getattr(options, name)) is not None:
+            setattr(settings, name, value)
+    return server, settings
 
 
 def warn_of_budget(budget: Budget, count: int, max_people: int | None) -> None:
@@ -118,16 +157,18 @@ def warn_of_budget(budget: Budget, count: int, max_people: int | None) -> None:
     )
 
 
+# --- files ------------------------------------------------------------------------------------------
+
+
 def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) -> Source:
     """A file, several of them, or standard input (-); ``public``: a list of items, not people's data."""
     from ..data.source import Source, Wording
 
     names = "--items-columns" if public else "--columns"
     renamed = public and getattr(options, "items_item", "") is None
+    unnamed = public and options.item is None
     wording = Wording(
-        argument="--{role} ({column} unless you say which column)"
-        if public and options.item is None
-        else "--{role} {column}",
+        argument="--{role} ({column} unless you say which column)" if unnamed else "--{role} {column}",
         items="--items",
         columns=names,
         drop_items="",
@@ -181,9 +222,9 @@ def as_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def check_items_option(options: argparse.Namespace) -> None:
     """Some options are for --items alone."""
-    for name in ("items_columns", "items_item"):
-        if options.items is None and getattr(options, name, None) is not None:
-            raise ValueError(f"--{name.replace('_', '-')} is about --items FILE, which is missing")
+    about = given(options, [name for name in ("items_columns", "items_item") if hasattr(options, name)])
+    if options.items is None and about:
+        raise ValueError(f"{about[0]} is about --items FILE, which is missing")
 
 
 def check_public(options: argparse.Namespace, whose: str) -> None:
@@ -199,6 +240,11 @@ def check_public(options: argparse.Namespace, whose: str) -> None:
             f"--items {options.items}: is {whose}, so that which items are listed is private; give a list"
             " that is public, or --items-from-data"
         )
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one file that is there."""
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 def _separator(text: str | None) -> str | None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..core.files import replacing
 from ..core.table import table
+from .options import same_file
 
 # Wide enough for anything: what is piped into a file or another program is not folded.
 _UNLIMITED = 10_000
@@ -114,11 +115,6 @@ def check_writable(path: str, *inputs: str) -> Path:
     if any(same_file(path, one) for one in inputs):
         raise ValueError(f"--out {path}: is the file that is read; name another one")
     return target
-
-
-def same_file(one: str, other: str) -> bool:
-    """Whether two paths lead to one file that is there."""
-    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 def write_whole(path: Path, text: str) -> None:

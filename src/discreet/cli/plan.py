@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .options import FEEDBACK, ITEMS, add_budget, add_text, check_items_option, read_items, warn_of_budget
+from .options import TEXT, add, check_items_option, read_items, warn_of_budget
 from .output import as_json, fitted, wrapped
 
 if TYPE_CHECKING:
@@ -27,15 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The question, the budget, and how to print."""
     parser.epilog = _EXAMPLES
     question = parser.add_argument_group("the question")
-    question.add_argument("--n-items", type=int, metavar="N", help="how many items there are")
-    question.add_argument(
-        "--items", metavar="FILE", help=f"or the public list of them, which is counted: {ITEMS}"
-    )
-    question.add_argument("--item", metavar="COL", help="the column of --items, where it has several")
-    add_text(question)
-    question.add_argument("--k", type=int, required=True, help="how many are chosen in each round")
-    question.add_argument("--rounds", type=int, required=True, metavar="T", help="how many people will come")
-    question.add_argument("--feedback", default="full", metavar="KIND", help=FEEDBACK)
+    add(question, "--n-items", "--items", *TEXT, "--cap")
+    add(question, "--item", help="the column of --items, where it has several")
+    add(question, "--k", "--rounds", required=True)
+    add(question, "--feedback", default="full")
     question.add_argument(
         "--stream",
         default="adversarial",
@@ -48,9 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         help="choose by the share that is expected (from simulations, default) or by what is certified",
     )
-    question.add_argument("--cap", type=int, metavar="M", help="count at most M items of each person")
     budget = parser.add_argument_group("privacy")
-    add_budget(budget, "for the whole stream; inf: no privacy")
+    add(budget, "--epsilon", required=True, help="for the whole stream; inf: no privacy")
+    add(budget, "--delta", "--neighbours")
     budget.add_argument(
         "--rounds-per-person",
         type=int,

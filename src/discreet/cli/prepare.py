@@ -1,4 +1,4 @@
-"""``discreet prepare``: files of events to a store of people, for tables that are larger than memory."""
+"""``discreet prepare``: files of events to a store on disk, for tables that are larger than memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import KINDS, add_events, add_private_events, check_public, events_of, read_items
+from .options import EVENTS, PRIVATE_EVENTS, add, add_files, check_public, events_of, given, read_items
 from .output import as_json
 
 if TYPE_CHECKING:
     from ..data.source import Source
 
 NAME = "prepare"
-HELP = "make a store of people out of files of events, or append to one"
+HELP = "write files of events to a store on disk, or append to one"
 
 _EXAMPLES = """examples:
   discreet prepare logs/*.parquet --person user --item page --items pages.csv --to people/
@@ -34,31 +34,14 @@ _PICKS = 50  # that are estimated
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The files, their columns, the catalogue and the store."""
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE",
-        help=f"{KINDS}; - for text on standard input",
-    )
+    add_files(parser)
     parser.add_argument("--to", required=True, metavar="STORE", help="the folder of the store")
     parser.add_argument("--append", action="store_true", help="add the rows to a store that is there")
     data = parser.add_argument_group("the files")
-    add_events(data, required=True)
-    add_private_events(data)
-    data.add_argument(
-        "--weight",
-        metavar="COL",
-        help="a number for each row, at least 0; of repeated rows the largest counts",
-    )
+    add(data, "--person", "--item", required=True)
+    add(data, *EVENTS[2:], *PRIVATE_EVENTS, "--weight", "--insecure-diagnostics")
     data.add_argument("--highest", type=float, metavar="W", help="a public bound of the weights, e.g. 1")
-    data.add_argument(
-        "--cap", type=int, metavar="M", help="keep at most M items of each person, drawn by a keyed hash"
-    )
-    data.add_argument(
-        "--insecure-diagnostics",
-        action="store_true",
-        help="say which row of a file was refused: NOT PRIVATE",
-    )
+    add(data, "--cap", help="keep at most M items of each person, drawn by a keyed hash")
     store = parser.add_argument_group("the store")
     store.add_argument(
         "--buckets", type=int, metavar="P", help="parts of the store (default: one for a million rows)"
@@ -107,11 +90,7 @@ def run(options: argparse.Namespace) -> int:
             source, items=_items(options), cap=options.cap, buckets=options.buckets, highest=highest, **asked
         )
     # Neither the number of buckets, which may follow from that of the rows, nor a digest of what they hold.
-    said = {
-        "store": options.to,
-        "n_items": store.n_items,
-        "catalogue": store.catalogue,
-    }
+    said = {"store": options.to, "n_items": store.n_items, "catalogue": store.catalogue}
     text = f"{options.to}: people over {store.n_items:,} items"
     if store.catalogue == "from data":
         text += "; CONDITIONAL on the list of items, which was taken from data"
@@ -151,12 +130,9 @@ def _estimated(options: argparse.Namespace, source: Source) -> str:
 def _check(options: argparse.Namespace) -> None:
     """What does not go together."""
     if options.append:
-        names = ("items", "items_from_data", "cap", "buckets", "highest")
-        given = [
-            f"--{name.replace('_', '-')}" for name in names if getattr(options, name) not in (None, False)
-        ]
-        if given:
-            raise ValueError(f"--append keeps what the store was made with; leave out {', '.join(given)}")
+        settled = given(options, ("items", "items_from_data", "cap", "buckets", "highest"))
+        if settled:
+            raise ValueError(f"--append keeps what the store was made with; leave out {', '.join(settled)}")
         return
     if (options.items is not None) == options.items_from_data:
         raise ValueError(

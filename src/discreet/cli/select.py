@@ -12,23 +12,24 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
 from ..core.extras import install
 from ..core.table import table
 from .options import (
-    KINDS,
-    add_budget,
-    add_events,
-    add_private_events,
+    EVENTS,
+    PRIVATE_EVENTS,
+    add,
+    add_files,
     check_public,
     events_of,
+    given,
     read_items,
     warn_of_budget,
 )
@@ -71,21 +72,12 @@ account covers.
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
 
 
-OBJECTIVES = ("any", "several", "nearest")
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The file, its columns, what may be chosen, the budget, and what to print."""
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE",
-        help=f"{KINDS}; - for text on standard input; or the folder of a store",
-    )
+    add_files(parser, "; or the folder of a store")
     data = parser.add_argument_group("the file")
-    add_events(data)
-    add_private_events(data)
+    add(data, *EVENTS, *PRIVATE_EVENTS)
     data.add_argument(
         "--items-private",
         type=float,
@@ -94,16 +86,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " e.g. 0.5, and all of --delta; each person votes for one item of theirs, and those with enough votes"
         " are listed",
     )
-    data.add_argument(
-        "--weight",
-        metavar="COL",
+    add(
+        *(data, "--weight"),
         help="how likely the person takes the item, 0 to 1; of repeated rows the largest counts (default: any"
         " row of theirs serves them surely)",
     )
-    data.add_argument(
-        "--cap",
-        type=int,
-        metavar="M",
+    add(
+        *(data, "--cap"),
         help="count at most M items of each person, drawn by a hash of who they are; not needed for the"
         " guarantee (a person counts once however long their list is), but it keeps very long lists, of bots"
         " for instance, from passing as served by nearly anything",
@@ -117,35 +106,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     store.add_argument("--scheduler", metavar="ADDRESS", help="of the Dask cluster, e.g. tcp://10.0.0.1:8786")
     what = parser.add_argument_group("what may be chosen")
-    what.add_argument("--k", type=int, help="at most this many items (may be left out with --constraint)")
+    add(what, "--k", help="at most this many items (may be left out with --constraint)")
+    several: dict[str, Any] = {"action": "append", "default": []}
     what.add_argument(
         "--constraint",
-        action="append",
-        default=[],
         metavar="SPEC",
         help="partition:COL, at most one item per value of COL (partition:COL:2, at most two); or"
         " knapsack:COL:LIMIT, items whose COL adds up to at most LIMIT; repeatable, all of them hold",
+        **several,
     )
     what.add_argument(
         "--include",
-        action="append",
-        default=[],
         metavar="ITEMS",
         help="items that are in the list whatever people have: separated by commas, or @FILE with one per"
         " line; repeatable. They count towards --k and the constraints, and the others are chosen beside"
         " them. They must be public: not read off FILE",
+        **several,
     )
     what.add_argument(
         "--exclude",
-        action="append",
-        default=[],
         metavar="ITEMS",
         help="items that cannot be chosen, such as what is sold out; written as for --include, and as public",
+        **several,
     )
     value = parser.add_argument_group("the value of a list to a person")
     value.add_argument(
         "--objective",
-        choices=OBJECTIVES,
+        choices=("any", "several", "nearest"),
         default="any",
         help="any: whether it holds any of their items (default; with --weight, the chance that they take"
         " one); several: every item of theirs counts, each less than the one before (the square root of"
@@ -158,9 +145,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for nearest: the columns of --items with each item's vector, separated by commas",
     )
     budget = parser.add_argument_group("privacy")
-    add_budget(
-        budget, "how much one person may matter: no result becomes more than e^epsilon times as likely"
+    add(
+        *(budget, "--epsilon"),
+        required=True,
+        help="how much one person may matter: no result becomes more than e^epsilon times as likely",
     )
+    add(budget, "--delta", "--neighbours")
     budget.add_argument(
         "--max-people", type=int, metavar="N", help="add_remove: a public bound on the number of people"
     )
@@ -186,23 +176,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ledger-epsilon", type=float, metavar="E", help="for a new ledger: the epsilon of all runs together"
     )
     budget.add_argument("--ledger-delta", type=float, metavar="D", help="the same for delta (default 0)")
-    budget.add_argument(
-        "--seed", type=int, metavar="N", help="repeatable randomness: NOT PRIVATE, for trying out"
-    )
-    budget.add_argument(
-        "--insecure-diagnostics",
-        action="store_true",
+    add(
+        *(budget, "--insecure-diagnostics"),
         help="also print true counts, which no account covers, and which row of the file was refused: NOT"
         " PRIVATE, and marked as such",
     )
+    add(budget, "--seed")
     out = parser.add_argument_group("output")
     out.add_argument("--out", metavar="FILE", help="also write the result here, as JSON")
     out.add_argument(
         "--show",
-        action="append",
-        default=[],
         metavar="COL",
         help="also print this column of --items beside each item, such as a title; repeatable",
+        **several,
     )
     out.add_argument(
         "--explain", action="store_true", help="also print the arithmetic of the guarantee, step by step"
@@ -220,7 +206,7 @@ def run(options: argparse.Namespace) -> int:
             " be chosen without privacy)"
         )
     budget = Budget(options.epsilon, options.delta, options.neighbours)
-    request = SelectRequest.read(options)
+    request = Request.read(options)
     target = None
     if options.out is not None:
         read = [*options.files, *(one for one in (options.items, options.ledger) if one)]
@@ -240,8 +226,117 @@ def run(options: argparse.Namespace) -> int:
 # --- what is asked for ------------------------------------------------------------------------------
 
 
+class Rule(NamedTuple):
+    """One ``--constraint``: at most so many items of a kind, or a limit on what all of them cost."""
+
+    kind: str
+    column: str
+    amount: float = 1.0
+
+    @classmethod
+    def read(cls, spec: str) -> Rule:
+        """The option, checked; the column's name may hold colons."""
+        from ..core import checks
+
+        kind, _, rest = spec.partition(":")
+        column, _, last = rest.rpartition(":")
+        if kind == "partition" and rest:
+            if column and last.isdigit() and int(last) > 0:
+                return cls(kind, column, int(last))
+            return cls(kind, rest)
+        if kind == "knapsack" and column:
+            try:
+                return cls(kind, column, checks.real("LIMIT", float(last), at_least=0.0))
+            except ValueError as error:
+                raise ValueError(f"--constraint {spec}: LIMIT must be a number of at least 0") from error
+        raise ValueError(
+            f"--constraint {spec}: write partition:COL, partition:COL:HOW_MANY or knapsack:COL:LIMIT"
+        )
+
+    def constraint(self, listed: Listing, k: int | None) -> Constraint:
+        """The constraint over the items that there are, and at most k of them."""
+        from ..constraints import Cardinality, Intersection, Knapsack, LaminarMatroid, PartitionMatroid
+
+        n_items = len(listed.items)
+        if self.kind == "knapsack":
+            bag = Knapsack(self._costs(listed), self.amount)
+            return bag if k is None else Intersection(Cardinality(k), bag)
+        kinds: dict[str, list[int]] = {}
+        for item, kind in enumerate(listed.facts[self.column]):
+            kinds.setdefault(kind, []).append(item)
+        blocks, each = list(kinds.values()), int(self.amount)
+        if k is None:
+            return PartitionMatroid(blocks, each, n_items=n_items)
+        if len(blocks) == 1:
+            return Cardinality(min(k, each))
+        return LaminarMatroid([*blocks, list(range(n_items))], [each] * len(blocks) + [k])
+
+    def _costs(self, listed: Listing) -> list[float]:
+        costs = listed.numbers(self.column, 0.0, "a cost is a number of at least 0")
+        if min(costs) > self.amount:
+            cheapest = f"even the cheapest item costs {min(costs):g}, more than the limit {self.amount:g}"
+            option = "--constraint knapsack"
+            words = f"{option}: no item fits under the limit"
+            raise listed.refused(words, "raise the limit", f"{option}: {cheapest}")
+        return costs
+
+
 @dataclass(frozen=True)
-class SelectRequest:
+class Listing:
+    """The items to choose from, where the list came from, and what is known about each, by column."""
+
+    items: tuple[Any, ...]
+    catalogue: str
+    facts: Mapping[str, list[str]]
+
+    def numbers(self, column: str, least: float, expected: str) -> list[float]:
+        """A column about items as finite numbers."""
+        found = []
+        for item, text in zip(_texts(self.items), self.facts[column], strict=True):
+            try:
+                number = float(text)
+            except ValueError:
+                number = math.nan
+            if not (math.isfinite(number) and number >= least):
+                said = f"item {item!r} has {text!r} in column {column!r}"
+                raise self.refused(f"an item has something else in column {column!r}", expected, said)
+            found.append(number)
+        return found
+
+    def refused(self, words: str, fix: str, found: str) -> ValueError:
+        """A refusal of what is known about items: where they were read off people's data, it is a detail."""
+        from ..core import checks
+
+        if self.catalogue == "public":
+            return ValueError(f"{found}; {fix}")
+        return checks.DataError(f"{words}; {fix}", found)
+
+    def named(self, option: str, given: Sequence[str | list[str]], *, missing: bool = False) -> list[Any]:
+        """The items that an option names; one that is not listed is a mistake unless it may be ``missing``.
+
+        A text that is one label in full is that one, whatever commas it holds. Labels that were read off
+        people's data may not decide on it: with ``missing`` it is a label, and so is each of its parts.
+        """
+        from ..core.labels import unknown_item
+
+        items = dict(zip(_texts(self.items), self.items, strict=True)) if given else {}
+        found = {}
+        for one in given:
+            texts = one
+            if isinstance(one, str):
+                parts = [part.strip() for part in one.split(",") if part.strip()]
+                texts = [one, *parts] if missing else [one] if one in items else parts
+            for text in texts:
+                if text in items:
+                    found[text] = items[text]
+                elif not missing:
+                    public = self.catalogue == "public"
+                    raise unknown_item(option, text, list(items), "see the list of items", public=public)
+        return list(found.values())
+
+
+@dataclass(frozen=True)
+class Request:
     """The options, checked before anything is read.
 
     ``include`` and ``exclude``: texts as they were written, and the lines of files. ``max_people``: the
@@ -250,38 +345,41 @@ class SelectRequest:
 
     options: argparse.Namespace
     stored: bool
-    limits: Limits
-    goal: Objective
+    rules: tuple[Rule, ...]
+    vectors: tuple[str, ...]
     include: tuple[str | list[str], ...]
     exclude: tuple[str | list[str], ...]
     max_people: int | None
 
     @classmethod
-    def read(cls, options: argparse.Namespace) -> SelectRequest:
+    def read(cls, options: argparse.Namespace) -> Request:
         from ..core import checks
         from ..offline.greedy import MOST_PEOPLE
 
-        limits = Limits.read(options.constraint, options.k)
+        if options.k is not None:
+            checks.whole("--k", options.k, at_least=1)
+        if not options.constraint and options.k is None:
+            raise ValueError("say how many items: --k 5, or a --constraint")
+        if options.max_people is not None:
+            checks.whole("--max-people", options.max_people, at_least=1)
+        rules = tuple(map(Rule.read, options.constraint))
         include = tuple(_labels("--include", text) for text in options.include)
         exclude = tuple(_labels("--exclude", text) for text in options.exclude)
         stored = len(options.files) == 1 and _is_store(options.files[0])
         (_check_store if stored else _check_file)(options)
-        goal = Objective.read(options, stored=stored)
+        vectors = _vectors(options, stored)
         if not stored:
-            _check_items(options, limits)
-        if options.max_people is not None:
-            checks.whole("--max-people", options.max_people, at_least=1)
+            _check_items(options)
         most = None if options.neighbours == "replace" else int(options.max_people or MOST_PEOPLE)
-        return cls(options, stored, limits, goal, include, exclude, most)
+        return cls(options, stored, rules, vectors, include, exclude, most)
 
     @property
     def columns(self) -> list[str]:
         """The columns of --items that are read."""
-        return [*self.limits.columns, *self.options.show, *self.goal.vectors]
+        return [*(rule.column for rule in self.rules), *self.options.show, *self.vectors]
 
-    def check_people(self, people: Population | Events, budget: Budget) -> None:
+    def check_people(self, count: int, budget: Budget) -> None:
         """Refuse more people than were declared, and warn of a budget that does not suit their number."""
-        count = len(people.people) if hasattr(people, "people") else len(people)
         if self.max_people is not None and count > self.max_people:
             raise ValueError(  # without their number, which is private here
                 f"there are more people than --max-people {self.max_people}; give a bound that is certain"
@@ -289,74 +387,108 @@ class SelectRequest:
             )
         warn_of_budget(budget, count, self.options.max_people)
 
-    def greedy(
-        self, constraint: Constraint, gate: Gate, listed: Events | Listing, *, exclude: bool = True
-    ) -> PrivateGreedy:
-        """Who chooses."""
+    def constraint(self, listed: Listing, *, at_most_all: bool = False) -> Constraint:
+        """What --k and every --constraint allow; a k beyond the items is refused, or means all of them."""
+        from ..constraints import Cardinality, Intersection
+
+        n_items, k = len(listed.items), self.options.k
+        if k is not None and k > n_items:
+            if not at_most_all:
+                raise ValueError(
+                    f"--k {k} exceeds the number of items, {n_items}; choose --k {n_items} or less, or list"
+                    " more items"
+                )
+            k = n_items
+        if not self.rules:
+            return Cardinality(k)
+        # Limits on kinds within a limit on everything are one matroid: k goes with the first partition.
+        first, *others = sorted(self.rules, key=lambda rule: rule.kind != "partition")
+        parts = [first.constraint(listed, k), *(rule.constraint(listed, None) for rule in others)]
+        return parts[0] if len(parts) == 1 else Intersection(*parts)
+
+    def bound(self, rank: int) -> float:
+        """The most that a list of so many items is worth to a person."""
+        return math.sqrt(rank) if self.options.objective == "several" else 1.0
+
+    def family(self, rank: int, weighted: bool) -> tuple[type[RowPopulation], dict[str, Any]]:
+        """The family of people's functions, and its options."""
+        from ..objectives import ConcaveOverModular, Coverage, ProbabilisticCoverage
+
+        if self.options.objective == "several":
+            return ConcaveOverModular, {"concave": "sqrt", "bound": self.bound(rank), "at_most": rank}
+        return (ProbabilisticCoverage if weighted else Coverage), {}
+
+    def people(self, events: Events, listed: Listing, rank: int) -> Population:
+        """The people of a file; for nearest, each is the mean of their items' vectors at length 1."""
+        if self.options.objective != "nearest":
+            family, options = self.family(rank, self.options.weight is not None)
+            made: Population = family.of_events(events, **options)
+            return made
+        import numpy as np
+
+        from ..objectives import EmbeddedFacilityLocation
+
+        expected = "a vector is made of numbers"
+        items = np.array([listed.numbers(column, -math.inf, expected) for column in self.vectors]).T
+        length = np.sqrt((items * items).sum(axis=1, keepdims=True))
+        people = np.asarray(events.matrix @ (items / np.where(length > 0.0, length, 1.0)))
+        scale = min(1.0, 4.0 / math.sqrt(len(self.vectors)))
+        return EmbeddedFacilityLocation(people, items, scale=scale, normalize=True, labels=events.items)
+
+    def greedy(self, constraint: Constraint, gate: Gate, listed: Listing) -> PrivateGreedy:
+        """Who chooses; what is excluded from a list that was chosen privately is not in it."""
         from ..offline import PrivateGreedy
 
         return PrivateGreedy(
             constraint,
             gate,
             self.options.method,
-            bound=self.goal.bound(constraint.over(len(listed.items)).rank),
+            bound=self.bound(constraint.over(len(listed.items)).rank),
             release_gains=self.options.release_gains,
             max_people=self.options.max_people,
-            include=_named("--include", self.include, listed, missing=False),
-            exclude=self.excluded(listed) if exclude else [],
+            include=listed.named("--include", self.include),
+            exclude=[] if listed.catalogue == "private" else self.excluded(listed),
         )
 
-    def excluded(self, listed: Events | Listing) -> list[Any]:
+    def excluded(self, listed: Listing) -> list[Any]:
         """The items to exclude; of a list that was read off the file nobody knows what is in it."""
-        return _named("--exclude", self.exclude, listed, missing=listed.catalogue == "from data")
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The items of a store, with what a public list says about them; events of a file have the same."""
-
-    items: tuple[Any, ...]
-    catalogue: str
-    facts: dict[str, list[str]] = field(default_factory=dict)
+        return listed.named("--exclude", self.exclude, missing=listed.catalogue == "from data")
 
 
 def _check_file(options: argparse.Namespace) -> None:
     missing = [f"--{name}" for name in ("person", "item") if getattr(options, name) is None]
     if missing:
         raise ValueError(f"the following arguments are required: {', '.join(missing)}")
-    for name in ("engine", "scheduler"):
-        if getattr(options, name) is not None:
-            raise ValueError(f"--{name} is for a store, and FILE is none; make one with discreet prepare")
+    if about := given(options, ("engine", "scheduler")):
+        raise ValueError(f"{about[0]} is for a store, and FILE is none; make one with discreet prepare")
 
 
 def _check_store(options: argparse.Namespace) -> None:
-    for name in ("person", "weight", "cap", "items_private", "items_from_data", "skip_bad"):
-        if getattr(options, name):
-            option = "--" + name.replace("_", "-")
-            raise ValueError(f"{option} is for files; in a store that was settled when it was prepared")
-    about = (options.items is not None) + (options.item is not None)
-    if (options.constraint or options.show) and about < 2:
-        option = "--constraint" if options.constraint else "--show"
+    settled = given(options, ("person", "weight", "cap", "items_private", "items_from_data", "skip_bad"))
+    if settled:
+        raise ValueError(f"{settled[0]} is for files; in a store that was settled when it was prepared")
+    about, columns = given(options, ("items", "item")), given(options, ("constraint", "show"))
+    if columns and len(about) < 2:
         raise ValueError(
-            f"{option} is about columns of a list of items, and a store keeps their names alone; give"
+            f"{columns[0]} is about columns of a list of items, and a store keeps their names alone; give"
             " --items FILE with that column, and --item COL, the column of the names"
         )
-    if about and not options.constraint and not options.show:
+    if about and not columns:
         raise ValueError("--items and --item are for --constraint and --show; a store has its list of items")
     if (options.engine == "dask") != (options.scheduler is not None):
         raise ValueError("--engine dask and --scheduler ADDRESS go together")
 
 
-def _check_items(options: argparse.Namespace, limits: Limits) -> None:
+def _check_items(options: argparse.Namespace) -> None:
     """There is one list of items to choose from, and it was asked for by name."""
     from ..core import checks
 
-    given = [options.items is not None, options.items_private is not None, options.items_from_data]
-    if sum(given) > 1:
+    lists = given(options, ("items", "items_private", "items_from_data"))
+    if len(lists) > 1:
         raise ValueError(
             "--items, --items-private and --items-from-data exclude each other; give one of them"
         )
-    if not any(given):
+    if not lists:
         raise ValueError(
             "which items are there to choose from? Which ones occur in FILE is private. Give --items FILE, a"
             " public list; or --items-private 0.5 with a --delta, to choose the list privately for that share"
@@ -383,11 +515,37 @@ def _check_items(options: argparse.Namespace, limits: Limits) -> None:
             f"--items-private {options.items_private:g} needs --delta above 0, e.g. 1e-6: the chance that an"
             " item of one person alone is listed"
         )
-    if limits.rules:
+    if options.constraint:
         raise ValueError(
             "--constraint is about public facts of each item, and a list that is chosen privately has none;"
             " give --items FILE with the constraint's column"
         )
+
+
+def _vectors(options: argparse.Namespace, stored: bool) -> tuple[str, ...]:
+    """The columns of --vectors, which --objective nearest needs."""
+    if options.objective != "nearest":
+        if options.vectors is not None:
+            raise ValueError("--vectors is for --objective nearest")
+        return ()
+    if stored:
+        raise ValueError(
+            "--objective nearest is for files: a store keeps no vectors; in Python there is"
+            " objectives.EmbeddedFacilityLocation"
+        )
+    named = (options.vectors or "").split(",")
+    vectors = tuple(dict.fromkeys(name.strip() for name in named if name.strip()))
+    if options.items is None or not vectors:
+        raise ValueError(
+            "--objective nearest needs --items FILE with each item's vector, and --vectors COLS, the"
+            " columns that hold it"
+        )
+    if options.cap is not None:
+        raise ValueError(
+            "--cap has no use with --objective nearest: a person is one vector, the mean of theirs;"
+            " leave it out"
+        )
+    return vectors
 
 
 def _labels(option: str, text: str) -> str | list[str]:
@@ -402,263 +560,10 @@ def _labels(option: str, text: str) -> str | list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _named(
-    option: str, given: Sequence[str | list[str]], listed: Events | Listing, *, missing: bool
-) -> list[Any]:
-    """The items that are named; one that is not listed is a mistake unless it may be ``missing``."""
-    from ..core.labels import unknown_item
-    from ..data.labels import as_text
-
-    items = {as_text(item): item for item in listed.items} if given else {}
-    found = {}
-    known = None if missing else items
-    for text in (text for one in given for text in _separated(one, known)):
-        if text in items:
-            found[text] = items[text]
-        elif not missing:
-            public = listed.catalogue == "public"
-            raise unknown_item(option, text, list(items), "see the list of items", public=public)
-    return list(found.values())
-
-
-def _separated(given: str | list[str], known: Container[str] | None) -> list[str]:
-    """Labels; a text that is one label in full is that one, whatever commas it holds.
-
-    ``known``: the labels; None where they were read off people's data, which may not decide on it. Then the
-    text in full is a label, and so is each of its parts.
-    """
-    if isinstance(given, list):
-        return given
-    parts = [part.strip() for part in given.split(",") if part.strip()]
-    if known is None:
-        return list(dict.fromkeys((given, *parts)))
-    return [given] if given in known else parts
-
-
-@dataclass(frozen=True)
-class Limits:
-    """``--k`` and every ``--constraint``, before the items are known: what all of them allow."""
-
-    k: int | None
-    rules: tuple[Rule, ...] = ()
-
-    @classmethod
-    def read(cls, specs: Sequence[str], k: int | None) -> Limits:
-        from ..core import checks
-
-        if k is not None:
-            checks.whole("--k", k, at_least=1)
-        if not specs and k is None:
-            raise ValueError("say how many items: --k 5, or a --constraint")
-        return cls(k, tuple(Rule.read(spec) for spec in specs))
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that the constraints are about."""
-        return list(dict.fromkeys(rule.column for rule in self.rules))
-
-    def constraint(self, listed: Events | Listing, *, at_most_all: bool = False) -> Constraint:
-        """The constraint over the items that there are; a k beyond them is refused, or means all of them."""
-        from ..constraints import Cardinality, Intersection
-
-        n_items, k = len(listed.items), self.k
-        if k is not None and k > n_items:
-            if not at_most_all:
-                raise ValueError(
-                    f"--k {k} exceeds the number of items, {n_items}; choose --k {n_items} or less, or list"
-                    " more items"
-                )
-            k = n_items
-        if not self.rules:
-            assert k is not None
-            return Cardinality(k)
-        # Limits on kinds within a limit on everything are one matroid: k goes with the first partition.
-        first, *others = sorted(self.rules, key=lambda rule: rule.kind != "partition")
-        parts = [first.constraint(listed, k), *(rule.constraint(listed, None) for rule in others)]
-        return parts[0] if len(parts) == 1 else Intersection(*parts)
-
-    def shortfall(self, greedy: PrivateGreedy, people: Population, selection: Selection) -> str | None:
-        """Why fewer than ``--k`` items are in a list, where the constraint is why; None where it is not.
-
-        Read off the list and what is public about the items alone.
-        """
-        import numpy as np
-
-        chosen = list(selection.items)
-        if self.k is None or not self.rules or len(chosen) >= self.k:
-            return None
-        out = set(_texts(greedy.exclude))
-        left = np.array([label not in out for label in _texts(people.labels)], dtype=np.bool_)
-        left[chosen] = False
-        addable = greedy.constraint.over(people.n_items).addable(np.array(chosen, dtype=np.intp))
-        if not left.any() or (left & addable).any():
-            return None
-        under = "the limit" if len(self.rules) == 1 else "the limits"
-        return f"{len(chosen)} of at most {self.k}: nothing that is left fits under {under}"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One ``--constraint``."""
-
-    kind: str
-    column: str
-    amount: float = 1.0
-
-    @classmethod
-    def read(cls, spec: str) -> Rule:
-        """The option, checked; the column's name may hold colons."""
-        from ..core import checks
-
-        kind, _, rest = spec.partition(":")
-        column, _, last = rest.rpartition(":")
-        if kind == "partition" and rest:
-            if column and last.isdigit() and int(last) > 0:
-                return cls(kind, column, int(last))
-            return cls(kind, rest)
-        if kind == "knapsack" and column:
-            try:
-                return cls(kind, column, checks.real("LIMIT", float(last), at_least=0.0))
-            except ValueError as error:
-                raise ValueError(f"--constraint {spec}: LIMIT must be a number of at least 0") from error
-        raise ValueError(
-            f"--constraint {spec}: write partition:COL, partition:COL:HOW_MANY or knapsack:COL:LIMIT"
-        )
-
-    def constraint(self, listed: Events | Listing, k: int | None) -> Constraint:
-        """The constraint over the items that there are, and at most k of them."""
-        from ..constraints import Cardinality, Intersection, Knapsack, LaminarMatroid, PartitionMatroid
-
-        n_items = len(listed.items)
-        if self.kind == "knapsack":
-            bag = Knapsack(self._costs(listed), self.amount)
-            return bag if k is None else Intersection(Cardinality(k), bag)
-        kinds: dict[str, list[int]] = {}
-        for item, kind in enumerate(listed.facts[self.column]):
-            kinds.setdefault(kind, []).append(item)
-        blocks, each = list(kinds.values()), int(self.amount)
-        if k is None:
-            return PartitionMatroid(blocks, each, n_items=n_items)
-        if len(blocks) == 1:
-            return Cardinality(min(k, each))
-        return LaminarMatroid([*blocks, list(range(n_items))], [each] * len(blocks) + [k])
-
-    def _costs(self, listed: Events | Listing) -> list[float]:
-        costs = _numbers(listed, self.column, 0.0, "a cost is a number of at least 0")
-        if min(costs) > self.amount:
-            cheapest = f"even the cheapest item costs {min(costs):g}, more than the limit {self.amount:g}"
-            option = "--constraint knapsack"
-            raise _refused(
-                listed, f"{option}: no item fits under the limit", "raise the limit", f"{option}: {cheapest}"
-            )
-        return costs
-
-
-def _numbers(listed: Events | Listing, column: str, least: float, expected: str) -> list[float]:
-    """A column about items as finite numbers."""
-    found = []
-    for item, text in zip(_texts(listed.items), listed.facts[column], strict=True):
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not (math.isfinite(number) and number >= least):
-            said = f"item {item!r} has {text!r} in column {column!r}"
-            raise _refused(listed, f"an item has something else in column {column!r}", expected, said)
-        found.append(number)
-    return found
-
-
-def _refused(listed: Events | Listing, words: str, fix: str, found: str) -> ValueError:
-    """A refusal of what is known about items: where they were read off people's data, that is a detail."""
-    from ..core.checks import DataError
-
-    if listed.catalogue == "public":
-        return ValueError(f"{found}; {fix}")
-    return DataError(f"{words}; {fix}", found)
-
-
-@dataclass(frozen=True)
-class Objective:
-    """``--objective``: the value of a list to a person, before there are people."""
-
-    kind: str
-    vectors: tuple[str, ...] = ()
-
-    @classmethod
-    def read(cls, options: argparse.Namespace, *, stored: bool) -> Objective:
-        named = (options.vectors or "").split(",")
-        vectors = tuple(dict.fromkeys(name.strip() for name in named if name.strip()))
-        if options.objective != "nearest":
-            if options.vectors is not None:
-                raise ValueError("--vectors is for --objective nearest")
-            return cls(options.objective)
-        if stored:
-            raise ValueError(
-                "--objective nearest is for files: a store keeps no vectors; in Python there is"
-                " objectives.EmbeddedFacilityLocation"
-            )
-        if options.items is None or not vectors:
-            raise ValueError(
-                "--objective nearest needs --items FILE with each item's vector, and --vectors COLS, the"
-                " columns that hold it"
-            )
-        if options.cap is not None:
-            raise ValueError(
-                "--cap has no use with --objective nearest: a person is one vector, the mean of theirs;"
-                " leave it out"
-            )
-        return cls("nearest", vectors)
-
-    def bound(self, rank: int) -> float:
-        """The most that a list of so many items is worth to a person."""
-        return math.sqrt(rank) if self.kind == "several" else 1.0
-
-    def family(self, rank: int, *, weighted: bool) -> tuple[type[RowPopulation], dict[str, Any]]:
-        """The family of people's functions, and its options."""
-        from ..objectives import ConcaveOverModular, Coverage, ProbabilisticCoverage
-
-        if self.kind == "several":
-            return ConcaveOverModular, {"concave": "sqrt", "bound": self.bound(rank), "at_most": rank}
-        return (ProbabilisticCoverage if weighted else Coverage), {}
-
-    def people(self, events: Events, rank: int, *, weighted: bool) -> Population:
-        """The people of a file; for nearest, each is the mean of their items' vectors at length 1."""
-        if self.kind != "nearest":
-            family, options = self.family(rank, weighted=weighted)
-            made: Population = family.of_events(events, **options)
-            return made
-        import numpy as np
-
-        from ..objectives import EmbeddedFacilityLocation
-
-        expected = "a vector is made of numbers"
-        items = np.array([_numbers(events, column, -math.inf, expected) for column in self.vectors]).T
-        length = np.sqrt((items * items).sum(axis=1, keepdims=True))
-        people = np.asarray(events.matrix @ (items / np.where(length > 0.0, length, 1.0)))
-        scale = min(1.0, 4.0 / math.sqrt(len(self.vectors)))
-        return EmbeddedFacilityLocation(people, items, scale=scale, normalize=True, labels=events.items)
-
-    @property
-    def words(self) -> list[str]:
-        """What the list was chosen for, where that is not the usual."""
-        return {
-            "several": [
-                "The value of the list to a person is the square root of how much of it is theirs: the second"
-                " item counts about two fifths of the first, and so on."
-            ],
-            "nearest": [
-                "The value of the list to a person is the cosine between the mean of their items' vectors and"
-                " the item of the list that is most like it (0 where all are unlike)."
-            ],
-        }.get(self.kind, [])
-
-
 # --- choosing ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """What was chosen, from whom and by whom (None where no item may be named), and facts of the items."""
 
     people: Population
@@ -667,7 +572,7 @@ class Chosen:
     facts: Mapping[str, Sequence[str]]
 
 
-def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
+def _of_file(request: Request, gate: Gate) -> Chosen:
     """Read everybody in the file and choose."""
     from ..data.catalogue import choose_items
     from ..objectives.rows import RowPopulation
@@ -675,35 +580,38 @@ def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
     from ..privacy import Budget
     from ..results import Selection
 
-    options, limits, goal = request.options, request.limits, request.goal
-    weighted, private = options.weight is not None, options.items_private is not None
-    events = _events(request)
-    request.check_people(events, gate.budget)
+    options, private = request.options, request.options.items_private is not None
+    events, facts = _events(request)
+    request.check_people(len(events.people), gate.budget)
     if private:
         # What is wrong with the other options has to show before anything is spent.
         left = Budget(options.epsilon * (1.0 - options.items_private), 0.0, options.neighbours)
-        rehearsal = PrivateGreedy(limits.k or 1, left, options.method, release_gains=options.release_gains)
-        rehearsal.plan(n_items=(limits.k or 1) + 1)
-        listed = choose_items(_without_excluded(request, events), gate, share=options.items_private)
-        if not listed.items:
-            people = goal.people(events, limits.k or 1, weighted=weighted)
+        rehearsal = PrivateGreedy(options.k, left, options.method, release_gains=options.release_gains)
+        rehearsal.plan(n_items=options.k + 1)
+        out = set(request.excluded(Listing(events.items, events.catalogue, facts)))
+        # What is excluded needs no votes.
+        kept = events.only([item not in out for item in events.items]) if out else events
+        chosen = choose_items(kept, gate, share=options.items_private)
+        if not chosen.items:
+            people = request.people(events, Listing((), "private", {}), options.k)
             return Chosen(people, None, Selection((), labels=(), privacy=gate.spent), {})
-        events = listed
-    constraint = limits.constraint(events, at_most_all=private)
-    greedy = request.greedy(constraint, gate, events, exclude=not private)
-    people = counted = goal.people(events, constraint.over(len(events.items)).rank, weighted=weighted)
+        events = chosen
+    listed = Listing(events.items, events.catalogue, facts)
+    constraint = request.constraint(listed, at_most_all=private)
+    greedy = request.greedy(constraint, gate, listed)
+    people = counted = request.people(events, listed, constraint.over(len(events.items)).rank)
     if options.cap is not None and isinstance(people, RowPopulation):
         counted = people.cap_items(options.cap, gate.public_randomness(2))
-    return Chosen(people, greedy, greedy.select(counted), events.facts)
+    return Chosen(people, greedy, greedy.select(counted), facts)
 
 
-def _events(request: SelectRequest) -> Events:
-    """Everybody in the file, over the items that are listed, or that occur."""
+def _events(request: Request) -> tuple[Events, Mapping[str, list[str]]]:
+    """Everybody in the file, over the items that are listed or that occur, and facts of these."""
     from ..data import EventReader
     from ..data.events import Facts
     from ..data.source import constraint_role
 
-    options, columns = request.options, request.limits.columns
+    options = request.options
     asked = {"person": options.person, "item": options.item}
     if options.weight is not None:
         asked["weight"] = options.weight
@@ -711,25 +619,16 @@ def _events(request: SelectRequest) -> Events:
     about: dict[str, list[str]] = {}
     if options.items is not None:
         items, about = read_items(options, request.columns)
-    elif columns:
-        asked |= {constraint_role(column): column for column in columns}
-        facts = Facts(columns)
+    elif request.rules:
+        facts = Facts(list(dict.fromkeys(request.columns)))
+        asked |= {constraint_role(column): column for column in request.columns}
     reader = EventReader(items=items, highest=1.0, facts=facts)
     for batch in _watched(events_of(options).batches(asked)):
         reader.take(batch)
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
     nobody = options.neighbours == "add_remove" and not options.items_from_data
     found = reader.events(nobody=nobody, nothing=options.items_private is not None)
-    return found if facts is not None else replace(found, facts=about)
-
-
-def _without_excluded(request: SelectRequest, events: Events) -> Events:
-    """The same people without the items to exclude, before a list is chosen: these need no votes."""
-    import numpy as np
-
-    out = set(request.excluded(events))
-    kept = np.array([item not in out for item in events.items], dtype=np.bool_)
-    return events if kept.all() else events.only(kept)
+    return found, about or found.facts
 
 
 def _watched(batches: Iterator[Batch]) -> Iterator[Batch]:
@@ -751,7 +650,7 @@ def _is_store(path: str) -> bool:
     return path != "-" and (Path(path) / "manifest.json").is_file()
 
 
-def _of_store(request: SelectRequest, gate: Gate, stack: contextlib.ExitStack) -> Chosen:
+def _of_store(request: Request, gate: Gate, stack: contextlib.ExitStack) -> Chosen:
     """Choose by passes over a store; options that the report reads say what it holds."""
     from ..data import Store
 
@@ -760,11 +659,11 @@ def _of_store(request: SelectRequest, gate: Gate, stack: contextlib.ExitStack) -
     options.item, options.person = options.item or "item", "the person's column"
     options.items_from_data = store.catalogue == "from data"
     listed = _listing(request, store)
-    constraint = request.limits.constraint(listed)
-    family, more = request.goal.family(constraint.over(len(listed.items)).rank, weighted=store.weighted)
+    constraint = request.constraint(listed)
+    family, more = request.family(constraint.over(len(listed.items)).rank, store.weighted)
     engine = [stack.enter_context(_cluster(options.scheduler))] if options.engine == "dask" else []
     people = family.from_store(store, *engine, **more)
-    request.check_people(people, gate.budget)
+    request.check_people(len(people), gate.budget)
     greedy = request.greedy(constraint, gate, listed)
     return Chosen(people, greedy, greedy.select(people), listed.facts)
 
@@ -786,12 +685,12 @@ def _cluster(address: str) -> Iterator[Any]:
         client.close()
 
 
-def _listing(request: SelectRequest, store: Store) -> Listing:
+def _listing(request: Request, store: Store) -> Listing:
     """The items of the store, with what a public list says about each of them."""
-    from ..core.checks import DataError
+    from ..core import checks
 
     if not request.columns:
-        return Listing(store.labels, store.catalogue)
+        return Listing(store.labels, store.catalogue, {})
     names, facts = read_items(request.options, request.columns)
     place = {name: at for at, name in enumerate(_texts(names))}
     labels = _texts(store.labels)
@@ -799,7 +698,7 @@ def _listing(request: SelectRequest, store: Store) -> Listing:
     if missing is not None:
         words = "--items does not list every item of the store; add what is missing"
         if store.catalogue == "from data":
-            raise DataError(words, f"it lacks {missing!r}")
+            raise checks.DataError(words, f"it lacks {missing!r}")
         raise ValueError(f"{words}: {missing!r}")
     said = {column: [values[place[label]] for label in labels] for column, values in facts.items()}
     return Listing(store.labels, store.catalogue, said)
@@ -814,7 +713,7 @@ def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
     from ..privacy.population import RunGate
 
     if options.ledger is None:
-        if options.ledger_epsilon is not None or options.ledger_delta is not None:
+        if given(options, ("ledger_epsilon", "ledger_delta")):
             raise ValueError("--ledger-epsilon and --ledger-delta are about --ledger FILE, which is missing")
         return Gate(budget, options.seed)
     if options.seed is not None:
@@ -838,14 +737,13 @@ def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
             f"--delta {budget.delta:g}: the ledger holds none; leave --delta out, or begin a ledger with"
             " --ledger-delta"
         )
-    definition, failure = known["definition"], Fraction(known["failure"])
-    shared = Gate(total, definition=definition, failure=failure)
+    how: dict[str, Any] = {"definition": known["definition"], "failure": Fraction(known["failure"])}
+    shared = Gate(total, **how)
+    label = f"discreet select {', '.join(Path(one).name for one in options.files)}"
     try:
         RunGate(budget, shared, "")  # one that could not be begins none
-        shared = Gate(total, definition=definition, failure=failure, ledger=SQLiteLedger(path))
-        return RunGate(
-            budget, shared, f"discreet select {', '.join(Path(one).name for one in options.files)}"
-        )
+        shared = Gate(total, ledger=SQLiteLedger(path), **how)
+        return RunGate(budget, shared, label)
     except BudgetExceeded as error:
         error.args = (_refusal(path, budget, shared),)
         raise
@@ -853,11 +751,11 @@ def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
 
 def _check_alike(options: argparse.Namespace, known: dict[str, Any]) -> None:
     """Refuse options that are not those a ledger was begun with."""
-    for name, begun in (("epsilon", known["epsilon"]), ("delta", known["delta"])):
-        given = getattr(options, f"ledger_{name}")
-        if given is not None and given != float(begun):
+    for name in ("epsilon", "delta"):
+        asked, begun = getattr(options, f"ledger_{name}"), float(known[name])
+        if asked is not None and asked != begun:
             raise ValueError(
-                f"--ledger-{name} {given:g}: the ledger was begun with {float(begun):g}, which stays; leave"
+                f"--ledger-{name} {asked:g}: the ledger was begun with {begun:g}, which stays; leave"
                 f" --ledger-{name} out, or begin another ledger"
             )
     if options.neighbours != known["neighbours"]:
@@ -868,40 +766,30 @@ def _check_alike(options: argparse.Namespace, known: dict[str, Any]) -> None:
 
 
 def _refusal(path: Path, budget: Budget, shared: Gate) -> str:
-    """What does not fit, why, and what would."""
+    """What does not fit, why, and the largest that would."""
+    from ..privacy import ApproximateRelease, PureRelease
+
     asked = f"--epsilon {budget.epsilon:g}" + (f" --delta {budget.delta:g}" if budget.delta else "")
     account = shared.spent
     spent = f"epsilon {account.epsilon():.6g} of {account.budget.epsilon:g}"
     if account.budget.delta:
         spent += f" and delta {float(account.loss.delta):.6g} of {account.budget.delta:g}"
-    fits = _largest(budget.epsilon, budget.delta, shared)
-    if fits is None and budget.delta:
-        fits = _largest(budget.epsilon, 0.0, shared)
-        fits = None if fits is None else f"{fits} without --delta"
-    more = "nothing fits any more" if fits is None else f"{fits} would still fit"
+    more = "nothing fits any more"
+    for delta in dict.fromkeys((budget.delta, 0.0)):
+        event = ApproximateRelease(budget.epsilon, delta) if delta else PureRelease(budget.epsilon)
+        without = " without --delta" if budget.delta and not delta else ""
+        largest = shared.preview(event).largest
+        if largest is not None:
+            found = largest.to_json()
+            fits = [f"--{name} {_down(found[name])}" for name in ("epsilon", "delta") if name in found]
+            more = f"{' '.join(fits)}{without} would still fit"
+            break
     return f"{asked} does not fit into the ledger {path.name}: {spent} is spent; {more}"
 
 
-def _largest(epsilon: float, delta: float, shared: Gate) -> str | None:
-    """The largest run of this kind that fits, as options; None if none does."""
-    from ..privacy import ApproximateRelease, PureRelease
-
-    def event(epsilon: float, delta: float) -> ApproximateRelease | PureRelease:
-        return ApproximateRelease(epsilon, delta) if delta else PureRelease(epsilon)
-
-    largest = shared.preview(event(epsilon, delta)).largest
-    if largest is None:
-        return None
-    exact = [
-        float(Fraction(largest.to_json()[name])) for name in (("epsilon", "delta") if delta else ("epsilon",))
-    ]
-    for rounded in (Context(prec=6), Context(prec=6, rounding=ROUND_FLOOR)):
-        texts = [f"{rounded.plus(Decimal(number)):g}" for number in exact]
-        found = [float(text) for text in texts]
-        if min(found) > 0.0 and shared.preview(event(found[0], found[1] if delta else 0.0)).fits:
-            options = zip(("--epsilon", "--delta"), texts, strict=False)
-            return " ".join(f"{name} {text}" for name, text in options)
-    return None
+def _down(exact: str) -> str:
+    """A number in six digits, rounded down."""
+    return f"{Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(float(Fraction(exact)))):g}"
 
 
 def _ledger(options: argparse.Namespace, spent: Account) -> dict[str, Any]:
@@ -941,6 +829,17 @@ _CONDITIONAL = (
     " protected, and an item that only one person has gives them away. Give a public list with --items, or"
     " choose one privately with --items-private."
 )
+# What a list was chosen for, where that is not the usual.
+_WORDS = {
+    "several": (
+        "The value of the list to a person is the square root of how much of it is theirs: the second item"
+        " counts about two fifths of the first, and so on.",
+    ),
+    "nearest": (
+        "The value of the list to a person is the cosine between the mean of their items' vectors and the"
+        " item of the list that is most like it (0 where all are unlike).",
+    ),
+}
 # Excluded items that the text names; JSON has all of them.
 _MOST_SHOWN = 10
 # Options that do not decide the result.
@@ -962,7 +861,7 @@ class SelectionReport:
     ``notes``: what was warned of. ``shared``: the account of the ledger that the run is charged to.
     """
 
-    request: SelectRequest
+    request: Request
     chosen: Chosen
     notes: list[str]
     shared: Account | None = None
@@ -1024,7 +923,7 @@ class SelectionReport:
             found["shown"] = {
                 column: [facts[column][item] for item in items] for column in self.request.options.show
             }
-        bags = [rule for rule in self.request.limits.rules if rule.kind == "knapsack"]
+        bags = [rule for rule in self.request.rules if rule.kind == "knapsack"]
         if bags:
             found["totals"] = {
                 rule.column: {
@@ -1033,11 +932,28 @@ class SelectionReport:
                 }
                 for rule in bags
             }
-        if self.chosen.greedy is not None:
-            chosen = self.chosen
-            why = self.request.limits.shortfall(self.chosen.greedy, chosen.people, chosen.selection)
-            found |= {} if why is None else {"fewer_because": why}
-        return found
+        why = self._shortfall()
+        return found if why is None else found | {"fewer_because": why}
+
+    def _shortfall(self) -> str | None:
+        """Why fewer than ``--k`` items are in the list, where the constraint is why; None where it is not.
+
+        Read off the list and what is public about the items alone.
+        """
+        import numpy as np
+
+        greedy, people, k = self.chosen.greedy, self.chosen.people, self.request.options.k
+        chosen = list(self.chosen.selection.items)
+        if greedy is None or k is None or not self.request.rules or len(chosen) >= k:
+            return None
+        out = set(_texts(greedy.exclude))
+        left = np.array([label not in out for label in _texts(people.labels)], dtype=np.bool_)
+        left[chosen] = False
+        addable = greedy.constraint.over(people.n_items).addable(np.array(chosen, dtype=np.intp))
+        if not left.any() or (left & addable).any():
+            return None
+        under = "the limit" if len(self.request.rules) == 1 else "the limits"
+        return f"{len(chosen)} of at most {k}: nothing that is left fits under {under}"
 
     def _not_private(self) -> list[str]:
         """Why this output is not private, if it is not; in the order in which it has to be said."""
@@ -1084,9 +1000,7 @@ class SelectionReport:
             said.append(f"what the {whose} about each item{agree}")
         if options.vectors:
             said.append("the vectors of the items")
-        for given, what in ((options.include, "included"), (options.exclude, "excluded")):
-            if given:
-                said.append(f"which items were {what}")
+        said += [f"which items were {name[2:]}d" for name in given(options, ("include", "exclude"))]
         if self.request.max_people is None:
             counted = ", those with a row that can be read" if options.skip_bad else ""
             said.append(f"the number of people, {len(people):,}{counted}")
@@ -1122,7 +1036,7 @@ class SelectionReport:
                 if options.include
                 else []
             ),
-            *self.request.goal.words,
+            *_WORDS.get(options.objective, ()),
             *self._certificate(),
             *self._chance(),
             "The list does not show how many people want an item, nor that these items are the best: every"
@@ -1312,7 +1226,7 @@ class SelectionReport:
     def _table(self, result: dict[str, Any]) -> str:
         """The items, with what was asked for beside them."""
         gains, shown = result.get("noisy_gains"), result.get("shown", {})
-        adds = "people it adds (noisy)" if self.request.goal.kind == "any" else "it adds (noisy)"
+        adds = "people it adds (noisy)" if self.request.options.objective == "any" else "it adds (noisy)"
         header = ["", self.request.options.item, *shown] + ([adds] if gains else [])
         rows = []
         for place, label in enumerate(result["items"]):

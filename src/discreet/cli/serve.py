@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ..core.extras import install
+from .options import add, service_settings
 from .output import as_json
 
 NAME = "serve"
@@ -23,32 +23,16 @@ from the options, then from environment variables (DISCREET_STORE and so on), th
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to listen, and where to keep what is known."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with settings")
-    parser.add_argument(
-        "--store", metavar="URL", help="sqlite:///FILE or postgresql://... (default: sqlite:///discreet.db)"
-    )
-    parser.add_argument(
-        "--secrets",
-        metavar="FILE",
-        help="the file of keys; keep it apart from backups (default: discreet.secrets)",
-    )
+    add(parser, "--config", "--store", "--secrets")
     parser.add_argument("--host", help="the address to listen at (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="the port to listen at (default: 8722)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    try:
-        from ..service import server
-        from ..service.config import read_settings
-        from ..service.database import StoreError
-    except ImportError as error:
-        raise ValueError(f"the service needs more: {install('service')} ({error.name})") from None
+    server, settings = service_settings(options, "store", "secrets", "host", "port")
+    from ..service.database import StoreError
 
-    settings = read_settings(options.config)
-    for name in ("store", "secrets", "host", "port"):
-        if (given := getattr(options, name)) is not None:
-            setattr(settings, name, given)
     try:
         key = server.prepare(settings)
     except StoreError as error:  # such as a file that another service has open

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..core.extras import install
+from .options import add, service_settings
 from .output import as_json
 
 NAME = "service"
@@ -29,26 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="the backup to write, to restore or to verify"
     )
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with settings")
-    parser.add_argument(
-        "--store", metavar="URL", help="sqlite:///FILE or postgresql://... (default: sqlite:///discreet.db)"
-    )
-    parser.add_argument("--secrets", metavar="FILE", help="the file of keys (init)")
+    add(parser, "--config", "--store", "--secrets")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do it."""
-    try:
-        from ..service import backup, server
-        from ..service.config import read_settings
-        from ..service.database import StoreError
-    except ImportError as error:
-        raise ValueError(f"the service needs more: {install('service')} ({error.name})") from None
+    server, settings = service_settings(options, "store", "secrets")
+    from ..service import backup
+    from ..service.database import StoreError
 
-    settings = read_settings(options.config)
-    for name in ("store", "secrets"):
-        if (given := getattr(options, name)) is not None:
-            setattr(settings, name, given)
     if options.do in ("backup", "restore") and options.file is None:
         raise ValueError(f"{options.do} takes a file")
     if options.do == "init" and options.file is not None:

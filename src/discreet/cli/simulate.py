@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.extras import install
-from .options import FEEDBACK, KINDS, add_events, as_settings, check_items_option
+from .options import EVENTS, KINDS, add, as_settings, check_items_option, given
 from .output import as_json, fitted, printable, wrapped
 
 if TYPE_CHECKING:
@@ -82,21 +82,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"repeatable (default {', '.join(_LEARNERS)}; for clicks {', '.join(_BANDITS)})",
     )
-    plain.add_argument("--feedback", choices=("full", "bandit", "slots"), help=FEEDBACK)
-    plain.add_argument(
-        "--epsilon", action="append", type=float, help="repeatable; inf: no privacy (default 1)"
-    )
-    plain.add_argument("--delta", type=float, help="(default 1e-6)")
-    plain.add_argument(
-        "--rounds", type=int, metavar="T", help="people of each synthetic stream (default 10000)"
-    )
-    plain.add_argument("--n-items", type=int, metavar="N", help="of synthetic streams (default 50)")
-    plain.add_argument("--k", type=int, help="items shown each round (default 5)")
+    add(plain, "--feedback", choices=("full", "bandit", "slots"), metavar=None)
+    add(plain, "--epsilon", action="append", help="repeatable; inf: no privacy (default 1)")
+    add(plain, "--delta", default=None, help="(default 1e-6)")
+    add(plain, "--rounds", help="people of each synthetic stream (default 10000)")
+    add(plain, "--n-items", help="of synthetic streams (default 50)")
+    add(plain, "--k", help="items shown each round (default 5)")
     plain.add_argument("--repeats", type=int, help="(default 5)")
-    plain.add_argument("--seed", type=int, help="(default 0)")
+    add(plain, "--seed", help="(default 0)")
     events = parser.add_argument_group("a recorded stream, without a file")
     events.add_argument("--events", metavar="FILE", nargs="+", help=f"a row per event: {KINDS}")
-    add_events(events)
+    add(events, *EVENTS)
     parser.add_argument(
         "--out", metavar="FOLDER", default="simulation", help="results, report, plots (default: simulation)"
     )
@@ -150,10 +146,8 @@ def _config(options: argparse.Namespace) -> Config:
         if getattr(options, name) is not None
     }
     if options.config is not None:
-        given = [*plain, *(n for n in _WITHOUT_FILE if getattr(options, n))]
-        if given:
-            option = given[0].replace("_", "-")
-            raise ValueError(f"--{option} is for runs without a file; write it into {options.config}")
+        if beside := given(options, (*plain, *_WITHOUT_FILE)):
+            raise ValueError(f"{beside[0]} is for runs without a file; write it into {options.config}")
         return read_config(options.config)
     for name, why in (("rounds", "everybody in it comes once"), ("n_items", "it has the items it has")):
         if name in plain and options.events is not None and not options.stream:
@@ -163,11 +157,10 @@ def _config(options: argparse.Namespace) -> Config:
             )
     if "n_items" in plain:
         plain["items"] = plain.pop("n_items")
-    columns = {name: getattr(options, name) for name in _OF_EVENTS if getattr(options, name)}
-    if options.events is None and columns:
-        option = next(iter(columns)).replace("_", "-")
-        raise ValueError(f"--{option} is about --events FILE, which is missing")
+    if options.events is None and (about := given(options, _OF_EVENTS)):
+        raise ValueError(f"{about[0]} is about --events FILE, which is missing")
     check_items_option(options)
+    columns = {name: getattr(options, name) for name in _OF_EVENTS if getattr(options, name)}
     columns |= as_settings(options)
     streams: list[dict[str, Any]] = [{"family": name} for name in options.stream or []]
     if options.events is not None:

@@ -117,8 +117,9 @@ class Events:
         """The person of each entry."""
         return np.repeat(np.arange(len(self.people)), np.diff(self.indptr))
 
-    def only(self, listed: NDArray[np.bool_]) -> Events:
+    def only(self, kept: Sequence[bool] | NDArray[np.bool_]) -> Events:
         """The same people with the marked items, which were chosen privately."""
+        listed = np.asarray(kept, dtype=np.bool_)
         kept = listed[self.indices]
         place = np.cumsum(listed, dtype=np.int32) - 1
         return replace(
