@@ -54,7 +54,7 @@ class Names:
         self._name, self.listed = name, False
         self.labels: list[Any] = []
         self._numbers: dict[Hashable, int] = {}  # by name
-        self._cells = _Cells(self.number)
+        self._cells: dict[str | int, int] = {}  # each different one is looked at once
         self._repeats: dict[Any, tuple[Repeats, list[NDArray[np.int64]]]] = {}
         for one in () if listed is None else map(plain, listed):
             self._list(argument, one)
@@ -73,29 +73,26 @@ class Names:
     def number(self, cell: Any) -> int:
         """The number of one cell's label, or why it has none."""
         found = self._name(cell)
-        if found is None:
-            return MISSING
-        number = self._numbers.get(found, UNLISTED)
+        number = MISSING if found is None else self._numbers.get(found, UNLISTED)
         if number == UNLISTED and not self.listed:
             number = self._numbers[found] = len(self.labels)
             self.labels.append(found)
+        # 1, 1.0 and True are one key of a dict, and need not be one name: only cells that are equal just to
+        # their like are remembered.
+        if type(cell) in _SAFE:
+            self._cells[cell] = number
         return number
 
     def of(self, column: Column) -> NDArray[np.int64]:
         """The number of each row's label, or why it has none."""
         if isinstance(column, ArrowColumn):
             return np.concatenate([self._of_array(part) for part in column.parts])
-        values = column.values
-        # 1, 1.0 and True are one key of a dict, and need not be one name: only cells that are equal just to
-        # their like are remembered.
-        look = self._cells.__getitem__
-        if not _SAFE.issuperset(map(type, values)):
-            look = self._look
-        found = np.fromiter(map(look, values), np.int64, len(values))
+        known, number = self._cells, self.number
+        numbers = [
+            known[cell] if type(cell) in _SAFE and cell in known else number(cell) for cell in column.values
+        ]
+        found = np.array(numbers, dtype=np.int64)
         return found if column.codes is None else found[column.codes]
-
-    def _look(self, cell: Any) -> int:
-        return self._cells[cell] if type(cell) in _SAFE else self.number(cell)
 
     def _of_array(self, array: Any) -> NDArray[np.int64]:
         """The same for an array of Arrow's: each different value becomes a Python value once."""
@@ -110,18 +107,6 @@ class Names:
         numbers.append(self.of(Column(fresh)))
         numbers[:] = [np.concatenate(numbers)]
         return np.asarray(numbers[0][places])
-
-
-class _Cells(dict[Any, int]):
-    """Numbers by cell: each different one is looked at once."""
-
-    def __init__(self, number: Callable[[Any], int]) -> None:
-        super().__init__()
-        self._number = number
-
-    def __missing__(self, cell: Any) -> int:
-        self[cell] = number = self._number(cell)
-        return number
 
 
 def _twice(argument: str, first: Any, second: Any) -> DataError:
