@@ -206,7 +206,7 @@ def run(options: argparse.Namespace) -> int:
             " be chosen without privacy)"
         )
     budget = Budget(options.epsilon, options.delta, options.neighbours)
-    request = Request.read(options)
+    request = SelectRequest.read(options)
     target = None
     if options.out is not None:
         read = [*options.files, *(one for one in (options.items, options.ledger) if one)]
@@ -336,7 +336,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Request:
+class SelectRequest:
     """The options, checked before anything is read.
 
     ``include`` and ``exclude``: texts as they were written, and the lines of files. ``max_people``: the
@@ -352,7 +352,7 @@ class Request:
     max_people: int | None
 
     @classmethod
-    def read(cls, options: argparse.Namespace) -> Request:
+    def read(cls, options: argparse.Namespace) -> SelectRequest:
         from ..core import checks
         from ..offline.greedy import MOST_PEOPLE
 
@@ -572,7 +572,7 @@ class Chosen(NamedTuple):
     facts: Mapping[str, Sequence[str]]
 
 
-def _of_file(request: Request, gate: Gate) -> Chosen:
+def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
     """Read everybody in the file and choose."""
     from ..data.catalogue import choose_items
     from ..objectives.rows import RowPopulation
@@ -605,7 +605,7 @@ def _of_file(request: Request, gate: Gate) -> Chosen:
     return Chosen(people, greedy, greedy.select(counted), facts)
 
 
-def _events(request: Request) -> tuple[Events, Mapping[str, list[str]]]:
+def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     """Everybody in the file, over the items that are listed or that occur, and facts of these."""
     from ..data import EventReader
     from ..data.events import Facts
@@ -650,7 +650,7 @@ def _is_store(path: str) -> bool:
     return path != "-" and (Path(path) / "manifest.json").is_file()
 
 
-def _of_store(request: Request, gate: Gate, stack: contextlib.ExitStack) -> Chosen:
+def _of_store(request: SelectRequest, gate: Gate, stack: contextlib.ExitStack) -> Chosen:
     """Choose by passes over a store; options that the report reads say what it holds."""
     from ..data import Store
 
@@ -685,7 +685,7 @@ def _cluster(address: str) -> Iterator[Any]:
         client.close()
 
 
-def _listing(request: Request, store: Store) -> Listing:
+def _listing(request: SelectRequest, store: Store) -> Listing:
     """The items of the store, with what a public list says about each of them."""
     from ..core import checks
 
@@ -861,7 +861,7 @@ class SelectionReport:
     ``notes``: what was warned of. ``shared``: the account of the ledger that the run is charged to.
     """
 
-    request: Request
+    request: SelectRequest
     chosen: Chosen
     notes: list[str]
     shared: Account | None = None
