@@ -35,7 +35,7 @@ ACTIONS = (
 
 def by_slot(learner: Any) -> bool:
     """Whether feedback tells which of the shown items was taken."""
-    return bool(getattr(getattr(learner, "_engine", None), "by_slot", False))
+    return hasattr(learner, "_engine") and learner._engine.units.by_slot
 
 
 def refusal(call: Any, *given: Any, words: tuple[str, ...], **named: Any) -> str | None:

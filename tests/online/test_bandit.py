@@ -17,7 +17,7 @@ from discreet.bounds import bandit as limits
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage
 from discreet.online import BanditSelector
-from discreet.online import bandit as selector
+from discreet.online import bandit as module
 from discreet.online.bandit import BanditSettings, SlotFeedback, ValueFeedback
 from discreet.privacy import Release, ordered, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
@@ -181,22 +181,20 @@ def test_the_account_is_nearly_reached():
     assert -0.6 < seen <= 1e-9  # two items: half of the range shows in one direction
 
 
+def unclipped(engine, value, _):
+    return int(value * engine.units.per_one)
+
+
 def test_injected_unclipped_values_are_caught():
     options = {"exploration": "every_round", "exploration_rate": 1.0}
 
-    def unclipped(engine, value):
-        return int(value * engine._finer)
-
-    with (
-        mock.patch.object(ValueFeedback, "_steps", unclipped),
-        mock.patch.object(ValueFeedback, "ready", lambda engine, value, _: engine._steps(value)),
-    ):
+    with mock.patch.object(ValueFeedback, "ready", unclipped):
         assert worst_excess(options, PURE, (3, 1, 3), range(4), changed=0, high=4.0) > 0.1
 
 
 def test_injected_free_draws_are_caught():
     options = {"exploration": "every_round", "exploration_rate": 1.0, "rate": 0.4}
-    with mock.patch.object(selector, "redraws", return_value=0):
+    with mock.patch.object(module, "redraws", return_value=0):
         assert worst_excess(options, PURE, (3, 1, 3), range(4), changed=0) > 0.1
 
 
@@ -302,7 +300,7 @@ def test_injected_faults_in_blocks_are_caught(monkeypatch):
         seen, account = most_moved(options, budget)
         assert seen > 1.2 * account
     with monkeypatch.context() as patched:
-        patched.setattr(ValueFeedback, "ready", lambda engine, value, _: int(value * engine._finer))
+        patched.setattr(ValueFeedback, "ready", unclipped)
         seen, account = most_moved(options, budget, high=2.0)
         assert seen > 1.2 * account
     halved = samplers.Grid.for_noise
@@ -375,9 +373,9 @@ def test_counts_get_their_noise_before_they_are_rounded():
 def test_sums_fit_whatever_the_budget(epsilon):
     rounds = 1 << 20
     slots = BanditSelector(4, 2, rounds, dc.Budget(epsilon), feedback="slots", block=9, seed=0)
-    assert slots._engine._most * rounds < 1 << 63
+    assert slots._engine.units.most * rounds < 1 << 63
     blocks = BanditSelector(4, 2, rounds, dc.Budget(epsilon), block=1 << 18, repeats=1 << 16, seed=0)
-    assert blocks._engine._most << 16 < 1 << 63
+    assert blocks._engine.units.most << 16 < 1 << 63
     for one in (slots, blocks):
         assert one.privacy.epsilon() <= epsilon
         one.run(Coverage(np.eye(4)))
@@ -411,7 +409,7 @@ def test_noise_of_counts_is_laplace_of_the_charged_scale(neighbours, scale):
     learner.choose()
     engine = learner._engine
     engine._open_shows[:] = 1
-    engine._open_taken[:] = engine._most
+    engine._open_taken[:] = engine.units.most
     engine._release()
     assert stats.kstest(engine._taken - 1.0, stats.laplace(scale=scale).cdf).pvalue > NEVER
 
@@ -423,12 +421,12 @@ def test_blocks_explore_at_random_places_and_items(mode):
     options = {"exploration": mode, "block": block} | ({"repeats": 2} if mode == "blocks" else {})
     schedule = BanditSelector(n_items, k, rounds, LOOSE, seed=3, **options)._engine.schedule
     schedule.reach(0)
-    chunk, times = schedule.chunk, options.get("repeats", 1)
-    assert chunk.explore.size == rounds
+    times = options.get("repeats", 1)
+    assert schedule.explore.size == rounds
     for expert in range(k):
-        places = np.flatnonzero(chunk.explore == expert)
+        places = np.flatnonzero(schedule.explore == expert)
         assert (np.bincount(places // block) == times).all()
-        for seen, size in ((places % block, block), (chunk.item[places][::times], n_items)):
+        for seen, size in ((places % block, block), (schedule.item[places][::times], n_items)):
             assert stats.chisquare(np.bincount(seen, minlength=size)).pvalue > NEVER
             pairs = np.bincount(seen[:-1:2] * size + seen[1::2], minlength=size**2)
             if times == 1 or size == n_items:
@@ -454,7 +452,7 @@ def test_slow_twin_of_the_compiled_stream():
     """The compiled loop against Python that says the same, on people of every compiled kind of value."""
     rng = np.random.default_rng(4)
     people = ProbabilisticCoverage(rng.random((300, 6)) * (rng.random((300, 6)) < 0.5))
-    with mock.patch.object(selector, "_CHUNK", 50):
+    with mock.patch.object(module, "_CHUNK", 50):
         for options in ({"block": 9, "repeats": 2}, {"exploration": "every_round", "exploration_rate": 0.4}):
             fast = BanditSelector(6, 3, 300, LOOSE, seed=8, **options)
             trace = fast.run(people)
@@ -521,13 +519,9 @@ def test_units_fit_any_bound_and_budget(epsilon, bound):
         )
         trace = fast.run(people)
         for t in range(60):
-            items = slow.choose().items
-            assert items == tuple(i for i in trace.selections[t] if i >= 0)
-            slow.learn(
-                people[t].value(items)
-                if "repeats" in options
-                else slow._engine.feedback(people[t], items, people[t].value(items))
-            )
+            shown = slow.choose()
+            assert shown.items == tuple(i for i in trace.selections[t] if i >= 0)
+            slow.learn(slow._feedback(people[t], shown, people[t].value(shown.items)))
         assert fast.privacy.spent.to_json() == slow.privacy.spent.to_json()
 
 
@@ -598,22 +592,21 @@ def test_published_sets_are_drawn_right_after_exploring_and_as_often_as_charged(
     rounds, chance = 50, 0.2
     with (
         mock.patch.object(limits, "published_exploration", return_value=chance),
-        mock.patch.object(selector, "_CHUNK", 4),
+        mock.patch.object(module, "_CHUNK", 4),
     ):
         for seed in range(40):
             learner = BanditSelector(
                 5, 1, rounds, dc.Budget(1.0, 1e-3), exploration="online", calibration="published", seed=seed
             )
-            engine, explored, due = learner._engine, [], []
+            schedule, explored, due = learner._engine.schedule, [], []
             charged = {label: count for label, _, count in learner.settings.releases}
-            assert charged == {selector.DRAWS: 20, selector.TAIL: 1}
+            assert charged == {module.DRAWS: 20, module.TAIL: 1}
             for t in range(rounds):
-                engine.schedule.reach(t)
-                chunk = engine.schedule.chunk
-                explored.append(bool(chunk.explore[t - chunk.start] >= 0))
-                due.append(bool(chunk.due[t - chunk.start]))
+                schedule.reach(t)
+                explored.append(bool(schedule.explore[t - schedule.start] >= 0))
+                due.append(bool(schedule.due[t - schedule.start]))
             assert due == [True, *explored[:-1]]
-            assert sum(due[1:]) <= charged[selector.DRAWS] or sum(explored) > 2 * chance * rounds
+            assert sum(due[1:]) <= charged[module.DRAWS] or sum(explored) > 2 * chance * rounds
 
 
 def test_presampled_published_takes_its_rate_from_the_number_of_rounds_picked():
@@ -660,7 +653,7 @@ def test_late_rewards_in_any_order_are_counted_once_and_the_same():
     assert a.any()
     slots = _late(lambda rounds: rounds[::-1], {"feedback": "slots", "block": 4})._engine
     assert slots._open_shows.sum() + slots._shows.sum() == 48
-    assert slots._open_taken.sum() == 24 * slots._most
+    assert slots._open_taken.sum() == 24 * slots.units.most
 
 
 def test_a_sample_waits_for_its_last_reward():
@@ -682,7 +675,7 @@ def test_a_sample_waits_for_its_last_reward():
 
 
 def test_late_rewards_of_a_chunk_that_has_passed():
-    with mock.patch.object(selector, "_CHUNK", 4):
+    with mock.patch.object(module, "_CHUNK", 4):
         learner = BanditSelector(5, 2, 40, PURE, block=4, repeats=1, seed=6)
         for _ in range(41):
             learner.choose(wait=False)
@@ -697,7 +690,7 @@ def test_what_slots_take_an_item_to_be_worth_before_it_is_known():
     engine = BanditSelector(4, 2, 100, FREE, feedback="slots", block=5, bound=2.0, seed=0)._engine
     assert engine._means() == pytest.approx([2.0 / 400.0] * 4)  # nobody has been seen
     engine._shows[:], engine._taken[:] = [100.0, 100.0, 0.0, 0.0], [60.0, 20.0, 0.0, 0.0]
-    heavy = selector._COMMON
+    heavy = module._COMMON
     known = [(60.0 + 0.4 * heavy) / (100.0 + heavy), (20.0 + 0.4 * heavy) / (100.0 + heavy)]
     assert engine._means() == pytest.approx([*known, 0.4, 0.4])
     engine._taken[:2] = 900.0
@@ -714,10 +707,10 @@ def test_how_far_the_lists_of_slots_spread(bound, taken):
     engine = BanditSelector(2, 1, 10**4, FREE, feedback="slots", block=5, bound=bound, seed=0)._engine
     engine._shows[:], engine._taken[:] = 300.0, taken * bound
     engine._shows[0], engine._taken[0] = 1e9, engine._means()[1] * 1e9 + 1e7 * bound  # better by .01, surely
-    mean, weight = engine._means(), 300.0 + selector._COMMON
+    mean, weight = engine._means(), 300.0 + module._COMMON
     share = np.clip(mean[1] / bound, 0.01 / 2, 1.0 - 0.01 / 2)
     deviation = bound * math.sqrt(share * (1.0 - share) / weight)
-    needed = (mean[0] - mean[1]) / (selector._SPREAD * deviation)
+    needed = (mean[0] - mean[1]) / (module._SPREAD * deviation)
     for times, first in ((0.97, 0), (1.03, 1)):
         engine._public = mock.Mock()
         engine._public.generator.standard_normal = lambda shape, z=times * needed: np.tile(
@@ -737,7 +730,7 @@ def test_the_largest_of_many_normal_numbers(least, fault):
     first, second = np.argsort(-drawn, axis=1)[:, :2].T
     chances = np.bincount(6 * first + second, minlength=36) / (50 * count)
     used = deviations * 0.9 if fault else deviations
-    lists = selector.largest(means, used, 2, count, least, np.random.default_rng(6))
+    lists = module.largest(means, used, 2, count, least, np.random.default_rng(6))
     seen = np.bincount(6 * lists[:, 0] + lists[:, 1], minlength=36)
     common = chances * count >= 10
     observed, expected = seen[common], chances[common] * count
@@ -749,8 +742,8 @@ def test_the_largest_of_many_normal_numbers(least, fault):
 def test_slots_with_many_items_draw_as_with_few():
     """Lists by glances and lists by all numbers: the same items, equally often."""
     found = []
-    for few in (selector._FEW, 10**6):
-        with mock.patch.object(selector, "_FEW", few):
+    for few in (module._FEW, 10**6):
+        with mock.patch.object(module, "_FEW", few):
             engine = BanditSelector(300, 2, 10**5, FREE, feedback="slots", block=64, seed=0)._engine
             engine._shows[:], engine._taken[:] = 400.0, 40.0 + np.arange(300) * 0.2
             engine._closes = 10**5
@@ -897,7 +890,7 @@ def test_a_late_click_is_in_one_release():
                 shown.append(learner.choose(wait=False).items)
                 if t >= 7:
                     learner.learn(shown[t - 7][clicks[t - 7]], round=t - 7)
-        return np.array(left), learner._engine._most
+        return np.array(left), learner._engine.units.most
 
     clicks = [0] * 20
     plain, most = released(clicks)
@@ -919,7 +912,7 @@ def test_late_rewards_keep_to_the_rounds_per_person(tmp_path):
     assert again.pending == tuple(range(1, 8))
     for one in (learner, again):
         one.learn(1.0, round=2, person_id="ann")  # their second round: nothing is learned from it
-        assert list(one._engine._samples.values()) == [[one._engine._most, 2]]
+        assert list(one._engine._samples.values()) == [[one._engine.units.most, 2]]
         with pytest.raises(ValueError, match="round=2 has been counted"):
             one.learn(1.0, round=2)
         one.learn(1.0, round=3)
@@ -984,8 +977,8 @@ def test_slots_take_items_nothing_or_numbers():
     items = learner.choose().items
     learner.learn([0.5, 1.5, 0.0])
     engine = learner._engine
-    assert engine._open_taken.sum() <= 2 * engine._most
-    assert engine._open_taken[items[1]] >= int(0.74 * engine._most)
+    assert engine._open_taken.sum() <= 2 * engine.units.most
+    assert engine._open_taken[items[1]] >= int(0.74 * engine.units.most)
 
 
 def test_nobody_takes_more_than_the_bound_to_the_step():
@@ -993,7 +986,7 @@ def test_nobody_takes_more_than_the_bound_to_the_step():
     learner = BanditSelector(6, 3, 40, dc.Budget(1000.0), feedback="slots", block=5, seed=1)
     learner.choose()
     learner.learn(np.full(3, (1.0 + 9e-10) / 3))
-    assert learner._engine._open_taken.sum() == learner._engine._most
+    assert learner._engine._open_taken.sum() == learner._engine.units.most
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ def test_who_took_several_counts_a_part_for_each():
     shown = learner.choose()
     learner.learn(items=shown.labels)
     block = next(iter(learner._engine._open.values()))
-    assert block.steps.tolist() == [learner._engine._most // 2] * 2
+    assert block.sums.tolist() == [learner._engine.units.most // 2] * 2
 
 
 # --- feedback that comes late -----------------------------------------------------------------------

@@ -15,8 +15,7 @@ from discreet.core.checks import DataError
 from discreet.core.state import capture
 from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import cuts_and_prices, drifting, product_display
-from discreet.online import BanditSubmodularMinimizer, ThompsonSelector
-from discreet.online import thompson as module
+from discreet.online import BanditSubmodularMinimizer, ThompsonSelector, bandit
 from discreet.online.bandit_minimize import Pairs, SetCosts, _descended
 from discreet.online.thompson import (
     WARM_UP,
@@ -95,11 +94,11 @@ def test_slots_move_by_the_bound_alone_and_by_twice_that_when_replaced():
 
 
 def test_noise_for_less_than_a_person_moves_is_refused():
-    honest = module._moves
-    with mock.patch.object(module, "_moves", lambda *a: honest(*a) / 2):
+    honest = bandit.moved_by_one
+    with mock.patch.object(bandit, "moved_by_one", lambda *a: honest(*a) / 2):
         half = ThompsonSettings.tight(4, 2, None, PURE.share())
     with pytest.raises(ValueError, match="one person can move"):
-        half.check_noise("replace")
+        bandit.check_reward_noise(half, "replace", half.block)
 
 
 def test_the_account_is_one_pure_release_however_many_rounds():

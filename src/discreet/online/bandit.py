@@ -1,16 +1,20 @@
-"""Set selection with bandit feedback: the value of the shown set, or the items that were taken."""
+"""Set selection with bandit feedback: the value of the shown set, or which of its items were taken.
+
+`RewardSelector` is the protocol of learners that see rewards and nothing else. What they learn from a reward
+is a `Feedback`: `ValueFeedback` (values of sets) and `SlotFeedback` (items taken) are those of
+`BanditSelector`, and `ThompsonSelector` has one of its own.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +54,14 @@ from .released import Estimates, Released
 from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 from .total import BatchTotal
 
+if TYPE_CHECKING:
+    from .thompson import BlockFeedback
+
+EXPLORATIONS = ("blocks", "online", "presampled", "every_round")
+FEEDBACK = ("set", "slots")
+
+# --- rewards ------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class Taken:
@@ -58,46 +70,146 @@ class Taken:
     items: tuple[int, ...]
 
 
-class Feedback(ABC):
-    """One kind of feedback, and everything that is learned from it."""
+@dataclass(frozen=True)
+class RewardUnits:
+    """Rewards as integers: ``per_one`` units make 1, and ``most`` of them are the bound.
 
-    by_slot = False  # whether feedback tells which of the shown items were taken
+    ``by_slot`` feedback tells which of the shown items were taken, else it is the value of the set.
+    """
 
-    @abstractmethod
-    def show(self, round: int) -> NDArray[np.int32]:
-        """The items of this round, -1 where there are fewer than k."""
+    by_slot: bool
+    bound: float
+    per_one: float
+    most: int
 
-    @abstractmethod
-    def current(self) -> NDArray[np.int32]:
-        """The set that is served where nothing is tried, for rounds after the last."""
+    @classmethod
+    def of_step(cls, settings: Any, step: Fraction) -> RewardUnits:
+        """Units of one ``step``."""
+        bound = settings.bound
+        return cls(settings.feedback == "slots", bound, float(1 / step), math.floor(exact(bound) / step))
 
-    @abstractmethod
-    def ticket(self, round: int) -> Ticket:
-        """What a reward for this round will be about."""
+    def named(self, catalogue: Catalogue, value: Any, items: Any) -> Any:
+        """Feedback with labels turned into numbers."""
+        if not self.by_slot:
+            return value
+        if items is not None:
+            return Taken(tuple(catalogue.items("items", items).tolist()))
+        scalar = value is not None and (type(value) in (int, str) or np.ndim(value) == 0)
+        return catalogue.item(value) if scalar else value
 
-    @abstractmethod
-    def feedback(self, person: Any, items: tuple[int, ...], value: float) -> Any:
-        """The feedback of a simulated person on a set that is worth so much to them."""
+    def of(self, value: Any, shown: tuple[int, ...] = ()) -> Any:
+        """A reward in units: one number, or one for each of the ``shown`` items.
+
+        Slots take None, the item taken, or one number per slot.
+        """
+        if not self.by_slot:
+            amount = checks.real("value", value, at_least=0.0, at_most=self.bound) * self.per_one
+            return self.most if amount >= self.most else int(amount)
+        got = np.zeros(len(shown), dtype=np.int64)
+        if value is None:
+            return got
+        if isinstance(value, Taken) or np.ndim(value) == 0:
+            items = value.items if isinstance(value, Taken) else (checks.whole("value", value, at_least=0),)
+            for item in items:
+                if item not in shown:
+                    raise ValueError(f"item {item} was not shown in that round; shown were {list(shown)}")
+                got[shown.index(item)] = self.most // len(items)
+            return got
+        values = checks.vector("value", value, length=len(shown))
+        if values.min() < 0.0 or values.sum() > self.bound * (1.0 + 1e-9):
+            what = f"hold no negative number and sum to at most bound={self.bound:g}"
+            raise ValueError(f"value={values.tolist()} must {what}")
+        spare = self.most
+        for slot, amount in enumerate(values):
+            got[slot] = min(int(amount * self.per_one), spare)
+            spare -= int(got[slot])
+        return got
+
+    def read(self, reader: Callable[..., Any], *given: Any) -> Any:
+        """What ``reader`` makes of feedback. What is wrong with it is a fact about somebody, and a detail."""
+        try:
+            return reader(*given)
+        except (ValueError, TypeError) as error:
+            reason = str(error)
+        expected = f"a number from 0 to {self.bound:g}"
+        if self.by_slot:
+            expected = f"the item that was taken, None for none, or a number for each slot, in all {expected}"
+        raise checks.DataError(f"invalid feedback: value must be {expected}", reason)
+
+
+def slot_gains(person: Any, items: tuple[int, ...], value: float, bound: float) -> list[float]:
+    """What a simulated person takes: what each item adds to those above it; all have ``value``."""
+    above = [answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))]
+    return [max(0.0, after - before) for before, after in pairwise([*above, value])]
+
+
+def moved_by_one(feedback: str, bound: float, neighbours: str) -> float:
+    """How far one person moves the sums of a block, in L1.
+
+    Two values of a set are at most ``bound`` apart; with slots the other person may take another item.
+    """
+    return score_range(bound, neighbours) if feedback == "slots" else bound
+
+
+def _least_scale(bound: float, terms: int) -> Fraction:
+    """The least scale of noise on sums of ``terms`` rewards.
+
+    A scale is 2^32 steps of the noise's grid: with finer steps such a sum would not fit into 63 bits.
+    """
+    return exact(bound) * terms / 2**30
+
+
+def reward_noise(share: Share, feedback: str, bound: float, terms: int) -> LaplaceNoise:
+    """The noise on sums of ``terms`` rewards; wider than asked for where epsilon is enormous."""
+    noise = LaplaceNoise.within(share, moved_by_one(feedback, bound, share.neighbours), 1, share.definition)
+    if not share.private:
+        return noise
+    return replace(noise, scale=max(exact(noise.scale), _least_scale(bound, terms)))
+
+
+def check_reward_noise(settings: Any, neighbours: str, terms: int) -> None:
+    """Refuse noise that is not for what one person can move, or sums that would not fit into 63 bits."""
+    noise, moves = settings.noise, moved_by_one(settings.feedback, settings.bound, neighbours)
+    narrow = 0 < exact(noise.scale) < _least_scale(settings.bound, terms)
+    if exact(noise.sensitivity) != exact(moves) or narrow:
+        raise ValueError(f"noise={noise} is not for what one person can move, {moves:g}")
+
+
+class Feedback:
+    """What is learned from one kind of reward: the base of those that a `RewardSelector` asks.
+
+    Each has ``show(round)``, the items of a round (-1 where there are fewer than k), and ``current()``, those
+    served after the last one; ``ticket(round)``, what a reward will be about, ``ready(value, ticket)``, the
+    reward in ``units``, and ``observe(ticket, ready)`` (None is somebody whose round passes with nothing
+    learned) or ``skip(ticket)`` for a round that served another set, which is a public fact;
+    ``run_rows(stream, rows, rounds)``, compiled rounds of a stream whose first set is there already;
+    ``start(released)``, to begin with what is known from elsewhere; and ``released(round)``, what the account
+    has to list so far.
+    """
+
+    _state: ClassVar[tuple[str, ...]] = ("_active",)
+    units: RewardUnits
+
+    def __init__(self, settings: Any) -> None:
+        self._settings = settings
+        self._active = np.ones(settings.n_items, dtype=np.bool_)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether a compiled loop can go on from here."""
+        return True
+
+    def estimates(self, round: int) -> Estimates:  # noqa: ARG002
+        """Released estimates of what each item is worth, of how many people, and how sure."""
+        return None, 0, None
 
     def stands(self, round: int) -> int:  # noqa: ARG002
         """How many rounds after this one show the same set, and their rewards are about the same."""
         return 0
 
-    @abstractmethod
-    def ready(self, value: Any, ticket: Ticket) -> Any:
-        """The feedback, checked, in whole steps."""
-
-    @abstractmethod
-    def observe(self, ticket: Ticket, ready: Any) -> None:
-        """Take it up; None is somebody whose round passes with nothing learned."""
-
-    def skip(self, ticket: Ticket) -> None:
-        """Pass over a round that served another set than this, which is a public fact."""
-        self.observe(ticket, None)
-
-    @abstractmethod
     def restrict(self, active: NDArray[np.bool_]) -> None:
         """Draw sets from these items only, from the next one on."""
+        self._active = active
 
     def grow(self, settings: Any) -> None:
         """Take up more items."""
@@ -106,106 +218,18 @@ class Feedback(ABC):
             ' feedback="slots" or ThompsonSelector, or make a new learner'
         )
 
-    def estimates(self, round: int) -> Estimates:  # noqa: ARG002
-        """What each item was worth to a person, by what was released, to how many people, and how sure."""
-        return None, 0, None
-
-    @abstractmethod
-    def start(self, start: Released) -> None:
-        """Begin with what is known from elsewhere."""
-
-    @property
-    def compiles(self) -> bool:
-        """Whether a compiled loop can go on from here."""
-        return True
-
-    @abstractmethod
-    def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
-        """Rounds of people who are rows, compiled. The set of the first one is there already."""
-
-    @abstractmethod
-    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:
-        """What the account has to list so far, at most: (label, release, count)."""
-
-
-def invalid(by_slot: bool, bound: float, reason: str) -> checks.DataError:
-    """The refusal of feedback; what is wrong with it is a fact about somebody, and a detail."""
-    expected = f"a number from 0 to {bound:g}"
-    if by_slot:
-        expected = f"the item that was taken, None for none, or a number for each slot, in all {expected}"
-    return checks.DataError(f"invalid feedback: value must be {expected}", reason)
-
-
-def read_feedback(by_slot: bool, bound: float, read: Callable[..., Any], *given: Any) -> Any:
-    """What ``read`` makes of feedback, or that refusal."""
-    try:
-        return read(*given)
-    except (ValueError, TypeError) as error:
-        reason = str(error)
-    raise invalid(by_slot, bound, reason)
-
-
-def given_reward(catalogue: Catalogue, by_slot: bool, person: Any, items: Any) -> Any:
-    """A reward, with labels turned into numbers."""
-    if not by_slot:
-        return person
-    if items is None:
-        scalar = person is not None and (type(person) in (int, str) or np.ndim(person) == 0)
-        return catalogue.item(person) if scalar else person
-    return Taken(tuple(catalogue.items("items", items).tolist()))
-
-
-def slot_steps(
-    value: Any, shown: tuple[int, ...], n_items: int, bound: float, finer: float, most: int
-) -> NDArray[np.int64]:
-    """What each slot got, in whole steps, from None, the item taken, or one number per slot.
-
-    ``finer`` steps make 1, and ``most`` of them the bound.
-    """
-    got = np.zeros(len(shown), dtype=np.int64)
-    if value is None:
-        return got
-    if isinstance(value, Taken):
-        for item in value.items:
-            if item not in shown:
-                raise ValueError(f"item {item} was not shown in that round; shown were {list(shown)}")
-            got[shown.index(item)] = most // len(value.items)
-        return got
-    if type(value) is int or np.ndim(value) == 0:
-        item = checks.whole("value", value, at_least=0, at_most=n_items - 1)
-        if item not in shown:
-            raise ValueError(f"value={item} was not shown in that round; shown were {list(shown)}")
-        got[shown.index(item)] = most
-        return got
-    values = checks.vector("value", value, length=len(shown))
-    if values.min() < 0.0 or values.sum() > bound * (1.0 + 1e-9):
-        raise ValueError(
-            f"value={values.tolist()} must hold no negative number and sum to at most bound={bound:g}"
-        )
-    spare = most
-    for slot in range(len(shown)):
-        got[slot] = min(int(values[slot] * finer), spare)
-        spare -= int(got[slot])
-    return got
-
-
-def slot_gains(person: Any, items: tuple[int, ...], value: float, bound: float) -> list[float]:
-    """What a simulated person takes: what each item adds to those above it; all are worth ``value``."""
-    above = [answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))]
-    return [max(0.0, after - before) for before, after in pairwise([*above, value])]
-
 
 class FewRoundsWarning(UserWarning):
     """The declared rounds are too few to learn anything from values of sets."""
 
 
 class RewardSelector(OnlineSelector):
-    """Choose k of n items every round, then hear what they were worth to the person of that round.
+    """Choose k of n items every round, then learn from what they were worth to the person of that round.
 
-    What is made of a reward is up to its ``_engine``, which `_begin` of a subclass makes.
+    What is learned from a reward is up to its ``_engine``, which `_begin` of a subclass makes.
     """
 
-    _engine: Feedback
+    _engine: ValueFeedback | SlotFeedback | BlockFeedback
     _state: ClassVar[tuple[str, ...]] = ("_engine",)
     _batched = False  # rewards belong to their round, whenever they come
 
@@ -253,7 +277,7 @@ class RewardSelector(OnlineSelector):
             open_round = self._rounds.number
             given = {round: self._given(value, None) for round, value in rewards.items()}
             if self.over and open_round in given:
-                self._learn(given.pop(open_round), None)  # tells that no rounds are left, or takes no notice
+                self._learn(given.pop(open_round), None)  # refused: no rounds are left; or ignored
             now = open_round if self._rounds.is_open else None
             ready = {
                 round: self._prepared(value)
@@ -282,7 +306,8 @@ class RewardSelector(OnlineSelector):
         return self._engine.show(self._rounds.number)
 
     def _feedback(self, person: Any, decision: Selection, value: float) -> Any:
-        return self._engine.feedback(person, decision.items, value)
+        by_slot = self._engine.units.by_slot
+        return slot_gains(person, decision.items, value, self.bound) if by_slot else value
 
     def _estimates(self) -> Estimates:
         return self._engine.estimates(self._rounds.number)
@@ -291,7 +316,7 @@ class RewardSelector(OnlineSelector):
         self._engine.start(start)
 
     def _refit(self) -> None:
-        """What a reward tells is about the set that was drawn; a new one is, without what was retired."""
+        """A reward is about the set that was drawn, which stays; the next one is without retired items."""
 
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> Any:
         return replace(self.settings, n_items=n_items, labels=labels)
@@ -304,18 +329,16 @@ class RewardSelector(OnlineSelector):
         self._engine.restrict(self._active())
 
     def _given(self, person: Any, items: Any) -> Any:
-        if items is not None and not self._engine.by_slot:
+        units = self._engine.units
+        if items is not None and not units.by_slot:
             raise TypeError('items= is for feedback="slots"; give the value of the set')
         if items is not None and person is not None:
             raise TypeError("give either a value or items=, not both")
-        if not self._engine.by_slot:
-            return person
-        about = self._catalogue, True, person, items
-        return read_feedback(True, self.bound, given_reward, *about)
+        return units.read(units.named, self._catalogue, person, items)
 
     def _check_divisible(self) -> None:
         raise NotImplementedError(
-            "every round shows a set of its own: deal rounds to other servers with choose(wait=False), and"
+            "every round shows a set of its own: let other servers serve rounds of choose(wait=False), and"
             " bring their rewards with learn(..., round=)"
         )
 
@@ -332,14 +355,9 @@ class RewardSelector(OnlineSelector):
         return self._checked(person, self._pending[late])
 
     def _checked(self, value: Any, ticket: Ticket) -> Any:
-        """The reward in whole steps; None for a round that served another set."""
-        if ticket[0]:
-            return None
-        try:
-            return self._engine.ready(value, ticket[1:])
-        except (ValueError, TypeError) as error:
-            reason = str(error)
-        raise invalid(self._engine.by_slot, self.bound, reason)
+        """The reward in units; None for a round that served another set."""
+        engine = self._engine
+        return None if ticket[0] else engine.units.read(engine.ready, value, ticket[1:])
 
     def _take(self, ready: Any, within_limit: bool) -> None:
         ticket = self._ticket()
@@ -351,14 +369,14 @@ class RewardSelector(OnlineSelector):
         else:
             self._observe((ticket[1:], ready if within_limit else None))
 
+    def _observe(self, person: Any) -> None:
+        self._engine.observe(*person)
+
     def _skipped(self, ticket: Ticket) -> None:
         self._engine.skip(ticket[1:])
 
     def _expired(self, ticket: Ticket) -> None:
         self._take_late(ticket, None, within_limit=True)
-
-    def _observe(self, person: Any) -> None:
-        self._engine.observe(*person)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         if len(self._pending) or self._catalogue.active is not None or not self._engine.compiles:
@@ -371,13 +389,952 @@ class RewardSelector(OnlineSelector):
         return self._account(*self._engine.released(self._rounds.number))
 
 
+# --- settings -------------------------------------------------------------------------------------------
+
+DRAWS = "items drawn by bandit experts (only the expert that explored can be moved)"
+SUMS = "noisy sums of what exploring sets were worth"
+COUNTS = "noisy counts of what was taken from the shown items"
+TAIL = "chance that more rounds explore than the published rate allows for"
+
+# Which numbers can be given, by exploration; for slots it is the block.
+_NUMBERS = {
+    "blocks": ("rate", "block", "repeats"),
+    "presampled": ("rate", "block"),
+    "online": ("rate", "exploration_rate", "block"),
+    "every_round": ("rate", "exploration_rate"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BanditSettings(SelectorSettings):
+    """What a `BanditSelector` goes by.
+
+    ``block`` rounds make a block (the first one, for slots). With an ``exploration_rate`` each round explores
+    by chance, and a new set is drawn every ``block`` rounds, or (``after_exploring``) right after exploring.
+    Without, every expert tries one item in each block, ``repeats`` times at random places. ``noise`` is that
+    of the sums of a block; None where draws protect people. ``rate`` is None for falling rates.
+    ``explorations`` is how many rounds were ``picked`` in advance, once that is known.
+    """
+
+    rounds: int
+    exploration: str = "blocks"
+    feedback: str = "set"
+    block: int = 1
+    repeats: int = 1
+    rate: float | None = None
+    exploration_rate: float | None = None
+    noise: LaplaceNoise | None = None
+    explorations: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.one_of("exploration", self.exploration, EXPLORATIONS)
+        checks.one_of("feedback", self.feedback, FEEDBACK)
+        if self.feedback == "slots" and self.exploration != "blocks":
+            raise ValueError(
+                f'exploration={self.exploration!r} does not go with feedback="slots"; leave it out'
+            )
+
+    # --- where they come from --------------------------------------------------------------------
+
+    @classmethod
+    def _asked(
+        cls, n_items: int, k: int, rounds: int, calibration: str, options: dict[str, Any]
+    ) -> tuple[BanditSettings, dict[str, Any]]:
+        """Settings without their numbers, and the numbers that were given."""
+        horizon = checks.whole("rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
+        names = ("rate", "exploration_rate", "block", "repeats")
+        given = {name: one for name in names if (one := options.pop(name, None)) is not None}
+        bound, labels = options.pop("bound", 1.0), options.pop("labels", None)
+        common = common_settings(n_items, k, horizon, bound, labels, calibration)
+        return cls(**common, **options), given
+
+    @classmethod
+    def tight(cls, n_items: int, k: int, rounds: int, share: Share, **options: Any) -> BanditSettings:
+        """The numbers with the smallest certified regret within ``share``, given those already settled.
+
+        For blocks, without a ``rate`` rates fall, which learns faster and certifies less; ``"certified"`` is
+        the fixed rate that certifies most.
+        """
+        asked, given = cls._asked(n_items, k, rounds, "tight", options)
+        _check_numbers(asked, given)
+        labels, asked = asked.labels, replace(asked, labels=None)  # not part of what is compared
+        if asked.feedback == "slots":
+            found = _tight_slots(asked, share, **given)
+        elif asked.exploration in ("blocks", "presampled"):
+            found = _tight_blocks(asked, share, **given)
+        else:
+            found = _tight_coins(asked, share, **given)
+        return replace(found, labels=labels)
+
+    @classmethod
+    def published(cls, n_items: int, k: int, rounds: int, share: Share, **options: Any) -> BanditSettings:
+        """The constants of paper 000: Algorithm 3, Appendix B.1 or B.2.
+
+        Where the exploration rate comes out above 1 a warning says so, and every round explores. The rate of
+        B.2 depends on how many rounds were picked, so it is not yet the one of `with_explorations`.
+        """
+        asked, given = cls._asked(n_items, k, rounds, "published", options)
+        if given:
+            raise ValueError(
+                'calibration="published" has its own numbers; leave rate=, exploration_rate=, block= and'
+                ' repeats= out, or take calibration="tight"'
+            )
+        if asked.exploration == "blocks":
+            raise ValueError(
+                'calibration="published" is for exploration="online", "presampled" or "every_round" with'
+                ' feedback="set"; blocks and slots are not in the paper'
+            )
+        if not share.private or share.delta == 0.0:
+            raise ValueError(
+                'calibration="published" needs a finite epsilon and delta > 0; its constants depend on both'
+            )
+        epsilon, delta, bound = share.budget.epsilon, share.delta, asked.bound
+        every_round = asked.exploration == "every_round"
+        if asked.n_items == 1:
+            chance = 1.0
+        elif every_round:
+            chance = limits.published_direct_exploration(n_items, k, rounds, epsilon, delta)
+        else:
+            chance = limits.published_exploration(n_items, k, rounds)
+        if chance > 1.0:
+            warnings.warn(
+                f"the published exploration rate is {chance:.3g} at n_items={n_items}, k={k},"
+                f" rounds={rounds}: above 1, so every round explores and no learned set is ever served. See"
+                " docs/errata.md.",
+                PublishedCalibrationWarning,
+                stacklevel=4,
+            )
+        chance = min(chance, 1.0)
+        if every_round:
+            rate = bounds.published_rate(k, rounds, epsilon, delta, bound)
+        else:  # Algorithm 3 allows for twice as many explorations as expected.
+            rate = epsilon / (k * math.sqrt(32.0 * 2.0 * chance * rounds * math.log(k / delta)) * bound)
+        return replace(asked, rate=rate, exploration_rate=chance)
+
+    def with_explorations(self, explorations: int, budget: Budget) -> BanditSettings:
+        """The same once so many rounds were picked in advance."""
+        rate = presampled_rate(self.k, explorations, budget, self.bound)
+        return replace(self, explorations=explorations, rate=rate)
+
+    # --- what follows from them ------------------------------------------------------------------
+
+    @property
+    def after_exploring(self) -> bool:
+        """Whether a new set is drawn right after a round that explored, as published."""
+        return self.calibration == "published" and self.exploration != "every_round"
+
+    @property
+    def picked(self) -> bool:
+        """Whether the rounds that explore are picked in advance with the published exploration rate."""
+        return self.calibration == "published" and self.exploration == "presampled"
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise on the average of an exploration sample."""
+        return 0.0 if self.noise is None else float(self.noise.scale) / self.repeats
+
+    def rate_after(self, blocks: int) -> float:
+        """The learning rate on averages, for sets drawn after so many blocks."""
+        if self.rate is not None:
+            return self.rate
+        return limits.falling_rate(self.n_items, blocks, self.scale, self.bound)
+
+    @property
+    def releases(self) -> list[tuple[str, Event, int]]:
+        """Everything that can depend on one person, over the whole run: (label, event, count).
+
+        A round that does not explore teaches nothing. One that does moves one item of one expert by at most
+        ``bound``, for people replaced as for people who come or go, so only that expert's later draws count,
+        each with a privacy loss in an interval of length rate * bound. Which rounds explore, and what, are
+        public randomness.
+        """
+        rounds = self.rounds
+        if self.noise is not None:
+            if self.feedback == "slots":
+                return [(COUNTS, self.noise, 1)] if rounds > 1 else []
+            return [(SUMS, self.noise, 1)] if rounds >= self.block else []
+        assert self.rate is not None
+        found: list[tuple[str, Event, int]] = []
+        if self.picked:
+            assert self.explorations is not None
+            draws = min(self.explorations, rounds - 1)
+        elif self.after_exploring:
+            assert self.exploration_rate is not None
+            draws = min(rounds - 1, math.floor(2.0 * self.exploration_rate * rounds * (1.0 + 1e-12)))
+            if tail := limits.too_many_explorations(rounds, self.exploration_rate):
+                found = [(TAIL, ApproximateRelease(0.0, tail), 1)]
+        else:
+            draws = redraws(rounds, self.block)
+        return [(DRAWS, ExponentialChoice(self.rate, self.bound), draws), *found] if draws else found
+
+    @property
+    def too_short(self) -> bool:
+        """Whether an expert cannot come to prefer an item: it is tried too seldom for the noise or the rate.
+
+        With noise the standard error of an item's value stays above a quarter of the bound; without, the
+        weights of an item of value ``bound`` and of one of value 0 stay within a factor e.
+        """
+        if self.feedback == "slots" or self.k == self.n_items:
+            return False
+        if self.noise is not None:
+            tried = self.horizon / (self.block * self.n_items)
+            variance = 0.25 / self.repeats + 2.0 * (self.scale / self.bound) ** 2
+            return variance > tried / 16.0
+        if self.rate is None or self.exploration_rate is None:
+            return False  # not known yet
+        tried = self.exploration_rate * self.horizon / (self.k * self.n_items)
+        return self.rate * self.bound * tried < 1.0
+
+    def check(self, neighbours: str) -> None:
+        """Refuse settings, of a file, that do not protect people as their exploration has to."""
+        blocks = self.exploration == "blocks"
+        short = self.exploration_rate is None and self.block < self.k * self.repeats
+        if (self.noise is not None) != blocks or (not blocks and self.rate is None):
+            raise ValueError(f"exploration={self.exploration!r} does not go with the other settings")
+        if short and self.feedback == "set":
+            raise ValueError(f"block={self.block} is too short for {self.k} experts")
+        if blocks:
+            check_reward_noise(self, neighbours, self.rounds if self.feedback == "slots" else self.repeats)
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret of the whole run (see `bounds.bandit`)."""
+        return min(bounds.trivial(self.rounds, self.bound), self._regret(clipped=True))
+
+    @property
+    def unclipped_regret(self) -> float:
+        """The certificate without the trivial bound, to compare settings by."""
+        return self._regret(clipped=False)
+
+    def _regret(self, *, clipped: bool) -> float:
+        # A rate that knows how often it will explore: the proof does not hold, see docs/errata.md. And no
+        # bound is known for slots.
+        if self.picked or self.feedback == "slots":
+            return math.inf
+        shape = (self.n_items, self.k, self.rounds)
+        common: dict[str, Any] = {"bound": self.bound, "clipped": clipped}
+        if self.exploration_rate is None:
+            numbers = (self.block, self.repeats)
+            return limits.blocks(*shape, *numbers, rate=self.rate, noise=self.scale, **common)
+        assert self.rate is not None
+        every = 1 if self.after_exploring else self.block
+        common["centred"] = self.calibration == "tight"
+        return limits.coins(*shape, self.exploration_rate, self.rate, every, **common)
+
+    @property
+    def leading_terms(self) -> float:
+        """What the certificate of falling rates comes to for long streams."""
+        shape = (self.n_items, self.k, self.rounds, self.block, self.repeats)
+        return limits.falling_blocks_size(*shape, self.scale, self.bound)
+
+
+def presampled_rate(k: int, explorations: int, budget: Budget, bound: float = 1.0) -> float:
+    """The learning rate of Appendix B.2, for so many rounds picked in advance."""
+    spread = math.sqrt(32.0 * (explorations + 1) * math.log(k / budget.delta))
+    return budget.epsilon / (k * spread * bound)
+
+
+def redraws(rounds: int, every: int) -> int:
+    """Sets after the first, which is drawn before anybody has been learned from."""
+    return -(-rounds // every) - 1
+
+
+# --- calibration ----------------------------------------------------------------------------------------
+
+# Measured on streams of several kinds: with fewer tries of each item, exploring half of the time serves less
+# than sets at random do.
+_FEWEST_TRIES = 4
+_SELDOM = 32
+
+
+def _check_numbers(asked: BanditSettings, given: dict[str, Any]) -> None:
+    """Refuse numbers that are out of range, or that the exploration does not use."""
+    useful = ("block",) if asked.feedback == "slots" else _NUMBERS[asked.exploration]
+    for name, value in given.items():
+        if name == "exploration_rate":
+            given[name] = checks.real(name, value, above=0.0, at_most=1.0)
+        elif name != "rate":
+            given[name] = checks.whole(name, value, at_least=1)
+        elif isinstance(value, str):
+            checks.one_of(name, value, ("certified",))
+        else:
+            given[name] = checks.real(name, value, above=0.0)
+        if name not in useful:
+            raise ValueError(
+                f"{name}={value} has no meaning for exploration={asked.exploration!r} with"
+                f" feedback={asked.feedback!r}; leave it out (there is: {', '.join(sorted(useful))})"
+            )
+    if asked.exploration != "blocks" and given.get("rate") == "certified":
+        del given["rate"]  # the others have no other
+    repeats = given.get("repeats", 1)
+    by_blocks = asked.feedback == "set" and asked.exploration in ("blocks", "presampled")
+    if by_blocks and given.get("block", math.inf) < asked.k * repeats:
+        raise ValueError(
+            f"block={given['block']} is too short for {asked.k} experts to try an item {repeats} times each;"
+            f" it must be at least {asked.k * repeats}"
+        )
+
+
+def _tight_blocks(asked: BanditSettings, share: Share, **given: Any) -> BanditSettings:
+    """Blocks with noisy sums, or presampled ones.
+
+    A horizon that is too short for every expert to try every item a few times cannot pay for the noise, and
+    nothing is certified for it: then one round in ``_SELDOM`` explores.
+    """
+    noisy = asked.exploration == "blocks"
+    falling = noisy and "rate" not in given
+    best = min(
+        _block_options(asked, share, **given),
+        key=lambda one: one.leading_terms if falling else one.unclipped_regret,
+    )
+    if noisy and "block" not in given and asked.rounds < _FEWEST_TRIES * asked.n_items * best.block:
+        times = given.get("repeats", 1)
+        seldom = {"repeats": times, "block": max(best.block, _SELDOM * asked.k * times)}
+        best = next(_block_options(asked, share, **given | seldom))
+    return best
+
+
+def _block_options(
+    asked: BanditSettings,
+    share: Share,
+    rate: float | str | None = None,
+    block: int | None = None,
+    repeats: int | None = None,
+) -> Iterator[BanditSettings]:
+    n_items, k, rounds, bound = asked.n_items, asked.k, asked.rounds, asked.bound
+    noisy, most = asked.exploration == "blocks", 1
+    if noisy and share.private:
+        # Averaging more often than this makes the noise of a sample smaller than the values' own spread.
+        most = max(1, min(rounds // k, math.ceil(8.0 / float(share.epsilon))))
+    for times in (repeats,) if repeats is not None else _grid(1, most):
+        noise = reward_noise(share, "set", bound, times) if noisy else None
+        # Half of the rounds at most explore: whoever cannot learn in those would only show short sets.
+        least = 2 * k * times if noisy else k
+        for length in (block,) if block is not None else _grid(least, max(rounds, least)):
+            if length < k * times:
+                continue
+            fixed = None if isinstance(rate, str) else rate
+            if noise is None:
+                fixed = fixed or _drawing_rate(asked, share, length, rounds / length)
+            elif rate == "certified":
+                fixed = limits.best_fixed_rate(n_items, rounds / length, float(noise.scale) / times, bound)
+            yield replace(asked, block=length, repeats=times, rate=fixed, noise=noise)
+
+
+def _tight_coins(
+    asked: BanditSettings,
+    share: Share,
+    rate: float | None = None,
+    exploration_rate: float | None = None,
+    block: int | None = None,
+) -> BanditSettings:
+    """Rounds that explore by chance, and a timetable of new sets, or one in every round."""
+
+    def option(chance: float) -> BanditSettings:
+        every = 1
+        if asked.exploration == "online":
+            every = block or min(asked.rounds, max(1, round(asked.k / chance)))
+        learned = rate or _drawing_rate(asked, share, every, asked.rounds * chance / asked.k)
+        return replace(asked, block=every, rate=learned, exploration_rate=chance)
+
+    steps = max(1, math.ceil(math.log(asked.rounds) / math.log(1.1)))
+    chances = [1.1**-i for i in range(steps)] if exploration_rate is None else [exploration_rate]
+    return min(map(option, chances), key=lambda one: one.unclipped_regret)
+
+
+def _drawing_rate(asked: BanditSettings, share: Share, every: int, samples: float) -> float:
+    """The best rate for so many samples an expert, or the largest for a new set every so many rounds."""
+    wanted = limits.best_fixed_rate(asked.n_items, samples, 0.0, asked.bound)
+    return rate_within(share, asked.bound, redraws(asked.rounds, every), wanted)
+
+
+def _tight_slots(asked: BanditSettings, share: Share, block: int | None = None) -> BanditSettings:
+    """Counts with noise; the first block is long enough to show an item more often than noise is wide."""
+    noise = reward_noise(share, "slots", asked.bound, asked.rounds)
+    if block is None:
+        shows = 8.0 * max(1.0, float(noise.scale) / asked.bound)
+        block = max(1, min(math.ceil(shows * asked.n_items / asked.k), asked.rounds // 8))
+    return replace(asked, block=block, noise=noise)
+
+
+def _grid(least: int, most: int) -> list[int]:
+    """Integers from ``least`` to ``most``, each some tenth larger than the one before."""
+    found, at = [], least
+    while at < most:
+        found.append(at)
+        at = max(at + 1, round(at * 1.1))
+    return [*found, most]
+
+
+# --- values of sets -------------------------------------------------------------------------------------
+
+_CHUNK = 4096
+_NOISE_UNITS = 24  # noise is 2^24 units wide, so that sums of it stay within 63 bits
+_SPOILT = -1  # the sum of a sample of which one round served another set
+
+
+class Schedule:
+    """Which rounds explore, and when a new set is drawn: public randomness, one chunk of rounds at a time.
+
+    ``explore`` is the expert that explores in each round of the chunk from ``start`` on, or -1, and ``item``
+    what it tries. ``sample`` numbers the exploration samples of the chunk, block by block and expert by
+    expert; where rounds explore by chance, a sample is one round, and it only says which expert. ``due`` says
+    before which rounds a new set is drawn.
+    """
+
+    _state = ("_public", "_picked", "_place")
+
+    def __init__(self, settings: BanditSettings, public: PublicRandomness) -> None:
+        self._settings, self._public = settings, public
+        self._picked: NDArray[np.bool_] | None = None
+        if settings.picked and settings.explorations is None:
+            assert settings.exploration_rate is not None
+            self._picked = public.generator.random(settings.rounds) < settings.exploration_rate
+        self._explored_last = False
+        self._before: tuple[dict[str, Any] | None, bool] = (public._stream, False)
+        self._clear(0, 0)
+
+    def _clear(self, start: int, length: int) -> None:
+        self.start = start
+        self.explore = np.full(length, -1, dtype=np.int32)
+        self.item = np.zeros(length, dtype=np.int32)
+        self.due = np.zeros(length, dtype=np.bool_)
+        self.sample = np.zeros(length, dtype=np.int64)
+
+    @property
+    def stop(self) -> int:
+        """The round after the chunk."""
+        return self.start + self.explore.size
+
+    @property
+    def explorations(self) -> int | None:
+        """How many rounds were picked in advance; None where they explore by chance."""
+        return None if self._picked is None else int(self._picked.sum())
+
+    @property
+    def chunk_length(self) -> int:
+        """Rounds of a chunk: some whole blocks."""
+        return self._settings.block * max(1, _CHUNK // self._settings.block)
+
+    @property
+    def samples(self) -> int:
+        """How many exploration samples a chunk has room for."""
+        settings = self._settings
+        if settings.exploration_rate is not None:
+            return settings.k
+        return max(1, -(-self.explore.size // settings.block)) * settings.k
+
+    def reach(self, round: int) -> bool:
+        """Make the chunk that holds ``round``; whether it is a new one."""
+        if round < self.stop:
+            return False
+        self._before = (self._public._stream, self._explored_last)
+        self._make(round)
+        return True
+
+    def _make(self, start: int) -> None:
+        self._clear(start, min(self.chunk_length, self._settings.rounds - start))
+        if self._settings.exploration_rate is None:
+            self._by_blocks(self._public.generator)
+        else:
+            self._by_chance(self._public.generator, self._settings.exploration_rate)
+        self.sample += np.maximum(self.explore, 0)
+
+    def _by_blocks(self, rng: np.random.Generator) -> None:
+        """In every whole block each expert tries one random item, at random places of the block."""
+        k, block, repeats = self._settings.k, self._settings.block, self._settings.repeats
+        self.due[::block] = True
+        self.sample += k * (np.arange(self.sample.size) // block)
+        count = self.explore.size // block
+        if count == 0:
+            return
+        places = rng.permuted(np.tile(np.arange(block), (count, 1)), axis=1)
+        tried = rng.integers(self._settings.n_items, size=(count, k), dtype=np.int32)
+        at = places[:, : k * repeats] + block * np.arange(count)[:, None]
+        self.explore[at] = np.repeat(np.arange(k, dtype=np.int32), repeats)
+        self.item[at] = np.repeat(tried, repeats, axis=1)
+
+    def _by_chance(self, rng: np.random.Generator, chance: float) -> None:
+        """Every round explores by chance, or the ones that were picked do; sets by a timetable, or after."""
+        settings, length = self._settings, self.explore.size
+        # Chances first, then experts and items for all rounds: how many are used changes nothing later.
+        explores = rng.random(length) < chance
+        experts = rng.integers(settings.k, size=length, dtype=np.int32)
+        tried = rng.integers(settings.n_items, size=length, dtype=np.int32)
+        if self._picked is not None:
+            explores = self._picked[self.start : self.stop]
+        self.explore[explores], self.item[explores] = experts[explores], tried[explores]
+        if settings.after_exploring:
+            self.due[1:] = explores[:-1]
+            self.due[0] = self._explored_last or self.start == 0
+            self._explored_last = bool(explores[-1])
+        else:
+            self.due[(-self.start) % settings.block :: settings.block] = True
+
+    @property
+    def _place(self) -> tuple[Any, ...]:
+        """Enough to make the same chunk again, and everything after it: for saving."""
+        return (*self._before, self.start if self.explore.size else None)
+
+    @_place.setter
+    def _place(self, place: tuple[Any, ...]) -> None:
+        self._public._stream, self._explored_last, start = place
+        self._before = place[:2]
+        if start is not None:
+            self._make(start)
+
+
+class ValueFeedback(Feedback):
+    """k ordered Hedge experts; one that explores learns f(S + a), S being the items of the experts before.
+
+    What an expert knows is an integer sum for each item. Without noise a person moves one of these by at most
+    ``bound``, exactly, and the draws protect them. With noise the sum of an exploration sample leaves first,
+    on the grid of the noise, and everything after that is post-processing.
+    """
+
+    _state = ("_experts", "schedule", "_released", "_samples", "_current", "_kept_noise")
+    _any_length = ("_kept_noise",)
+
+    def __init__(self, settings: BanditSettings, gate: Gate, schedule: Schedule) -> None:
+        super().__init__(settings)
+        self._gate, self.schedule = gate, schedule
+        scale = units_per_one(settings.bound)
+        step = 1 / scale
+        self._total: BatchTotal | None = None
+        self._draws = gate.post_processing()  # of what leaves with noise; without, what is reserved
+        self._charged: list[tuple[str, Release]] = []
+        if settings.noise is None:
+            gate.expect(*((event, count) for _, event, count in settings.releases))
+            for label, event, count in settings.releases:
+                release = gate.reserve(event, count, draws=BY_ROUNDS, label=label)
+                self._charged.append((label, release))
+                if label != TAIL:
+                    self._draws = release
+        elif settings.releases:
+            self._total = BatchTotal(gate, settings.noise, step, label=SUMS)
+            self._charged.append((SUMS, self._total.release))
+            step = self._total.step
+            if self._total.grid is not None:
+                wide = math.floor(math.log2(2.0**_NOISE_UNITS / self._total.grid.noise_scale))
+                scale = min(scale, Fraction(2) ** wide)
+        self.units = RewardUnits.of_step(settings, step)
+        # What an expert learns of a sample: its sum times the ratio, less the middle of what it can be.
+        self._ratio = float(step * scale)
+        centred = settings.calibration == "tight"
+        half = math.floor(exact(settings.bound) * scale) // 2 if centred else 0
+        self._centre = settings.repeats * half
+        scores = np.zeros((settings.n_items, settings.k), dtype=np.int64)
+        self._experts = OrderedExperts(scores, self._rate(0), scale, self.units.most)
+        self._current = np.full(settings.k, -1, dtype=np.int32)
+        self._samples: dict[tuple[int, int], list[int]] = {}  # block, expert -> sum so far, rounds to come
+        self._noise = np.zeros(1, dtype=np.int64)
+        self._released = 0
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        gone, back = np.flatnonzero(self._active & ~active), np.flatnonzero(active & ~self._active)
+        if gone.size:
+            self._experts.close(gone)
+        if back.size:
+            self._experts.open(back, np.flatnonzero(active & self._active))
+        self._active = active
+
+    def start(self, start: Released) -> None:
+        """Begin with a preference for the set that stood last."""
+        self._experts.prefer(start.items)
+
+    @property
+    def compiles(self) -> bool:
+        return all(heard >= 0 for heard, _ in self._samples.values())
+
+    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:
+        for label, release in self._charged:
+            if label != TAIL:
+                yield label, release, min(release.count, self._released)
+            elif round:
+                yield label, release, release.count
+
+    # --- a round ---------------------------------------------------------------------------------
+
+    def show(self, round: int) -> NDArray[np.int32]:
+        """The set that stands, or what an exploring expert tries on top of those before it."""
+        self._reach(round)
+        at = round - self.schedule.start
+        if self.schedule.due[at]:
+            self._draw(round)
+        expert, item = int(self.schedule.explore[at]), self.schedule.item[at]
+        if expert < 0:
+            return self._current.copy()
+        row = np.full(self._settings.k, -1, dtype=np.int32)
+        row[:expert] = self._current[:expert]
+        if item not in row[:expert]:
+            row[expert] = item
+        return row
+
+    def current(self) -> NDArray[np.int32]:
+        return self._current.copy()
+
+    def ticket(self, round: int) -> Ticket:
+        """The block, the expert and the item; nothing for a round that does not explore."""
+        at = round - self.schedule.start
+        expert = int(self.schedule.explore[at])
+        return (round // self._settings.block, expert, int(self.schedule.item[at])) if expert >= 0 else ()
+
+    def ready(self, value: Any, ticket: Ticket) -> int:  # noqa: ARG002
+        units: int = self.units.of(value)
+        return units
+
+    def observe(self, ticket: Ticket, ready: int | None) -> None:
+        """Take up a reward; None is somebody whose round passes with nothing learned, of value 0."""
+        if not ticket:
+            return
+        block, expert, item = ticket
+        heard, left = self._samples.get((block, expert), [0, self._settings.repeats])
+        heard, left = heard if heard == _SPOILT else heard + (ready or 0), left - 1
+        if left:
+            self._samples[block, expert] = [heard, left]
+            return
+        self._samples.pop((block, expert), None)
+        if heard != _SPOILT:
+            heard += self._noise_for(block, expert)
+            self._teach(expert, item, round(float(heard) * self._ratio) - self._centre)
+
+    def skip(self, ticket: Ticket) -> None:
+        """Another set was shown: nothing is learned from this exploration sample."""
+        if ticket:
+            block, expert, _ = ticket
+            _, left = self._samples.get((block, expert), [0, self._settings.repeats])
+            self._samples[block, expert] = [_SPOILT, left]
+            self.observe(ticket, None)
+
+    def _teach(self, expert: int, item: int, amount: int) -> None:
+        self._experts.add_one(item, expert, amount)
+
+    def _draw(self, round: int) -> None:
+        self._current = self._draws.ordered_set(self._at(round))
+        self._count_draws(round, 1)
+
+    def _count_draws(self, round: int, sets: int) -> None:
+        """Sets drawn after somebody could have been learned from."""
+        if self._settings.noise is None:
+            self._released += sets - (round == 0)
+
+    def _rate(self, round: int) -> float:
+        """The rate on sums of a sample, for sets drawn in this round."""
+        settings: BanditSettings = self._settings
+        return settings.rate_after(round // settings.block) / settings.repeats
+
+    def _at(self, round: int) -> OrderedExperts:
+        """The experts, with the weights of this round."""
+        rate = self._rate(round)
+        return self._experts if rate == self._experts.rate else self._experts.at_rate(rate)
+
+    # --- noise -----------------------------------------------------------------------------------
+
+    def _reach(self, round: int) -> None:
+        """Make this round's chunk, and the noise of its samples, which nobody has seen."""
+        if self.schedule.reach(round):
+            self._noise = self._fresh_noise()
+
+    def _fresh_noise(self) -> NDArray[np.int64]:
+        """Noise for every sample of the chunk."""
+        count = self.schedule.samples
+        return np.zeros(count, dtype=np.int64) if self._total is None else self._total.noise(count)
+
+    def _noise_for(self, block: int, expert: int) -> int:
+        """The noise of one sample; fresh for one whose chunk has passed."""
+        if self._total is None:
+            return 0
+        self._released = 1
+        place = self._place(block, expert)
+        return int(self._total.noise(1)[0] if place < 0 else self._noise[place])
+
+    def _place(self, block: int, expert: int) -> int:
+        """The number of a sample in the chunk; below 0 if its chunk has passed."""
+        first = self.schedule.start // self._settings.block
+        return int((block - first) * self._settings.k + expert)
+
+    # --- a whole stream --------------------------------------------------------------------------
+
+    def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
+        first, last = rounds.number, rounds.number + int(stream.rewards.size)
+        spans = self._spans(first, last)
+        for index in track(range(len(spans)), "blocks of rounds", stream.progress):
+            start, stop = spans[index]
+            self._reach(start)
+            here = slice(start - self.schedule.start, stop - self.schedule.start)
+            experts, due = self._at(start), self.schedule.due[here].copy()
+            due[0] &= start != first
+            words = self._draws.words(int(due.sum()) * experts.words_per_set)
+            self._count_draws(start if due[0] else 1, int(due.sum()))
+            if self._total is not None and (self.schedule.explore[here] >= 0).any():
+                self._released = 1
+            play = partial(self._play, stream, rows, slice(start - first, stop - first), here, due, words)
+            rounds.close(stop - start, then=play)  # the rounds count as passed before anything is drawn
+
+    def _play(
+        self,
+        stream: Stream,
+        rows: Rows,
+        part: slice,
+        here: slice,
+        due: NDArray[np.bool_],
+        words: NDArray[np.uint64],
+    ) -> None:
+        """Draw, show and learn in the rounds ``part`` of a stream, which are ``here`` in the chunk."""
+        schedule, current, repeats = self.schedule, self._current.copy(), self._settings.repeats
+        sums = np.zeros(schedule.samples, dtype=np.int64)
+        left = np.full(schedule.samples, repeats, dtype=np.int64)
+        for block, expert in list(self._samples):  # those of other chunks stay
+            if (place := self._place(block, expert)) >= 0:
+                sums[place], left[place] = self._samples.pop((block, expert))
+        learned = (self.units.per_one, self.units.most, self._ratio, self._centre, repeats)
+        rounds = (schedule.explore[here], schedule.item[here], schedule.sample[here])
+        plan = Exploration(rounds, self._noise, sums, left, learned)
+        self._experts.begin()
+        while self._experts.explore(
+            stream.part(part), rows.compressed, part.start, plan, due, words, current
+        ):
+            self._experts.settle(self._draws, words, current)
+        self._current = current
+        first, k = schedule.start // self._settings.block, self._settings.k
+        for place in np.flatnonzero(left < repeats).tolist():
+            self._samples[first + place // k, place % k] = [int(sums[place]), int(left[place])]
+
+    def _spans(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The rounds in spans that share a chunk and a rate."""
+        block, length, spans = self._settings.block, self.schedule.chunk_length, []
+        while start < stop:
+            end = min(stop, (start // length + 1) * length)
+            if self._settings.rate is None:
+                end = min(end, block << (start // block).bit_length())  # rates change at powers of two
+            spans.append((start, end))
+            start = end
+        return spans
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    @property
+    def _kept_noise(self) -> NDArray[np.int64]:
+        """Secret noise that was not used is left out: two that go on would share it."""
+        return self._noise if self._gate.resumes_alike else self._noise[:0]
+
+    @_kept_noise.setter
+    def _kept_noise(self, noise: NDArray[np.int64]) -> None:
+        begun = self.schedule.stop > 0
+        if begun and noise.size and (not self._gate.resumes_alike or noise.size != self.schedule.samples):
+            raise ValueError("the file holds noise that nobody has left there")
+        self._noise = self._fresh_noise() if begun and not noise.size else noise
+
+    def _resumed(self) -> None:
+        if not in_range(self._current, self._settings.n_items, least=-1):
+            raise ValueError("the set that stands holds items that there are not")
+
+
+# --- items that were taken ------------------------------------------------------------------------------
+
+_UNITS = 32
+_DRAWN = 1 << 18  # numbers drawn at once
+_GLANCED = 1 << 20  # the same where only the first 16 bits of most are
+_FEW = 100  # times k: fewer items than that are drawn one by one
+_SHORT_LIST = 4  # times k: about so many items come into question for a list
+_MOST_LISTS = 64
+_GROWTH = 0.1  # after the first, a block is this part of the rounds before it
+_COMMON = 200.0  # an item's own record outweighs the common one from so many shows on
+_SPREAD = 0.35  # how far a list strays from the records, in standard deviations of them
 _STEPS = 1 << 16
 
-Floats = NDArray[np.float64]
+
+class SlotFeedback(Feedback):
+    """Noisy counts of what was taken, block after block; lists are drawn around what they say.
+
+    A person takes the first shown item they want (or several in part; together at most ``bound``), so what an
+    item gets is what it adds to those shown above it. The counts of a block leave with Laplace noise when the
+    next one begins: replacing a person moves them by 2 ``bound`` in all, adding or removing one by ``bound``,
+    however many items there are. Which items were shown is public, so the others need no noise.
+
+    Every round's list is drawn afresh (Thompson 1933; for lists that are read from the top see Kveton et al.
+    2015): each item's average, plus ``_SPREAD`` normal deviations of it, and the k largest in falling order.
+    """
+
+    _records = ("_taken", "_shows", "_variance", "_open_taken", "_open_shows")  # a number for each item
+    _state = (*_records, "_public", "_opens", "_closes", "_released", "_lists_from", "_lists", "_current")
+    _any_length = ("_lists",)
+
+    def __init__(self, settings: BanditSettings, gate: Gate, public: PublicRandomness) -> None:
+        assert settings.noise is not None
+        super().__init__(settings)
+        self._public = public
+        step = exact(settings.bound) / 2**_UNITS
+        self._total: BatchTotal | None = None
+        if settings.releases:
+            self._total = BatchTotal(gate, settings.noise, step, label=COUNTS)
+            step = self._total.step
+        self._step, self.units = float(step), RewardUnits.of_step(settings, step)
+        self._taken, self._shows, self._variance = (np.zeros(settings.n_items) for _ in range(3))
+        self._open_taken, self._open_shows = (np.zeros(settings.n_items, dtype=np.int64) for _ in range(2))
+        self._opens, self._closes, self._released = 0, self._end_of_block(0), 0
+        self._lists: NDArray[np.int32] = np.zeros((0, settings.k), dtype=np.int32)
+        self._lists_from = 0
+        self._current = np.zeros(settings.k, dtype=np.int32)
+
+    def restrict(self, active: NDArray[np.bool_]) -> None:
+        """Lists that were drawn are not shown any more."""
+        self._active = active
+        self._lists = self._lists[:0]
+
+    def estimates(self, round: int) -> Estimates:
+        """The records: what each item got when it was shown."""
+        weight = np.maximum(self._shows, 1.0)
+        own = self._settings.bound**2 / 4.0 * weight
+        unknown = np.where(self._shows > 0, 1.0, np.nan)
+        deviations = np.sqrt(own + self._variance) / weight
+        return self._means() * unknown, round, deviations * unknown
+
+    def start(self, start: Released) -> None:
+        """Begin with records that are as sure as what is known."""
+        if start.values is None or start.deviations is None:
+            return
+        bound = self._settings.bound
+        known = np.isfinite(start.values) & np.isfinite(start.deviations)
+        shows = (bound / 2.0 / np.maximum(start.deviations[known], 1e-9)) ** 2
+        shows = np.minimum(shows, start.people)
+        self._shows[known] += shows
+        self._taken[known] += np.clip(start.values[known], 0.0, bound) * shows
+
+    def grow(self, settings: BanditSettings) -> None:
+        """Records of more items, which begin like those of any other."""
+        more = settings.n_items - self._settings.n_items
+        for name in self._records:
+            setattr(self, name, np.pad(getattr(self, name), (0, more)))
+        self._settings = settings
+
+    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:  # noqa: ARG002
+        if self._total is not None:
+            yield COUNTS, self._total.release, self._released
+
+    # --- a round ---------------------------------------------------------------------------------
+
+    def show(self, round: int) -> NDArray[np.int32]:
+        self._reach(round)
+        self._current = np.array(self._lists[round - self._lists_from], dtype=np.int32)
+        return self._current
+
+    def current(self) -> NDArray[np.int32]:
+        """The list by the records alone."""
+        means = np.where(self._active, self._means(), -np.inf)
+        best = np.argsort(-means, kind="stable")[: self._settings.k]
+        return np.asarray(best, dtype=np.int32)
+
+    def ticket(self, round: int) -> Ticket:  # noqa: ARG002
+        """The items that were shown."""
+        return tuple(self._current.tolist())
+
+    def ready(self, value: Any, ticket: Ticket) -> NDArray[np.int64]:
+        units: NDArray[np.int64] = self.units.of(value, ticket)
+        return units
+
+    def observe(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
+        """Take up a reward, in the open block.
+
+        None is somebody who is not learned from: they count as having taken nothing, because what is shown
+        and how often must not tell whether anybody was there.
+        """
+        items = list(ticket)
+        self._open_shows[items] += 1
+        if ready is not None:
+            self._open_taken[items] += ready
+
+    def skip(self, ticket: Ticket) -> None:
+        """Other items were shown: nothing is known of these."""
+
+    def _reach(self, round: int) -> None:
+        """Close the block that is over, and draw lists up to this round."""
+        if round >= self._closes:
+            self._release()
+            self._opens, self._closes = round, self._end_of_block(round)
+        if round >= self._lists_from + len(self._lists):
+            self._make_lists(round)
+
+    def _end_of_block(self, start: int) -> int:
+        settings = self._settings
+        return int(min(start + max(settings.block, math.ceil(_GROWTH * start)), settings.rounds))
+
+    def _release(self) -> None:
+        """The counts of the open block, with noise; what follows from them is free.
+
+        The block is emptied first: an interruption may lose its people, never release them twice. Noise is
+        added to integers, before anything is rounded to a float.
+        """
+        items = np.flatnonzero(self._open_shows)
+        counts, shows = self._open_taken[items], self._open_shows[items]
+        self._released = 1
+        self._open_taken[:], self._open_shows[:] = 0, 0
+        if self._total is not None and self._total.grid is not None:
+            counts = self._total.noisy(counts)
+            self._variance[items] += 2.0 * self._settings.scale**2
+        self._taken[items] += counts * self._step
+        self._shows[items] += shows
+
+    def _means(self) -> NDArray[np.float64]:
+        bound, n_items = self._settings.bound, self._settings.n_items
+        common = float(self._taken.sum() / max(self._shows.sum(), 1.0))
+        common = min(max(common, bound / (100.0 * n_items)), bound)
+        return np.asarray((self._taken + common * _COMMON) / (self._shows + _COMMON))
+
+    def _make_lists(self, round: int) -> None:
+        bound, n_items, k = self._settings.bound, self._settings.n_items, self._settings.k
+        many = n_items >= _FEW * k
+        count = max(1, min(_MOST_LISTS, (_GLANCED if many else _DRAWN) // n_items, self._closes - round))
+        means, weight = self._means(), self._shows + _COMMON
+        chances = np.clip(means / bound, 0.01 / n_items, 1.0 - 0.01 / n_items)
+        own = bound**2 * chances * (1.0 - chances) * weight
+        deviations = np.sqrt(own + self._variance) / weight
+        deviations *= _SPREAD
+        if not self._active.all():
+            means[~self._active] = -np.inf
+        rng = self._public.generator
+        # With many items, one list is drawn in full, and the others are compared with its best items.
+        drawn = means + deviations * rng.standard_normal((1 if many else count, n_items))
+        top = np.argpartition(-drawn, k - 1, axis=1)[:, :k]
+        order = np.argsort(-np.take_along_axis(drawn, top, axis=1), axis=1)
+        lists = np.take_along_axis(top, order, axis=1)
+        if count > len(lists):
+            least = np.partition(drawn[0], -_SHORT_LIST * k)[-_SHORT_LIST * k]
+            lists = np.vstack([lists, largest(means, deviations, k, count - 1, least, rng)])
+        self._lists = lists.astype(np.int32)
+        self._lists_from = round
+
+    # --- a whole stream --------------------------------------------------------------------------
+
+    def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
+        first, last = rounds.number, rounds.number + int(stream.rewards.size)
+        while (start := rounds.number) < last:
+            self._reach(start)
+            stop = min(last, self._lists_from + len(self._lists))
+            lists = self._lists[start - self._lists_from : stop - self._lists_from]
+            part = slice(start - first, stop - first)
+            stream.selections[part], stream.rewards[part] = lists, 0.0
+            self._current = lists[-1].copy()
+            rounds.close(stop - start, then=partial(self._add_rows, stream, rows, part, lists))
+
+    def _add_rows(self, stream: Stream, rows: Rows, part: slice, lists: NDArray[np.int32]) -> None:
+        units, sums = (self.units.per_one, self.units.most), (self._open_taken, self._open_shows)
+        add_lists(stream.part(part), rows.compressed, part.start, lists, units, *sums)
+
+    def _resumed(self) -> None:
+        shown = np.append(self._lists.ravel(), self._current)
+        if not in_range(shown, self._settings.n_items):
+            raise ValueError("the lists hold items that there are not")
 
 
 def largest(
-    means: Floats, deviations: Floats, k: int, count: int, least: float, generator: np.random.Generator
+    means: NDArray[np.float64],
+    deviations: NDArray[np.float64],
+    k: int,
+    count: int,
+    least: float,
+    generator: np.random.Generator,
 ) -> NDArray[np.intp]:
     """``count`` times the k indices of the largest of independent normal numbers, in falling order.
 
@@ -413,1085 +1370,7 @@ def largest(
     return lists
 
 
-# Measured on streams of several kinds: with fewer tries of each item, exploring half of the time serves less
-# than sets at random do.
-_FEWEST_TRIES = 4
-_SELDOM = 32
-
-
-@dataclass(frozen=True)
-class Search:
-    """What is asked, and what may be spent; ``make`` makes settings of the numbers that are being tried."""
-
-    n_items: int
-    k: int
-    rounds: int
-    bound: float
-    share: Share
-    make: Callable[..., BanditSettings]
-
-    def blocks(self, rate: float | str | None, block: int | None, repeats: int | None) -> BanditSettings:
-        """Blocks with noisy sums.
-
-        A horizon that is too short for every expert to try every item a few times cannot pay for exploring,
-        and nothing is certified for it: then one round in ``_SELDOM`` explores.
-        """
-        options = self._blocks(rate, block, repeats)
-        if rate is None:
-            best = min(options, key=lambda one: one.leading_terms)
-        else:
-            best = min(options, key=lambda one: one.unclipped_regret)
-        if block is None and self.rounds < _FEWEST_TRIES * self.n_items * best.block:
-            times = repeats or 1
-            best = next(self._blocks(rate, max(best.block, _SELDOM * self.k * times), times))
-        return best
-
-    def _blocks(
-        self, rate: float | str | None, block: int | None, repeats: int | None
-    ) -> Iterator[BanditSettings]:
-        # Averaging more often than this makes the noise of a sample smaller than the values' own spread.
-        most = 1
-        if self.share.private:
-            most = max(1, min(self.rounds // self.k, math.ceil(8.0 / float(self.share.epsilon))))
-        for times in (repeats,) if repeats is not None else _grid(1, most):
-            noise = self.noise(self.bound, times)
-            # Half of the rounds at most explore: whoever cannot learn in those would only show short sets.
-            least = 2 * self.k * times
-            for length in (block,) if block is not None else _grid(least, max(self.rounds, least)):
-                if length < self.k * times:
-                    continue
-                fixed = None if isinstance(rate, str) else rate
-                if rate == "certified":
-                    samples, scale = self.rounds / length, float(noise.scale) / times
-                    fixed = limits.best_fixed_rate(self.n_items, samples, scale, self.bound)
-                yield self.make(block=length, repeats=times, rate=fixed, noise=noise)
-
-    def presampled(self, rate: float | None, block: int | None) -> BanditSettings:
-        """Blocks without noise; sets are drawn once per block."""
-        lengths = (block,) if block is not None else _grid(self.k, max(self.rounds, self.k))
-        options = (
-            self.make(block=length, rate=rate or self._rate(length, self.rounds / length))
-            for length in lengths
-        )
-        return min(options, key=lambda one: one.unclipped_regret)
-
-    def coins(
-        self, rate: float | None, exploration_rate: float | None, block: int | None, *, every_round: bool
-    ) -> BanditSettings:
-        """Coins that decide which rounds explore, and a timetable of new sets, or one in every round."""
-
-        def options() -> Iterator[BanditSettings]:
-            chances: Iterable[float] = (
-                _chances(self.rounds) if exploration_rate is None else [exploration_rate]
-            )
-            for chance in chances:
-                every = 1 if every_round else min(self.rounds, max(1, round(self.k / chance)))
-                every = every if block is None else block
-                learned = rate or self._rate(every, self.rounds * chance / self.k)
-                yield self.make(block=every, rate=learned, exploration_rate=chance)
-
-        return min(options(), key=lambda one: one.unclipped_regret)
-
-    def _rate(self, every: int, samples: float) -> float:
-        """The best rate for so many samples an expert, or the largest for a new set every so many rounds."""
-        wanted = limits.best_fixed_rate(self.n_items, samples, 0.0, self.bound)
-        return rate_within(self.share, self.bound, redraws(self.rounds, every), wanted)
-
-    def slots(self, block: int | None) -> BanditSettings:
-        """Counts with noise; the first block is long enough to show an item more often than noise is wide."""
-        noise = self.noise(score_range(self.bound, self.share.neighbours), self.rounds)
-        if block is None:
-            shows = 8.0 * max(1.0, float(noise.scale) / self.bound)
-            block = max(1, min(math.ceil(shows * self.n_items / self.k), self.rounds // 8))
-        return self.make(block=block, noise=noise)
-
-    def noise(self, sensitivity: float, terms: int) -> LaplaceNoise:
-        """The noise that has to be on sums of ``terms`` values up to the bound.
-
-        A noise scale is 2^32 steps. Where an enormous epsilon asks for steps so fine that such a sum would
-        not fit into 63 bits, the noise is wider than asked for.
-        """
-        asked = LaplaceNoise.within(self.share, sensitivity, 1, self.share.definition)
-        if not self.share.private:
-            return asked
-        return replace(asked, scale=max(exact(asked.scale), exact(self.bound) * terms / 2**30))
-
-
-def redraws(rounds: int, every: int) -> int:
-    """Sets after the first, which is drawn before anybody has been learned from."""
-    return -(-rounds // every) - 1
-
-
-def _grid(least: int, most: int) -> list[int]:
-    """Whole numbers from ``least`` to ``most``, each some tenth larger than the one before."""
-    found, at = [], least
-    while at < most:
-        found.append(at)
-        at = max(at + 1, round(at * 1.1))
-    return [*found, most]
-
-
-def _chances(rounds: int) -> list[float]:
-    steps = max(1, math.ceil(math.log(rounds) / math.log(1.1)))
-    return [1.1**-i for i in range(steps)]
-
-
-EXPLORATIONS = ("blocks", "online", "presampled", "every_round")
-FEEDBACK = ("set", "slots")
-DRAWS = "items drawn by bandit experts (only the expert that explored can be moved)"
-SUMS = "noisy sums of what exploring sets were worth"
-COUNTS = "noisy counts of what was taken from the shown items"
-TAIL = "chance that more rounds explore than the published rate allows for"
-
-
-@dataclass(frozen=True, kw_only=True)
-class BanditSettings(SelectorSettings):
-    """What a `BanditSelector` goes by.
-
-    ``block`` rounds make a block (the first one, for slots). With coins (``exploration_rate`` is set) each
-    round explores by chance, and a new set is drawn every ``block`` rounds, or (``after_exploring``) right
-    after a round that explored. Without, every expert tries one item in each block, ``repeats`` times at
-    random places. ``noise`` is that of the sums of a block; None where draws protect people. ``rate`` is None
-    for falling rates. ``picked`` are rounds that are picked in advance with the published exploration rate,
-    and ``explorations`` is how many of them, once that is known.
-    """
-
-    rounds: int
-    exploration: str
-    feedback: str
-    block: int
-    repeats: int
-    rate: float | None
-    exploration_rate: float | None
-    after_exploring: bool
-    picked: bool
-    centred: bool
-    noise: LaplaceNoise | None
-    explorations: int | None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        blocks, coins = self.exploration == "blocks", self.exploration_rate is not None
-        by_coins = {"blocks": (False,), "presampled": (False, True)}.get(self.exploration, (True,))
-        odd = coins not in by_coins or ((self.picked or self.after_exploring) and not coins)
-        odd = odd or (self.noise is not None) != blocks or (self.feedback == "slots" and not blocks)
-        odd = odd or (not blocks and (self.rate is None or self.repeats > 1))
-        if odd or (self.feedback == "set" and not coins and self.block < self.k * self.repeats):
-            raise ValueError(f"exploration={self.exploration!r} does not go with the other settings")
-
-    # --- where they come from --------------------------------------------------------------------
-
-    @classmethod
-    def tight(
-        cls,
-        n_items: int,
-        k: int,
-        rounds: int,
-        share: Share,
-        *,
-        exploration: str = "blocks",
-        feedback: str = "set",
-        rate: float | str | None = None,
-        exploration_rate: float | None = None,
-        block: int | None = None,
-        repeats: int | None = None,
-        bound: float = 1.0,
-        labels: Sequence[Any] | None = None,
-    ) -> BanditSettings:
-        """The numbers with the smallest certified regret within ``share``, given those already settled.
-
-        For blocks, ``rate=None`` are falling rates, which learn faster and certify less, and ``"certified"``
-        is the fixed rate that certifies most.
-        """
-        common = _common(n_items, k, rounds, bound, labels, exploration, feedback)
-        given = _given(exploration, feedback, common["k"], rate, exploration_rate, block, repeats)
-        named = common.pop("labels")  # not part of what is compared
-        shape = (common["n_items"], common["k"], common["rounds"], common["bound"])
-        search = Search(*shape, share, partial(cls, **common, labels=None, **_PLAIN))
-        fixed = None if isinstance(given["rate"], str) else given["rate"]
-        if feedback == "slots":
-            found = search.slots(given["block"])
-        elif exploration == "blocks":
-            found = search.blocks(given["rate"], given["block"], given["repeats"])
-        elif exploration == "presampled":
-            found = search.presampled(fixed, given["block"])
-        else:
-            every_round = exploration == "every_round"
-            found = search.coins(fixed, given["exploration_rate"], given["block"], every_round=every_round)
-        return replace(found, labels=named)
-
-    @classmethod
-    def published(
-        cls,
-        n_items: int,
-        k: int,
-        rounds: int,
-        share: Share,
-        *,
-        exploration: str,
-        feedback: str = "set",
-        bound: float = 1.0,
-        labels: Sequence[Any] | None = None,
-    ) -> BanditSettings:
-        """The constants of paper 000: Algorithm 3, Appendix B.1 or B.2.
-
-        Where the exploration rate comes out above 1 a warning says so, and every round explores. The rate of
-        B.2 depends on how many rounds were picked, so it is not yet the one of `with_explorations`.
-        """
-        common = _common(n_items, k, rounds, bound, labels, exploration, feedback, "published")
-        if exploration == "blocks" or feedback == "slots":
-            raise ValueError(
-                'calibration="published" is for exploration="online", "presampled" or "every_round" with'
-                ' feedback="set"; blocks and slots are not in the paper'
-            )
-        if not share.private or share.delta == 0.0:
-            raise ValueError(
-                'calibration="published" needs a finite epsilon and delta > 0; its constants depend on both'
-            )
-        n_items, k, rounds, bound = (common[name] for name in ("n_items", "k", "rounds", "bound"))
-        epsilon, delta = share.budget.epsilon, share.delta
-        if n_items == 1:
-            chance = 1.0
-        elif exploration == "every_round":
-            chance = limits.published_direct_exploration(n_items, k, rounds, epsilon, delta)
-        else:
-            chance = limits.published_exploration(n_items, k, rounds)
-        if chance > 1.0:
-            warnings.warn(
-                f"the published exploration rate is {chance:.3g} at n_items={n_items}, k={k},"
-                f" rounds={rounds}: above 1, so every round explores and no learned set is ever served. See"
-                " docs/errata.md.",
-                PublishedCalibrationWarning,
-                stacklevel=4,
-            )
-        chance = min(chance, 1.0)
-        if exploration == "every_round":
-            rate = bounds.published_rate(k, rounds, epsilon, delta, bound)
-        else:  # Algorithm 3 allows for twice as many explorations as expected.
-            rate = epsilon / (k * math.sqrt(32.0 * 2.0 * chance * rounds * math.log(k / delta)) * bound)
-        options = _PLAIN | {"rate": rate, "exploration_rate": chance, "centred": False}
-        options |= {"after_exploring": exploration != "every_round", "picked": exploration == "presampled"}
-        return cls(**common, **options, block=1)
-
-    def with_explorations(self, explorations: int, budget: Budget) -> BanditSettings:
-        """The same once so many rounds were picked in advance."""
-        rate = presampled_rate(self.k, explorations, budget, self.bound)
-        return replace(self, explorations=explorations, rate=rate)
-
-    # --- what follows from them ------------------------------------------------------------------
-
-    @property
-    def scale(self) -> float:
-        """The scale of the noise on the average of an exploration sample."""
-        return 0.0 if self.noise is None else float(self.noise.scale) / self.repeats
-
-    def rate_after(self, blocks: int) -> float:
-        """The learning rate on averages, for sets drawn after so many blocks."""
-        if self.rate is not None:
-            return self.rate
-        return limits.falling_rate(self.n_items, blocks, self.scale, self.bound)
-
-    @property
-    def releases(self) -> list[tuple[str, Event, int]]:
-        """Everything that can depend on one person, over the whole run: (label, event, count).
-
-        A round that does not explore teaches nothing. One that does moves one item of one expert by at most
-        ``bound``, for people replaced as for people who come or go, so only that expert's later draws count,
-        each with a privacy loss in an interval of length rate * bound. Which rounds explore, and what, are
-        public randomness.
-        """
-        rounds = self.rounds
-        if self.noise is not None:
-            slots = self.feedback == "slots"
-            some = rounds > 1 if slots else rounds >= self.block
-            return [(COUNTS if slots else SUMS, self.noise, 1)] if some else []
-        assert self.rate is not None
-        found: list[tuple[str, Event, int]] = []
-        if self.picked:
-            assert self.explorations is not None
-            draws = min(self.explorations, rounds - 1)
-        elif self.after_exploring:
-            assert self.exploration_rate is not None
-            draws = min(rounds - 1, math.floor(2.0 * self.exploration_rate * rounds * (1.0 + 1e-12)))
-            if tail := limits.too_many_explorations(rounds, self.exploration_rate):
-                found = [(TAIL, ApproximateRelease(0.0, tail), 1)]
-        else:
-            draws = redraws(rounds, self.block)
-        return [(DRAWS, ExponentialChoice(self.rate, self.bound), draws), *found] if draws else found
-
-    @property
-    def too_short(self) -> bool:
-        """Whether an expert cannot come to prefer an item: it is tried too seldom for the noise or the rate.
-
-        With noise the standard error of an item's value stays above a quarter of the bound; without, the
-        weights of an item that is worth the bound and of one that is worth nothing stay within a factor e.
-        """
-        if self.feedback == "slots" or self.k == self.n_items:
-            return False
-        if self.noise is not None:
-            tried = self.horizon / (self.block * self.n_items)
-            variance = 0.25 / self.repeats + 2.0 * (float(self.noise.scale) / self.bound / self.repeats) ** 2
-            return variance > tried / 16.0
-        if self.rate is None or self.exploration_rate is None:
-            return False  # not known yet
-        tried = self.exploration_rate * self.horizon / (self.k * self.n_items)
-        return self.rate * self.bound * tried < 1.0
-
-    def check_noise(self, neighbours: str) -> None:
-        """Refuse noise that is not for what one person can move, or sums that would not fit into 63 bits."""
-        if self.noise is None:
-            return
-        slots = self.feedback == "slots"
-        moves = score_range(self.bound, neighbours) if slots else self.bound
-        scale, terms = exact(self.noise.scale), self.rounds if slots else self.repeats
-        if exact(self.noise.sensitivity) != exact(moves) or 0 < scale < exact(self.bound) * terms / 2**30:
-            raise ValueError(f"noise={self.noise} is not for what one person can move, {moves:g}")
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret of the whole run (see `bounds.bandit`)."""
-        return min(bounds.trivial(self.rounds, self.bound), self._regret(clipped=True))
-
-    @property
-    def unclipped_regret(self) -> float:
-        """The certificate without the trivial bound, to compare settings by."""
-        return self._regret(clipped=False)
-
-    def _regret(self, *, clipped: bool) -> float:
-        # A rate that knows how often it will explore: the proof does not hold, see docs/errata.md. And no
-        # bound is known for slots.
-        if self.picked or self.feedback == "slots":
-            return math.inf
-        shape = (self.n_items, self.k, self.rounds)
-        common: dict[str, Any] = {"bound": self.bound, "clipped": clipped}
-        if self.exploration_rate is None:
-            numbers = (self.block, self.repeats)
-            return limits.blocks(*shape, *numbers, rate=self.rate, noise=self.scale, **common)
-        assert self.rate is not None
-        every = 1 if self.after_exploring else self.block
-        return limits.coins(*shape, self.exploration_rate, self.rate, every, centred=self.centred, **common)
-
-    @property
-    def leading_terms(self) -> float:
-        """What the certificate of falling rates comes to for long streams."""
-        shape = (self.n_items, self.k, self.rounds, self.block, self.repeats)
-        return limits.falling_blocks_size(*shape, self.scale, self.bound)
-
-
-# What is so unless it is said otherwise.
-_PLAIN: dict[str, Any] = {
-    "repeats": 1,
-    "rate": None,
-    "exploration_rate": None,
-    "after_exploring": False,
-    "picked": False,
-    "centred": True,
-    "noise": None,
-    "explorations": None,
-}
-
-
-def presampled_rate(k: int, explorations: int, budget: Budget, bound: float = 1.0) -> float:
-    """The learning rate of Appendix B.2, for so many rounds picked in advance."""
-    spread = math.sqrt(32.0 * (explorations + 1) * math.log(k / budget.delta))
-    return budget.epsilon / (k * spread * bound)
-
-
-def _common(
-    n_items: int,
-    k: int,
-    rounds: int,
-    bound: float,
-    labels: Sequence[Any] | None,
-    exploration: str,
-    feedback: str,
-    calibration: str = "tight",
-) -> dict[str, Any]:
-    horizon = checks.whole("rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
-    return common_settings(n_items, k, horizon, bound, labels, calibration) | {
-        "exploration": checks.one_of("exploration", exploration, EXPLORATIONS),
-        "feedback": checks.one_of("feedback", feedback, FEEDBACK),
-    }
-
-
-def _given(
-    exploration: str,
-    feedback: str,
-    k: int,
-    rate: float | str | None,
-    exploration_rate: float | None,
-    block: int | None,
-    repeats: int | None,
-) -> dict[str, Any]:
-    """The numbers that were given, checked; those that these exploration settings do not use are refused."""
-    given: dict[str, Any] = {
-        "rate": rate if rate is None else _rate(rate),
-        "exploration_rate": None
-        if exploration_rate is None
-        else checks.real("exploration_rate", exploration_rate, above=0.0, at_most=1.0),
-        "block": None if block is None else checks.whole("block", block, at_least=1),
-        "repeats": None if repeats is None else checks.whole("repeats", repeats, at_least=1),
-    }
-    useful = {
-        "blocks": {"rate", "block", "repeats"},
-        "presampled": {"rate", "block"},
-        "online": {"rate", "exploration_rate", "block"},
-        "every_round": {"rate", "exploration_rate"},
-    }[exploration]
-    if feedback == "slots":
-        if exploration != "blocks":
-            raise ValueError(f'exploration={exploration!r} does not go with feedback="slots"; leave it out')
-        useful = {"block"}
-    for name, value in given.items():
-        if value is not None and name not in useful:
-            raise ValueError(
-                f"{name}={value} has no meaning for exploration={exploration!r} with feedback={feedback!r};"
-                f" leave it out (there is: {', '.join(sorted(useful))})"
-            )
-    if feedback == "set" and exploration in ("blocks", "presampled") and given["block"] is not None:
-        least = k * (given["repeats"] or 1)
-        if given["block"] < least:
-            raise ValueError(
-                f"block={block} is too short for {k} experts to try an item {given['repeats'] or 1} times"
-                f" each; it must be at least {least}"
-            )
-    return given
-
-
-def _rate(rate: float | str) -> float | str:
-    if isinstance(rate, str):
-        return checks.one_of("rate", rate, ("certified",))
-    return checks.real("rate", rate, above=0.0)
-
-
-_CHUNK = 4096
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some rounds in a row. ``explore`` is the expert that explores, or -1; ``item`` what it tries.
-
-    ``sample`` numbers the exploration samples of the chunk, block by block and expert by expert; where coins
-    decide, a sample is one round, and it only says which expert. ``due`` says before which rounds a new set
-    is drawn.
-    """
-
-    start: int
-    explore: NDArray[np.int32]
-    item: NDArray[np.int32]
-    sample: NDArray[np.int64]
-    due: NDArray[np.bool_]
-
-    @property
-    def stop(self) -> int:
-        return self.start + int(self.explore.size)
-
-
-class Schedule:
-    """The coins, chunk after chunk, from a public generator; nothing here sees anybody's data."""
-
-    _state = ("_public", "_picked", "_place")
-
-    def __init__(self, settings: BanditSettings, public: PublicRandomness) -> None:
-        self._settings, self._public = settings, public
-        self._picked: NDArray[np.bool_] | None = None
-        if settings.picked and settings.explorations is None:
-            assert settings.exploration_rate is not None
-            self._picked = public.generator.random(settings.rounds) < settings.exploration_rate
-        self._explored_last = False
-        self._before: tuple[dict[str, Any] | None, bool] = (public._stream, False)
-        self.chunk = Chunk(0, *_nothing(0))
-
-    @property
-    def explorations(self) -> int | None:
-        """How many rounds were picked in advance; None where coins decide."""
-        return None if self._picked is None else int(self._picked.sum())
-
-    @property
-    def chunk_length(self) -> int:
-        """Rounds of a chunk: some whole blocks."""
-        return self._settings.block * max(1, _CHUNK // self._settings.block)
-
-    @property
-    def samples(self) -> int:
-        """How many exploration samples a chunk has room for."""
-        settings = self._settings
-        if settings.exploration_rate is not None:
-            return settings.k
-        return max(1, -(-int(self.chunk.explore.size) // settings.block)) * settings.k
-
-    def reach(self, round: int) -> bool:
-        """Make the chunk that holds ``round``; whether it is a new one."""
-        if round < self.chunk.stop:
-            return False
-        self._before = (self._public._stream, self._explored_last)
-        self._make(round)
-        return True
-
-    def _make(self, start: int) -> None:
-        settings, rng = self._settings, self._public.generator
-        length = min(self.chunk_length, settings.rounds - start)
-        explore, item, sample, due = _nothing(length)
-        if settings.exploration_rate is None:
-            self._by_blocks(explore, item, length)
-            due[:: settings.block] = True
-            sample[:] = np.maximum(explore, 0) + settings.k * (np.arange(length) // settings.block)
-        else:
-            # Coins first, then experts and items for all rounds: how many are used changes nothing later.
-            explores = rng.random(length) < settings.exploration_rate
-            experts = rng.integers(settings.k, size=length, dtype=np.int32)
-            tried = rng.integers(settings.n_items, size=length, dtype=np.int32)
-            if self._picked is not None:
-                explores = self._picked[start : start + length]
-            explore[explores], item[explores] = experts[explores], tried[explores]
-            if settings.after_exploring:
-                due[1:] = explores[:-1]
-                due[0] = self._explored_last or start == 0
-                self._explored_last = bool(explores[-1])
-            else:
-                due[(-start) % settings.block :: settings.block] = True
-            sample[:] = np.maximum(explore, 0)
-        self.chunk = Chunk(start, explore, item, sample, due)
-
-    def _by_blocks(self, explore: NDArray[np.int32], item: NDArray[np.int32], length: int) -> None:
-        """In every whole block each expert tries one random item, at random places of the block."""
-        settings, rng, k = self._settings, self._public.generator, self._settings.k
-        whole = length // settings.block
-        if whole == 0:
-            return
-        places = rng.permuted(np.tile(np.arange(settings.block), (whole, 1)), axis=1)
-        tried = rng.integers(settings.n_items, size=(whole, k), dtype=np.int32)
-        at = places[:, : k * settings.repeats] + settings.block * np.arange(whole)[:, None]
-        explore[at] = np.repeat(np.arange(k, dtype=np.int32), settings.repeats)
-        item[at] = np.repeat(tried, settings.repeats, axis=1)
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    @property
-    def _place(self) -> tuple[Any, ...]:
-        """Enough to make the same chunk again, and everything after it."""
-        return (*self._before, self.chunk.start if self.chunk.explore.size else None)
-
-    @_place.setter
-    def _place(self, place: tuple[Any, ...]) -> None:
-        self._public._stream, self._explored_last, start = place
-        self._before = place[:2]
-        if start is not None:
-            self._make(start)
-
-
-def _nothing(
-    length: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.bool_]]:
-    return (
-        np.full(length, -1, dtype=np.int32),
-        np.zeros(length, dtype=np.int32),
-        np.zeros(length, dtype=np.int64),
-        np.zeros(length, dtype=np.bool_),
-    )
-
-
-_UNITS = 32
-_DRAWN = 1 << 18  # numbers drawn at once
-_GLANCED = 1 << 20  # the same where only the first 16 bits of most are
-_FEW = 100  # times k: fewer items than that are drawn one by one
-_SHORT_LIST = 4  # times k: about so many items come into question for a list
-_MOST_LISTS = 64
-# After the first, a block is this part of the rounds before it.
-_GROWTH = 0.1
-# An item's own record outweighs the common one from so many shows on.
-_COMMON = 200.0
-# How far a list strays from the records, in standard deviations of them.
-_SPREAD = 0.35
-
-
-class SlotFeedback(Feedback):
-    """Noisy counts of what was taken, block after block; lists are drawn around what they say.
-
-    A person takes the first shown item they want (or several in part; together worth at most ``bound``), so
-    what an item gets is what it adds to those shown above it. The counts of a block leave with Laplace noise
-    when the next one begins: replacing a person moves them by 2 ``bound`` in all, adding or removing one by
-    ``bound``, however many items there are. Which items were shown is public, so the others need no noise.
-
-    Every round's list is drawn afresh (Thompson 1933; for lists that are read from the top see Kveton et al.
-    2015): each item's average, plus ``_SPREAD`` normal deviations of it, and the k largest in falling order.
-    """
-
-    by_slot = True
-
-    _state = (
-        "_public",
-        "_opens",
-        "_closes",
-        "_released",
-        "_lists_from",
-        "_lists",
-        "_current",
-        "_taken",
-        "_shows",
-        "_variance",
-        "_open_taken",
-        "_open_shows",
-        "_active",
-    )
-    _any_length = ("_lists",)
-
-    def __init__(self, settings: BanditSettings, gate: Gate, public: PublicRandomness) -> None:
-        assert settings.noise is not None
-        self._settings, self._public = settings, public
-        step = exact(settings.bound) / 2**_UNITS
-        self._total: BatchTotal | None = None
-        if settings.releases:
-            self._total = BatchTotal(gate, settings.noise, step, label=COUNTS)
-            step = self._total.step
-        self._step, self._finer, self._width = float(step), float(1 / step), settings.scale
-        self._most = math.floor(exact(settings.bound) / step)
-        self._taken, self._shows, self._variance = (np.zeros(settings.n_items) for _ in range(3))
-        self._open_taken, self._open_shows = (np.zeros(settings.n_items, dtype=np.int64) for _ in range(2))
-        self._opens, self._closes, self._released = 0, self._end_of_block(0), 0
-        self._lists: NDArray[np.int32] = np.zeros((0, settings.k), dtype=np.int32)
-        self._lists_from = 0
-        self._current = np.zeros(settings.k, dtype=np.int32)
-        self._active = np.ones(settings.n_items, dtype=np.bool_)
-
-    def restrict(self, active: NDArray[np.bool_]) -> None:
-        """Draw lists from these items only; lists that were drawn are not shown any more."""
-        self._active = active
-        self._lists = self._lists[:0]
-
-    def estimates(self, round: int) -> Estimates:
-        """The records: what each item got when it was shown."""
-        weight = np.maximum(self._shows, 1.0)
-        own = self._settings.bound**2 / 4.0 * weight
-        unknown = np.where(self._shows > 0, 1.0, np.nan)
-        deviations = np.sqrt(own + self._variance) / weight
-        return self._means() * unknown, round, deviations * unknown
-
-    def start(self, start: Released) -> None:
-        """Begin with records that are as sure as what is known."""
-        if start.values is None or start.deviations is None:
-            return
-        bound = self._settings.bound
-        known = np.isfinite(start.values) & np.isfinite(start.deviations)
-        shows = (bound / 2.0 / np.maximum(start.deviations[known], 1e-9)) ** 2
-        shows = np.minimum(shows, start.people)
-        self._shows[known] += shows
-        self._taken[known] += np.clip(start.values[known], 0.0, bound) * shows
-
-    def grow(self, settings: BanditSettings) -> None:
-        """Records of more items, which begin like those of any other."""
-        more = np.zeros(settings.n_items - self._settings.n_items)
-        self._taken, self._shows, self._variance = (
-            np.concatenate((record, more)) for record in (self._taken, self._shows, self._variance)
-        )
-        whole = more.astype(np.int64)
-        self._open_taken = np.concatenate((self._open_taken, whole))
-        self._open_shows = np.concatenate((self._open_shows, whole))
-        self._settings = settings
-
-    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:  # noqa: ARG002
-        """What has been released so far."""
-        if self._total is not None:
-            yield COUNTS, self._total.release, self._released
-
-    # --- a round ---------------------------------------------------------------------------------
-
-    def show(self, round: int) -> NDArray[np.int32]:
-        """The list of this round."""
-        self._reach(round)
-        self._current = np.array(self._lists[round - self._lists_from], dtype=np.int32)
-        return self._current
-
-    def current(self) -> NDArray[np.int32]:
-        """The list by the records alone, for rounds after the last."""
-        means = np.where(self._active, self._means(), -np.inf)
-        best = np.argsort(-means, kind="stable")[: self._settings.k]
-        return np.asarray(best, dtype=np.int32)
-
-    def ticket(self, round: int) -> Ticket:  # noqa: ARG002
-        """What a reward for this round will be about: the items that were shown."""
-        return tuple(self._current.tolist())
-
-    def ready(self, value: Any, ticket: Ticket) -> NDArray[np.int64]:
-        """What each slot got, in whole steps, from None, the item taken, or one number per slot."""
-        settings = self._settings
-        return slot_steps(value, ticket, settings.n_items, settings.bound, self._finer, self._most)
-
-    def feedback(self, person: Any, items: tuple[int, ...], value: float) -> list[float]:
-        """What a simulated person takes: what each item adds to those above it."""
-        return slot_gains(person, items, value, self._settings.bound)
-
-    def observe(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
-        """Take up what a round brought, in the open block.
-
-        None is somebody who is not learned from: they count as having taken nothing, because what is shown
-        and how often must not tell whether anybody was there.
-        """
-        items = list(ticket)
-        self._open_shows[items] += 1
-        if ready is not None:
-            self._open_taken[items] += ready
-
-    def skip(self, ticket: Ticket) -> None:
-        """Other items were shown: nothing is known of these."""
-
-    def _reach(self, round: int) -> None:
-        """Close the block that is over, and draw lists up to this round."""
-        if round >= self._closes:
-            self._release()
-            self._opens, self._closes = round, self._end_of_block(round)
-        if round >= self._lists_from + len(self._lists):
-            self._make_lists(round)
-
-    def _end_of_block(self, start: int) -> int:
-        settings = self._settings
-        return min(start + max(settings.block, math.ceil(_GROWTH * start)), settings.rounds)
-
-    def _release(self) -> None:
-        """The counts of the open block, with noise; what follows from them is free.
-
-        The block is emptied first: an interruption may lose its people, never release them twice. Noise is
-        added to whole steps, before anything is rounded to a float.
-        """
-        items = np.flatnonzero(self._open_shows)
-        counts, shows = self._open_taken[items], self._open_shows[items]
-        self._released = 1
-        self._open_taken[:], self._open_shows[:] = 0, 0
-        if self._total is not None and self._total.grid is not None:
-            counts = self._total.noisy(counts)
-            self._variance[items] += 2.0 * self._width**2
-        self._taken[items] += counts * self._step
-        self._shows[items] += shows
-
-    def _means(self) -> NDArray[np.float64]:
-        bound, n_items = self._settings.bound, self._settings.n_items
-        common = float(self._taken.sum() / max(self._shows.sum(), 1.0))
-        common = min(max(common, bound / (100.0 * n_items)), bound)
-        return np.asarray((self._taken + common * _COMMON) / (self._shows + _COMMON))
-
-    def _make_lists(self, round: int) -> None:
-        bound, n_items, k = self._settings.bound, self._settings.n_items, self._settings.k
-        many = n_items >= _FEW * k
-        count = max(1, min(_MOST_LISTS, (_GLANCED if many else _DRAWN) // n_items, self._closes - round))
-        means, weight = self._means(), self._shows + _COMMON
-        chances = np.clip(means / bound, 0.01 / n_items, 1.0 - 0.01 / n_items)
-        own = bound**2 * chances * (1.0 - chances) * weight
-        deviations = np.sqrt(own + self._variance) / weight
-        deviations *= _SPREAD
-        if not self._active.all():
-            means[~self._active] = -np.inf
-        generator = self._public.generator
-        # With many items, one list is drawn in full, and the others are compared with its best items.
-        drawn = means + deviations * generator.standard_normal((1 if many else count, n_items))
-        top = np.argpartition(-drawn, k - 1, axis=1)[:, :k]
-        order = np.argsort(-np.take_along_axis(drawn, top, axis=1), axis=1)
-        lists = np.take_along_axis(top, order, axis=1)
-        if count > len(lists):
-            least = np.partition(drawn[0], -_SHORT_LIST * k)[-_SHORT_LIST * k]
-            lists = np.vstack([lists, largest(means, deviations, k, count - 1, least, generator)])
-        self._lists = lists.astype(np.int32)
-        self._lists_from = round
-
-    # --- a whole stream --------------------------------------------------------------------------
-
-    def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
-        """Rounds of people who are rows, compiled."""
-        first, last = rounds.number, rounds.number + int(stream.rewards.size)
-        while (start := rounds.number) < last:
-            self._reach(start)
-            stop = min(last, self._lists_from + len(self._lists))
-            lists = self._lists[start - self._lists_from : stop - self._lists_from]
-            part = slice(start - first, stop - first)
-            stream.selections[part], stream.rewards[part] = lists, 0.0
-            self._current = lists[-1].copy()
-            rounds.close(stop - start, then=partial(self._add_rows, stream, rows, part, lists))
-
-    def _add_rows(self, stream: Stream, rows: Rows, part: slice, lists: NDArray[np.int32]) -> None:
-        units, sums = (self._finer, self._most), (self._open_taken, self._open_shows)
-        add_lists(stream.part(part), rows.compressed, part.start, lists, units, *sums)
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    def _resumed(self) -> None:
-        if not in_range(self._lists, self._settings.n_items) or not in_range(
-            self._current, self._settings.n_items
-        ):
-            raise ValueError("the lists hold items that there are not")
-
-
-_NOISE_UNITS = 24  # noise is 2^24 units wide, so that sums of it stay within 63 bits
-_MOST = 1 << 61
-_SPOILT = -1  # what was heard in a sample of which one round served another set
-
-
-class ValueFeedback(Feedback):
-    """k ordered Hedge experts; those that explore hear f(S + a), S being the items of the experts before.
-
-    What an expert knows is a sum in whole units for each item. Without noise a person moves one of these by
-    at most ``bound``, exactly, and the draws protect them. With noise the sum of an exploration sample leaves
-    first, on the grid of the noise, and everything after that is post-processing.
-    """
-
-    _state = ("_experts", "schedule", "_released", "_samples", "_current", "_kept_noise", "_active")
-    _any_length = ("_kept_noise",)
-
-    def __init__(self, settings: BanditSettings, gate: Gate, schedule: Schedule) -> None:
-        self._settings, self._gate, self.schedule = settings, gate, schedule
-        scale = units_per_one(settings.bound)
-        step = 1 / scale
-        self._total: BatchTotal | None = None
-        self._draws = gate.post_processing()  # of what leaves with noise; without, what is reserved
-        self._charged: list[tuple[str, Release]] = []
-        if settings.noise is not None:
-            if settings.releases:
-                self._total = BatchTotal(gate, settings.noise, step, label=SUMS)
-                self._charged.append((SUMS, self._total.release))
-                step = self._total.step
-                if self._total.grid is not None:
-                    wide = math.floor(math.log2(2.0**_NOISE_UNITS / self._total.grid.noise_scale))
-                    scale = min(scale, Fraction(2) ** wide)
-        else:
-            gate.expect(*((event, count) for _, event, count in settings.releases))
-            for label, event, count in settings.releases:
-                release = gate.reserve(event, count, draws=BY_ROUNDS, label=label)
-                self._charged.append((label, release))
-                if label != TAIL:
-                    self._draws = release
-        self._finer, self._most = float(1 / step), math.floor(exact(settings.bound) / step)
-        self._ratio = float(step * scale)
-        half = math.floor(exact(settings.bound) * scale) // 2 if settings.centred else 0
-        self._centre = settings.repeats * half
-        scores = np.zeros((settings.n_items, settings.k), dtype=np.int64)
-        self._experts = OrderedExperts(scores, self._rate(0), scale, self._most)
-        self._current = np.full(settings.k, -1, dtype=np.int32)
-        self._samples: dict[tuple[int, int], list[int]] = {}  # block, expert -> sum so far, rounds to come
-        self._noise = np.zeros(1, dtype=np.int64)
-        self._released = 0
-        self._active = np.ones(settings.n_items, dtype=np.bool_)
-
-    def restrict(self, active: NDArray[np.bool_]) -> None:
-        """Draw sets from these items only."""
-        gone, back = np.flatnonzero(self._active & ~active), np.flatnonzero(active & ~self._active)
-        if gone.size:
-            self._experts.close(gone)
-        if back.size:
-            self._experts.open(back, np.flatnonzero(active & self._active))
-        self._active = active
-
-    def start(self, start: Released) -> None:
-        """Begin with a preference for the set that stood last."""
-        self._experts.prefer(start.items)
-
-    @property
-    def compiles(self) -> bool:
-        return all(heard >= 0 for heard, _ in self._samples.values())
-
-    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:
-        """What has been released so far, at most."""
-        for label, release in self._charged:
-            if label != TAIL:
-                yield label, release, min(release.count, self._released)
-            elif round:
-                yield label, release, release.count
-
-    # --- a round ---------------------------------------------------------------------------------
-
-    def show(self, round: int) -> NDArray[np.int32]:
-        """The items of this round, -1 where an exploring set has fewer than k."""
-        self._reach(round)
-        chunk = self.schedule.chunk
-        at = round - chunk.start
-        if chunk.due[at]:
-            self._draw(round)
-        expert = int(chunk.explore[at])
-        if expert < 0:
-            return self._current.copy()
-        row = np.full(self._settings.k, -1, dtype=np.int32)
-        row[:expert] = self._current[:expert]
-        if chunk.item[at] not in row[:expert]:
-            row[expert] = chunk.item[at]
-        return row
-
-    def current(self) -> NDArray[np.int32]:
-        """The set that is served where nothing is tried."""
-        return self._current.copy()
-
-    def ticket(self, round: int) -> Ticket:
-        """What a reward for this round will be about: the block, the expert and the item; empty for none."""
-        chunk = self.schedule.chunk
-        at = round - chunk.start
-        if chunk.explore[at] < 0:
-            return ()
-        return round // self._settings.block, int(chunk.explore[at]), int(chunk.item[at])
-
-    def feedback(self, person: Any, items: tuple[int, ...], value: float) -> float:  # noqa: ARG002
-        """What the set is worth to them."""
-        return value
-
-    def ready(self, value: Any, ticket: Ticket) -> int:  # noqa: ARG002
-        """A reward, checked, in whole steps."""
-        return self._steps(checks.real("value", value, at_least=0.0, at_most=self._settings.bound))
-
-    def observe(self, ticket: Ticket, ready: int | None) -> None:
-        """Take up a reward; None is somebody whose round passes with nothing learned, worth 0."""
-        if not ticket:
-            return
-        block, expert, item = ticket
-        heard, left = self._samples.get((block, expert), [0, self._settings.repeats])
-        heard, left = heard if heard == _SPOILT else heard + (ready or 0), left - 1
-        if left:
-            self._samples[block, expert] = [heard, left]
-        else:
-            self._samples.pop((block, expert), None)
-            if heard != _SPOILT:
-                heard += self._noise_for(block, expert)
-                self._teach(expert, item, round(float(heard) * self._ratio) - self._centre)
-
-    def skip(self, ticket: Ticket) -> None:
-        """Another set was shown: nothing is learned from this exploration sample."""
-        if ticket:
-            block, expert, _ = ticket
-            _, left = self._samples.get((block, expert), [0, self._settings.repeats])
-            self._samples[block, expert] = [_SPOILT, left]
-            self.observe(ticket, None)
-
-    def _steps(self, value: float) -> int:
-        amount = value * self._finer
-        return self._most if amount >= self._most else int(amount)
-
-    def _teach(self, expert: int, item: int, amount: int) -> None:
-        self._experts.add_one(item, expert, amount)
-
-    # --- noise -----------------------------------------------------------------------------------
-
-    def _noise_for(self, block: int, expert: int) -> int:
-        """The noise of one sample; fresh for one whose chunk has passed."""
-        if self._total is None:
-            return 0
-        self._released = 1
-        place = self._place(block, expert)
-        return int(self._total.noise(1)[0] if place < 0 else self._noise[place])
-
-    def _place(self, block: int, expert: int) -> int:
-        """Where a sample stands among those of the chunk; below 0 if its chunk has passed."""
-        first = self.schedule.chunk.start // self._settings.block
-        return (block - first) * self._settings.k + expert
-
-    def _reach(self, round: int) -> None:
-        """Make the coins of this round's chunk, and the noise of its samples, which nobody has seen."""
-        if self.schedule.reach(round):
-            self._noise = self._fresh_noise()
-
-    def _fresh_noise(self) -> NDArray[np.int64]:
-        """Noise for every sample of the chunk."""
-        count = self.schedule.samples
-        return np.zeros(count, dtype=np.int64) if self._total is None else self._total.noise(count)
-
-    # --- experts ---------------------------------------------------------------------------------
-
-    def _rate(self, round: int) -> float:
-        """The rate on sums of a sample, for sets drawn in this round."""
-        return self._settings.rate_after(round // self._settings.block) / self._settings.repeats
-
-    def _at(self, round: int) -> OrderedExperts:
-        """The experts, with the weights of this round."""
-        rate = self._rate(round)
-        return self._experts if rate == self._experts.rate else self._experts.at_rate(rate)
-
-    def _draw(self, round: int) -> None:
-        self._current = self._draws.ordered_set(self._at(round))
-        self._count_draws(round, 1)
-
-    def _count_draws(self, round: int, sets: int) -> None:
-        """Sets drawn after somebody could have been learned from."""
-        if self._settings.noise is None:
-            self._released += sets - (round == 0)
-
-    # --- a whole stream --------------------------------------------------------------------------
-
-    def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
-        """Rounds of people who are rows, compiled; the set of the first round is there already."""
-        first, last = rounds.number, rounds.number + int(stream.rewards.size)
-        stretches = self._stretches(first, last)
-        for index in track(range(len(stretches)), "blocks of rounds", stream.progress):
-            start, stop = stretches[index]
-            self._reach(start)
-            chunk, experts = self.schedule.chunk, self._at(start)
-            here = slice(start - chunk.start, stop - chunk.start)
-            due = chunk.due[here].copy()
-            due[0] &= start != first
-            words = self._draws.words(int(due.sum()) * experts.words_per_set)
-            self._count_draws(start if due[0] else 1, int(due.sum()))
-            if self._total is not None and (chunk.explore[here] >= 0).any():
-                self._released = 1
-            part = slice(start - first, stop - first)
-            # The rounds count as passed before anything is drawn.
-            rounds.close(stop - start, then=partial(self._play, stream, rows, part, here, due, words))
-
-    def _play(
-        self,
-        stream: Stream,
-        rows: Rows,
-        part: slice,
-        here: slice,
-        due: NDArray[np.bool_],
-        words: NDArray[np.uint64],
-    ) -> None:
-        """Draw, show and learn in the rounds ``part`` of a stream, which are ``here`` in the chunk."""
-        chunk, experts, current = self.schedule.chunk, self._experts, self._current.copy()
-        sums, left = self._open_samples()
-        rounds = (chunk.explore[here], chunk.item[here], chunk.sample[here])
-        learned = (self._finer, self._most, self._ratio, self._centre, self._settings.repeats)
-        plan = Exploration(rounds, self._noise, sums, left, learned)
-        experts.begin()
-        while experts.explore(stream.part(part), rows.compressed, part.start, plan, due, words, current):
-            experts.settle(self._draws, words, current)
-        self._current = current
-        self._keep_samples(sums, left)
-
-    def _stretches(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Stretches of rounds that share a chunk and a rate."""
-        block, stretches = self._settings.block, []
-        whole = self.schedule.chunk_length
-        while start < stop:
-            ends = [stop, (start // whole + 1) * whole]
-            if self._settings.rate is None:
-                ends.append(block << (start // block).bit_length())  # rates change at powers of two
-            stretches.append((start, min(ends)))
-            start = min(ends)
-        return stretches
-
-    def _open_samples(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Sums so far and rounds to come, for every sample of the chunk; those of other chunks stay."""
-        sums = np.zeros(self.schedule.samples, dtype=np.int64)
-        left = np.full(self.schedule.samples, self._settings.repeats, dtype=np.int64)
-        for block, expert in list(self._samples):
-            if (place := self._place(block, expert)) >= 0:
-                sums[place], left[place] = self._samples.pop((block, expert))
-        return sums, left
-
-    def _keep_samples(self, sums: NDArray[np.int64], left: NDArray[np.int64]) -> None:
-        first, k = self.schedule.chunk.start // self._settings.block, self._settings.k
-        for place in np.flatnonzero(left < self._settings.repeats).tolist():
-            self._samples[first + place // k, place % k] = [int(sums[place]), int(left[place])]
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    @property
-    def _kept_noise(self) -> NDArray[np.int64]:
-        """Secret noise that was not used is left out: two that go on would share it."""
-        return self._noise if self._gate.resumes_alike else self._noise[:0]
-
-    @_kept_noise.setter
-    def _kept_noise(self, noise: NDArray[np.int64]) -> None:
-        begun = self.schedule.chunk.stop > 0
-        if begun and noise.size and (not self._gate.resumes_alike or noise.size != self.schedule.samples):
-            raise ValueError("the file holds noise that nobody has left there")
-        self._noise = self._fresh_noise() if begun and not noise.size else noise
-
-    def _resumed(self) -> None:
-        if not in_range(self._current, self._settings.n_items, least=-1):
-            raise ValueError("the set that stands holds items that there are not")
+# --- the learner ----------------------------------------------------------------------------------------
 
 
 class BanditSelector(RewardSelector):
@@ -1501,9 +1380,8 @@ class BanditSelector(RewardSelector):
     items of experts 1..i-1. In a round that explores, one of them tries an item a drawn at random: the set
     shown is S + a, S being the items of the experts before it (so it may have fewer than k items; a trace
     holds -1 in their place), and f(S + a) is what that expert learns of a. All other rounds show the set as
-    it stands. The empty places are what the certificate takes: it compares f(S + a) with f(S + b): a set
-    that is filled with R at random tells f(S + a + R), by which items that R can stand in for look worse than
-    they are.
+    it stands. Empty places are not filled up: f(S + a + R) with random items R would undervalue what R can
+    replace, and the certificate compares f(S + a) with f(S + b).
 
     ``exploration`` says when to explore and what protects people:
 
@@ -1511,10 +1389,10 @@ class BanditSelector(RewardSelector):
       places, and the sum of these values leaves with Laplace noise. Drawing sets is then free. Pure
       epsilon-DP whatever the number of rounds and items, as nobody's round is in two sums.
     - ``"presampled"``: the same without noise; the draws of new sets protect people, once per block. The
-      published form (Appendix B.2) picks rounds by a coin and draws after each.
-    - ``"online"``: a coin in every round, and new sets by a timetable, so that no delta is lost. The
-      published form (Algorithm 3) draws a new set right after exploring.
-    - ``"every_round"``: a coin in every round, and a new set in every round (Appendix B.1).
+      published form (Appendix B.2) picks rounds by chance and draws after each.
+    - ``"online"``: every round explores by chance, and sets are drawn by a timetable, so that no delta is
+      lost. The published form (Algorithm 3) draws a new set right after exploring.
+    - ``"every_round"``: every round explores by chance, and has a new set (Appendix B.1).
 
     ``feedback="slots"`` is for pages that know which shown item was taken: see `SlotFeedback`. Privacy as for
     blocks, far more learned per round; no regret bound better than the trivial one is certified for it.
@@ -1524,20 +1402,18 @@ class BanditSelector(RewardSelector):
     more is known, which serves better than it certifies; ``rate="certified"`` is the fixed rate that
     certifies most. Where the horizon is too short for every expert to try every item four times, blocks
     explore in one round of 32 only: they then serve about what sets at random do, which is more than
-    exploring would, and `certified_regret` is the trivial one. Slots need far shorter horizons.
-    ``"published"`` takes the paper's constants; `privacy` is then the true account, and a warning says
-    where every round explores.
+    exploring would. Slots need far shorter horizons. ``"published"`` takes the paper's constants; `privacy`
+    is then the true account, and a warning says where every round explores.
 
     Late rewards. ``choose(wait=False)`` moves on without the last reward; ``learn(value, round=r)`` brings it
-    later. Each round is counted once. With ``feedback="set"`` an exploration sample of several rounds waits
-    for the last of its rewards and is then learned once, however late; with ``"slots"`` a reward enters the
-    block that is open when it comes. Either way nobody is in two releases. That rewards come late, or never,
-    is taken to be public; for one that will never come, 0 (or None for slots) lets the others of its sample
-    be learned.
+    later. With ``feedback="set"`` an exploration sample of several rounds waits for the last of its rewards
+    and is then learned once; with ``"slots"`` a reward enters the block that is open when it comes. Either
+    way nobody is in two releases. That rewards come late, or never, is taken to be public; for one that will
+    never come, 0 (or None for slots) lets the others of its sample be learned.
 
     Guarantee. (epsilon, delta)-DP for a person replaced, or (``neighbours="add_remove"``) for a person whose
-    round passes with nothing learned; also if later people depend on what was shown. Sums are in whole units,
-    noise is drawn on a grid, draws are exact. Which rounds explore, and what, is public randomness.
+    round passes with nothing learned; also if later people depend on what was shown. Sums are integers, noise
+    is drawn on a grid, draws are exact. Which rounds explore, and what, is public randomness.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [1, 1, 0]] * 500)
@@ -1571,38 +1447,26 @@ class BanditSelector(RewardSelector):
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
-        question = (n_items, k, rounds, share)
-        numbers = {"rate": rate, "exploration_rate": exploration_rate, "block": block, "repeats": repeats}
+        options: dict[str, Any] = {"exploration": exploration, "feedback": feedback, "rate": rate}
+        options |= {"exploration_rate": exploration_rate, "block": block, "repeats": repeats}
+        options |= {"bound": bound, "labels": labels}
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if any(value is not None for value in numbers.values()):
-                raise ValueError(
-                    'calibration="published" has its own numbers; leave rate=, exploration_rate=, block= and'
-                    ' repeats= out, or take calibration="tight"'
-                )
-            settings = BanditSettings.published(
-                *question, exploration=exploration, feedback=feedback, bound=bound, labels=labels
-            )
+            settings = BanditSettings.published(n_items, k, rounds, share, **options)
             # What rounds that are picked in advance release depends on how many they are.
             charged = [] if settings.picked else [(event, count) for _, event, count in settings.releases]
             share = published_share(share, charged, f"BanditSelector(exploration={exploration!r})")
         else:
-            how: dict[str, Any] = {"exploration": exploration, "feedback": feedback, **numbers}
-            settings = BanditSettings.tight(*question, **how, bound=bound, labels=labels)
+            settings = BanditSettings.tight(n_items, k, rounds, share, **options)
         super().__init__(settings, share, start)
-
-    # --- for users -------------------------------------------------------------------------------
 
     @property
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret of the whole run, in units of reward."""
         return self._certified(self.settings.certified_regret)
 
-    # --- the protocol ----------------------------------------------------------------------------
-
     def _begin(self) -> None:
-        self.settings.check_noise(self.budget.neighbours)
+        self.settings.check(self.budget.neighbours)
         public = self._gate.public_randomness()
-        self._engine: Feedback
         if self.settings.feedback == "slots":
             self._engine = SlotFeedback(self.settings, self._gate, public)
             return

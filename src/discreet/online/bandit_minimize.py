@@ -85,7 +85,7 @@ class SetCosts(Beliefs):
         self._error = _VARIANCE / block + 2.0 * (scale / block) ** 2
         self._pairs = Pairs(n_items, n_items + 1) if n_items <= _MOST_PAIRED else None
         size = 1 + n_items + (0 if self._pairs is None else self._pairs.count)
-        super().__init__(WARM_UP, n_items, np.float64, 1, 1, size, n_items <= _MOST_TOGETHER)
+        super().__init__(WARM_UP, size, n_items <= _MOST_TOGETHER)
 
     def _begin(self, values: Floats) -> Posterior:
         """Of sets at random, each item is in every second: their costs deviate by half of the items'."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -20,82 +19,64 @@ from ..objectives.rows import Rows
 from ..privacy import Gate, LaplaceNoise, PublicRandomness, Release, Seed, Share, spend_from
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
-from .bandit import (
-    FEEDBACK,
-    Feedback,
-    RewardSelector,
-    given_reward,
-    read_feedback,
-    slot_gains,
-    slot_steps,
-)
+from .bandit import FEEDBACK, Feedback, RewardSelector, RewardUnits, check_reward_noise, reward_noise
 from .catalogue import Catalogue
 from .learner import Rounds, Stream
-from .partial import Counting, Partial, SummedPart
+from .partial import Partial, SummedPart
 from .pending import Ticket
 from .released import Estimates, Released
-from .selector import OnlineSelector, SelectorSettings, common_settings, score_range
+from .selector import OnlineSelector, SelectorSettings, common_settings
 from .total import BatchTotal
 
 Floats = NDArray[np.float64]
 Features = NDArray[np.int64]
 
-
-class Posterior(ABC):
-    """A normal distribution of one weight per feature; a value is the sum of the weights of its features."""
-
-    def __init__(self, mean: Floats) -> None:
-        self.mean = mean
-
-    @abstractmethod
-    def observe(self, features: Features, value: float, variance: float) -> None:
-        """Take up a released value of these features, with the variance of its error."""
-
-    @abstractmethod
-    def draw(self, generator: np.random.Generator, spread: float) -> Floats:
-        """Weights at random: the mean, and ``spread`` times what is not known."""
-
-    @abstractmethod
-    def grow(self, more: int, mean: float, deviation: float) -> None:
-        """More weights, of which nothing is known but this."""
+# --- beliefs --------------------------------------------------------------------------------------------
 
 
-class Independent(Posterior):
-    """Every weight on its own: one variance each, so that an observation costs as much as it has features."""
+@dataclass
+class Independent:
+    """Normal beliefs about one weight per feature, each on its own: an observation costs as much as it has
+    features. What is observed is a sum of weights."""
 
-    def __init__(self, mean: Floats, variance: Floats) -> None:
-        super().__init__(mean)
-        self.variance = variance
+    mean: Floats
+    variance: Floats
 
     def observe(self, features: Features, value: float, variance: float) -> None:
-        """What a sum tells about each of its weights; how they go together is left out."""
-        before, mean = self.variance[features], self.mean[features]
-        share = before / (before.sum() + variance)
-        self.mean[features] = mean + share * (value - mean.sum())
-        self.variance[features] = before - share * before
+        """Learn from a sum of weights, with the variance of its error; correlations are left out."""
+        share = self.variance[features] / (self.variance[features].sum() + variance)
+        self._learn(features, share, value - self.mean[features].sum())
 
     def observe_each(self, features: Features, values: Floats, variance: float) -> None:
-        """A released value of every feature."""
-        before, mean = self.variance[features], self.mean[features]
-        share = before / (before + variance)
-        self.mean[features] = mean + share * (values - mean)
-        self.variance[features] = before - share * before
+        """Learn from a value of every feature."""
+        share = self.variance[features] / (self.variance[features] + variance)
+        self._learn(features, share, values - self.mean[features])
+
+    def _learn(self, features: Features, share: Floats, errors: Any) -> None:
+        self.mean[features] += share * errors
+        self.variance[features] -= share * self.variance[features]
 
     def widen(self, amount: float, most: float) -> None:
         """What was learned grows old: more variance, up to the one from before anything was."""
         np.minimum(self.variance + amount, most, out=self.variance)
 
     def draw(self, generator: np.random.Generator, spread: float) -> Floats:
+        """Weights at random: the mean, and ``spread`` times what is not known."""
         noise = generator.standard_normal(self.mean.size)
         return np.asarray(self.mean + spread * np.sqrt(self.variance) * noise)
 
     def grow(self, more: int, mean: float, deviation: float) -> None:
+        """More weights, of which nothing is known but this."""
         self.mean = np.concatenate((self.mean, np.full(more, mean)))
         self.variance = np.concatenate((self.variance, np.full(more, deviation**2)))
 
+    def apart(self) -> Independent:
+        """The same beliefs, each on its own."""
+        return self
 
-class Joint(Posterior):
-    """All weights together: ``root`` times its transpose is their covariance.
+
+class Joint:
+    """Normal beliefs about all weights together: ``root`` times its transpose is their covariance.
 
     An observation changes the root by one outer product (Potter's square-root form of the Kalman filter), so
     that neither it nor a draw needs a decomposition. In single precision, which is far finer than the noise
@@ -103,10 +84,10 @@ class Joint(Posterior):
     """
 
     def __init__(self, mean: Floats, root: NDArray[Any]) -> None:
-        super().__init__(mean)
-        self.root: NDArray[np.float32] = root.astype(np.float32)
+        self.mean, self.root = mean, root.astype(np.float32)
 
     def observe(self, features: Features, value: float, variance: float) -> None:
+        """Learn from a sum of weights, with the variance of its error."""
         along = self.root[features].sum(axis=0)
         total = float(along @ along) + variance
         towards = self.root @ along
@@ -115,20 +96,23 @@ class Joint(Posterior):
         subtract_outer(self.root, towards, shrunk)
 
     def draw(self, generator: np.random.Generator, spread: float) -> Floats:
+        """Weights at random: the mean, and ``spread`` times what is not known."""
         noise = self.root @ generator.standard_normal(self.mean.size, dtype=np.float32)
         return np.asarray(self.mean + spread * noise)
 
     def grow(self, more: int, mean: float, deviation: float) -> None:
+        """More weights, of which nothing is known but this."""
         self.mean = np.concatenate((self.mean, np.full(more, mean)))
-        size = self.mean.size
-        root = np.zeros((size, size), dtype=np.float32)
-        root[:-more, :-more] = self.root
-        root[range(size - more, size), range(size - more, size)] = deviation
-        self.root = root
+        self.root = np.pad(self.root, (0, more))
+        new = range(self.mean.size - more, self.mean.size)
+        self.root[new, new] = deviation
 
     def apart(self) -> Independent:
         """The same beliefs, each on its own."""
         return Independent(self.mean, np.square(self.root.astype(np.float64)).sum(axis=1))
+
+
+Posterior = Independent | Joint
 
 
 def root_of(own: float, common: float, size: int) -> Floats:
@@ -137,39 +121,28 @@ def root_of(own: float, common: float, size: int) -> Floats:
     return own * np.eye(size) + shift
 
 
-class Beliefs(ABC):
-    """What is known from released averages of blocks.
+class Beliefs:
+    """What is known from released averages of blocks, about ``size`` weights, ``together`` or each alone.
 
     The first ``warm_up`` blocks are kept as they are: how large values are, and so what is believed before
-    anything is known, follows from them. ``width`` numbers say what was shown, of the kind ``kind`` from 0 to
-    ``largest``, and ``values`` what came of it. ``size`` weights are believed in, ``together`` or each alone.
+    anything is known (`_begin`), follows from them.
     """
 
     _state: ClassVar[tuple[str, ...]] = ("_shown", "_values", "_weights")
 
-    def __init__(
-        self,
-        warm_up: int,
-        width: int,
-        kind: type[np.generic],
-        largest: int,
-        values: int,
-        size: int,
-        together: bool,
-    ) -> None:
-        self._warm_up, self._width, self._kind, self._largest = warm_up, width, kind, largest
-        self._numbers, self._size, self._together = values, size, together
+    def __init__(self, warm_up: int, size: int, together: bool) -> None:
+        self._warm_up, self._size, self._together = warm_up, size, together
         self._shown: list[NDArray[Any]] = []
         self._values: list[Floats] = []
         self._posterior: Posterior | None = None
 
-    @abstractmethod
     def _begin(self, values: Floats) -> Posterior:
         """What is believed before anything is known, by how large the values of the first blocks are."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
         """Take up the averages of one block, or of ``part`` of one."""
+        raise NotImplementedError
 
     def observe(self, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
         """The released averages of a block, in units of the bound; ``part`` of its rounds are in them."""
@@ -197,57 +170,48 @@ class Beliefs(ABC):
             self._posterior = Joint(**weights) if self._together else Independent(**weights)
 
 
-# Beliefs about all items together cost the square of their number.
-_MOST_TOGETHER = 300
+# --- settings -------------------------------------------------------------------------------------------
+
+_MOST_TOGETHER = 300  # beliefs about all items together cost the square of their number
 _LONGEST = 1 << 30
-# Rounds of a block, by epsilon: values 30 / epsilon, slots 50 / epsilon^.7. Fewer where noise is no matter.
-_SHORTEST = {"set": 10, "slots": 20}
+_SHORTEST = {"set": 10, "slots": 20}  # rounds of a block where noise is no matter
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThompsonSettings(SelectorSettings):
     """What a `ThompsonSelector` goes by: ``noise`` is that of one block's sum, or counts."""
 
-    feedback: str
+    feedback: str = "set"
     block: int
-    forget: float
+    forget: float = 0.0
     noise: LaplaceNoise
 
     @classmethod
     def tight(
-        cls,
-        n_items: int,
-        k: int,
-        rounds: int | None,
-        share: Share,
-        *,
-        feedback: str = "set",
-        block: int | None = None,
-        forget: float = 0.0,
-        bound: float = 1.0,
-        labels: Sequence[Any] | None = None,
+        cls, n_items: int, k: int, rounds: int | None, share: Share, **options: Any
     ) -> ThompsonSettings:
-        """What is given, and blocks that are long enough for the noise.
+        """The ``options`` that are given, and blocks that are long enough for the noise.
 
         >>> import discreet as dc
         >>> budget = dc.Budget(0.5).share()
         >>> [ThompsonSettings.tight(9, 2, None, budget, feedback=one).block for one in ("set", "slots")]
         [60, 82]
         """
+        bound, labels = options.pop("bound", 1.0), options.pop("labels", None)
         common = common_settings(n_items, k, rounds, bound, labels)
-        checks.one_of("feedback", feedback, FEEDBACK)
+        feedback = checks.one_of("feedback", options.get("feedback", "set"), FEEDBACK)
+        block = options.pop("block", None)
         if block is None:
             epsilon = float(share.epsilon) if share.private else math.inf
             wanted = 30.0 / epsilon if feedback == "set" else 50.0 / epsilon**0.7
-            length = min(max(math.ceil(wanted), _SHORTEST[feedback]), _LONGEST)
-        else:
-            length = checks.whole("block", block, at_least=1, at_most=_LONGEST)
-        moves = _moves(feedback, common["bound"], share.neighbours)
-        noise = LaplaceNoise.within(share, moves, 1, share.definition)
-        if share.private:  # the finest steps of a grid with which a block's sum fits into 63 bits
-            noise = replace(noise, scale=max(exact(noise.scale), exact(common["bound"]) * length / 2**30))
-        aged = checks.real("forget", forget, at_least=0.0, at_most=1.0)
-        return cls(**common, feedback=feedback, block=length, forget=aged, noise=noise)
+            block = min(max(math.ceil(wanted), _SHORTEST[feedback]), _LONGEST)
+        block = checks.whole("block", block, at_least=1, at_most=_LONGEST)
+        noise = reward_noise(share, feedback, common["bound"], block)
+        return cls(**common, **options, block=block, noise=noise)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.real("forget", self.forget, at_least=0.0, at_most=1.0)
 
     @property
     def scale(self) -> float:
@@ -273,18 +237,8 @@ class ThompsonSettings(SelectorSettings):
         """Whether what is believed of items is held together, or of each alone."""
         return self.feedback == "set" and not self.forget and self.n_items <= _MOST_TOGETHER
 
-    def check_noise(self, neighbours: str) -> None:
-        """Refuse noise that is not for what one person can move, or sums that would not fit into 63 bits."""
-        moves, scale = _moves(self.feedback, self.bound, neighbours), exact(self.noise.scale)
-        least = exact(self.bound) * self.block / 2**30
-        if exact(self.noise.sensitivity) != exact(moves) or 0 < scale < least:
-            raise ValueError(f"noise={self.noise} is not for what one person can move, {moves:g}")
 
-
-def _moves(feedback: str, bound: float, neighbours: str) -> float:
-    """How far one person moves what a block releases, in L1."""
-    return score_range(bound, neighbours) if feedback == "slots" else bound
-
+# --- items ----------------------------------------------------------------------------------------------
 
 # So many blocks show sets at random, and tell how large values are. The other constants are in units of that
 # mean value per item: deviations of what items are worth before anything is known, and (spread) the share of
@@ -299,25 +253,16 @@ _SPREAD_TOGETHER, _SPREAD_ALONE, _SPREAD_SLOT = 0.4, 0.5, 0.15
 class ItemValues(Beliefs):
     """What is believed of every item, from released averages of blocks in units of the bound."""
 
-    _state = ("_active",)
-
     def __init__(self, settings: ThompsonSettings) -> None:
-        self._settings = settings
-        shape = (settings.k, np.int32, settings.n_items - 1, settings.width)
-        super().__init__(WARM_UP, *shape, settings.n_items, settings.together)
+        super().__init__(WARM_UP, settings.n_items, settings.together)
+        self._settings, self._slots = settings, settings.feedback == "slots"
         self._own = self._error = 0.0
-        self._active = np.ones(settings.n_items, dtype=np.bool_)
-
-    def restrict(self, active: NDArray[np.bool_]) -> None:
-        """Suggest sets of these items only."""
-        self._active = active
 
     def believed(self) -> tuple[Floats, Floats] | None:
         """Mean and deviation of every item, once anything is believed; NaN where nothing was seen."""
         if self._posterior is None:
             return None
-        apart = self._posterior.apart() if isinstance(self._posterior, Joint) else self._posterior
-        assert isinstance(apart, Independent)
+        apart = self._posterior.apart()
         seen = np.where(apart.variance < 0.9 * self._own**2, 1.0, np.nan)
         return apart.mean * seen, np.sqrt(apart.variance) * seen
 
@@ -328,40 +273,34 @@ class ItemValues(Beliefs):
             return
         # Of new items as much is believed as after blocks at random: by the mean of all, not by the best,
         # beside which every new one would look worth trying. Of sets, unknown items were believed to add 0.
-        slots = settings.feedback == "slots"
-        typical = float(means[known].mean() if slots else means[known].sum() / known.size * settings.k)
+        typical = float(means[known].mean() if self._slots else means[known].sum() / known.size * settings.k)
         shown = np.flatnonzero(known)[: settings.k].astype(np.int32)
-        worth = np.full(settings.width, typical)
-        self._shown, self._values = [shown] * WARM_UP, [worth] * WARM_UP
+        self._shown, self._values = [shown] * WARM_UP, [np.full(settings.width, typical)] * WARM_UP
         begun = self._begin(np.array(self._values))
         if isinstance(begun, Joint):
             begun.root = np.diag(np.where(known, deviations, self._own)).astype(np.float32)
         else:
-            assert isinstance(begun, Independent)
             begun.variance = np.where(known, deviations**2, begun.variance)
         begun.mean = np.where(known, means, begun.mean)
         self._posterior = begun
 
     def grow(self, settings: ThompsonSettings) -> None:
         """Believe of new items what was believed of all before anything was known."""
-        more = settings.n_items - self._settings.n_items
+        more, self._settings = settings.n_items - self._size, settings
+        self._size, self._together = settings.n_items, settings.together
         if self._posterior is not None:
-            if isinstance(self._posterior, Joint) and not settings.together:
-                self._posterior = self._posterior.apart()
-            start = _SLOT_START / _SLOT * self._own if settings.feedback == "slots" else 0.0
-            self._posterior.grow(more, start, self._own)
-        self._settings = settings
-        self._size, self._largest, self._together = settings.n_items, settings.n_items - 1, settings.together
-
-    # --- learning --------------------------------------------------------------------------------
+            self._posterior = self._posterior if self._together else self._posterior.apart()
+            self._posterior.grow(more, self._first_mean, self._own)
 
     def _begin(self, values: Floats) -> Posterior:
         self._own, self._error = self._scales(values)
         if self._together:
-            common = _COMMON / _OWN * self._own
-            return Joint(np.zeros(self._size), root_of(self._own, common, self._size))
-        start = _SLOT_START / _SLOT * self._own if self._settings.feedback == "slots" else 0.0
-        return Independent(np.full(self._size, start), np.full(self._size, self._own**2))
+            return Joint(np.zeros(self._size), root_of(self._own, _COMMON / _OWN * self._own, self._size))
+        return Independent(np.full(self._size, self._first_mean), np.full(self._size, self._own**2))
+
+    @property
+    def _first_mean(self) -> float:
+        return _SLOT_START / _SLOT * self._own if self._slots else 0.0
 
     def _scales(self, values: Floats) -> tuple[float, float]:
         """The deviation of what items are worth, and the variance of a released average.
@@ -373,61 +312,56 @@ class ItemValues(Beliefs):
         least = math.sqrt(noise / values.size) + 0.5 / (settings.block * values.size)
         mean = min(max(float(values.mean()), least), 1.0)
         error = max(mean * (1.0 - mean), 0.25 * mean) / settings.block + noise
-        if settings.feedback == "slots":
+        if self._slots:
             return _SLOT * mean, error
         own = _OWN if self._together else math.hypot(_OWN, _COMMON)
         return own * mean / settings.k, error
 
     def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
         items, error = shown.astype(np.int64), self._error / part
-        if self._settings.feedback == "slots":
-            assert isinstance(posterior, Independent)
+        if isinstance(posterior, Independent) and self._slots:
             posterior.observe_each(items, values, error)
         else:
             posterior.observe(items, float(values[0]), error)
-        if self._settings.forget:
-            assert isinstance(posterior, Independent)
+        if isinstance(posterior, Independent) and self._settings.forget:
             posterior.widen(self._settings.forget * self._own**2, self._own**2)
 
-    # --- sets ------------------------------------------------------------------------------------
-
-    def suggest(self, generator: np.random.Generator) -> NDArray[np.int32]:
-        """A set to show: at random at first, then the best one for weights drawn from the posterior."""
-        size, k, all_active = self._settings.n_items, self._settings.k, bool(self._active.all())
+    def suggest(self, generator: np.random.Generator, active: NDArray[np.bool_] | None = None) -> Any:
+        """A set of ``active`` items: at random at first, then the best for weights of the posterior."""
+        k, size = self._settings.k, self._size
         if self._posterior is None:
-            among = size if all_active else np.flatnonzero(self._active)
+            among = size if active is None else np.flatnonzero(active)
             return generator.choice(among, size=k, replace=False).astype(np.int32)
         spread = _SPREAD_TOGETHER if self._together else _SPREAD_ALONE
-        weights = self._posterior.draw(
-            generator, _SPREAD_SLOT if self._settings.feedback == "slots" else spread
-        )
-        if not all_active:
-            weights[~self._active] = -np.inf
+        weights = self._posterior.draw(generator, _SPREAD_SLOT if self._slots else spread)
+        if active is not None:
+            weights[~active] = -np.inf
         top = np.argpartition(-weights, k - 1)[:k] if k < size else np.arange(size)
         return top[np.argsort(-weights[top], kind="stable")].astype(np.int32)
 
 
+# --- the learner ----------------------------------------------------------------------------------------
+
 LABEL = "noisy sums of what was shown in a block of rounds"
 _UNITS = 32
-_MOST = 1 << 62
 _LEAST_PART = 0.25  # of a block's rounds, with which it tells anything
 
 
 @dataclass
 class Block:
-    """The items of a block, what has come of its rounds in whole steps, and how many are to come.
+    """The items of a block, the sums of its rewards in units, and how many are to come.
 
     ``skipped`` rounds showed other items, because some were not available.
     """
 
     items: NDArray[np.int32]
-    steps: NDArray[np.int64]
+    sums: NDArray[np.int64]
     left: int
     skipped: int = 0
 
 
 class BlockFeedback(Feedback):
-    """One set for each block of rounds. What came of it leaves once, when the last round's reward is there.
+    """One set for each block of rounds. Its sums leave once, when the last round's reward is there.
 
     Blocks are known by the numbers of their rounds. A reward that comes late goes to the block of its round,
     which waits for it, and so a round is in one sum whatever happens.
@@ -436,12 +370,11 @@ class BlockFeedback(Feedback):
     _state = ("_values", "_public", "_block", "_released", "_current", "_blocks")
 
     def __init__(self, settings: ThompsonSettings, gate: Gate, public: PublicRandomness) -> None:
-        self._settings, self._public = settings, public
+        super().__init__(settings)
+        self._public = public
         self._total = BatchTotal(gate, settings.noise, exact(settings.bound) / 2**_UNITS, label=LABEL)
-        step = self._total.step
-        self._finer, self._most = float(1 / step), math.floor(exact(settings.bound) / step)
-        self._part = float(step / exact(settings.bound)) / settings.block
-        self.by_slot = settings.feedback == "slots"
+        self.units = RewardUnits.of_step(settings, self._total.step)
+        self._part = float(self._total.step / exact(settings.bound)) / settings.block
         self._values = ItemValues(settings)
         self._open: dict[int, Block] = {}
         self._block = -1
@@ -449,75 +382,58 @@ class BlockFeedback(Feedback):
         self._released = 0
 
     def released(self, round: int) -> Iterator[tuple[str, Release, int]]:  # noqa: ARG002
-        """What has been released so far."""
         yield LABEL, self._total.release, self._released
-
-    # --- a round ---------------------------------------------------------------------------------
 
     def show(self, round: int) -> NDArray[np.int32]:
         """The set of this round's block."""
         block = round // self._settings.block
         if block != self._block:
-            self._current = self._values.suggest(self._public.generator)
-            steps = np.zeros(self._settings.width, dtype=np.int64)
-            self._open[block] = Block(self._current, steps, self._settings.block)
+            active = None if self._active.all() else self._active
+            self._current = self._values.suggest(self._public.generator, active)
+            sums = np.zeros(self._settings.width, dtype=np.int64)
+            self._open[block] = Block(self._current, sums, self._settings.block)
             self._block = block
         return self._current.copy()
 
     def current(self) -> NDArray[np.int32]:
-        """The last set, for rounds after the last."""
         return self._current.copy()
 
     def stands(self, round: int) -> int:
         """How many rounds of the block come after this one."""
-        return self._settings.block - 1 - round % self._settings.block
+        return int(self._settings.block - 1 - round % self._settings.block)
 
     def ticket(self, round: int) -> Ticket:
-        """What a reward for this round will be about: its block."""
+        """The block of the round."""
         return (round // self._settings.block,)
 
-    def ready(self, value: Any, ticket: Ticket) -> NDArray[np.int64]:
-        """A reward, checked, in whole steps: one number, or one for each slot."""
-        shown = tuple(self._open[ticket[0]].items.tolist()) if self.by_slot else ()
-        return _steps(self.by_slot, shown, self._settings.n_items, *self._scale, value)
+    def ready(self, value: Any, ticket: Ticket) -> Any:
+        return self.units.of(value, tuple(self._open[ticket[0]].items.tolist()))
 
-    @property
-    def _scale(self) -> tuple[float, float, int]:
-        return self._settings.bound, self._finer, self._most
-
-    @property
-    def most(self) -> int:
-        """How many steps one reward has at most, in all."""
-        return self._most
-
-    def counting(self) -> Counting:
-        """What makes steps of a reward of the block that is shown."""
-        shown = tuple(self._current.tolist())
-        return partial(_steps, self.by_slot, shown, self._settings.n_items, *self._scale)
-
-    def gather(self, block: int, steps: NDArray[np.int64], rounds: int) -> None:
-        """Take up what so many rounds of a block have brought elsewhere."""
-        self._open[block].steps += steps
-        self._pass(block, rounds)
-
-    def feedback(self, person: Any, items: tuple[int, ...], value: float) -> Any:
-        """What the set is worth to a simulated person, or what each item adds to those above it."""
-        return slot_gains(person, items, value, self._settings.bound) if self.by_slot else value
-
-    def observe(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
-        """Take up a reward; None is somebody whose round passes with nothing learned, worth 0."""
-        if ready is not None:
-            self._open[ticket[0]].steps += ready
-        self._pass(ticket[0], 1)
+    def observe(self, ticket: Ticket, ready: Any) -> None:
+        """Take up a reward; None is somebody whose round passes with nothing learned, of value 0."""
+        self.gather(ticket[0], 0 if ready is None else ready, 1)
 
     def skip(self, ticket: Ticket) -> None:
         """Other items were shown: the average is one of fewer rounds."""
         self._open[ticket[0]].skipped += 1
-        self._pass(ticket[0], 1)
+        self.gather(ticket[0], 0, 1)
 
-    def restrict(self, active: NDArray[np.bool_]) -> None:
-        """Suggest sets of these items only, from the next block on."""
-        self._values.restrict(active)
+    def gather(self, number: int, sums: Any, rounds: int) -> None:
+        """Take up the sums of so many rounds of a block; after its last one they leave, with noise.
+
+        The block is dropped first: an interruption may lose its people, never release them twice.
+        """
+        block = self._open[number]
+        block.sums += sums
+        block.left -= rounds
+        if block.left > 0:
+            return
+        del self._open[number]
+        self._released = 1
+        noisy = self._total.noisy(block.sums)
+        part = 1.0 - block.skipped / self._settings.block
+        if part >= _LEAST_PART:
+            self._values.observe(block.items, noisy.astype(np.float64) * (self._part / part), part)
 
     def estimates(self, round: int) -> Estimates:
         """What is believed of the items, in units of value."""
@@ -538,62 +454,30 @@ class BlockFeedback(Feedback):
         self._values.grow(settings)
         self._settings = settings
 
-    def _pass(self, number: int, rounds: int) -> None:
-        """So many rounds of a block are over; after the last one its sums leave, with noise.
-
-        The block is dropped first: an interruption may lose its people, never release them twice.
-        """
-        block = self._open[number]
-        block.left -= rounds
-        if block.left > 0:
-            return
-        del self._open[number]
-        self._released = 1
-        noisy = self._total.noisy(block.steps)
-        part = 1.0 - block.skipped / self._settings.block
-        if part >= _LEAST_PART:
-            self._values.observe(block.items, noisy.astype(np.float64) * (self._part / part), part)
-
-    # --- a whole stream --------------------------------------------------------------------------
-
     def run_rows(self, stream: Stream, rows: Rows, rounds: Rounds) -> None:
-        """Rounds of people who are rows, compiled, block by block."""
         length, first = self._settings.block, rounds.number
         last = first + int(stream.rewards.size)
         for number in track(range(first // length, -(-last // length)), "blocks", stream.progress):
             start, stop = rounds.number, min(last, (number + 1) * length)
-            shown = self.show(start)
             part = slice(start - first, stop - first)
-            stream.selections[part] = shown
+            stream.selections[part] = self.show(start)
             rounds.close(stop - start, then=partial(self._add_rows, stream, rows, part, number))
 
     def _add_rows(self, stream: Stream, rows: Rows, part: slice, number: int) -> None:
-        block, units = self._open[number], (self._finer, self._most)
-        here, first = stream.part(part), part.start
-        add_set(here, rows.compressed, first, block.items, units, self.by_slot, block.steps)
-        self._pass(number, part.stop - part.start)
-
-    # --- saving ----------------------------------------------------------------------------------
+        block, units = self._open[number], (self.units.per_one, self.units.most)
+        here = stream.part(part)
+        add_set(here, rows.compressed, part.start, block.items, units, self.units.by_slot, block.sums)
+        self.gather(number, 0, part.stop - part.start)
 
     @property
     def _blocks(self) -> list[tuple[Any, ...]]:
-        return [(number, one.items, one.steps, one.left, one.skipped) for number, one in self._open.items()]
+        return [(number, one.items, one.sums, one.left, one.skipped) for number, one in self._open.items()]
 
     @_blocks.setter
     def _blocks(self, blocks: list[tuple[Any, ...]]) -> None:
         self._open = {number: Block(*one) for number, *one in blocks}
         if any(not in_range(one.items, self._settings.n_items) for one in self._open.values()):
             raise ValueError("a block shows items that there are not")
-
-
-def _steps(
-    by_slot: bool, shown: tuple[int, ...], n_items: int, bound: float, finer: float, most: int, value: Any
-) -> NDArray[np.int64]:
-    """A reward in whole steps, of which ``finer`` make 1 and ``most`` the bound."""
-    if by_slot:
-        return slot_steps(value, shown, n_items, bound, finer, most)
-    amount = checks.real("value", value, at_least=0.0, at_most=bound) * finer
-    return np.array([most if amount >= most else int(amount)], dtype=np.int64)
 
 
 class ThompsonSelector(RewardSelector):
@@ -664,8 +548,9 @@ class ThompsonSelector(RewardSelector):
         seed: Seed = None,
     ) -> None:
         share = spend_from(budget, seed)
-        how: dict[str, Any] = {"feedback": feedback, "block": block, "forget": forget}
-        settings = ThompsonSettings.tight(n_items, k, rounds, share, **how, bound=bound, labels=labels)
+        options: dict[str, Any] = {"feedback": feedback, "block": block, "forget": forget}
+        options |= {"bound": bound, "labels": labels}
+        settings = ThompsonSettings.tight(n_items, k, rounds, share, **options)
         super().__init__(settings, share, start)
 
     @property
@@ -674,7 +559,7 @@ class ThompsonSelector(RewardSelector):
         return math.inf
 
     def _begin(self) -> None:
-        self.settings.check_noise(self.budget.neighbours)
+        check_reward_noise(self.settings, self.budget.neighbours, self.settings.block)
         self._engine: BlockFeedback = BlockFeedback(self.settings, self._gate, self._gate.public_randomness())
 
     # A part holds the sums of its rounds, all of which show the set of the open block.
@@ -697,16 +582,17 @@ class ThompsonSelector(RewardSelector):
         return self._batch() + self.settings.block - self._rounds.number
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
-        catalogue = Catalogue(self.settings.n_items, self.settings.labels)
-        read = partial(read_feedback, by_slot := self._engine.by_slot, self.bound)
-        given = partial(read, given_reward, catalogue, by_slot)
-        return SummedPart(*about, given, self._sums_shape(), partial(read, self._engine.counting()))
+        units, shown = self._engine.units, tuple(self._engine.current().tolist())
+        given = partial(units.read, units.named, Catalogue(self.settings.n_items, self.settings.labels))
+        return SummedPart(
+            *about, given, self._sums_shape(), partial(units.read, partial(units.of, shown=shown))
+        )
 
     def _check_part(self, part: Partial) -> None:
         if not isinstance(part, SummedPart) or part.sums.shape != self._sums_shape():
             raise ValueError("the part is of another learner")
-        part.check(0, self._engine.most)
-        if int(part.sums.sum()) > part.count * self._engine.most:
+        part.check(0, self._engine.units.most)
+        if int(part.sums.sum()) > part.count * self._engine.units.most:
             raise ValueError("the part holds sums that its people cannot have; it was not made here")
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
