@@ -576,7 +576,7 @@ WALKS = {
     "LeaderSelector": Cost(17, 74, 78),
     "PhasedSelector": Cost(21, 152, 160),
     "BestOfBothSelector": Cost(26, 265, 317),
-    "ThompsonSelector": Cost(15, 75, 74),
+    "ThompsonSelector": Cost(14, 75, 70),
     "MetaFrankWolfe": Cost(28, 154, 117),
     "MetaFrankWolfe: construction": Cost(34, 5975, 7405),
     "PrivateGreedy": Cost(30, 845, 690),

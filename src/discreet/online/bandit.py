@@ -330,8 +330,10 @@ class RewardSelector(OnlineSelector):
 
     def _given(self, person: Any, items: Any) -> Any:
         units = self._engine.units
-        if items is not None and not units.by_slot:
-            raise TypeError('items= is for feedback="slots"; give the value of the set')
+        if not units.by_slot:
+            if items is not None:
+                raise TypeError('items= is for feedback="slots"; give the value of the set')
+            return person
         if items is not None and person is not None:
             raise TypeError("give either a value or items=, not both")
         return units.read(units.named, self._catalogue, person, items)
