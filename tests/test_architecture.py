@@ -47,7 +47,7 @@ def packages_on(page: str) -> dict[str, tuple[set[str], int]]:
 
 # Which package (or module beside the packages) may import which, beside those that everybody may. Imports for
 # type checkers count as well.
-EVERYBODY = {"core", "backends", "kernels"}
+EVERYBODY = {"core", "kernels"}
 MAY_IMPORT = {name: others for name, (others, _) in packages_on(PAGE).items()}
 MOST_LINES = {name: lines for name, (_, lines) in packages_on(PAGE).items()}
 # Methods that hand over to a package further up, which they load when they are called.
@@ -345,7 +345,7 @@ def test_wrong_directions_are_noticed(path, text):
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("privacy/new.py", "from ..core import checks\nfrom .gate import Gate\nfrom .. import backends"),
+        ("privacy/new.py", "from ..core import checks\nfrom .gate import Gate\nfrom .. import kernels"),
         ("cli/new.py", "from .. import __version__\nfrom . import main"),
         ("__init__.py", "from .online.learner import load"),
         ("results.py", "def f():\n    from .evaluation.regret import regret\n    return regret"),
@@ -403,7 +403,6 @@ def test_private_names_of_others_are_noticed(text):
 SOURCES = (".py", ".pyx", ".pxd", ".h")
 # Packages with modules that exactly one other imports and that hold no public name: how many, at most.
 ONE_IMPORTER = {
-    "backends": 8,
     "data": 3,
     "evaluation": 1,
     "objectives": 4,
@@ -414,7 +413,7 @@ ONE_IMPORTER = {
 # Classes with more than three classes of ours in their method resolution order.
 DEEP_CLASSES = {"online": 24}
 # Functions with more than eight parameters, other than public functions and constructors.
-WIDE_FUNCTIONS = {"backends": 32, "evaluation": 1, "objectives": 4, "online": 17}
+WIDE_FUNCTIONS = {"evaluation": 1, "objectives": 4, "online": 17}
 # Class names that several modules use.
 SEVERAL_MEANINGS = {
     "Change",

@@ -219,7 +219,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
 def failing(copy: Path, tests: list[str], limit: float = LIMIT, **more: str) -> str:
     """The first of these tests that fails in this copy, or nothing."""
     paths = os.pathsep.join(str(copy / part) for part in ("src", "tools"))
-    environment = dict(os.environ, PYTHONPATH=paths, NUMBA_NUM_THREADS="1", OMP_NUM_THREADS="1", **more)
+    environment = dict(os.environ, PYTHONPATH=paths, OMP_NUM_THREADS="1", **more)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *tests]
     command += ["-o", "addopts=", *(["-p", "lines_by_test"] if more else ["-p", "no:xdist"])]
     try:

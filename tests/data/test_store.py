@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from discreet import backends
 from discreet.core.checks import DataError
 from discreet.data import Store, append, prepare
 from discreet.data.labels import as_text
@@ -31,6 +30,7 @@ from discreet.data.source import Source
 from discreet.data.store import costs, layout, preparing, spill, writing
 from discreet.data.store.identity import Identities, key_words
 from discreet.data.store.spill import Rows, bucket_of
+from discreet.kernels import stores as kernels
 from discreet.objectives import Coverage
 
 KEY = bytes(range(32))
@@ -162,14 +162,11 @@ def test_the_hash_is_siphash():
     many = [b"%0*d" % (size, number) for size in (7, 9, 15, 16, 36) for number in range(64)]
     mixed = [b"user-%d" % number for number in range(960, 1100)]
     for texts in (few, many, many[3:] + few, mixed, [b""] * 70, [b"a", *[b""] * 70]):
-        keys, kinds = np.empty(len(texts), dtype=np.uint64), np.empty(len(texts), dtype=np.uint8)
         ends = np.cumsum([0, *map(len, texts)])
         text = np.frombuffer(b"".join(texts), np.uint8)
-        whole = text[: text.size // 8 * 8].view(np.uint64)
-        backends.stores.hash_text(ends, text, whole, words, keys)
-        backends.stores.kinds_of(ends, text, kinds)
-        assert keys.tolist() == [siphash(words, text) for text in texts]
-        assert [kind == backends.stores.MISSING for kind in kinds] == [not text for text in texts]
+        kinds = kernels.kinds_of(ends, text)
+        assert kernels.hash_texts(ends, text, words).tolist() == [siphash(words, text) for text in texts]
+        assert [kind == kernels.MISSING for kind in kinds] == [not text for text in texts]
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int8])

@@ -72,7 +72,6 @@ def test_every_benchmark_is_on_the_page():
     assert set(listed) == scripts
     assert {path.stem for path in RESULTS.glob("*.json")} - {
         "fuzz",
-        "first_use",
         "release",
         "versions",
     } == scripts

@@ -326,12 +326,12 @@ def test_a_cell_without_a_name_for_its_epsilon_asks_for_one():
 
 
 def test_importing_is_light():
-    """Nothing heavy is loaded by looking at the module: numba, pyarrow and matplotlib come when used."""
+    """Nothing heavy is loaded by looking at the module: pyarrow and matplotlib come when used."""
     import subprocess
 
     code = (
         "import sys, discreet.evaluation.simulation, discreet.evaluation.report;"
-        "print([m for m in ('numba', 'pyarrow', 'matplotlib', 'pandas', 'sklearn') if m in sys.modules])"
+        "print([m for m in ('pyarrow', 'matplotlib', 'pandas', 'sklearn') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

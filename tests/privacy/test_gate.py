@@ -231,10 +231,10 @@ def test_secure_gate_does_not_repeat_itself_after_a_restart():
 
 
 def test_import_is_light():
-    """The package imports without numba or the accounting library; both load when first needed."""
+    """The package imports without SciPy or a library for tables; both load when first needed."""
     code = (
         "import sys, discreet; discreet.Budget; discreet.Gate;"
-        "print([m for m in ('numba', 'dp_accounting', 'scipy', 'pandas') if m in sys.modules])"
+        "print([m for m in ('mpmath', 'scipy', 'pandas') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert result.stdout.strip() == "[]"

@@ -46,7 +46,7 @@ def client():
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not see the tests
     # Workers are copies of a process that has everything imported: new ones are there at once.
-    loaded = ["distributed.nanny", "discreet.objectives.stored.people", "discreet.backends.numba.scans"]
+    loaded = ["distributed.nanny", "discreet.objectives.stored.people", "discreet.kernels.stores"]
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     distributed.utils.get_mp_context().set_forkserver_preload(loaded)
     with (

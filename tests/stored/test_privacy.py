@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet import backends
 from discreet.data.store import Store
+from discreet.kernels.stores import person_coins
 from discreet.objectives import ConcaveOverModular, Coverage, ProbabilisticCoverage
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import PrivateGreedy
@@ -89,9 +89,7 @@ def test_a_person_in_two_buckets_would_move_a_score_by_two(tmp_path, monkeypatch
 
 
 def coins(keys: np.ndarray, secret: list[int]) -> np.ndarray:
-    out = np.empty(keys.size, dtype=np.uint64)
-    backends.scans.coins(keys, np.array(secret, dtype=np.uint64), out)
-    return out
+    return person_coins(keys, np.array(secret, dtype=np.uint64))
 
 
 def test_coins_are_siphash():

@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse as sp
 
 import discreet as dc
-from discreet import backends
 from discreet.constraints import (
     Cardinality,
     GraphicMatroid,
@@ -23,6 +22,7 @@ from discreet.constraints import (
     TransversalMatroid,
 )
 from discreet.core.checks import DataError
+from discreet.kernels.stores import person_coins
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -191,9 +191,7 @@ def the_same_coins(keys: np.ndarray):
     secret = np.array([7, 8], dtype=np.uint64)
 
     def sample(_release, _count, keep):
-        found = np.empty(keys.size, dtype=np.uint64)
-        backends.scans.coins(keys, secret, found)
-        return np.flatnonzero(found < np.uint64(keep))
+        return np.flatnonzero(person_coins(keys, secret) < np.uint64(keep))
 
     with patch.object(Release, "words", lambda *_: secret), patch.object(Release, "sample", sample):
         yield

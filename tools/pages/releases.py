@@ -8,7 +8,7 @@ from tools.versions import TESTS
 
 from .blocks import block, markdown
 
-_NAMED = ("numpy", "scipy", "numba", "pandas", "scikit-learn", "starlette")
+_NAMED = ("numpy", "scipy", "pandas", "scikit-learn", "starlette")
 
 
 @block

@@ -8,6 +8,7 @@ cdef extern from "portable.h" nogil:
     ctypedef void cloned_wide "DISCREET_WIDE_CLONES void"  # and once more for the widest
     ctypedef double cloned_double "DISCREET_CLONES double"
     ctypedef Py_ssize_t cloned_size "DISCREET_CLONES Py_ssize_t"
+    ctypedef Py_ssize_t cloned_wide_size "DISCREET_WIDE_CLONES Py_ssize_t"
     # Of functions declared inline: compiled into each caller, where literal arguments are constants.
     ctypedef void inlined "DISCREET_INLINED void"
 

@@ -12,7 +12,7 @@ step therefore reaches, with ``delta_0(e) = max(0, 1 - e^e)``,
     delta_T(e) = max over 0 <= t <= w of  p_t delta_{T-1}(e - t) + (1 - p_t) delta_{T-1}(e - t + w).
 
 delta is convex in ``e^e``, so chords between grid points bound it from above, and on a grid of cells
-of length ``w/m`` the maximum has a closed form (``discreet.backends.numba.composition``).
+of length ``w/m`` the maximum has a closed form (`kernels.composition`).
 
 **Many steps.** The curve of a block of steps is that of a discrete privacy loss distribution
 ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). Blocks are convolved with
@@ -37,8 +37,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import backends
 from ..core import checks
+from ..kernels.composition import worst_case_curve
 from .conversions import gdp_delta, gdp_epsilon
 from .loss_distributions import TAIL, UNIT, Composition, losses_of_curve, losses_of_responses
 
@@ -188,7 +188,7 @@ def _curve(width: float, steps: int, cells: int) -> NDArray[np.float64]:
 
     taken = np.arange(1, steps + 1)
     reach = np.minimum(taken * cells, np.ceil(_window(width, taken) * cells / width).astype(np.int64))
-    curve: NDArray[np.float64] = backends.composition.worst_case_curve(width, cells, reach)
+    curve: NDArray[np.float64] = worst_case_curve(width, cells, reach)
     curve *= 1.0 + steps * (16.0 + 32.0 * cells) * UNIT
     curve.flags.writeable = False
     return curve

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
 from ...core.identity import name_of
+from ...kernels.stores import LOOK, MISSING, hash_integers, hash_texts, kinds_of
 from ..source import Column, python_values
 
 SHORTEST_KEY = 16
-_DIGITS = 1 << 16  # numbers that are written out at a time
 _EXACT = 1 << 53  # from here on floats skip integers
 Words = NDArray[np.uint64]
 Keys = tuple[Words, NDArray[np.bool_]]  # the key of each row's person, and which rows name nobody
@@ -103,19 +102,12 @@ class Identities:
         names = [name_of(value) for value in values]
         missing = np.fromiter((name is None for name in names), np.bool_, len(names))
         texts = arrow.array(["" if name is None else str(name) for name in names], arrow.large_string())
-        return self._hashed(texts), missing
+        return hash_texts(*_letters(texts), self._words), missing
 
     def _integers(self, column: Any) -> Keys:
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
         values = values.astype(np.uint64 if values.dtype == np.uint64 else np.int64, copy=False)
-        keys = np.empty(values.size, dtype=np.uint64)
-        for start in range(0, values.size, _DIGITS):
-            some = values[start : start + _DIGITS]
-            ends, text = np.zeros(some.size + 1, dtype=np.int32), np.zeros(24 * some.size + 32, np.uint8)
-            backends.stores.digits(some, ends, text)
-            here = keys[start : start + _DIGITS]
-            backends.stores.hash_text(ends, text, text.view(np.uint64), self._words, here)
-        return keys, _nulls(column)
+        return hash_integers(values, self._words), _nulls(column)
 
     def _floats(self, column: Any) -> Keys:
         import pyarrow as arrow
@@ -137,24 +129,14 @@ class Identities:
             except arrow.ArrowInvalid:  # no UTF-8
                 return self._named(python_values(column))
             ends, letters = _letters(column)
-        keys, kinds = self._hashed(column), np.empty(len(column), dtype=np.uint8)
-        backends.stores.kinds_of(ends, letters, kinds)
-        missing = (kinds == backends.stores.MISSING) | _nulls(column)
-        look = np.flatnonzero((kinds == backends.stores.LOOK) & ~missing)
+        keys, kinds = hash_texts(ends, letters, self._words), kinds_of(ends, letters)
+        missing = (kinds == MISSING) | _nulls(column)
+        look = np.flatnonzero((kinds == LOOK) & ~missing)
         if look.size:
             some = column.take(arrow.array(look)).dictionary_encode()
             at = some.indices.to_numpy(zero_copy_only=False)
             keys[look], missing[look] = _at(self._named(some.dictionary.to_pylist()), at)
         return keys, missing
-
-    def _hashed(self, column: Any) -> Words:
-        """The hash of each text as it stands."""
-        ends, letters = _letters(column)
-        keys = np.empty(len(column), dtype=np.uint64)
-        if keys.size:
-            words = letters[: letters.size // 8 * 8].view(np.uint64)
-            backends.stores.hash_text(ends, letters, words, self._words, keys)
-        return keys
 
 
 def _letters(column: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
 from ...core.checks import instance, whole
+from ...kernels.stores import broken_rule
 
 FORMAT, VERSION = "discreet-people", 1
 MANIFEST, LABELS, KEY = "manifest.json", "labels.json", "key"
@@ -234,13 +234,13 @@ class Store:
             bucket.weights is not None and bucket.weights.size != entries
         ):
             raise _altered(f"{self._name(number)}: its arrays are not as long as the manifest says")
-        rule = backends.stores.wrong(
+        rule = broken_rule(
             bucket.keys,
             bucket.ends,
             bucket.items,
             np.zeros(0) if bucket.weights is None else bucket.weights,
-            np.uint64(self.n_buckets),
-            np.uint64(number),
+            self.n_buckets,
+            number,
             self.n_items,
             self.cap or 0,
             self.highest,

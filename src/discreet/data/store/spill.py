@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
+from ...kernels.stores import people_of, scatter
 from .layout import NARROW, Bucket, item_type
-
-_CELL = 2  # rows that share the first bits of their keys, on average
 
 
 class Rows(NamedTuple):
@@ -41,11 +39,8 @@ class Spill:
 
     def scattered(self, rows: Rows) -> tuple[NDArray[np.int64], Rows]:
         """The same rows in the order of their buckets, and where each bucket begins."""
-        size, weights = rows.keys.size, rows.weights.size
-        to = Rows(np.empty(size, dtype=np.uint64), np.empty(size, dtype=self.kind), np.empty(weights))
-        starts = np.zeros(self._buckets + 1, dtype=np.int64)
-        backends.stores.scatter(*rows, np.uint64(self._buckets), starts, *to)
-        return starts, to
+        starts, to = scatter(*rows, self._buckets)
+        return starts, Rows(*to)
 
     def add(self, starts: NDArray[np.int64], rows: Rows) -> None:
         """Take up rows that are in the order of their buckets."""
@@ -124,20 +119,15 @@ def bucket_of(
     ``place``: the number of each item in the catalogue, where rows have other numbers. ``cap_key``: the
     secret of a cap, and ``marks`` what stands for each item of the catalogue in it, if not its number.
     """
-    size = rows.keys.size
     items = rows.items
-    if place is not None and size:
+    if place is not None and items.size:
         items = np.append(place, nothing)[np.minimum(items, place.size)].astype(items.dtype)
-    to = Rows(np.empty(size, dtype=np.uint64), np.empty(size, dtype=items.dtype), np.empty(rows.weights.size))
-    bits = max(1, (size // _CELL).bit_length() - 1)
-    backends.stores.in_order(rows.keys, items, rows.weights, bits, *to)
-    ends = np.empty(size + 1, dtype=np.int64)
-    people, entries = backends.stores.people(*to, items.dtype.type(nothing), cap or 0, cap_key, marks, ends)
+    keys, ends, items, weights = people_of(rows.keys, items, rows.weights, nothing, cap or 0, cap_key, marks)
     return Bucket(
-        to.keys[:people].astype("<u8", copy=False),
-        ends[: people + 1].astype("<i8", copy=False),
-        to.items[:entries].astype(item_type(n_items), copy=False),
-        to.weights[:entries].astype("<f8", copy=False) if weighted else None,
+        keys.astype("<u8", copy=False),
+        ends.astype("<i8", copy=False),
+        items.astype(item_type(n_items), copy=False),
+        weights.astype("<f8", copy=False) if weighted else None,
     )
 
 

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import backends
 from ...data.store import Bucket
+from ...kernels.stores import Scan as CompiledScan
+from ...kernels.stores import extent, person_coins
 from ..base import random_rows
 from ..matrices import SparseMatrix, filled, stretches
 from ..rows import CAP, KINDS, Kind, Rows, clip, row_totals
@@ -86,12 +87,12 @@ class Sample:
     keep: int = 0
 
     @cached_property
-    def arguments(self) -> tuple[NDArray[np.uint64], np.uint64]:
+    def arguments(self) -> tuple[NDArray[np.uint64], int]:
         if not self.secret:
-            return _NO_SECRET, np.uint64(0)
+            return _NO_SECRET, 0
         words = np.array(self.secret, dtype=np.uint64)
         words.setflags(write=False)
-        return words, np.uint64(self.keep)
+        return words, self.keep
 
 
 EVERYBODY = Sample()
@@ -126,39 +127,29 @@ class _Chosen(_Added):
     per_unit: float
     sample: Sample = EVERYBODY
 
-    @cached_property
-    def _rank(self) -> NDArray[np.int64]:
-        rank = np.full(self.n_items, -1, dtype=np.int64)
-        rank[list(self.chosen)] = np.arange(len(self.chosen))
-        return rank
-
-    def _arguments(self, bucket: Bucket) -> tuple[Any, ...]:
+    def _scan(self) -> Any:
         shape = self.shape
-        arrays = (np.asarray(bucket.ends), np.asarray(bucket.items), shape.weights(bucket))
-        numbers = (shape.cap, shape.saturation, shape.share, shape.kind.fresh, self.most, self.per_unit)
-        keys = np.asarray(bucket.keys)
-        return shape.code, *arrays, keys, self._rank, len(self.chosen), *numbers, *self.sample.arguments
+        numbers = (shape.kind.fresh, shape.cap, shape.saturation, shape.share, self.most, self.per_unit)
+        return CompiledScan(shape.code, self.n_items, self.chosen, numbers, self.sample.arguments)
 
-    def _none(self, size: int) -> NDArray[np.int64]:
-        return np.zeros(size, dtype=np.int64)
+    def _arrays(self, bucket: Bucket) -> tuple[NDArray[Any], ...]:
+        return bucket.ends, bucket.items, self.shape.weights(bucket), bucket.keys
 
 
 class Sums(_Chosen):
     """What every item would add to the chosen ones, in steps."""
 
     def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
-        out = self._none(self.n_items)
-        backends.scans.sums(*self._arguments(bucket), first, last, out)
-        return out
+        found: NDArray[np.int64] = self._scan().sums(*self._arrays(bucket), first, last)
+        return found
 
 
 class Chain(_Chosen):
     """What each chosen item added when it was chosen, in steps."""
 
     def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
-        out = self._none(len(self.chosen))
-        backends.scans.chain(*self._arguments(bucket), first, last, out)
-        return out
+        found: NDArray[np.int64] = self._scan().chain(*self._arrays(bucket), first, last)
+        return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,12 +159,8 @@ class Change(_Chosen):
     item: int = 0
 
     def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
-        out = self._none(self.n_items)
-        items = np.asarray(bucket.items)
-        words = items[: items.size - items.size % (8 // items.itemsize)].view(np.uint64)
-        item = items.dtype.type(self.item)
-        backends.scans.change(*self._arguments(bucket), words, item, first, last, out)
-        return out
+        found: NDArray[np.int64] = self._scan().change(*self._arrays(bucket), first, last, self.item)
+        return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -252,9 +239,8 @@ class WeightTotals(_Added):
         for start, stop in _stretches(bucket, first, last):
             part = self.shape.matrix(bucket, start, stop, self.n_items)
             if words.size:
-                coins = np.empty(stop - start, dtype=np.uint64)
-                backends.scans.coins(np.asarray(bucket.keys[start:stop]), words, coins)
-                part = part.take(np.flatnonzero(coins < keep))
+                coins = person_coins(bucket.keys[start:stop], words)
+                part = part.take(np.flatnonzero(coins < np.uint64(keep)))
             out += weight_steps(part, self.per_unit, self.most)
         return out
 
@@ -267,9 +253,8 @@ class Extent:
 
     def of(self, bucket: Bucket, first: int, last: int) -> Floats:
         weights = np.asarray(bucket.weights) if self.weighted and bucket.weights is not None else _NO_WEIGHTS
-        out = np.zeros(4)
-        backends.scans.extent(np.asarray(bucket.ends), weights, first, last, out)
-        return out
+        found: Floats = extent(bucket.ends, weights, first, last)
+        return found
 
     def add(self, total: Floats, more: Floats) -> None:
         np.maximum(total, more, out=total)
