@@ -66,7 +66,7 @@ def uber(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
         root = math.sqrt(2.0 * rank * math.log(1e3))
         theirs_greedy = (math.sqrt(root * root + rank * 0.1) - root) / rank / 2.0
         theirs = math.log1p(0.1 / (2.0 * (3.0 + math.log(1e3)))) / 3.0  # per gradient entry, in three steps
-        choosers: dict[str, Callable[[int], Any]] = {
+        selectors: dict[str, Callable[[int], Any]] = {
             "their greedy's rate": lambda s, limit=limit, rate=theirs_greedy: AtRate(limit, 1, rate, s),
             "their continuous greedy's rate, 3 steps": lambda s, limit=limit, rate=theirs: AtRate(
                 limit, 3, rate, s
@@ -85,13 +85,13 @@ def uber(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
             ),
             "private greedy, one replaced": lambda s, limit=limit: PrivateGreedy(limit, exchanged, seed=s),
         }
-        values: dict[str, list[float]] = {name: [] for name in ("random", *choosers, "greedy, not private")}
+        values: dict[str, list[float]] = {name: [] for name in ("random", *selectors, "greedy, not private")}
         for run in range(runs):
             rng = np.random.default_rng(run)
             people = FacilityLocation(near[rng.choice(len(points), 100, replace=False)])
             values["random"].append(100 * people.value(rng.permutation(100)[:rank]))
             values["greedy, not private"].append(100 * people.value(greedy(people, rank)[0]))
-            for name, make in choosers.items():
+            for name, make in selectors.items():
                 values[name].append(100 * people.value(make(run).select(people).items))
         found[str(rank)] = values
     names = list(found["10"])
@@ -118,20 +118,20 @@ def clicks(folder: Path, runs: int) -> dict[str, dict[str, list[float]]]:
     found: dict[str, dict[str, list[float]]] = {}
     rows = []
     for name, constraint in constraints.items():
-        choosers: dict[str, Callable[[int], Any]] = {
+        selectors: dict[str, Callable[[int], Any]] = {
             "continuous greedy, not private": lambda s, c=constraint: ContinuousGreedy(c, FREE, 10, seed=s)
         }
         for epsilon in (0.1, 1.0):
             budget = dc.Budget(epsilon, 1e-6)
             for kind in (ContinuousGreedy, CurvatureGreedy, PrivateGreedy):
-                choosers[f"{kind.__name__}, epsilon {epsilon:g}"] = (
+                selectors[f"{kind.__name__}, epsilon {epsilon:g}"] = (
                     lambda s, c=constraint, b=budget, kind=kind: kind(c, b, seed=s)
                 )
-            choosers[f"gaussian gradients, epsilon {epsilon:g}"] = lambda s, c=constraint, b=budget: (
+            selectors[f"gaussian gradients, epsilon {epsilon:g}"] = lambda s, c=constraint, b=budget: (
                 ContinuousGreedy(c, b, noise="gaussian", seed=s)
             )
         values: dict[str, list[float]] = {}
-        for who, make in choosers.items():
+        for who, make in selectors.items():
             values[who] = []
             for run in range(runs):
                 chosen = make(run).select(people)

@@ -68,11 +68,11 @@ def embeddings(count: int, seed: int) -> np.ndarray:
 
 def choose(people: Population, k: int, bound: float = 1.0) -> tuple[float, list[int]]:
     """Seconds of one whole private selection, and what was chosen."""
-    chooser = PrivateGreedy(k, dc.Budget(1.0, 1e-6), "decomposable", bound=bound, seed=1)
+    selector = PrivateGreedy(k, dc.Budget(1.0, 1e-6), "decomposable", bound=bound, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a small budget, where few people warm up
         start = time.perf_counter()
-        chosen = chooser.select(people)
+        chosen = selector.select(people)
         return time.perf_counter() - start, list(chosen.items)
 
 

@@ -67,8 +67,8 @@ def facility_location(rng: np.random.Generator) -> dict[str, Any]:
     def submodlib() -> float:
         from submodlib import FacilityLocationFunction
 
-        chooser = FacilityLocationFunction(n=5000, mode="dense", sijs=similarity, separate_rep=False)
-        return sum(g for _, g in chooser.maximize(budget=50, optimizer="LazyGreedy", show_progress=False))
+        selector = FacilityLocationFunction(n=5000, mode="dense", sijs=similarity, separate_rep=False)
+        return sum(g for _, g in selector.maximize(budget=50, optimizer="LazyGreedy", show_progress=False))
 
     return {
         "case": "facility location, 5,000 x 5,000, k=50",
@@ -95,14 +95,14 @@ def concave_over_modular(rng: np.random.Generator) -> dict[str, Any]:
         from submodlib_cpp import FeatureBased
 
         # Its sparse mode goes through the same dense scaling and fails there; dense rows are what it accepts.
-        chooser = FeatureBasedFunction(
+        selector = FeatureBasedFunction(
             n=items,
             features=matrix.toarray(),
             numFeatures=features,
             sparse=False,
             mode=FeatureBased.squareRoot,
         )
-        return sum(g for _, g in chooser.maximize(budget=k, optimizer="LazyGreedy", show_progress=False))
+        return sum(g for _, g in selector.maximize(budget=k, optimizer="LazyGreedy", show_progress=False))
 
     return {
         "case": "concave over modular, 100,000 items x 500 features, 10 per item, k=100",
@@ -128,8 +128,8 @@ def coverage(rng: np.random.Generator) -> dict[str, Any]:
     def submodlib() -> float:
         from submodlib import SetCoverFunction
 
-        chooser = SetCoverFunction(n=items, cover_set=sets, num_concepts=concepts)
-        return sum(g for _, g in chooser.maximize(budget=k, optimizer="LazyGreedy", show_progress=False))
+        selector = SetCoverFunction(n=items, cover_set=sets, num_concepts=concepts)
+        return sum(g for _, g in selector.maximize(budget=k, optimizer="LazyGreedy", show_progress=False))
 
     return {
         "case": "coverage, 20,000 items x 5,000 people, 25 per item, k=100",

@@ -161,9 +161,9 @@ def uber(folder: Path, runs: int) -> dict[str, Any]:
             }
             for budget, note in ((one_way, ""), (replaced, ", replace-one")):
                 for method in METHODS:
-                    chooser = PrivateGreedy(k, budget, method, max_people=100, seed=1000 * run + k)
-                    sets[method + note] = chooser.select(people).items
-                    chosen_by[method + note] = str(chooser.method_used)
+                    selector = PrivateGreedy(k, budget, method, max_people=100, seed=1000 * run + k)
+                    sets[method + note] = selector.select(people).items
+                    chosen_by[method + note] = str(selector.method_used)
             sets["greedy"] = greedy(people, k)[0]
             for who, items in sets.items():
                 values.setdefault(who, []).append(100 * people.value(items))
@@ -228,7 +228,7 @@ def shares(people: Coverage, runs: int) -> dict[str, Any]:
         for k in (5, 10, 20):
             rng = np.random.default_rng(k)
             popular = accounts.zcdp(budget.share(), 2.0, k).rate
-            choosers = [PrivateGreedy(k, budget, seed=seed) for seed in range(runs)]
+            selectors = [PrivateGreedy(k, budget, seed=seed) for seed in range(runs)]
             sets: dict[str, list[Any]] = {
                 "random": [rng.permutation(people.n_items)[:k] for _ in range(5 * runs)],
                 "popularity": [
@@ -237,14 +237,14 @@ def shares(people: Coverage, runs: int) -> dict[str, Any]:
                 "Mitrovic et al. calibration": [
                     picked_at(people, k, mitrovic_rate(k, epsilon, DELTA), rng) for _ in range(runs)
                 ],
-                "PrivateGreedy": [chooser.select(people).items for chooser in choosers],
+                "PrivateGreedy": [selector.select(people).items for selector in selectors],
                 "greedy": [greedy(people, k)[0]],
             }
             cell = {
                 who: [round(float(f([people.value(s) for s in drawn])), 5) for f in (np.mean, np.std)]
                 for who, drawn in sets.items()
             }
-            found[f"epsilon {epsilon:g}, k {k}"] = {"share": cell, "auto": choosers[0].method_used}
+            found[f"epsilon {epsilon:g}, k {k}"] = {"share": cell, "auto": selectors[0].method_used}
     return found
 
 
@@ -278,11 +278,11 @@ def constrained(folder: Path, people: Coverage, runs: int) -> dict[str, Any]:
         for epsilon in (0.1, 1.0):
             values, used = [], ""
             for seed in range(runs):
-                chooser = PrivateGreedy(constraint, dc.Budget(epsilon, DELTA), seed=seed)
-                chosen = chooser.select(people)
+                selector = PrivateGreedy(constraint, dc.Budget(epsilon, DELTA), seed=seed)
+                chosen = selector.select(people)
                 assert constraint.contains(chosen.items), "infeasible"
                 values.append(people.value(chosen.items))
-                used = str(chooser.method_used)
+                used = str(selector.method_used)
             mean = float(np.mean(values))
             found[f"{name}, epsilon {epsilon:g}"] = {
                 "ours": round(mean, 5),

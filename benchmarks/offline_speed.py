@@ -53,9 +53,9 @@ def cases() -> Iterator[tuple[str, int, Callable[[], Population]]]:
 def private(people: Population, k: int, seed: int) -> float:
     """Seconds of one private selection."""
     # Everybody is looked at: a sample would be quicker.
-    chooser = PrivateGreedy(k, BUDGET, "decomposable", bound=people.bound, seed=seed)
+    selector = PrivateGreedy(k, BUDGET, "decomposable", bound=people.bound, seed=seed)
     start = time.perf_counter()
-    chooser.select(people)
+    selector.select(people)
     return time.perf_counter() - start
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.theorems [FOLDER]
 
-Every setting of every learner and chooser with a certificate (`tools.theorems`) runs on made-up streams and,
+Every setting of every learner and selector with a certificate (`tools.theorems`) runs on made-up streams and,
 where FOLDER holds data sets (msweb, eshop_clicks, adult, arules_transactions, uber_pickups_2014), on real
 people (`benchmarks.theorems_real`). Measured regret is a mean over runs; it may never exceed the certified
 one by more than chance (`slack`). "Printed" is the paper's bound, a function of `discreet.bounds`: with the
@@ -94,7 +94,7 @@ def plots(curves: list[dict[str, Any]], offline: list[dict[str, Any]]) -> None:
         draw(lines, "rounds", "regret", title, family)
     if offline:
         lines = [(one["learner"], one["epsilons"], one["measured"], one["certified"]) for one in offline]
-        title = "Choosers: loss against the best set, measured and certified"
+        title = "Selectors: loss against the best set, measured and certified"
         draw(lines, "epsilon", "people not served whom the best set serves", title, "offline")
 
 
@@ -122,7 +122,7 @@ def main() -> None:
     tied = streams.near_tie(options.rounds, 12, rng, best=3)
     modular = theorems.modular_choices()
     found += theorems.offline_rows(tied, "random: near tie", 1.0, options.runs, modular)
-    said("choosers on made-up people")
+    said("selectors on made-up people")
     if options.folder is not None:
         found += real_rows(options.folder, options.epsilon, options.real_runs)
         said("real people")
@@ -131,7 +131,7 @@ def main() -> None:
     said("growth")
     epsilons = [float(2.0**i) for i in range(-5, 4)]
     offline = theorems.offline_curves(made_up, epsilons, options.runs)
-    said("choosers as epsilon grows")
+    said("selectors as epsilon grows")
     print(shown(found))
     heads = ["learner", "stream", "measured", "certified", "printed", "theorem"]
     print(table(heads, [growth_row(one) for one in curves]))

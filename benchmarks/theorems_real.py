@@ -299,7 +299,7 @@ def many_items(folder: Path) -> list[Check]:
 
 
 def real_rows(folder: Path, epsilon: float, runs: int) -> Iterator[dict[str, Any]]:
-    """Every check on real people, and every chooser."""
+    """Every check on real people, and every selector."""
     checks = many_items(folder) + set_checks(folder, epsilon)
     yield from rows(checks + cost_checks(folder, epsilon) + point_checks(folder, epsilon), 0, runs)
     for name, people in (

@@ -1,4 +1,4 @@
-"""Answers that nobody's function should give, for learners and choosers: each refused in the same words."""
+"""Answers that nobody's function should give, for learners and selectors: each refused in the same words."""
 # ruff: noqa: ARG002, ARG005
 
 from __future__ import annotations

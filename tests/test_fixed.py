@@ -74,7 +74,7 @@ THINGS = {
 } | {name: lambda make=make: make(np.random.default_rng(0), 3, 4).people for name, make in FAMILIES.items()}
 MADE = (
     {f"learner, {name}": setting.make for name, setting in EVERYBODY.items()}
-    | {f"chooser, {name}": make for name, make in CHOOSERS.items()}
+    | {f"selector, {name}": make for name, make in CHOOSERS.items()}
     | {f"sum, {name}": make for name, make in SUMS.items()}
     | THINGS
 )

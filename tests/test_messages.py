@@ -1,6 +1,6 @@
 """What is said about people: nothing, wherever something is refused, warned of or printed.
 
-Every chooser and learner refuses the same things in the same words whether one person more is there or not.
+Every selector and learner refuses the same things in the same words whether one person more is there or not.
 Data that cannot be taken is refused without its place, its value or the number of rows; the details of the
 error hold those, for whoever may look at the data.
 """
@@ -68,7 +68,7 @@ def people_of(family: str, count: int) -> Any:
     return FAMILIES[family](np.random.default_rng(5), count, ITEMS).people
 
 
-# -- choosers ------------------------------------------------------------------------------------------------
+# -- selectors ----------------------------------------------------------------------------------------------
 
 # Ways to be refused, or warned; not every family is refused by every one.
 CHOOSERS: dict[str, list[Callable[[Any], object]]] = {
@@ -138,11 +138,11 @@ def _columns(people: Any, **settings: Any) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("chooser", CHOOSERS)
-def test_one_person_more_is_refused_in_the_same_words(chooser, family):
+@pytest.mark.parametrize("selector", CHOOSERS)
+def test_one_person_more_is_refused_in_the_same_words(selector, family):
     here, there = people_of(family, FEW), people_of(family, FEW + 1)
     refusals = 0
-    for ask in CHOOSERS[chooser]:
+    for ask in CHOOSERS[selector]:
         words = messages(lambda ask=ask: ask(here))
         assert words == messages(lambda ask=ask: ask(there))
         refusals += bool(words)

@@ -289,7 +289,7 @@ def page(honest: Found, faults: dict[str, Found]) -> str:
         for name, found in faults.items()
     )
     verdict = "nothing" if not honest.wrong else "; ".join(honest.wrong)
-    return f"""# Durable ledger under kills
+    return f"""# Crash testing of the ledger
 
 Two processes charge one `SQLiteLedger` until its budget is spent, and are killed (SIGKILL) at random
 points. After every kill the ledger is compared with what the writers were told. `make chaos` makes this page;

@@ -65,7 +65,7 @@ def layouts(device: Device, rows: np.ndarray) -> Iterator[tuple[str, Any]]:
 
 
 def scores(people: Population, unit: float) -> np.ndarray:
-    """What choosers make of these people: sums of whole steps."""
+    """What selectors make of these people: sums of whole steps."""
     growing, found = FixedPointGains.over(people, people.bound, unit), []
     for item in PICKS:
         found.append(growing.scores())

@@ -110,7 +110,7 @@ def _some_people(rng: random.Random, count: int, n_items: int) -> Any:
 
 
 def size_case(rng: random.Random) -> str:
-    """A learner, or a chooser, of any size, with options of any kind that fit together or do not."""
+    """A learner, or a selector, of any size, with options of any kind that fit together or do not."""
     import discreet as dc
 
     n, k, rounds = rng.randrange(1, 12), rng.randrange(1, 5), rng.choice([1, 2, 3, 5, 8, 9, 33, 64])

@@ -124,8 +124,8 @@ def test_log_determinants_are_those_in_memory():
 def test_choosers_take_them():
     made = FacilityLocation.from_array(matrix())
     stored = FacilityLocation(matrix())
-    for chooser in (PrivateGreedy, ContinuousGreedy):
-        chosen = [chooser(3, dc.Budget(80.0), seed=4).select(one).items for one in (made, stored)]
+    for selector in (PrivateGreedy, ContinuousGreedy):
+        chosen = [selector(3, dc.Budget(80.0), seed=4).select(one).items for one in (made, stored)]
         assert chosen[0] == chosen[1]
     diverse = LogDeterminant(kernel(), matrix() * 0.5, bound=6.0)
     assert len(PrivateGreedy(3, dc.Budget(80.0), bound=6.0, seed=4).select(diverse).items) == 3

@@ -247,13 +247,13 @@ CHOOSERS = {
 def test_offline_accounts_carry_the_mark(name):
     data = Coverage.from_events(table(), **WHERE)
     for people in (data, Coverage.from_events(table(), **WHERE, items=data.labels)):
-        chooser = CHOOSERS[name]()
-        assert not conditional(chooser.privacy)
+        selector = CHOOSERS[name]()
+        assert not conditional(selector.privacy)
         if name == "fractional":
-            chooser.fractional(people)
+            selector.fractional(people)
         else:
-            assert conditional(chooser.select(people).privacy) == (people is data)
-        assert conditional(chooser.privacy) == (people is data)
+            assert conditional(selector.select(people).privacy) == (people is data)
+        assert conditional(selector.privacy) == (people is data)
 
 
 LEARNERS = {
@@ -346,9 +346,9 @@ def test_estimators_carry_the_mark():
     data = Coverage.from_events(table(), **WHERE)
     matrix = data._rows.sparse.toarray()
     plain = PrivateItemSelector(2, 1.0, random_state=0).fit(matrix)
-    chooser = PrivateItemSelector(2, 1.0, objective=lambda _: data, random_state=0).fit(matrix)
+    selector = PrivateItemSelector(2, 1.0, objective=lambda _: data, random_state=0).fit(matrix)
     assert not conditional(plain.privacy_)
-    assert conditional(chooser.privacy_)
+    assert conditional(selector.privacy_)
 
 
 def test_a_private_catalogue_is_mentioned_where_its_cost_may_be_missing():

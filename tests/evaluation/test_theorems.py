@@ -180,10 +180,10 @@ def test_adversaries_are_harder_than_chance(name):
 
 
 def _kinds():
-    """Every learner without an excuse and every chooser that certifies anything, by name."""
+    """Every learner without an excuse and every selector that certifies anything, by name."""
     learners = LIBRARY.keys() - theorems.WITHOUT_CERTIFICATE.keys()
-    choosers = {name: getattr(offline, name) for name in offline.__all__}
-    certifying = {name: kind for name, kind in choosers.items() if hasattr(kind, "certified_loss")}
+    selectors = {name: getattr(offline, name) for name in offline.__all__}
+    certifying = {name: kind for name, kind in selectors.items() if hasattr(kind, "certified_loss")}
     return {name: LIBRARY[name].kind(name) for name in sorted(learners)} | certifying
 
 

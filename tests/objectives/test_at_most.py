@@ -84,9 +84,9 @@ def test_larger_sets_are_refused_before_anything_is_spent():
     budget = dc.Budget(1.0, 1e-6)
     greedy = PrivateGreedy(K + 1, budget, bound=3.0)
     inside = PrivateGreedy(K, budget, bound=3.0, include=[0])
-    for chooser in (greedy, ContinuousGreedy(K, budget, bound=3.0), CurvatureGreedy(K, budget, bound=3.0)):
+    for selector in (greedy, ContinuousGreedy(K, budget, bound=3.0), CurvatureGreedy(K, budget, bound=3.0)):
         with pytest.raises(ValueError, match="nothing is declared of sets"):
-            chooser.select(people)
+            selector.select(people)
     assert greedy.privacy.epsilon() == 0.0
     assert len(inside.select(people)) == K
     learner = dc.online.HedgeSelector(6, K, 40, budget, bound=3.0, seed=0)

@@ -132,7 +132,7 @@ def _own(people: Population, person: int) -> bytes:
 
 
 def _scores(people: Population, bound: float, unit: float) -> np.ndarray:
-    """Everything that choosers make of these people: sums of whole steps, which add up exactly."""
+    """Everything that selectors make of these people: sums of whole steps, which add up exactly."""
     growing, found = FixedPointGains.over(people, bound, unit), []
     for item in PICKS:
         found.append(growing.scores())
@@ -197,7 +197,7 @@ def test_a_newcomer_adds_their_own_part_on_every_device(family, backend) -> None
 
 
 def test_every_family_here_is_summed_up_in_whole_steps_or_asked_one_by_one() -> None:
-    """So that scores of choosers are what this file looks at."""
+    """So that scores of selectors are what this file looks at."""
     for family, make in FAMILIES.items():
         people = make(_crowd(3))
         assert row_parts(people) is not None or people.one_by_one, family

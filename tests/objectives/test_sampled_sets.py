@@ -91,8 +91,8 @@ def test_choices_are_the_same_without_room_for_answers(n_items, monkeypatch):
         calls.clear()
         functions = [partial(value, calls, own) for own in range(3)]
         some = SetFunction(functions, n_items=n_items, bound=1.0, monotone=True)
-        chooser = dc.offline.ContinuousGreedy(dc.constraints.Cardinality(2), dc.Budget(50.0), 2, seed=0)
-        chosen.append(chooser.select(some).items)
+        selector = dc.offline.ContinuousGreedy(dc.constraints.Cardinality(2), dc.Budget(50.0), 2, seed=0)
+        chosen.append(selector.select(some).items)
         asked.append(len(calls))
     assert chosen[0] == chosen[1]
     assert asked[0] < asked[1]

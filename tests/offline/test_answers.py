@@ -106,13 +106,13 @@ def test_one_who_answers_badly_counts_as_nothing(make, kind, bad):
 @pytest.mark.parametrize("bad", [one for one in BAD if one != "too large"])
 @pytest.mark.parametrize("kind", [OwnSets, OverridingSets])
 def test_a_population_that_answers_badly_at_once_costs_nothing(make, kind, bad):
-    chooser = make()
+    selector = make()
     with pytest.raises((TypeError, ValueError)) as refused:
-        chooser.select(kind(N_ITEMS, Teller(BAD[bad]), 20))
+        selector.select(kind(N_ITEMS, Teller(BAD[bad]), 20))
     assert any(word in str(refused.value) for word in ("gains", "value", "multilinear"))
     assert "20" not in str(refused.value)
-    assert chooser.privacy.epsilon() == 0.0
-    chooser.select(Crowd(OwnSets(N_ITEMS, lambda good: good)))
+    assert selector.privacy.epsilon() == 0.0
+    selector.select(Crowd(OwnSets(N_ITEMS, lambda good: good)))
 
 
 STATED = {
@@ -129,11 +129,11 @@ STATED = {
 @pytest.mark.parametrize("patience", [0, 1, 2])
 def test_one_function_of_everybody_is_never_half_an_answer(name, bad, kind, patience):
     """Where nobody can be left out the selection fails; what was charged for it stays charged."""
-    chooser = STATED[name]()
+    selector = STATED[name]()
     tell = Teller(BAD[bad], patience)
     with pytest.raises((TypeError, ValueError)):
-        chooser.select(kind(N_ITEMS, tell, 20))
-    assert chooser.privacy.epsilon() <= chooser.budget.epsilon
+        selector.select(kind(N_ITEMS, tell, 20))
+    assert selector.privacy.epsilon() <= selector.budget.epsilon
 
 
 def test_a_person_cannot_put_items_into_the_set(make):
@@ -155,18 +155,18 @@ def test_a_person_cannot_put_items_into_the_set(make):
 
 
 def test_a_person_cannot_use_the_chooser_that_asks_them(make):
-    chooser, said = make(), []
+    selector, said = make(), []
 
     def selects(good):
         try:
-            chooser.select(Crowd(OwnSets(N_ITEMS, lambda good: good)))
+            selector.select(Crowd(OwnSets(N_ITEMS, lambda good: good)))
         except RuntimeError as error:
             said.append(str(error))
         return good * 0.0
 
-    chosen = chooser.select(Crowd(OwnSets(N_ITEMS, selects)))
+    chosen = selector.select(Crowd(OwnSets(N_ITEMS, selects)))
     assert set(said) == {
-        "select() was called inside select() of the same chooser; a person's function must not use it"
+        "select() was called inside select() of the same selector; a person's function must not use it"
     }
     assert _outcome(chosen) == _outcome(make().select(Crowd(OwnSets(N_ITEMS, lambda good: good * 0.0))))
 
@@ -180,29 +180,29 @@ def test_two_threads_do_not_get_a_budget_each(kind, call):
     options = {"steps": 2, "noise": "laplace", "calibration": "published"}
     if kind is CurvatureGreedy:
         options["guess"] = 0.0
-    chooser = kind(Cardinality(2), dc.Budget(1.0, 1e-6), seed=1, **options)
+    selector = kind(Cardinality(2), dc.Budget(1.0, 1e-6), seed=1, **options)
     alone = kind(Cardinality(2), dc.Budget(1.0, 1e-6), seed=1, **options)
     getattr(alone, call)(people)
     once = sum(alone.privacy.ledger.counts.values())
     gates = []
-    second = Meanwhile(lambda: getattr(chooser, call)(people))
-    honest = chooser._take_true_budget
+    second = Meanwhile(lambda: getattr(selector, call)(people))
+    honest = selector._take_true_budget
 
     def slow(*given):
         honest(*given)
         if threading.current_thread() is threading.main_thread():
             second.start()
-        gates.append(chooser._gate)
+        gates.append(selector._gate)
 
-    chooser._take_true_budget = slow
-    getattr(chooser, call)(people)
+    selector._take_true_budget = slow
+    getattr(selector, call)(people)
     try:
         second.finish()
         answers = 2
     except BudgetExceeded:
         answers = 1
-    assert all(gate is chooser._gate for gate in gates)
-    assert sum(chooser.privacy.ledger.counts.values()) == answers * once
+    assert all(gate is selector._gate for gate in gates)
+    assert sum(selector.privacy.ledger.counts.values()) == answers * once
 
 
 def test_an_estimators_own_objective_is_asked_in_the_same_way():

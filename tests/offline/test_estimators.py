@@ -213,11 +213,11 @@ def test_a_fit_that_fails_leaves_no_old_choice_on_new_columns():
     with pytest.raises(NotFittedError):
         chosen.get_support()
     table, y = _table(np.random.default_rng(0), 60)
-    chooser = PrivateFeatureSelector(2, 8.0, bounds=(0, 1), classes=[0, 1], random_state=0).fit(table, y)
+    selector = PrivateFeatureSelector(2, 8.0, bounds=(0, 1), classes=[0, 1], random_state=0).fit(table, y)
     with pytest.raises(ValueError, match="not among classes"):
-        chooser.fit(table, y + 5)
+        selector.fit(table, y + 5)
     with pytest.raises(NotFittedError):
-        _ = chooser.privacy_
+        _ = selector.privacy_
 
 
 def test_objectives_of_ones_own_are_held_to_the_columns():
@@ -291,22 +291,22 @@ def _settings(**more):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_fitting_an_object_again_adds_up_and_says_so(objective, delta):
     X, y = _table(np.random.default_rng(2), 300)
-    chooser = PrivateFeatureSelector(2, 1.5, delta, **_settings(objective=objective)).fit(X, y)
-    once = chooser.privacy_.epsilon()
+    selector = PrivateFeatureSelector(2, 1.5, delta, **_settings(objective=objective)).fit(X, y)
+    once = selector.privacy_.epsilon()
     assert 0.0 < once <= 1.5
     beside = " and delta 2e-06" if delta else ""
     with pytest.warns(RepeatedFitWarning, match=f"fitted again.* 2 so far come to epsilon 3{beside} for"):
-        chooser.fit(X, y)
+        selector.fit(X, y)
     with pytest.warns(RepeatedFitWarning, match="3 so far come to epsilon 4.5"):
-        chooser.fit(X, y)
-    assert chooser.privacy_.epsilon() == pytest.approx(3 * once)
-    assert chooser.privacy_.epsilon() >= 3 * once
-    assert chooser.privacy_.budget == dc.Budget(4.5, 3 * delta)
+        selector.fit(X, y)
+    assert selector.privacy_.epsilon() == pytest.approx(3 * once)
+    assert selector.privacy_.epsilon() >= 3 * once
+    assert selector.privacy_.budget == dc.Budget(4.5, 3 * delta)
     assert (
-        chooser.privacy_.definition == "pure"
+        selector.privacy_.definition == "pure"
     )  # fits may have been decided on by looking at the ones before
-    assert chooser.privacy_.reproducible
-    assert chooser.selection_.privacy.epsilon() == once
+    assert selector.privacy_.reproducible
+    assert selector.selection_.privacy.epsilon() == once
 
 
 def test_rows_of_one_person_and_fits_without_privacy_add_up():
@@ -316,11 +316,11 @@ def test_rows_of_one_person_and_fits_without_privacy_add_up():
         assert several.fit(X).privacy_.epsilon() == pytest.approx(4.0)
     for objective in ("mutual_information", "covariance"):
         table, y = _table(np.random.default_rng(2), 300)
-        chooser = PrivateFeatureSelector(2, math.inf, **_settings(objective=objective)).fit(table, y)
-        assert chooser.privacy_.epsilon() == math.inf
-        chooser.set_params(epsilon=1.0)
+        selector = PrivateFeatureSelector(2, math.inf, **_settings(objective=objective)).fit(table, y)
+        assert selector.privacy_.epsilon() == math.inf
+        selector.set_params(epsilon=1.0)
         with pytest.warns(RepeatedFitWarning, match="epsilon inf"):
-            assert chooser.fit(table, y).privacy_.epsilon() == math.inf
+            assert selector.fit(table, y).privacy_.epsilon() == math.inf
 
 
 def test_a_refusal_costs_nothing_and_an_interruption_counts(monkeypatch):
@@ -368,15 +368,15 @@ def test_a_shared_gate_refuses_what_is_beyond_one_budget(selector):
     X, y = _table(np.random.default_rng(2), 300)
     gate = dc.Gate(dc.Budget(2.5), 0)
     if selector == "items":
-        chooser = PrivateItemSelector(1, 1.0, budget=gate)
+        selector = PrivateItemSelector(1, 1.0, budget=gate)
     else:
-        chooser = PrivateFeatureSelector(1, 1.0, **_settings(budget=gate, random_state=None))
-    other = clone(chooser)
+        selector = PrivateFeatureSelector(1, 1.0, **_settings(budget=gate, random_state=None))
+    other = clone(selector)
     assert other.budget is gate
-    assert chooser.fit(X, y).privacy_.epsilon() == pytest.approx(1.0)
-    assert chooser.selection_.privacy.definition == gate.definition == "pure"
-    assert other.fit(X, y).privacy_.epsilon() == chooser.privacy_.epsilon() == pytest.approx(2.0)
-    for one in (chooser, other, clone(other)):
+    assert selector.fit(X, y).privacy_.epsilon() == pytest.approx(1.0)
+    assert selector.selection_.privacy.definition == gate.definition == "pure"
+    assert other.fit(X, y).privacy_.epsilon() == selector.privacy_.epsilon() == pytest.approx(2.0)
+    for one in (selector, other, clone(other)):
         with pytest.raises(dc.BudgetExceeded):
             one.fit(X, y)
     assert gate.spent.epsilon() == pytest.approx(2.0)

@@ -136,8 +136,8 @@ def _excess(constraint, budget, method, tries=2, family=Coverage, **options):
         here, there = (family(matrix.astype(float)) for matrix in _pairs(budget.neighbours, seed))
         p = _distribution(here, constraint, budget, method, **options)
         q = _distribution(there, constraint, budget, method, **options)
-        chooser = PrivateGreedy(constraint(), budget, method, seed=0, max_people=8, **options)
-        account = chooser.select(here).privacy
+        selector = PrivateGreedy(constraint(), budget, method, seed=0, max_people=8, **options)
+        account = selector.select(here).privacy
         assert account.epsilon() <= budget.epsilon
         for epsilon in (0.0, 0.3, 0.7, budget.epsilon):
             worst = max(worst, hockey_stick(p, q, epsilon) - account.delta(epsilon))
@@ -613,13 +613,13 @@ def test_a_generous_budget_is_greedy(method):
 def test_no_privacy_is_plain_greedy():
     people = _crowd(np.random.default_rng(2))
     for method in ("auto", *METHODS):
-        chooser = PrivateGreedy(4, dc.Budget(math.inf), method, release_gains=0.5, seed=0)
+        selector = PrivateGreedy(4, dc.Budget(math.inf), method, release_gains=0.5, seed=0)
         for _ in range(2):  # an infinite budget is never used up
-            chosen = chooser.select(people)
+            chosen = selector.select(people)
             assert chosen.items == _plain(people, 4)
             np.testing.assert_allclose(chosen.gains, greedy(people, 4)[1] * len(people), rtol=1e-9)
         assert math.isinf(chosen.privacy.epsilon())
-        assert chooser.method_used == "none"
+        assert selector.method_used == "none"
 
 
 @settings(max_examples=60, deadline=None)
@@ -637,9 +637,9 @@ def test_sets_are_feasible_whatever_comes(seed, method, neighbours):
         lambda: Intersection(Cardinality(2), PartitionMatroid(rng.integers(0, 2, n_items), [1, 2])),
     ][seed % 4]()
     budget = dc.Budget(float(rng.choice([0.01, 1.0, 50.0])), 1e-6, neighbours)
-    chooser = PrivateGreedy(constraint, budget, method, seed=seed, max_people=30)
-    chosen = chooser.select(people)
-    over = chooser.constraint.over(n_items)
+    selector = PrivateGreedy(constraint, budget, method, seed=seed, max_people=30)
+    chosen = selector.select(people)
+    over = selector.constraint.over(n_items)
     assert over.contains(chosen.items)
     assert len(set(chosen.items)) == len(chosen) > 0
     if not isinstance(over, Knapsack):
@@ -656,17 +656,17 @@ def test_sets_are_feasible_whatever_comes(seed, method, neighbours):
 def test_the_budget_is_spent_whole_and_never_twice(method, rounds, gains, constraint):
     budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=rounds)
     people = _crowd(np.random.default_rng(4))
-    chooser = PrivateGreedy(constraint, budget, method, release_gains=gains, seed=0)
-    assert chooser.privacy.epsilon() == 0.0
-    assert chooser.method_used is chooser.reason is chooser.rate is None
-    first = chooser.select(people)
+    selector = PrivateGreedy(constraint, budget, method, release_gains=gains, seed=0)
+    assert selector.privacy.epsilon() == 0.0
+    assert selector.method_used is selector.reason is selector.rate is None
+    first = selector.select(people)
     assert 0.97 < first.privacy.epsilon() <= 1.0
     assert (first.gains is None) == (gains is None)
     with pytest.raises(dc.BudgetExceeded):
-        chooser.select(people)
-    assert str(chooser.privacy) == str(first.privacy)
-    assert chooser.method_used in METHODS
-    assert chooser.method_used in repr(chooser)
+        selector.select(people)
+    assert str(selector.privacy) == str(first.privacy)
+    assert selector.method_used in METHODS
+    assert selector.method_used in repr(selector)
 
 
 def test_gains_are_noisy_totals_of_the_picks():
@@ -771,10 +771,10 @@ def test_no_run_makes_more_draws_than_are_paid_for(name):
     paths = transcripts(
         lambda _: PrivateGreedy(SMALL[name](), budget, "basic", seed=0).select(people), budget
     )
-    chooser = PrivateGreedy(SMALL[name](), budget, "basic", seed=0)
+    selector = PrivateGreedy(SMALL[name](), budget, "basic", seed=0)
     with mock.patch.object(PrivateGreedy, "_warn"):
-        chooser.select(people)
-    assert max(map(len, paths)) <= sum(chooser.privacy.ledger.counts.values())
+        selector.select(people)
+    assert max(map(len, paths)) <= sum(selector.privacy.ledger.counts.values())
 
 
 def test_seeds_reproduce_and_secure_randomness_does_not_say_so():
@@ -798,8 +798,8 @@ def test_labels_queries_and_progress(capsys):
 
 def test_all_items_are_a_public_outcome():
     for constraint in (4, Knapsack([1.0, 1.0, 1.0, 0.0], 3.0), PartitionMatroid([[0, 1], [2, 3]], 2)):
-        chooser = PrivateGreedy(constraint, BUDGET, seed=0)
-        chosen = chooser.select(Coverage(np.eye(4)))
+        selector = PrivateGreedy(constraint, BUDGET, seed=0)
+        chosen = selector.select(Coverage(np.eye(4)))
         assert chosen.items == (0, 1, 2, 3)
         assert chosen.privacy.epsilon() == 0.0
     gains = PrivateGreedy(4, dc.Budget(1.0), release_gains=0.5, seed=0).select(Coverage(np.eye(4))).gains
@@ -855,9 +855,9 @@ def test_a_stated_sensitivity_is_taken_at_its_word():
         return len(chosen & {1, 2}) / 2.0
 
     f = SetFunction(value, n_items=4, bound=1.0, monotone=True)
-    chooser = PrivateGreedy(2, dc.Budget(1.0), "basic", sensitivity=0.001, seed=0)
-    assert set(chooser.select(f).items) == {1, 2}
-    event = next(iter(chooser.privacy.ledger.events()))
+    selector = PrivateGreedy(2, dc.Budget(1.0), "basic", sensitivity=0.001, seed=0)
+    assert set(selector.select(f).items) == {1, 2}
+    event = next(iter(selector.privacy.ledger.events()))
     assert event.range == 0.002
     assert event.rate == 250.0
     bag = PrivateGreedy(
@@ -899,9 +899,9 @@ def test_a_mixture_with_information_is_no_sum_over_people():
             PrivateGreedy(2, BUDGET, method, bound=1.0).select(mixed)
     with pytest.raises(ValueError, match="neighbours='replace'"):
         PrivateGreedy(2, dc.Budget(1.0, 1e-6, "add_remove"), bound=1.0).select(mixed)
-    chooser = PrivateGreedy(2, BUDGET, release_gains=0.5, seed=0)
-    assert chooser.select(mixed).privacy.epsilon() <= 1.0
-    events = {type(event).__name__: event for event in chooser.privacy.ledger.events()}
+    selector = PrivateGreedy(2, BUDGET, release_gains=0.5, seed=0)
+    assert selector.select(mixed).privacy.epsilon() <= 1.0
+    events = {type(event).__name__: event for event in selector.privacy.ledger.events()}
     assert events["ExponentialChoice"].range >= informed.sensitivity("replace", "range")
     # Both gains can move by as much as one can: they need not add up to a value.
     assert events["LaplaceNoise"].sensitivity >= 2 * informed.sensitivity("replace", "coordinate")
@@ -948,14 +948,14 @@ def test_choosers_and_learners_that_need_everybody_refuse_unlike_populations():
     for refused in (lambda: mixed[0], lambda: list(mixed)):
         with pytest.raises(ValueError, match="nobody has a function of their own"):
             refused()
-    chooser = PrivateGreedy(2, dc.Budget(1.0, 1e-6, "add_remove"))
+    selector = PrivateGreedy(2, dc.Budget(1.0, 1e-6, "add_remove"))
     with pytest.raises(ValueError, match="neighbours='replace'"):
-        chooser.select(mixed)
+        selector.select(mixed)
     rising = FacilityLocation(np.eye(3)) + FacilityLocation([[1.0, 0.5, 0.0]])
     climber = dc.offline.ContinuousGreedy(1, dc.Budget(1.0), bound=2.0)
     with pytest.raises(ValueError, match="not a sum over people"):
         climber.select(rising)
-    assert chooser.privacy.epsilon() == climber.privacy.epsilon() == 0.0
+    assert selector.privacy.epsilon() == climber.privacy.epsilon() == 0.0
     stated = dc.offline.ContinuousGreedy(1, dc.Budget(4.0), bound=2.0, sensitivity=1.5, seed=0)
     assert len(stated.select(rising)) == 1
     for learner in (
@@ -971,10 +971,10 @@ def test_tables_that_would_grow_too_large_are_refused_before_anything_is_spent()
     rng = np.random.default_rng(0)
     informed = MutualInformation(rng.integers(0, 4, (50, 12)), rng.integers(0, 2, 50))
     for people in (informed, informed + Coverage(np.ones((50, 12)))):
-        chooser = PrivateGreedy(11, BUDGET, seed=0)
+        selector = PrivateGreedy(11, BUDGET, seed=0)
         with pytest.raises(ValueError, match="table of 11 features"):
-            chooser.select(people)
-        assert chooser.privacy.epsilon() == 0.0
+            selector.select(people)
+        assert selector.privacy.epsilon() == 0.0
     assert len(PrivateGreedy(6, BUDGET, seed=0).select(informed)) == 6
 
 
@@ -1027,8 +1027,8 @@ def test_functions_that_may_fall_are_held_to_what_is_charged():
     """A mixture declares f(empty set) = 0, and its part does not keep that: two up, where one is charged."""
     rises = 1.0 * SetFunction([lambda chosen: 1.0 if chosen else -1.0], n_items=3, bound=1.0)
     for bound in (1.0, 5.0):
-        chooser = PrivateGreedy(1, dc.Budget(1.0, 0.0, "add_remove"), "basic", bound=bound, seed=0)
-        question = chooser._terms.question(chooser._over(3), None, rises)
+        selector = PrivateGreedy(1, dc.Budget(1.0, 0.0, "add_remove"), "basic", bound=bound, seed=0)
+        question = selector._terms.question(selector._over(3), None, rises)
         found = FixedPointGains.over(rises, bound, question.unit).scores()
         _, _, up, down = rises.ranges()
         assert question.width == up + down
@@ -1071,10 +1071,10 @@ def test_certificates_hold_on_average(name, method):
     people = Coverage((rng.random((400, 4)) < [0.6, 0.4, 0.3, 0.2]).astype(float))
     constraint = SMALL[name]().over(4)
     budget = dc.Budget(3.0, 1e-2)
-    chooser = PrivateGreedy(constraint, budget, method)
+    selector = PrivateGreedy(constraint, budget, method)
     allowed = 0.0
     if method == "subsampled":
-        keep, means = chooser.plan(4, 400).picks.chance, []
+        keep, means = selector.plan(4, 400).picks.chance, []
         for _ in range(12):
             inside = np.flatnonzero(rng.random(400) < keep)
             with mock.patch.object(Release, "sample", lambda *_, inside=inside: inside):
@@ -1082,10 +1082,10 @@ def test_certificates_hold_on_average(name, method):
         mean, allowed = float(np.mean(means)), 400 * math.sqrt(math.log(1e6) / (2 * 12))
     else:
         mean = _average(people, constraint, budget, method)
-    loss = chooser.certified_loss(len(people), 4)
+    loss = selector.certified_loss(len(people), 4)
     assert 0.0 < loss < math.inf
-    assert mean >= chooser.ratio * _best(people, constraint) - loss - allowed
-    assert chooser.ratio > 1.0 / 3.5
+    assert mean >= selector.ratio * _best(people, constraint) - loss - allowed
+    assert selector.ratio > 1.0 / 3.5
 
 
 @pytest.mark.parametrize("n_items", [2, 10, 3000])
@@ -1263,10 +1263,10 @@ def test_bad_input_is_named_before_anything_is_spent():
         ),
     ]
     for make, who, kind, message in selections:
-        chooser = make()
+        selector = make()
         with pytest.raises(kind, match=message):
-            chooser.select(who)
-        assert chooser.privacy.epsilon() == 0.0
+            selector.select(who)
+        assert selector.privacy.epsilon() == 0.0
 
 
 def test_a_budget_that_cannot_beat_chance_is_said_in_words():

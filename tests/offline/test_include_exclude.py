@@ -127,8 +127,10 @@ def test_the_printed_algorithm_climbs_on_what_is_left_as_well():
     people = crowd(40)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        chooser = CurvatureGreedy(3, dc.Budget(1.0), 2, "laplace", calibration="published", guess=0.0, seed=0)
-        chosen = chooser.select(people, include=["salt"], exclude=["tea"])
+        selector = CurvatureGreedy(
+            3, dc.Budget(1.0), 2, "laplace", calibration="published", guess=0.0, seed=0
+        )
+        chosen = selector.select(people, include=["salt"], exclude=["tea"])
     assert chosen.items[0] == 5
     assert 0 not in chosen
     assert len(chosen) <= 3
@@ -223,16 +225,16 @@ def excess(constraint, budget, kind=PrivateGreedy, include=(0,), exclude=(4,), r
 
     def play(matrix):
         given = list(include(matrix) if callable(include) else include)
-        chooser = kind(
+        selector = kind(
             constraint, budget, max_people=8, include=given, exclude=list(exclude), seed=0, **options
         )
         with mock.patch.object(PrivateGreedy, "_warn"):
             published = (
-                chooser.select(Coverage(matrix)).items
+                selector.select(Coverage(matrix)).items
                 if kind is PrivateGreedy
-                else tuple(chooser.fractional(Coverage(matrix)).tolist())
+                else tuple(selector.fractional(Coverage(matrix)).tolist())
             )
-        seen.append(chooser.privacy)
+        seen.append(selector.privacy)
         return published
 
     p, q = (distribution(lambda matrix=matrix: play(matrix)) for matrix in (first, second))

@@ -1,4 +1,4 @@
-"""Choosers and estimators on shares of one budget, and on one gate: together never more than the budget."""
+"""Selectors and estimators on shares of one budget, and on one gate: together never more than the budget."""
 
 from __future__ import annotations
 
@@ -218,21 +218,21 @@ def test_a_whole_budget_is_spent_in_the_same_way_however_it_is_given():
         (PrivateGreedy, ContinuousGreedy, CurvatureGreedy),
     ):
         found = [kind(2, budget, seed=3), kind(2, budget.share(), seed=3), kind(2, dc.Gate(budget, 3))]
-        chosen = [chooser.select(PEOPLE["rows"]) for chooser in found]
+        chosen = [selector.select(PEOPLE["rows"]) for selector in found]
         assert len({selection.items for selection in chosen}) == 1
         assert len({tuple(selection.privacy.ledger.counts.items()) for selection in chosen}) == 1
-        assert [chooser.privacy.definition is None for chooser in found] == [True, True, False]
-        for chooser in found:
-            assert chooser.budget == budget
-            assert chooser.share.fraction == 1
+        assert [selector.privacy.definition is None for selector in found] == [True, True, False]
+        for selector in found:
+            assert selector.budget == budget
+            assert selector.share.fraction == 1
 
 
 def test_a_small_share_says_so_in_warnings_and_in_print():
     share = dc.Budget(0.01).split(4)[0]
-    chooser = PrivateGreedy(1, share, seed=0)
+    selector = PrivateGreedy(1, share, seed=0)
     with pytest.warns(UserWarning, match=r"^0\.25 of epsilon=0\.01 is too small here"):
-        chooser.select(PEOPLE["rows"])
-    assert "0.25 of epsilon=0.01" in repr(chooser)
+        selector.select(PEOPLE["rows"])
+    assert "0.25 of epsilon=0.01" in repr(selector)
     with pytest.warns(UserWarning, match=r"^0\.25 of epsilon=0\.01 is too small"):
         ContinuousGreedy(BLOCKS, share, seed=0).select(PEOPLE["rows"])
 
@@ -244,11 +244,11 @@ def test_a_small_share_says_so_in_warnings_and_in_print():
 def test_one_chooser_does_not_eat_into_the_shares_of_others(kind):
     gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
     share, others = gate.split([1, 9])
-    chooser = kind(2, share)
-    chooser.select(PEOPLE["rows"])
+    selector = kind(2, share)
+    selector.select(PEOPLE["rows"])
     before = gate.spent.loss
     with pytest.raises(BudgetExceeded, match="nothing of this kind fits") as refusal:
-        chooser.select(PEOPLE["rows"])
+        selector.select(PEOPLE["rows"])
     assert "share" in refusal.value.__notes__[0]
     assert gate.spent.loss == before
     kind(2, others).select(PEOPLE["rows"])  # which were left as they were
@@ -402,12 +402,12 @@ def test_each_fit_spends_its_epsilon_of_a_gate_in_the_definition_of_the_gate():
 
 def test_a_budget_says_what_epsilon_and_delta_would():
     budget = dc.Budget(2.0, 1e-6, "add_remove", 2)
-    chooser = PrivateItemSelector(2, budget=budget, random_state=0).fit(BASKETS)
+    selector = PrivateItemSelector(2, budget=budget, random_state=0).fit(BASKETS)
     same = PrivateItemSelector(
         2, 2.0, 1e-6, neighbours="add_remove", max_rows_per_person=2, random_state=0
     ).fit(BASKETS)
-    assert chooser.selection_.items == same.selection_.items
-    assert str(chooser.privacy_) == str(same.privacy_)
+    assert selector.selection_.items == same.selection_.items
+    assert str(selector.privacy_) == str(same.privacy_)
     assert PrivateItemSelector(2, random_state=0).fit(BASKETS).privacy_.budget == dc.Budget(1.0)
     for wrong in ({"epsilon": 1.0}, {"delta": 1e-6}):
         for given in (budget, budget.split(2)[0], dc.Gate(budget, 0).split(2)[0]):
@@ -416,7 +416,7 @@ def test_a_budget_says_what_epsilon_and_delta_would():
     with pytest.raises(ValueError, match="max_rows_per_person=1, but the budget has"):
         PrivateItemSelector(2, budget=budget, max_rows_per_person=1).fit(BASKETS)
     with pytest.raises(ValueError, match="budget was changed after a fit"):
-        chooser.set_params(budget=budget.split(2)[0]).fit(BASKETS)
+        selector.set_params(budget=budget.split(2)[0]).fit(BASKETS)
 
 
 def test_facilities_and_features_stand_in_one_account():

@@ -167,7 +167,7 @@ def test_people_who_react_to_answers_gain_nothing():
         assert delta <= SMALL.delta
 
 
-# --- choosers and learners ----------------------------------------------------------------------------
+# --- selectors and learners ----------------------------------------------------------------------------
 
 
 def _people(rows=400, items=9, seed=0):

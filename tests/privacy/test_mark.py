@@ -110,20 +110,20 @@ def test_secure_learners_are_not_marked(tmp_path):
 @pytest.mark.parametrize("kind", [PrivateGreedy, ContinuousGreedy, CurvatureGreedy])
 def test_choosers(kind, seed):
     people = dc.objectives.Coverage(np.eye(3)[np.arange(900) % 3])
-    chooser = kind(1, dc.Budget(5.0, 1e-6), seed=seed)
-    chosen = chooser.select(people)
-    assert _marked(chooser.privacy)
+    selector = kind(1, dc.Budget(5.0, 1e-6), seed=seed)
+    chosen = selector.select(people)
+    assert _marked(selector.privacy)
     assert _marked(chosen.privacy)
     assert _marked(pickle.loads(pickle.dumps(chosen)).privacy)
 
 
 def test_published_gates_are_marked_like_the_one_they_stand_for():
     people = dc.objectives.Coverage(np.eye(3)[np.arange(900) % 3])
-    chooser = CurvatureGreedy(
+    selector = CurvatureGreedy(
         1, BUDGET, noise="laplace", calibration="published", guess=0.0, steps=1, seed=Known()
     )
     with pytest.warns(UserWarning, match="CurvatureGreedy"):
-        assert _marked(chooser.select(people).privacy)
+        assert _marked(selector.select(people).privacy)
 
 
 def test_estimators():

@@ -150,12 +150,12 @@ class Draws:
 
         return counted
 
-    def of(self, chooser, people):
+    def of(self, selector, people):
         """What is chosen, the draws it took, and what the account says."""
         self.names.clear()
-        selection = chooser.select(people)
-        ledger = chooser.privacy.ledger.counts
-        return selection.items, selection.gains, tuple(self.names), len(ledger), chooser.privacy.to_json()
+        selection = selector.select(people)
+        ledger = selector.privacy.ledger.counts
+        return selection.items, selection.gains, tuple(self.names), len(ledger), selector.privacy.to_json()
 
 
 @pytest.mark.parametrize(("method", "rounds"), [("zcdp", (0, 2, 3)), ("subsampled", (1,))])

@@ -177,12 +177,12 @@ def chosen_in_memory(name: str):
 
 
 def chosen(name: str, people):
-    """What a chooser of `CHOOSERS`, or one under a constraint, chooses and what its account says."""
+    """What a selector of `CHOOSERS`, or one under a constraint, chooses and what its account says."""
     budget = dc.Budget(2.0, 1e-6)
     limited = name in CONSTRAINTS
-    chooser = PrivateGreedy(CONSTRAINTS[name], budget, seed=1) if limited else CHOOSERS[name](budget)
-    selection = chooser.select(people)
-    return selection.items, selection.gains, selection.queries, chooser.privacy.to_json()
+    selector = PrivateGreedy(CONSTRAINTS[name], budget, seed=1) if limited else CHOOSERS[name](budget)
+    selection = selector.select(people)
+    return selection.items, selection.gains, selection.queries, selector.privacy.to_json()
 
 
 @contextmanager

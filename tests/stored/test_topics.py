@@ -185,5 +185,5 @@ def test_what_does_not_fit_is_refused(tmp_path):
         WeightedTopics.from_store(wide, np.ones((2, 3000)))
     assert WeightedTopics(np.eye(2, 3000), np.ones((2, 3000))).row_source() is None
     assert "4" in repr(WeightedTopics.from_store(store, np.ones((4, 4))))
-    for chooser in (ContinuousGreedy(1, dc.Budget(9.0), seed=0), CurvatureGreedy(1, dc.Budget(9.0), seed=0)):
-        assert len(chooser.select(WeightedTopics.from_store(store, np.eye(4)))) == 1
+    for selector in (ContinuousGreedy(1, dc.Budget(9.0), seed=0), CurvatureGreedy(1, dc.Budget(9.0), seed=0)):
+        assert len(selector.select(WeightedTopics.from_store(store, np.eye(4)))) == 1

@@ -213,7 +213,7 @@ def page(both: dict[str, Any], lines: list[Any]) -> str:
         row(event, lambda one, event=event: f"{one['where'].get(event, 0):,}") for event in events
     )
     broken = "\n".join(f"| `{name}` | {what} | {kills} | {said} |" for name, what, kills, said in lines)
-    return f"""# Service under kills
+    return f"""# Crash testing
 
 Clients ask for decisions and report outcomes over HTTP; the service is killed (SIGKILL) at named points of
 its work and at random, and started again on the same store. With SQLite the disk is full now and then. On

@@ -1,4 +1,4 @@
-"""Theorems as checks: every setting of registered learners, and of choosers that certify anything.
+"""Theorems as checks: every setting of registered learners, and of selectors that certify anything.
 
 A check runs on random streams, on streams made to be hard and, where its certificate allows for them, against
 an adaptive adversary. tests/evaluation/test_theorems.py runs all of them, benchmarks/theorems.py at length.
@@ -12,9 +12,9 @@ from dataclasses import replace
 from discreet.online.registry import REGISTRY
 
 from .check import BANDIT, COSTS, DELTA, POINTS, SETS, Check, growth, measured, rows, slack
-from .choosers import Choice, choices, modular_choices, offline_curves, offline_rows, trap
 from .costs import cost_checks
 from .points import point_checks
+from .selectors import Choice, choices, modular_choices, offline_curves, offline_rows, trap
 from .sets import bandit_checks, frank_wolfe_checks, set_checks
 from .streams import ITEMS
 

@@ -511,7 +511,7 @@ def _crowd(columns: int, *numbers: float) -> Coverage:
 
 
 def _offline() -> list[Case]:
-    """Every chooser, in one setting at least that is quick."""
+    """Every selector, in one setting at least that is quick."""
     return [*_greedy(), *_many_picks(), *_gains(), *_continuous(), *_noisy(), *_estimators()]
 
 
@@ -683,9 +683,9 @@ def _continuous() -> Iterator[Case]:
             steps: int = steps,
             budget: Budget = budget,
         ) -> Played:
-            chooser = kind(constraint, budget, steps, max_people=8, seed=source)
-            point = chooser.fractional(crowd(stream))
-            return Played(point, lambda: chooser.privacy)
+            selector = kind(constraint, budget, steps, max_people=8, seed=source)
+            point = selector.fractional(crowd(stream))
+            return Played(point, lambda: selector.privacy)
 
         yield ChoiceCase(
             kind.__name__,
@@ -714,9 +714,9 @@ def _noisy() -> Iterator[Case]:
             noise: str = noise,
             budget: Budget = budget,
         ) -> Played:
-            chooser = kind(Cardinality(1), budget, 2, noise=noise, max_people=8, seed=source)
-            point = chooser.fractional(crowd(stream))
-            return Played([point], lambda: chooser.privacy)
+            selector = kind(Cardinality(1), budget, 2, noise=noise, max_people=8, seed=source)
+            point = selector.fractional(crowd(stream))
+            return Played([point], lambda: selector.privacy)
 
         yield NoiseCase(
             kind.__name__,
@@ -737,14 +737,14 @@ def _estimators() -> Iterator[Case]:
     for budget, deep in ((Budget(2.0), False), (Budget(2.0, 0.05), True)):
 
         def items(stream: Floats, source: Source, budget: Budget = budget) -> Played:
-            chooser = PrivateItemSelector(
+            selector = PrivateItemSelector(
                 2,
                 budget.epsilon,
                 budget.delta,
                 method="basic",
                 random_state=source,  # type: ignore[arg-type]
             )
-            chosen = chooser.fit(stream)
+            chosen = selector.fit(stream)
             return Played(chosen.selection_.items, lambda: chosen.privacy_)
 
         yield ChoiceCase(
@@ -774,7 +774,7 @@ def _features() -> Iterator[Case]:
         def features(
             stream: Floats, source: Source, objective: str = objective, budget: Budget = budget
         ) -> Played:
-            chooser = PrivateFeatureSelector(
+            selector = PrivateFeatureSelector(
                 1,
                 budget.epsilon,
                 objective=objective,
@@ -783,7 +783,7 @@ def _features() -> Iterator[Case]:
                 bins=2,
                 random_state=source,  # type: ignore[arg-type]
             )
-            chosen = chooser.fit(stream[:, :-1], stream[:, -1])
+            chosen = selector.fit(stream[:, :-1], stream[:, -1])
             return Played(chosen.selection_.items, lambda: chosen.privacy_)
 
         yield ChoiceCase(

@@ -1,4 +1,4 @@
-"""Published utility bounds of offline choosers, as functions: additive losses of utility.
+"""Published utility bounds of offline selectors, as functions: additive losses of utility.
 
 E F(x) >= ratio F(S*) - loss, in units of F, an objective that one person moves by at most Delta
 (``sensitivity``). For a sum over people of functions in [0, 1], Delta is 1 and ``single``, which no F({i})

@@ -1,8 +1,8 @@
 """Checks of what people's functions answer, before anything is made of it.
 
-Functions that are not the library's own may return anything. Learners and choosers look at every answer here,
-before they change: numbers of the right shape, finite, and within what was declared. What misses a bound by
-the rounding of a sum is cut to it. An error names the answer; what it was is in its ``details``.
+Functions that are not the library's own may return anything. Learners and selectors look at every answer
+here, before they change: numbers of the right shape, finite, and within what was declared. What misses a
+bound by the rounding of a sum is cut to it. An error names the answer; what it was is in its ``details``.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class LogDeterminant(InWholeSteps):
     bound as well.
 
     Formal guarantee. All arithmetic on people's numbers is entry by entry, in an order that depends on the
-    items alone: nobody's numbers depend on who else is there. Choosers sum up whole steps, as for the
+    items alone: nobody's numbers depend on who else is there. Selectors sum up whole steps, as for the
     families of rows, and each person's part of each score lies in [0, bound] as computed.
 
     >>> import numpy as np

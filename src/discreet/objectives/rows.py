@@ -698,7 +698,7 @@ class RowPopulation(Population):
         """From a dense people x items array of any library, which stays on its device.
 
         ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the array's own. ``tile``: so many
-        people are worked on at a time. ``options`` as in the constructor. Every chooser takes these people;
+        people are worked on at a time. ``options`` as in the constructor. Every selector takes these people;
         sums over them are in whole numbers.
         """
         from .arrays import ArrayPopulation
@@ -710,7 +710,7 @@ class RowPopulation(Population):
         """The people of a store (`data.prepare`), who stay on disk; ``options`` as in the constructor.
 
         ``engine``: ``"threads"`` goes through the store with all processors of this machine; a Dask
-        ``Client`` with the workers of a cluster, which must see the store under the same path. Every chooser
+        ``Client`` with the workers of a cluster, which must see the store under the same path. Every selector
         takes these people, and finds the same scores as in memory, bit for bit. A weight counts as
         in ``from_events``; without weights every item counts 1.
         """

@@ -167,7 +167,7 @@ class WeightedTopics(Population):
     weight, 1 unless declared.
 
     The people enter only through the sums of their weights, so every question costs as much as for one
-    person. Choosers count in whole steps (`TopicSteps`); of an item that covers more than 2,047 topics they
+    person. Selectors count in whole steps (`TopicSteps`); of an item that covers more than 2,047 topics they
     take averages in floating point.
 
     >>> covers = [[1, 0], [0, 1], [1, 1]]                # three items, two topics

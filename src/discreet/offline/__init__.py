@@ -1,4 +1,4 @@
-"""Choosers that see everybody at once and give out one set."""
+"""Selectors that see everybody at once and give out one set."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, root_below, rounded_down
 from ..privacy.published import true_budget
 from ..results import Selection
-from .chooser import Allowance, Chooser
+from .selector import Allowance, OfflineSelector
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
@@ -318,7 +318,7 @@ _USUAL_STEPS = 3
 
 @dataclass(frozen=True)
 class Settings:
-    """How a chooser climbs, whatever it climbs on. ``share`` is what calibrates all noise.
+    """How a selector climbs, whatever it climbs on. ``share`` is what calibrates all noise.
 
     ``greedy_suffices``: under a cardinality constraint one step of picks is the greedy algorithm, which has
     1 - 1/e of its own.
@@ -564,7 +564,7 @@ class Climb:
         return np.minimum(self.total / self.steps, 1.0)
 
 
-class ContinuousGreedy(Chooser):
+class ContinuousGreedy(OfflineSelector):
     """Choose a feasible set by private continuous greedy on the multilinear extension, and round it.
 
     K ``steps`` of size 1/K lead from 0 to a point of the constraint's polytope; each goes to a vertex where
@@ -589,7 +589,7 @@ class ContinuousGreedy(Chooser):
     ``sensitivity`` is for objectives that are no sum over people: how far one person moves the value of any
     set, with ``bound`` the most that is. `MutualInformation` knows its own, where one person is replaced.
     ``include`` and ``exclude``: public items that are in from the start, and that cannot be chosen; see
-    `Chooser`. The point is then climbed on the others, from where included items are 1.
+    `OfflineSelector`. The point is then climbed on the others, from where included items are 1.
 
     A function without a closed form is asked about ``samples`` random sets, 300 unless given, the same for
     everybody: n_items + 2 values for each set that was not among those before. On 30 items that took 10,000
@@ -713,7 +713,7 @@ class ContinuousGreedy(Chooser):
     ) -> Selection:
         """A feasible set: the point of `fractional`, rounded with public randomness; included items first.
 
-        ``include`` and ``exclude`` add to those the chooser was made with.
+        ``include`` and ``exclude`` add to those the selector was made with.
         """
         with self._turns.take("select()"):
             left, climb = self._climbed_on(people, include, exclude, progress)

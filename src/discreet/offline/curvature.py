@@ -15,8 +15,8 @@ from ..core.progress import track
 from ..objectives import Population
 from ..privacy import Event, GaussianNoise, PublicRandomness, Seed
 from ..privacy.accountant import Spending
-from .chooser import Allowance
 from .continuous import Climb, ContinuousGreedy, Gradient, Setting
+from .selector import Allowance
 
 Floats = NDArray[np.float64]
 

@@ -42,8 +42,8 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, rounded_up
 from ..results import Selection
-from .chooser import Allowance
 from .greedy import PrivateGreedy, least_epsilon
+from .selector import Allowance
 
 # What scikit-learn says about data without telling what stands in it, or how many rows it has.
 _HARMLESS = ("Input X contains", "Input y contains", "Sparse data was passed", "float() argument must be")

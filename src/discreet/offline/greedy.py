@@ -39,7 +39,7 @@ from ..privacy.conversions import exact
 from ..privacy.picks import ExactChoices, Picks, decomposable_delta
 from ..privacy.releases import event_loss
 from ..results import Selection
-from .chooser import Allowance, Chooser
+from .selector import Allowance, OfflineSelector
 
 METHODS = ("basic", "zcdp", "decomposable", "subsampled", "exact")
 # What "auto" looks at: the exact composition takes a while, up to seconds for thousands of picks.
@@ -361,7 +361,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a chooser declares about the people it has not seen."""
+    """What a selector declares about the people it has not seen."""
 
     bound: float
     sensitivity: float | None
@@ -559,7 +559,7 @@ class Candidates:
         return np.flatnonzero(self._left)
 
 
-class PrivateGreedy(Chooser):
+class PrivateGreedy(OfflineSelector):
     """Items picked one after the other, by the exponential mechanism on what each would add.
 
     ``constraint``: a `Constraint`, or k for at most k items. Under a knapsack gains are weighed against costs
@@ -592,7 +592,7 @@ class PrivateGreedy(Chooser):
     without it no gains are given out. ``max_people``: the most people there can be, public. It is needed only
     under ``neighbours="add_remove"``, where their number is private: without it sums are laid out for 16
     million, and nobody is warned of a budget that is too small. ``include`` and ``exclude``: public items
-    that are in from the start, and that cannot be chosen; see `Chooser`.
+    that are in from the start, and that cannot be chosen; see `OfflineSelector`.
 
     Formal guarantee: everything in the `Selection` is (epsilon, delta)-DP under the budget's neighbours;
     choices are drawn exactly and sums are exact, so this holds for the numbers as computed. A person may own
@@ -761,7 +761,7 @@ class PrivateGreedy(Chooser):
     ) -> Selection:
         """The chosen items in the order of choice, those of ``include`` before them.
 
-        ``include`` and ``exclude`` add to those the chooser was made with. ``progress`` shows how far the
+        ``include`` and ``exclude`` add to those the selector was made with. ``progress`` shows how far the
         picking is.
         """
         with self._turns.take("select()"):

@@ -744,7 +744,7 @@ class Gate:
     def split(self, parts: int | Sequence[float | Fraction], *, definition: str | None = None) -> list[Share]:
         """What is left here as shares: equal ones, or in proportion to the given weights.
 
-        Whoever is given one (a learner, a chooser, a sum) spends it at this gate: one account for all. The
+        Whoever is given one (a learner, a selector, a sum) spends it at this gate: one account for all. The
         gate keeps to its privacy definition; where none is fixed it is ``definition`` from now on, or "zcdp"
         if none is given.
         """

@@ -96,7 +96,7 @@ class Budget:
     def split(self, parts: int | Sequence[float | Fraction], *, definition: str | None = None) -> list[Share]:
         """Equal shares, or shares in proportion to the given weights; exactly the whole together.
 
-        Learners, choosers and sums take a share where they take a budget. They then lose no more than the
+        Learners, selectors and sums take a share where they take a budget. They then lose no more than the
         whole budget together, about the same people. For that all are spent in one privacy definition: pure
         epsilon without a delta, and with one ``definition``, or "zcdp" if none is given.
 

@@ -1,4 +1,4 @@
-"""The base of all choosers: a constraint, what they may spend and where, and one call at a time."""
+"""The base of all selectors: a constraint, what they may spend and where, and one call at a time."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Allowance:
 
 
 @fixed
-class Chooser:
+class OfflineSelector:
     """One selection under a constraint, paid from a `Budget`, a share of one, or a gate: an `Allowance`.
 
     ``include`` and ``exclude``: items that are in the set from the start, and items that cannot be chosen, by
@@ -121,7 +121,7 @@ class Chooser:
         self.include, self.exclude = _given("include", include), _given("exclude", exclude)
         self._residual: Residual | None = None  # once it was chosen for people, who know their labels
         self._allowance = budget if isinstance(budget, Allowance) else Allowance(budget, seed)
-        self._turns = Turns("chooser")
+        self._turns = Turns("selector")
 
     @property
     def budget(self) -> Budget:
@@ -144,7 +144,7 @@ class Chooser:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a chooser is not copied or pickled, or its budget could be spent twice; make a new one"
+            "a selector is not copied or pickled, or its budget could be spent twice; make a new one"
         )
 
     def _over(self, n_items: int | None) -> Residual:

@@ -1,4 +1,4 @@
-"""Theorems about choosers: people not served beside `certified_loss`."""
+"""Theorems about selectors: people not served beside `certified_loss`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .check import DELTA
 
 @dataclass(frozen=True)
 class Choice:
-    """One theorem about a chooser: ``ratio`` of the best value less what was chosen, in people served.
+    """One theorem about a selector: ``ratio`` of the best value less what was chosen, in people served.
 
     ``make(n_items, epsilon, seed)`` makes it under ``constraint(n_items)``; ``fractional`` looks at the point
     before rounding, which is what is certified under a knapsack; ``curvature`` is that of the people.
-    ``few_items`` is for choosers that take too long with hundreds of items.
+    ``few_items`` is for selectors that take too long with hundreds of items.
     """
 
     theorem: str
@@ -41,21 +41,21 @@ class Choice:
     curvature: float | None = None
     few_items: bool = False
 
-    def ratio(self, chooser: Any) -> float:
-        if isinstance(chooser, PrivateGreedy):
-            assert chooser.ratio is not None
-            return chooser.ratio
+    def ratio(self, selector: Any) -> float:
+        if isinstance(selector, PrivateGreedy):
+            assert selector.ratio is not None
+            return selector.ratio
         return 1.0 - (1.0 if self.curvature is None else self.curvature) / math.e
 
-    def certified(self, chooser: Any, people: int, n_items: int) -> float:
+    def certified(self, selector: Any, people: int, n_items: int) -> float:
         if self.curvature is None:
-            return float(chooser.certified_loss(people, n_items))
-        return float(chooser.certified_loss(people, n_items, self.curvature))
+            return float(selector.certified_loss(people, n_items))
+        return float(selector.certified_loss(people, n_items, self.curvature))
 
-    def served(self, chooser: Any, people: Any) -> float:
+    def served(self, selector: Any, people: Any) -> float:
         if self.fractional:
-            return float(people.multilinear(chooser.fractional(people))) * len(people)
-        return float(people.value(chooser.select(people).items)) * len(people)
+            return float(people.multilinear(selector.fractional(people))) * len(people)
+        return float(people.value(selector.select(people).items)) * len(people)
 
 
 def _halves(n_items: int) -> PartitionMatroid:
@@ -284,7 +284,7 @@ def trap(people: int, items: int) -> Coverage:
 def offline_rows(
     people: Any, name: str, epsilon: float, runs: int, found: list[Choice] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """What choosers lose, in people served, beside `certified_loss`: without any slack."""
+    """What selectors lose, in people served, beside `certified_loss`: without any slack."""
     size, n_items = len(people), people.n_items
     best: dict[str, float] = {}
     for choice in choices() if found is None else found:
@@ -301,10 +301,10 @@ def offline_rows(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PublishedCalibrationWarning)
             warnings.simplefilter("ignore", UserWarning)
-            choosers = [choice.make(constraint, epsilon, seed) for seed in range(runs)]
-            certified = choice.certified(choosers[0], size, n_items)
-            served = float(np.mean([choice.served(chooser, people) for chooser in choosers]))
-        ratio = choice.ratio(choosers[0])
+            selectors = [choice.make(constraint, epsilon, seed) for seed in range(runs)]
+            certified = choice.certified(selectors[0], size, n_items)
+            served = float(np.mean([choice.served(selector, people) for selector in selectors]))
+        ratio = choice.ratio(selectors[0])
         lost = ratio * best[key] - served
         printed = None if choice.printed is None else choice.printed(n_items, size, epsilon)
         yield {
