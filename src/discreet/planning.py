@@ -968,7 +968,7 @@ class Convex(Question):
         }
         asked = self._asked(name) | settings
         try:
-            found = kinds[name].tight(self.domain, self.rounds, self.budget.share(), **asked)
+            found = kinds[name].tight(self.budget.share(), domain=self.domain, rounds=self.rounds, **asked)
         except ValueError:
             return
         yield self._candidate(name, settings, found.certified_regret, note=note)

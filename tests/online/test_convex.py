@@ -207,7 +207,7 @@ def test_an_interrupted_batch_is_released_once(monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 learner.choose()
         learner.choose()
-        assert learner._taken == 1, name
+        assert learner._total.count == 1, name
         _one_by_one(learner, people, start=learner.batch)
         assert learner.over
 
@@ -311,17 +311,16 @@ def test_compiled_rounds_are_used_and_only_where_nothing_can_be_refused(monkeypa
 
 def test_an_interrupted_stretch_gives_nothing_more(monkeypatch, tmp_path):
     """Ctrl-C in compiled rounds: who came is in no later answer, and no file counts them twice."""
-    learner = _leader(lipschitz=12.0)(rounds=700)
 
     class Interrupted(Leader):
         def run(self, *arguments):
             super().run(*arguments)
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(convex, "Leader", Interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            learner.run(COMPILED["distance"], person_ids=range(700))
+    monkeypatch.setattr(convex, "Leader", Interrupted)
+    learner = _leader(lipschitz=12.0)(rounds=700)
+    with pytest.raises(KeyboardInterrupt):
+        learner.run(COMPILED["distance"], person_ids=range(700))
     with pytest.raises(RuntimeError, match="interrupted half-way"):
         learner.save(tmp_path / "state")
     learner.learn(COMPILED["distance"][0])
@@ -463,7 +462,7 @@ def test_batches_play_one_point_and_release_one_number():
     for start in range(0, ROUNDS, 4):
         assert (points[start : start + 4] == points[start]).all()
     assert len({point.tobytes() for point in points}) == 8
-    assert learner._taken == 7
+    assert learner._total.count == 7
 
 
 # --- privacy ------------------------------------------------------------------------------------
@@ -484,22 +483,12 @@ class _Played:
 LONG = np.array([2.0, 0.0])
 STREAM = [np.array([0.3, 0.1]), LONG, np.array([0.0, -0.5]), np.array([0.1, 0.1])]
 OTHER = [STREAM[0], -LONG, *STREAM[2:]]
+AUDITED = {"lipschitz": 2.0, "strong_convexity": 0.5, "regularization": 1.0}
 
 
 def _audited(sums="auto", budget=APPROXIMATE, **options):
-    return lambda: _Played(
-        ApproximateLeader(
-            WIDE,
-            5,
-            budget,
-            lipschitz=2.0,
-            strong_convexity=0.5,
-            regularization=1.0,
-            sums=sums,
-            seed=0,
-            **options,
-        )
-    )
+    more = AUDITED | {"sums": sums} | options
+    return lambda: _Played(ApproximateLeader(WIDE, 5, budget, seed=0, **more))
 
 
 @pytest.fixture
@@ -548,16 +537,7 @@ def _compiled_loss(here, there, *, rows_ahead, budget=APPROXIMATE, **options):
             mock.patch.object(samplers, "noise_steps", scripted),
             mock.patch.object(factorized, "_ROWS_AHEAD", rows_ahead),
         ):
-            learner = ApproximateLeader(
-                WIDE,
-                len(rows),
-                budget,
-                lipschitz=2.0,
-                strong_convexity=0.5,
-                regularization=1.0,
-                seed=0,
-                **options,
-            )
+            learner = ApproximateLeader(WIDE, len(rows), budget, seed=0, **AUDITED, **options)
             return learner.run(Linear(rows, row_norm=2.0 if not learner.clip else 10.0)).decisions[1:].ravel()
 
     quiet = points(here)
@@ -719,12 +699,12 @@ def _bandit_shift(make, here, there):
     for cost in here[: learner.batch]:
         learner.choose()
         learner.learn(cost)
-    first = learner._costs.pending
+    first = learner._total.pending
     learner = make()
     for cost in there[: learner.batch]:
         learner.choose()
         learner.learn(cost)
-    shift = int(first) - int(learner._costs.pending)
+    shift = int(first) - int(learner._total.pending)
     same = np.array_equal(points(here)[0], points(there, shift)[0])
     return abs(shift) / 2.0**samplers.STEPS_BITS if same else math.inf
 
@@ -1104,16 +1084,6 @@ def test_a_domain_without_its_ball_is_refused():
 
     with pytest.raises(ValueError, match="does not contain its own ball"):
         BanditApproximateLeader(Wrong(), 10, PURE, lipschitz=1.0, bound=1.0)
-
-
-def test_saved_costs_of_logistic_people():
-    """A population of library losses, one by one or as a pair of functions, is the same to a learner."""
-    rng = np.random.default_rng(5)
-    people = Logistic(rng.normal(size=(20, 3)), rng.integers(0, 2, 20), clip=True)
-    a = ApproximateLeader(Ball(3, 2.0), 20, APPROXIMATE, lipschitz=1.0, seed=3)
-    b = ApproximateLeader(Ball(3, 2.0), 20, APPROXIMATE, lipschitz=1.0, seed=3)
-    pairs = [(people[t].value, people[t].gradient) for t in range(20)]
-    assert np.allclose(a.run(people).decisions, b.run(pairs).decisions, rtol=0, atol=1e-9)
 
 
 def test_a_batch_that_does_not_fit_the_grid_is_refused():

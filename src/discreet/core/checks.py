@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Collection
 from typing import Any
 
@@ -191,3 +193,11 @@ def one_of(name: str, value: Any, allowed: Collection[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name}={shown(value)} is not one of {', '.join(map(repr, allowed))}")
     return str(value)
+
+
+def warn(message: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called the library, however deep inside it this is."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("discreet."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, kind, stacklevel=level)

@@ -280,6 +280,11 @@ class Settings:
         super().__init_subclass__()
         Settings._kinds[cls.__name__] = cls
 
+    def _put(self, **values: Any) -> None:
+        """Fields as they were checked and converted, while the settings are made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     def plain(self) -> dict[str, Any]:
         """Plain values, for a file."""
         return {one.name: encoded(getattr(self, one.name), one.name, {}) for one in fields(self)}

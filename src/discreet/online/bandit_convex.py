@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -16,11 +15,12 @@ from ..constraints.domains import Domain
 from ..core import checks
 from ..core.progress import track
 from ..objectives.losses import Losses
-from ..privacy import Account, Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
+from ..privacy import LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
 from ..privacy.accountant import Spending
-from ..privacy.published import PublishedCalibrationWarning, published_share
-from .convex import PointLearner, PointSettings, Vector, checked_domain, claimed_budget, printed_noise
-from .learner import CALIBRATIONS, Stream
+from ..privacy.published import PublishedCalibrationWarning
+from .calibration import calibrated, claimed_epsilon
+from .convex import PointLearner, PointSettings, Vector, approximate_leader
+from .learner import Stream
 from .total import CostTotal, PrivateTotal
 
 ADVERSARIES = ("oblivious", "adaptive")
@@ -30,25 +30,29 @@ _LONGEST = 1 << 80
 
 @dataclass(frozen=True, kw_only=True)
 class BanditLeaderSettings(PointSettings):
-    """What a `BanditApproximateLeader` goes by.
+    """What a `BanditApproximateLeader` goes by; ``bound`` is the range of costs, (low, high).
 
     ``event`` is the noise on a batch's sum of costs, or on a node of the published tree of estimates.
     """
 
     neighbours: str
+    bound: tuple[float, float]
     lipschitz: float
-    strong_convexity: float
-    adversary: str
-    low: float
-    high: float
-    batch: int
+    strong_convexity: float = 0.0
+    adversary: str = "oblivious"
+    batch: int = 1
     exploration_radius: float
-    regularization: float
-    growing: float
-    event: Event | None
+    regularization: float = 1.0
+    growing: float = 0.0
 
     def __post_init__(self) -> None:
-        cost_range((self.low, self.high))
+        super().__post_init__()
+        self._put(
+            bound=cost_range(self.bound),
+            lipschitz=checks.real("lipschitz", self.lipschitz, above=0.0),
+            strong_convexity=checks.real("strong_convexity", self.strong_convexity, at_least=0.0),
+        )
+        checks.one_of("adversary", self.adversary, ADVERSARIES)
         alone = self.calibration == "published" or self.adversary == "adaptive"
         checks.whole("batch", self.batch, at_least=1, at_most=1 if alone else self.rounds)
         radius = self.domain.inner_radius
@@ -57,39 +61,33 @@ class BanditLeaderSettings(PointSettings):
             raise ValueError("regularization, growing and strong_convexity are all 0")
 
     @classmethod
+    def _draft(cls, share: Share, asked: dict[str, Any], calibration: str) -> BanditLeaderSettings:
+        """What is asked for, checked; the rest is put in later."""
+        checks.instance("domain", asked["domain"], Domain, "domains.Ball(3, 1.0)")
+        asked["domain"].check()
+        radius = asked["domain"].inner_radius / 2.0
+        return cls(**asked, neighbours=share.neighbours, calibration=calibration, exploration_radius=radius)
+
+    @classmethod
     def tight(
         cls,
-        domain: Domain,
-        rounds: int,
         share: Share,
         *,
-        lipschitz: float,
-        bound: float | tuple[float, float],
-        strong_convexity: float = 0.0,
-        adversary: str = "oblivious",
         batch: int | str = "auto",
         exploration_radius: float | str = "auto",
         regularization: float | str = "auto",
+        **asked: Any,
     ) -> BanditLeaderSettings:
         """What is given, and the rest tuned to the smallest certificate; too short a horizon is refused."""
-        asked = _asked(domain, rounds, share, lipschitz, bound, strong_convexity, adversary)
-        horizon, radius = asked["rounds"], domain.inner_radius
+        draft = cls._draft(share, asked, "tight")
+        horizon, radius = draft.rounds, draft.domain.inner_radius
         size = None if batch == "auto" else checks.whole("batch", batch, at_least=1, at_most=horizon)
-        if adversary == "adaptive" and size not in (None, 1):
+        if draft.adversary == "adaptive" and size not in (None, 1):
             raise ValueError(f'batch={size} needs adversary="oblivious": who adapts knows a batch\'s point')
         near = _given("exploration_radius", exploration_radius, at_least=1e-100 * radius, below=radius)
         held = _given("regularization", regularization, at_least=0.0)
-        if held is not None and held + asked["strong_convexity"] == 0.0:
+        if held is not None and held + draft.strong_convexity == 0.0:
             raise ValueError("regularization=0 needs costs with strong_convexity above 0; leave it at 'auto'")
-        draft = cls(
-            **asked,
-            calibration="tight",
-            batch=1,
-            exploration_radius=radius / 2.0,
-            regularization=1.0,
-            growing=0.0,
-            event=None,
-        )
         draft = replace(draft, event=LaplaceNoise.within(share, draft.moves, definition=share.definition))
         tuned = draft._one_point(horizon, size, near, held)
         if not tuned.beta < radius:
@@ -99,55 +97,44 @@ class BanditLeaderSettings(PointSettings):
                 f" the domain's inner_radius={radius:g}; that takes about rounds={needed:,}, or an"
                 " exploration_radius= of your own"
             )
-        return replace(
-            draft, batch=tuned.batch, exploration_radius=tuned.beta, regularization=tuned.regularization
-        )
+        draft = replace(draft, exploration_radius=tuned.beta, regularization=tuned.regularization)
+        return replace(draft, batch=tuned.batch)
 
     @classmethod
-    def published(
-        cls,
-        domain: Domain,
-        rounds: int,
-        share: Share,
-        *,
-        lipschitz: float,
-        bound: float | tuple[float, float],
-        strong_convexity: float = 0.0,
-        adversary: str = "oblivious",
-    ) -> BanditLeaderSettings:
+    def published(cls, share: Share, **asked: Any) -> BanditLeaderSettings:
         """The constants of paper 004, Algorithm 3; a warning where the horizon is too short for them."""
-        epsilon = claimed_budget(share).epsilon
-        asked = _asked(domain, rounds, share, lipschitz, bound, strong_convexity, adversary)
-        horizon, size = asked["rounds"], max(-asked["low"], asked["high"])
-        power, radius = (3 if adversary == "oblivious" else 4), domain.inner_radius
+        epsilon, draft = claimed_epsilon(share).epsilon, cls._draft(share, asked, "published")
+        domain, horizon, size = draft.domain, draft.rounds, max(-draft.low, draft.high)
+        power, radius = (3 if draft.adversary == "oblivious" else 4), domain.inner_radius
         beta = domain.affine_dimension / horizon ** (1.0 / power)
         if beta >= radius:
             needed = math.floor((domain.affine_dimension / radius) ** power) + 1
-            warnings.warn(
+            checks.warn(
                 f"rounds={horizon} is too short for the published exploration radius {beta:.3g}, which does"
                 f" not fit into inner_radius={radius:g}; half of that is taken. It takes rounds={needed:,}.",
                 PublishedCalibrationWarning,
-                stacklevel=4,
             )
             beta = radius / 2.0
         growing = 0.0
-        if asked["strong_convexity"] == 0.0:
+        if draft.strong_convexity == 0.0:
             logs = math.log(max(horizon, 2)) ** 2.5
             unit = size / domain.outer_radius / horizon**0.25
             growing = unit * math.sqrt(domain.affine_dimension * logs / epsilon)
-        found = cls(
-            **(asked | {"low": -size, "high": size}),  # what the paper assumes
-            calibration="published",
-            batch=1,
-            exploration_radius=beta,
-            regularization=0.0,
-            growing=growing,
-            event=None,
-        )
-        assert found.spec is not None
-        return replace(found, event=printed_noise(found.spec, share))
+        found: dict[str, Any] = {"bound": (-size, size)}  # what the paper assumes
+        found |= {"exploration_radius": beta, "regularization": 0.0, "growing": growing}
+        return replace(draft, **found).as_printed(share)
 
     # --- what follows ----------------------------------------------------------------------------
+
+    @property
+    def low(self) -> float:
+        """The least cost."""
+        return self.bound[0]
+
+    @property
+    def high(self) -> float:
+        """The largest cost."""
+        return self.bound[1]
 
     @property
     def half(self) -> float:
@@ -192,21 +179,13 @@ class BanditLeaderSettings(PointSettings):
         """Bound on the expected regret for the declared adversary (see `bounds.convex.one_point`)."""
         spec, event, domain, rounds = self.spec, self.event, self.domain, self.rounds
         if spec is None:
-            settings = (self.batch, self.exploration_radius, self.regularization)
-            return self._one_point(rounds, *settings).regret
+            chosen = (self.batch, self.exploration_radius, self.regularization)
+            return self._one_point(rounds, *chosen).regret
         assert event is not None
         norm, radius, width = spec.bounds.norm_bound, domain.outer_radius, self.high - self.low
         assert norm is not None
-        regret = bounds.approximate_leader(
-            rounds,
-            norm,
-            radius,
-            domain.diameter,
-            bounds.worst_noise(spec, event),
-            self.strong_convexity,
-            0.0,
-            self.growing,
-        )
+        shape = (rounds, norm, radius, domain.diameter, bounds.worst_noise(spec, event))
+        regret = bounds.approximate_leader(*shape, self.strong_convexity, 0.0, self.growing)
         slope = 2.0 * self.lipschitz + min(width, self.lipschitz * radius) / domain.inner_radius
         regret += rounds * self.exploration_radius * slope
         if self.adversary == "adaptive":
@@ -217,13 +196,14 @@ class BanditLeaderSettings(PointSettings):
         self, rounds: int, batch: int | None, beta: float | None, regularization: float | None
     ) -> bounds.OnePoint:
         assert isinstance(self.event, LaplaceNoise)
+        domain, width = self.domain, self.high - self.low
         return bounds.one_point(
             rounds,
-            self.domain.affine_dimension,
+            domain.affine_dimension,
             self.lipschitz,
-            self.domain.inner_radius,
-            self.domain.outer_radius,
-            self.high - self.low,
+            domain.inner_radius,
+            domain.outer_radius,
+            width,
             float(self.event.scale),
             self.strong_convexity,
             adaptive=self.adversary == "adaptive",
@@ -257,39 +237,12 @@ def cost_range(bound: float | tuple[float, float]) -> tuple[float, float]:
     return -size, size
 
 
-def _asked(
-    domain: Domain,
-    rounds: int,
-    share: Share,
-    lipschitz: float,
-    bound: float | tuple[float, float],
-    strong_convexity: float,
-    adversary: str,
-) -> dict[str, Any]:
-    """What is the same for all constants, checked."""
-    checked_domain(domain).check()
-    low, high = cost_range(bound)
-    return {
-        "rounds": checks.whole("rounds", rounds, at_least=1),
-        "domain": domain,
-        "neighbours": share.neighbours,
-        "lipschitz": checks.real("lipschitz", lipschitz, above=0.0),
-        "strong_convexity": checks.real("strong_convexity", strong_convexity, at_least=0.0),
-        "adversary": checks.one_of("adversary", adversary, ADVERSARIES),
-        "low": low,
-        "high": high,
-    }
-
-
 def _given(name: str, value: float | str, **limits: Any) -> float | None:
     """A number within its limits; None for "auto"."""
     if isinstance(value, str):
         checks.one_of(name, value, ("auto",))
         return None
     return checks.real(name, value, **limits)
-
-
-# The learner's own point, where it explores from there, and sums of estimates and of its own points.
 
 
 class BanditApproximateLeader(PointLearner):
@@ -302,8 +255,8 @@ class BanditApproximateLeader(PointLearner):
 
     Default: the number, not the gradient, is made private. Rounds come in batches that share one point; the
     batch's sum of costs leaves once, with Laplace noise, and everything else is made of these sums and public
-    coins. A person is in one batch and moves its sum by at most the range of costs, so the whole stream of
-    sums is epsilon-DP: nothing composes over rounds, no delta is needed, and the noise does not grow with
+    randomness. A person is in one batch and moves its sum by at most the range of costs, so the whole stream
+    of sums is epsilon-DP: nothing composes over rounds, no delta is needed, and the noise does not grow with
     p / beta. Noise that is independent of everything else keeps the gradient estimate unbiased, and a batch
     of about sqrt(8) / epsilon rounds makes noise and range equally large, which costs epsilon^(-1/4) in the
     regret of Lipschitz costs and epsilon^(-1/3) with curvature (`bounds.convex.one_point` has the proof).
@@ -335,8 +288,8 @@ class BanditApproximateLeader(PointLearner):
 
     settings: BanditLeaderSettings
     _settings_type: ClassVar[type[BanditLeaderSettings]] = BanditLeaderSettings
-    _state = ("_public", "_tree", "_costs", "_own", "_direction", "_estimates", "_played")
-    _parts = ("_tree", "_costs")
+    # The learner's own point, where it explores from there, and sums of estimates and of its own points.
+    _state = ("_public", "_total", "_own", "_direction", "_estimates", "_played")
 
     def __init__(
         self,
@@ -354,96 +307,40 @@ class BanditApproximateLeader(PointLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
+        asked = {"domain": domain, "rounds": rounds, "lipschitz": lipschitz, "bound": bound}
+        asked |= {"strong_convexity": strong_convexity, "adversary": adversary}
+        tuned = {"batch": batch, "exploration_radius": exploration_radius, "regularization": regularization}
         share = spend_from(budget, seed)
-        asked: dict[str, Any] = {
-            "lipschitz": lipschitz,
-            "bound": bound,
-            "strong_convexity": strong_convexity,
-            "adversary": adversary,
-        }
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if (batch, exploration_radius, regularization) != ("auto", "auto", "auto"):
-                raise ValueError(
-                    'calibration="published" has its own batch=, exploration_radius= and regularization=;'
-                    " leave them out"
-                )
-            settings = BanditLeaderSettings.published(domain, rounds, share, **asked)
-            assert settings.spec is not None
-            assert settings.event is not None
-            releases = [(settings.event, settings.spec.count)]
-            share = published_share(share, releases, "noise for sums of gradients", claimed_budget(share))
-        else:
-            settings = BanditLeaderSettings.tight(
-                domain,
-                rounds,
-                share,
-                batch=batch,
-                exploration_radius=exploration_radius,
-                regularization=regularization,
-                **asked,
-            )
-        super().__init__(settings, share)
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected regret against the best fixed point (see `bounds.convex.one_point`).
-
-        For the declared adversary. Rounds that are not learned from (beyond ``max_rounds_per_person``) are
-        not in it.
-        """
-        return self.settings.certified_regret
+        super().__init__(*calibrated(BanditLeaderSettings, share, calibration, asked, tuned, pure=True))
 
     # --- the protocol ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        settings = self.settings
+        settings, size = self.settings, self._width
         if settings.neighbours != self.budget.neighbours:
             raise ValueError(f"the settings are for neighbours={settings.neighbours!r}, the budget is not")
-        self._tree: PrivateTotal | None = None
-        self._costs: CostTotal | None = None
-        size = settings.domain.dimension
         if settings.spec is not None:
-            self._tree = PrivateTotal(
-                settings.spec, self._gate, settings.event, (size,), clip=True, label="gradient estimates"
-            )
+            self._total = self._summed("gradient estimates")
         else:
             # Truncating a cost towards zero adds nothing to what one person can do.
-            self._costs = CostTotal(self._gate, settings.event, settings.moves, label="sums of costs")
-            self._check_grid(self._costs)
+            costs = CostTotal(self._gate, settings.event, settings.moves, label="sums of costs")
+            if costs.grid is not None and settings.half * self.batch / float(costs.step) >= 2.0**61:
+                raise ValueError(
+                    f"batch={self.batch} at epsilon={self.budget.epsilon:g} does not fit the noise's grid;"
+                    " take a smaller batch or epsilon=inf"
+                )
+            self._total = costs
         self._ahead: deque[int] = deque()  # noise of the next sums, where it has been drawn
         self._public = self._gate.public_randomness()
         self._own = np.array(settings.domain.center)
         self._direction, self._estimates, self._played = np.zeros(size), np.zeros(size), np.zeros(size)
 
-    def _check_grid(self, costs: CostTotal) -> None:
-        """Refuse batches whose sums do not fit the grid of their noise."""
-        if costs.grid is not None and self.settings.half * self.batch / float(costs.step) >= 2.0**61:
-            raise ValueError(
-                f"batch={self.batch} at epsilon={self.budget.epsilon:g} does not fit the noise's grid; take a"
-                " smaller batch or epsilon=inf"
-            )
-
     def _due(self) -> bool:
         return self.round % self.settings.batch == 0
 
-    @property
-    def _total(self) -> PrivateTotal | CostTotal:
-        """Where people's costs are on their way out."""
-        found = self._costs if self._tree is None else self._tree
-        assert found is not None
-        return found
-
-    @property
-    def _taken(self) -> int:
-        """How many batches have been released."""
-        if self._tree is not None:
-            return self._tree.count
-        assert self._costs is not None
-        return self._costs.batches
-
     def _draw(self) -> Vector:
         settings = self.settings
-        if self._taken * settings.batch < self.round:  # unless an interruption came after it
+        if self._total.count * settings.batch < self.round:  # unless an interruption came after it
             self._follow()
         self._direction = settings.domain.direction(self._public.generator)
         return self._own + settings.exploration_radius * self._direction
@@ -451,22 +348,22 @@ class BanditApproximateLeader(PointLearner):
     def _follow(self) -> None:
         """Release what the batch cost, and move to the leader."""
         settings = self.settings
-        if self._tree is not None:
-            self._estimates = self._tree.release()
+        if isinstance(self._total, PrivateTotal):
+            self._estimates = self._total.release()
         else:
-            assert self._costs is not None
             noise = self._ahead.popleft() if self._ahead else None
-            cost = self._costs.leave(self._costs.take(), noise)
+            cost = self._total.leave(self._total.take(), noise)
             self._estimates = self._estimates + settings.steepness * cost * self._direction
         self._played = self._played + settings.batch * self._own
-        rounds, curvature = self._taken * settings.batch, settings.strong_convexity
-        held = settings.regularization + settings.growing * rounds
-        aim = curvature * self._played + held * settings.domain.center - self._estimates
-        self._own = settings.inside.project(aim / (curvature * rounds + held))
+        rounds = self._total.count * settings.batch
+        self._own = approximate_leader(settings, settings.inside, rounds, self._played, self._estimates)
 
     def _prepared(self, person: Any) -> float:
+        return self._ready(checks.real("value", person))
+
+    def _ready(self, cost: float, gradient: Any = None) -> float:  # noqa: ARG002
         settings = self.settings
-        cost, low, high, half = checks.real("value", person), settings.low, settings.high, settings.half
+        low, high, half = settings.low, settings.high, settings.half
         if not low - 1e-12 * half <= cost <= high + 1e-12 * half:
             raise ValueError(
                 f"value={cost:g} is outside the declared range [{low:g}, {high:g}]; rescale the costs or"
@@ -474,59 +371,44 @@ class BanditApproximateLeader(PointLearner):
             )
         return min(max(cost - settings.middle, -half), half)
 
-    def _observe(self, person: float) -> None:
-        if self._tree is not None:
-            self._tree.add(self.settings.steepness * person * self._direction)
+    def _feedback(self, person: Any, decision: Any, value: float) -> Any:  # noqa: ARG002
+        return value
+
+    def _observe(self, person: Any) -> None:
+        if isinstance(self._total, PrivateTotal):
+            self._total.add(self.settings.steepness * person * self._direction)
             return
-        assert self._costs is not None
-        grid = self._costs.grid
-        self._costs.pending += person if grid is None else int(grid.truncate(np.array([person]))[0])
+        grid = self._total.grid
+        self._total.pending += person if grid is None else int(grid.truncate(np.array([person]))[0])
 
     def _run(self, stream: Stream) -> None:
         losses = stream.people.compiled() if isinstance(stream.people, Losses) else None
-        costs, batch, count, after = self._costs, self.settings.batch, stream.rewards.size, 0
-        if losses is None or costs is None or costs.grid is None:
-            self._run_one_by_one(stream)
+        costs, batch, count, after = self._total, self.settings.batch, stream.rewards.size, 0
+        if losses is None or isinstance(costs, PrivateTotal) or costs.grid is None:
+            super()._run(stream)
             return
-        releases = (self.round + count - 1) // batch - costs.batches
+        releases = (self.round + count - 1) // batch - costs.count
         if releases > len(self._ahead):
             self._ahead += costs.noise_one_by_one(releases - len(self._ahead)).tolist()
-        middle, half = self.settings.middle, self.settings.half
         for t in track(range(count), "rounds", stream.progress):
             if t < after:
                 continue
             point = self._next()
-            size = min(count - t, batch - self.round % batch)
-            seen = np.empty(size)
+            seen = np.empty(min(count - t, batch - self.round % batch))
             losses.costs(t, np.array(point), seen)
             good = self._among_declared(seen)
-            after = t + max(1, good)
-            here = slice(t, after)
-            limit, paid, played = stream.within_limit[here], stream.rewards[here], stream.selections[here]
-            if not good:
-                self._run_one_by_one(Stream(stream.people[here], limit, paid, played, progress=False))
-                continue
-            paid[:], played[:] = seen[:good], point
-            steps = costs.grid.truncate(np.clip(seen[:good][limit] - middle, -half, half))
+            after = t + good
+            here = stream.part(slice(t, after))
+            here.rewards[:], here.selections[:] = seen[:good], point
+            middle, half = self.settings.middle, self.settings.half
+            steps = costs.grid.truncate(np.clip(seen[:good][here.within_limit] - middle, -half, half))
             self._rounds.close(good, then=partial(costs.add, steps))
+            if good < seen.size:  # refused, in an open round
+                self._next()
+                self._ready(seen[good])
 
     def _among_declared(self, seen: Vector) -> int:
         """How many costs lie in the declared range, before the first that does not."""
-        settings = self.settings
-        spare = 1e-12 * settings.half
-        low, high = settings.low - spare, settings.high + spare
-        if seen.min() >= low and seen.max() <= high:
-            return seen.size
-        return int(np.argmin((seen >= low) & (seen <= high)))
-
-    def _run_one_by_one(self, stream: Stream) -> None:
-        people = stream.people
-        rows = isinstance(people, Losses)
-        for t in track(range(stream.rewards.size), "rounds", stream.progress):
-            point = self._next()
-            cost = people.at(t, point)[0] if rows else self._value(people[t], point)
-            stream.rewards[t], stream.selections[t] = cost, point
-            self._take(self._prepared(cost), bool(stream.within_limit[t]))
-
-    def _spent(self) -> Account:
-        return self._account(*self._total.entries())
+        low, high, spare = self.settings.low, self.settings.high, 1e-12 * self.settings.half
+        outside = np.flatnonzero(~((seen >= low - spare) & (seen <= high + spare)))
+        return int(outside[0]) if outside.size else seen.size

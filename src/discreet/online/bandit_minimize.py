@@ -553,7 +553,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         settings = self.settings
         if self._tree is not None and self.round:
             self._tree.release()
-        if self._costs is not None and self._costs.batches * settings.batch < self.round:
+        if self._costs is not None and self._costs.count * settings.batch < self.round:
             units = self._costs.take()
             value = self._noisy(int(units)) / settings.batch
             if self._beliefs is None:

@@ -1,11 +1,15 @@
-"""Learners that play a point of a convex domain every round."""
+"""Convex costs: a point of a domain every round, and the gradient of the person's cost there afterwards.
+
+Both leaders see people through one private running sum of gradients. `bandit_convex` has a third one, which
+sees one number a round.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -23,7 +27,6 @@ from ..objectives import answers
 from ..objectives.losses import Losses, cost_functions
 from ..privacy import (
     Account,
-    Budget,
     Event,
     Gate,
     LaplaceNoise,
@@ -38,38 +41,130 @@ from ..privacy import (
 )
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
-from ..privacy.published import published_share
 from ..results import CostTrace
-from .clipping import ClippedCount
-from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
-from .sums import chosen_sums
-from .total import PrivateTotal
+from .calibration import calibrated, chosen_sums, claimed_epsilon
+from .learner import LearnerSettings, OnlineLearner, Stream
+from .total import CostTotal, PrivateTotal
 
 Vector = NDArray[np.float64]
+
+REGULARIZERS = ("entropy", "euclidean")
+# Points are sums over this and more of the longest gradient: nothing that leaves the range of floats.
+_LEAST_REGULARIZATION = 1e-100
+# Longer gradients than this are left to loops that look at every number.
+_LARGEST = 1e100
+
+
+# --- what the leaders share ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointSettings(LearnerSettings):
-    """Settings of learners that play a point."""
+    """Settings of learners that play a point; ``event`` is the noise on a sum, None where nothing leaves."""
+
+    paper: ClassVar[str] = "noise for sums of gradients"
 
     rounds: int
     domain: Domain
+    event: Event | None = None
+
+    def __post_init__(self) -> None:
+        checks.instance("domain", self.domain, Domain, "domains.Ball(3, 1.0)")
+        self._put(rounds=checks.whole("rounds", self.rounds, at_least=1))
+
+    @property
+    @abstractmethod
+    def spec(self) -> SumSpec | None:
+        """The running sum of gradients; None where there is none."""
+
+    def as_printed(self, share: Share) -> Self:
+        """The same with the noise that papers 000 and 004 print: for the norm of a gradient, not for a
+        difference, in all of a pure epsilon."""
+        spec, epsilon = self.spec, claimed_epsilon(share).epsilon_per_round
+        assert spec is not None
+        kind = SphericalLaplaceNoise if spec.noise == "spherical" else LaplaceNoise
+        scale = exact(spec.bounds.difference("add_remove")) * spec.count / exact(epsilon)
+        return replace(self, event=kind(spec.bounds.difference(share.neighbours), scale))
 
 
-def checked_domain(domain: Any) -> Domain:
-    """``domain`` if it is one, or an error that shows what one looks like."""
-    if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {checks.shown(domain)}")
-    return domain
+@dataclass(frozen=True, kw_only=True)
+class GradientSumSettings(PointSettings):
+    """Settings of learners that follow a private sum of gradients."""
+
+    sums: str
+    noise: str
+    clip: bool = False
+
+    @property
+    @abstractmethod
+    def vectors(self) -> VectorBounds:
+        """What is declared about gradients, in the norm of the noise."""
+
+    @property
+    def releases(self) -> int:
+        """How many sums are taken: the papers' tree is for all rounds, though the last is never looked at."""
+        return self.rounds if self.calibration == "published" else self.rounds - 1
+
+    @property
+    def spec(self) -> SumSpec | None:
+        if not self.releases:
+            return None
+        reduced = self.sums == "tree" and self.noise == "gaussian"
+        more: dict[str, Any] = {"variance_reduction": reduced, "participation": self.participation}
+        return SumSpec(self.vectors, self.releases, self.sums, self.noise, **more)
+
+    @property
+    def noise_length(self) -> float:
+        """Bound on the root mean square length of the noise in any sum."""
+        spec, event = self.spec, self.event
+        return 0.0 if spec is None or event is None else bounds.worst_noise(spec, event)
+
+    def within(self, share: Share) -> Self:
+        """The same with the least noise that fits into ``share``."""
+        spec = self.spec
+        return self if spec is None else replace(self, event=spec.event(share, share.definition))
+
+    def declared(self, lipschitz: float | None, box: tuple[float, float] | None) -> VectorBounds:
+        """Bounds of a gradient in the norm of the noise: lengths are in L2, Laplace noise goes by L1."""
+        size = self.domain.dimension
+        if self.noise != "laplace":
+            return VectorBounds(size, 2, lipschitz, box)
+        longest = None if lipschitz is None else lipschitz * math.sqrt(size) * (1.0 + 2.0**-50)
+        return VectorBounds(size, 1, longest, box)
 
 
 class PointLearner(OnlineLearner):
-    """Play a point of a convex domain every round, then learn from what it cost the person of that round."""
+    """Play a point of a convex domain every round, then learn from the gradient of the person's cost there.
 
-    settings: PointSettings
+    People are seen only through ``_total``. Subclasses say where a sum of gradients leads to (`_leader`), and
+    what is learned of a person (`_ready`).
+    """
+
+    settings: Any
     _noun: ClassVar[str] = "point"
+    _clipped = 0
+    _total: PrivateTotal | CostTotal
 
     # --- for users -------------------------------------------------------------------------------
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected regret against the best fixed point over the declared rounds.
+
+        Rounds that are not learned from (beyond ``max_rounds_per_person``) and clipped gradients are not in
+        it. The class says for which streams it holds.
+        """
+        found: float = self.settings.certified_regret
+        return found
+
+    @property
+    def insecure_clipped(self) -> int:
+        """How many gradients had to be shortened so far (``clip=True``).
+
+        A fact about people that no noise protects: for debugging on data that you may look at. It is not part
+        of the account, and must not be published.
+        """
+        return self._clipped
 
     def choose(self) -> Vector:
         """The point for this round, as an array that cannot be written to."""
@@ -79,7 +174,7 @@ class PointLearner(OnlineLearner):
     def run(
         self, people: Any, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
     ) -> CostTrace:
-        """A whole stream of costs at once: the same points, for the same seed, as one by one.
+        """A whole stream of costs at once: the same points, for the same seed, as step by step.
 
         ``people`` is a population of losses or a sequence of costs. ``person_ids`` as in `learn`, one per
         person. People beyond the declared horizon are served the last point and not learned from.
@@ -111,11 +206,12 @@ class PointLearner(OnlineLearner):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.domain!r}, round {self.round:,} of {self.rounds:,})"
 
-    # --- for the protocol ------------------------------------------------------------------------
+    # --- points ----------------------------------------------------------------------------------
 
     @property
     def _width(self) -> int:
-        return self.settings.domain.dimension
+        size: int = self.settings.domain.dimension
+        return size
 
     def _decision(self, shown: NDArray[Any]) -> Vector:
         point = np.array(shown, dtype=np.float64)
@@ -129,20 +225,32 @@ class PointLearner(OnlineLearner):
     def _row(self, decision: Vector) -> Vector:
         return decision
 
-    def _value(self, person: Any, decision: Vector) -> float:
-        if isinstance(person, Losses):
-            self._check_one(person)
-            return answers.number("value(point)", person.at(0, decision)[0])
-        return answers.number("value(point)", cost_functions(person)[0](decision))
-
-    def _check_one(self, person: Losses) -> None:
-        """Refuse losses that are not one person's, or not about points of the domain."""
-        if len(person) != 1:
-            raise ValueError("learn() takes one person; use run() for a stream")
-        self._check_people(person)
-
     def _trace(self, rewards: Vector, selections: NDArray[Any]) -> CostTrace:
         return CostTrace(rewards, selections, type(self).__name__)
+
+    def _due(self) -> bool:
+        return True
+
+    def _summed(self, label: str, public: PublicRandomness | None = None) -> PrivateTotal:
+        """The private sum of gradients; ``public`` is for noise on top (see `PrivateTotal`)."""
+        settings = self.settings
+        # Only rounding is left to clip: gradients are checked before.
+        how: dict[str, Any] = {"clip": True, "ahead": True, "trees": True, "public": public, "label": label}
+        return PrivateTotal(settings.spec, self._gate, settings.event, (self._width,), **how)
+
+    def _draw(self) -> Vector:
+        assert isinstance(self._total, PrivateTotal)
+        if self.round == 0 or self._total.sum is None:
+            return np.array(self.settings.domain.center)
+        if self._total.count >= self.round:  # an interruption came between this round's sum and its point
+            return self._shown
+        return self._leader(self._total.release())
+
+    def _leader(self, known: Vector) -> Vector:
+        """The next point, from the private sum of gradients."""
+        raise NotImplementedError
+
+    # --- people ----------------------------------------------------------------------------------
 
     def _check_people(self, people: Any) -> None:
         if not hasattr(people, "__len__") or not hasattr(people, "__getitem__"):
@@ -152,174 +260,46 @@ class PointLearner(OnlineLearner):
         if isinstance(people, Losses) and people.dimension != self._width:
             raise ValueError(f"the losses have {people.dimension} coordinates; the domain has {self._width}")
 
+    def _functions(self, person: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector], Any]]:
+        """A person's cost and its gradient, as functions of a point."""
+        if not isinstance(person, Losses):
+            return cost_functions(person)
+        if len(person) != 1:
+            raise ValueError("learn() takes one person; use run() for a stream")
+        self._check_people(person)
+        return (lambda point: person.at(0, point)[0]), (lambda point: person.at(0, point)[1])
 
-@dataclass(frozen=True, kw_only=True)
-class GradientSumSettings(PointSettings):
-    """Settings of learners that follow a private sum of gradients."""
+    def _value(self, person: Any, decision: Vector) -> float:
+        return answers.number("value(point)", self._functions(person)[0](decision))
 
-    sums: str
-    noise: str
-    clip: bool
-    event: Event | None
+    def _prepared(self, person: Any) -> Any:
+        point = self._decision(self._shown)
+        return self._ready(math.nan, self._functions(person)[1](point))
 
-    @property
-    @abstractmethod
-    def vectors(self) -> VectorBounds:
-        """What is declared about gradients, in the norm of the noise."""
+    def _ready(self, cost: float, gradient: Any) -> Any:  # noqa: ARG002
+        """What is learned of somebody, from the cost of this round's point and its gradient: checked."""
+        return self._bounded(answers.vector("gradient(point)", gradient, self._width))
 
-    @property
-    @abstractmethod
-    def certified_regret(self) -> float:
-        """Bound on the expected regret against the best fixed point over the declared rounds."""
-
-    @property
-    def releases(self) -> int:
-        """How many sums are taken: the papers' tree is for all rounds, though the last is never looked at."""
-        return self.rounds if self.calibration == "published" else self.rounds - 1
-
-    @property
-    def spec(self) -> SumSpec | None:
-        """The running sum of gradients; None where nothing is released."""
-        if not self.releases:
-            return None
-        reduced = self.sums == "tree" and self.noise == "gaussian"
-        more: dict[str, Any] = {"variance_reduction": reduced, "participation": self.participation}
-        return SumSpec(self.vectors, self.releases, self.sums, self.noise, **more)
-
-    @property
-    def noise_length(self) -> float:
-        """Bound on the root mean square length of the noise in any sum."""
-        spec, event = self.spec, self.event
-        return 0.0 if spec is None or event is None else bounds.worst_noise(spec, event)
-
-    def within(self, share: Share) -> Self:
-        """The same with the least noise that fits into ``share``."""
-        spec = self.spec
-        return self if spec is None else replace(self, event=spec.event(share, share.definition))
-
-    def as_printed(self, share: Share) -> Self:
-        """The same with the papers' noise, which is for the norm of a gradient, not for a difference."""
-        spec = self.spec
-        assert spec is not None
-        return replace(self, event=printed_noise(spec, share))
-
-
-def declared(
-    dimension: int, lipschitz: float | None, box: tuple[float, float] | None, noise: str
-) -> VectorBounds:
-    """Bounds of a gradient in the norm of the noise: lengths are in L2, Laplace noise goes by L1."""
-    if noise != "laplace":
-        return VectorBounds(dimension, 2, lipschitz, box)
-    sum_bound = None if lipschitz is None else lipschitz * math.sqrt(dimension) * (1.0 + 2.0**-50)
-    return VectorBounds(dimension, 1, sum_bound, box)
-
-
-def printed_noise(spec: SumSpec, share: Share) -> LaplaceNoise:
-    """A tree's noise as papers 000 and 004 print it: for the norm of a vector, in all of a pure epsilon."""
-    epsilon = claimed_budget(share).epsilon_per_round
-    kind = SphericalLaplaceNoise if spec.noise == "spherical" else LaplaceNoise
-    scale = exact(spec.bounds.difference("add_remove")) * spec.count / exact(epsilon)
-    return kind(spec.bounds.difference(share.neighbours), scale)
-
-
-def claimed_budget(share: Share) -> Budget:
-    """What these papers claim, and spend: a pure epsilon, whatever the delta."""
-    if not share.private:
-        raise ValueError('calibration="published" needs a finite epsilon; take "tight"')
-    return replace(share.budget, delta=0.0)
-
-
-class GradientSumLearner(PointLearner):
-    """A point learner that sees people only through one private running sum of their gradients."""
-
-    settings: GradientSumSettings
-    _state: ClassVar[tuple[str, ...]] = ("_total", "_clipped")
-
-    def __init__(self, settings: GradientSumSettings, share: Share) -> None:
-        if settings.calibration == "published":
-            assert settings.spec is not None
-            assert settings.event is not None
-            releases = [(settings.event, settings.spec.count)]
-            share = published_share(share, releases, "noise for sums of gradients", claimed_budget(share))
-        super().__init__(settings, share)
-
-    @property
-    def insecure_clipped(self) -> int:
-        """How many gradients had to be shortened so far (``clip=True``).
-
-        A fact about people that no noise protects: for debugging on data that you may look at. It is not part
-        of the account, and must not be published.
-        """
-        return self._clipped.number
-
-    @abstractmethod
-    def _leader(self, known: Vector) -> Vector:
-        """The next point, from the private sum of gradients."""
-
-    @abstractmethod
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
         """A gradient that keeps to what was declared, and whether it had to be shortened."""
-
-    # --- the protocol ----------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        self._gather_with(None)
-
-    def _gather_with(self, public: PublicRandomness | None) -> None:
-        """Make the sum; ``public`` is for noise on top (see `PrivateTotal`)."""
-        settings = self.settings
-        self._clipped = ClippedCount()
-        # Only rounding is left to clip: gradients are checked before.
-        self._total = PrivateTotal(
-            settings.spec,
-            self._gate,
-            settings.event,
-            (settings.domain.dimension,),
-            public=public,
-            clip=True,
-            ahead=True,
-            trees=True,
-            label="gradients",
-        )
-
-    def _due(self) -> bool:
-        return True
-
-    def _draw(self) -> Vector:
-        if self.round == 0 or self._total.sum is None:
-            return np.array(self.settings.domain.center)
-        if self._total.count >= self.round:  # an interruption came between this round's sum and its point
-            return self._shown
-        known = self._total.release()
-        self._passed(self._shown)
-        return self._leader(known)
-
-    def _passed(self, point: Vector) -> None:
-        """A round was played with ``point``."""
-
-    def _prepared(self, person: Any) -> tuple[Vector, bool]:
-        return self._bounded(self._gradient(person, self._decision(self._shown)))
-
-    def _gradient(self, person: Any, point: Vector) -> Vector:
-        if isinstance(person, Losses):
-            self._check_one(person)
-            return answers.vector("gradient(point)", person.at(0, point)[1], self._width)
-        return answers.vector("gradient(point)", cost_functions(person)[1](point), self._width)
+        raise NotImplementedError
 
     def _observe(self, person: tuple[Vector, bool]) -> None:
+        assert isinstance(self._total, PrivateTotal)
         gradient, shortened = person
         self._total.add(gradient)
-        self._clipped.add(shortened)
+        self._clipped += shortened
 
     def _run(self, stream: Stream) -> None:
         people = stream.people
         if not isinstance(people, Losses):
             super()._run(stream)
             return
-        self._total.draw_ahead(self.round + stream.rewards.size - 1)
+        if isinstance(self._total, PrivateTotal):
+            self._total.draw_ahead(self.round + stream.rewards.size - 1)
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             cost, gradient = people.at(t, self._next())
-            ready = self._bounded(answers.vector("gradient(point)", gradient, self._width))
+            ready = self._ready(cost, gradient)
             stream.rewards[t] = answers.number("value(point)", cost)
             stream.selections[t] = self._shown
             self._take(ready, bool(stream.within_limit[t]))
@@ -328,10 +308,17 @@ class GradientSumLearner(PointLearner):
         return self._account(*self._total.entries())
 
 
-# Points are sums over this and more of the longest gradient: nothing that leaves the range of floats.
-_LEAST_REGULARIZATION = 1e-100
-# Longer gradients than this are left to loops that look at every number.
-_LARGEST = 1e100
+def approximate_leader(settings: Any, inside: Domain, rounds: int, played: Vector, sums: Vector) -> Vector:
+    """The minimiser over ``inside`` of the quadratics below the costs of so many rounds.
+
+    ``played`` is the sum of the points at which they touch, ``sums`` that of the gradients there.
+    """
+    curvature, held = settings.strong_convexity, settings.regularization + settings.growing * rounds
+    aim = curvature * played + held * settings.domain.center - sums
+    return inside.project(aim / (curvature * rounds + held))
+
+
+# --- quadratics below the costs --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,78 +326,46 @@ class ApproximateLeaderSettings(GradientSumSettings):
     """What an `ApproximateLeader` goes by; ``growing`` is added to the regularization every round."""
 
     lipschitz: float
-    strong_convexity: float
-    regularization: float
-    growing: float
+    strong_convexity: float = 0.0
+    regularization: float = 1.0
+    growing: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        self._put(
+            lipschitz=checks.real("lipschitz", self.lipschitz, above=0.0),
+            strong_convexity=checks.real("strong_convexity", self.strong_convexity, at_least=0.0),
+        )
         if not self.strong_convexity + self.regularization + self.growing > 0.0:
             raise ValueError("regularization, growing and strong_convexity are all 0")
 
     @classmethod
     def tight(
         cls,
-        domain: Domain,
-        rounds: int,
         share: Share,
         *,
-        lipschitz: float,
-        strong_convexity: float = 0.0,
         sums: str = "auto",
         noise: str = "auto",
         regularization: float | str = "auto",
         min_separation: int | None = None,
-        clip: bool = False,
+        **asked: Any,
     ) -> ApproximateLeaderSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
-        longest = checks.real("lipschitz", lipschitz, above=0.0)
         method, law = chosen_sums(sums, noise, share, lambda: "spherical")
-        found = cls(
-            rounds=checks.whole("rounds", rounds, at_least=1),
-            calibration="tight",
-            participation=Participation.declared(share, min_separation),
-            domain=checked_domain(domain),
-            sums=method,
-            noise=law,
-            clip=bool(clip),
-            event=None,
-            lipschitz=longest,
-            strong_convexity=checks.real("strong_convexity", strong_convexity, at_least=0.0),
-            regularization=longest,  # until the noise is known
-            growing=0.0,
-        ).within(share)
+        participation = Participation.declared(share, min_separation)
+        draft = cls(calibration="tight", participation=participation, sums=method, noise=law, **asked)
+        found = draft.within(share)
         return replace(found, regularization=found._regularization(regularization))
 
     @classmethod
-    def published(
-        cls,
-        domain: Domain,
-        rounds: int,
-        share: Share,
-        *,
-        lipschitz: float,
-        strong_convexity: float = 0.0,
-        clip: bool = False,
-    ) -> ApproximateLeaderSettings:
+    def published(cls, share: Share, **asked: Any) -> ApproximateLeaderSettings:
         """The constants of paper 004, Algorithm 1."""
-        epsilon = claimed_budget(share).epsilon
-        longest = checks.real("lipschitz", lipschitz, above=0.0)
-        curved = checks.real("strong_convexity", strong_convexity, at_least=0.0)
-        horizon, size = checks.whole("rounds", rounds, at_least=1), checked_domain(domain).dimension
-        logs, unit = math.log(max(horizon, 2)) ** 2.5, longest / domain.diameter
-        return cls(
-            rounds=horizon,
-            calibration="published",
-            domain=domain,
-            sums="tree",
-            noise="spherical",
-            clip=bool(clip),
-            event=None,
-            lipschitz=longest,
-            strong_convexity=curved,
-            regularization=0.0,
-            growing=0.0 if curved else float(unit * size * logs / (epsilon * math.sqrt(horizon))),
-        ).as_printed(share)
+        epsilon, growing = claimed_epsilon(share).epsilon, 0.0
+        draft = cls(calibration="published", sums="tree", noise="spherical", **asked)
+        if not draft.strong_convexity:
+            logs, unit = math.log(max(draft.rounds, 2)) ** 2.5, draft.lipschitz / draft.domain.diameter
+            growing = float(unit * draft.domain.dimension * logs / (epsilon * math.sqrt(draft.rounds)))
+        return replace(draft, regularization=0.0, growing=growing).as_printed(share)
 
     def _regularization(self, asked: float | str) -> float:
         """The regularization as given, or the one with the smallest certificate."""
@@ -435,7 +390,7 @@ class ApproximateLeaderSettings(GradientSumSettings):
 
     @property
     def vectors(self) -> VectorBounds:
-        return declared(self.domain.dimension, self.lipschitz, None, self.noise)
+        return self.declared(self.lipschitz, None)
 
     @property
     def limit(self) -> float:
@@ -453,7 +408,7 @@ class ApproximateLeaderSettings(GradientSumSettings):
         return bounds.approximate_leader(*self._question, self.regularization, self.growing)
 
 
-class ApproximateLeader(GradientSumLearner):
+class ApproximateLeader(PointLearner):
     """Follow the approximate leader on private sums of gradients (Smith and Thakurta 2013: paper 004).
 
     Every cost is replaced by a quadratic that touches it from below at the point that was played; the learner
@@ -481,7 +436,7 @@ class ApproximateLeader(GradientSumLearner):
 
     Formal guarantee: replacing a person moves one gradient by at most 2L (adding one: L) in L2; everything
     after the running sum is post-processing. Holds for costs chosen with knowledge of all earlier points, and
-    so does ``certified_regret``.
+    so does ``certified_regret`` (`bounds.convex.approximate_leader`), for gradients within ``lipschitz``.
 
     >>> import discreet as dc
     >>> from discreet.constraints.domains import Ball
@@ -494,7 +449,8 @@ class ApproximateLeader(GradientSumLearner):
 
     settings: ApproximateLeaderSettings
     _settings_type: ClassVar[type[ApproximateLeaderSettings]] = ApproximateLeaderSettings
-    _state = ("_played",)
+    _state = ("_total", "_clipped", "_played")
+    _total: PrivateTotal
 
     def __init__(
         self,
@@ -512,63 +468,38 @@ class ApproximateLeader(GradientSumLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
+        asked = {"domain": domain, "rounds": rounds, "clip": bool(clip)}
+        asked |= {"lipschitz": lipschitz, "strong_convexity": strong_convexity}
+        tuned: dict[str, Any] = {"sums": sums, "noise": noise, "min_separation": min_separation}
+        tuned |= {"regularization": regularization}
         share = spend_from(budget, seed)
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if (sums, noise, regularization, min_separation) != ("auto", "auto", "auto", None):
-                raise ValueError(
-                    'calibration="published" has its own sums=, noise= and regularization=, and no'
-                    " min_separation=; leave them out"
-                )
-            settings = ApproximateLeaderSettings.published(
-                domain, rounds, share, lipschitz=lipschitz, strong_convexity=strong_convexity, clip=clip
-            )
-        else:
-            settings = ApproximateLeaderSettings.tight(
-                domain,
-                rounds,
-                share,
-                lipschitz=lipschitz,
-                strong_convexity=strong_convexity,
-                sums=sums,
-                noise=noise,
-                regularization=regularization,
-                min_separation=min_separation,
-                clip=clip,
-            )
-        super().__init__(settings, share)
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected regret against the best fixed point (see `bounds.convex.approximate_leader`).
-
-        For gradients within ``lipschitz``, of every person of the stream: rounds that are not learned from
-        (beyond ``max_rounds_per_person``) and clipped gradients are not in it.
-        """
-        return self.settings.certified_regret
+        kind = ApproximateLeaderSettings
+        super().__init__(*calibrated(kind, share, calibration, asked, tuned, pure=True))
 
     # --- the protocol ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        super()._begin()
+        self._total, self._clipped = self._summed("gradients"), 0
         self._played = np.zeros(self._width)
+        settings, domain, shape = self.settings, self.settings.domain, None
+        if type(domain) is Ball:
+            shape = domain.center, domain.radius, domain.center, domain.center
+        elif type(domain) is Box:
+            shape = domain.center, -1.0, domain.low, domain.high
+        held = settings.strong_convexity, settings.regularization, settings.growing
+        self._compiled = None if shape is None else Leader(shape, *held)
 
     def _leader(self, known: Vector) -> Vector:
-        settings, domain, curvature = self.settings, self.settings.domain, self.settings.strong_convexity
-        held = settings.regularization + settings.growing * self.round
-        leader = self._compiled_leader()
-        if leader is not None:
-            point: Vector = leader.point(known, self._played, self.round)
-            return point
-        aim = curvature * self._played + held * domain.center - known
-        return domain.project(aim / (curvature * self.round + held))
-
-    def _passed(self, point: Vector) -> None:
-        self._played = self._played + point
+        self._played = self._played + self._shown
+        if self._compiled is None:
+            domain = self.settings.domain
+            return approximate_leader(self.settings, domain, self.round, self._played, known)
+        point: Vector = self._compiled.point(known, self._played, self.round)
+        return point
 
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
         settings = self.settings
         kept = np.array(gradient, dtype=np.float64)
-        checks.finite("the gradient at the shown point", kept)
         length = float(shorten(kept, settings.longest))
         if length > settings.limit and not settings.clip:
             raise ValueError(
@@ -578,37 +509,25 @@ class ApproximateLeader(GradientSumLearner):
             )
         return kept, length > settings.limit
 
-    def _compiled_leader(self) -> Leader | None:
-        """The leader on a ball or in a box; None for any other domain."""
-        settings, domain = self.settings, self.settings.domain
-        if type(domain) is Ball:
-            shape = domain.center, domain.radius, domain.center, domain.center
-        elif type(domain) is Box:
-            shape = domain.center, -1.0, domain.low, domain.high
-        else:
-            return None
-        return Leader(shape, settings.strong_convexity, settings.regularization, settings.growing)
-
     def _run(self, stream: Stream) -> None:
-        people, leader = stream.people, self._compiled_leader()
+        people, leader, total = stream.people, self._compiled, self._total
         losses = people.compiled() if isinstance(people, Losses) else None
         # What may have to be refused, or leave the range of floats, goes round by round.
-        compiles = losses is not None and self._total.compiles and self._surely(people)
-        if leader is None or not compiles:
+        if leader is None or losses is None or not total.compiles or not self._surely(people):
             super()._run(stream)
             return
         count, first, limits = stream.rewards.size, 0, (self.settings.limit, self.settings.longest)
         while first < count:
             self._next()
-            size = min(count - first, self._total.rows_ahead(count - first - 1) + 1)
-            stop = first + size
+            size = min(count - first, total.rows_ahead(count - first - 1) + 1)
             points = self._shown.copy(), self._played.copy()
-            with self._total.compiled(size - 1) as totals:
+            with total.compiled(size - 1) as totals:
+                stop = first + size
                 shortened = leader.run(losses, stream, first, stop, totals, points, self.round, limits)
                 self._rounds.close(size)
                 self._rounds.shown, self._played = points
-                self._clipped.add(shortened)
-            first = stop
+                self._clipped += shortened
+            first += size
 
     def _surely(self, people: Losses) -> bool:
         """Whether no gradient of ``people`` can be refused, by what they declare."""
@@ -616,100 +535,54 @@ class ApproximateLeader(GradientSumLearner):
         return longest < _LARGEST and (self.settings.clip or longest <= self.settings.limit)
 
 
-REGULARIZERS = ("entropy", "euclidean")
-Range = tuple[float, float]
-
-
-def _pair(value: Any) -> Range:
-    checks.pair("box", value)
-    return value[0], value[1]
+# --- linear costs ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearLeaderSettings(GradientSumSettings):
     """What a `LinearLeader` goes by."""
 
-    box: Range | None
-    lipschitz: float | None
-    regularizer: str
-    rate: float
+    box: tuple[float, float] | None = None
+    lipschitz: float | None = None
+    regularizer: str = "auto"
+    rate: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.regularizer == "entropy" and not isinstance(self.domain, Simplex):
+        super().__post_init__()
+        if self.box is None and self.lipschitz is None:
+            raise ValueError("say how large a cost vector can be: box=(low, high), or lipschitz=...")
+        self._put(box=self.declared_bounds.box, lipschitz=self.declared_bounds.norm_bound)
+        simplex = isinstance(self.domain, Simplex)
+        if checks.one_of("regularizer", self.regularizer, ("auto", *REGULARIZERS)) == "auto":
+            self._put(regularizer="entropy" if simplex else "euclidean")
+        if self.regularizer == "entropy" and not simplex:
             raise ValueError('regularizer="entropy" is for domains.Simplex; use "euclidean" elsewhere')
-        declared_bounds = self.declared_bounds
-        object.__setattr__(self, "box", declared_bounds.box)
-        object.__setattr__(self, "lipschitz", declared_bounds.norm_bound)
 
     @classmethod
     def tight(
         cls,
-        domain: Domain,
-        rounds: int,
         share: Share,
         *,
-        box: Range | None = None,
-        lipschitz: float | None = None,
-        regularizer: str = "auto",
         sums: str = "auto",
         noise: str = "auto",
         rate: float | None = None,
         min_separation: int | None = None,
-        clip: bool = False,
+        **asked: Any,
     ) -> LinearLeaderSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
         # Spherical noise is shorter where only a length is declared, Laplace noise where the entries are.
-        pure = "spherical" if box is None else "laplace"
+        pure = "spherical" if asked.get("box") is None else "laplace"
         method, law = chosen_sums(sums, noise, share, lambda: pure)
-        asked = cls._asked(domain, rounds, box, lipschitz, regularizer, clip)
-        asked["participation"] = Participation.declared(share, min_separation)
-        found = cls(**asked, calibration="tight", sums=method, noise=law).within(share)
-        best = found.best_rate if rate is None else checks.real("rate", rate, above=0.0)
-        return replace(found, rate=best)
+        participation = Participation.declared(share, min_separation)
+        draft = cls(calibration="tight", participation=participation, sums=method, noise=law, **asked)
+        found = draft.within(share)
+        return replace(found, rate=found.best_rate if rate is None else checks.real("rate", rate, above=0.0))
 
     @classmethod
-    def published(
-        cls,
-        domain: Domain,
-        rounds: int,
-        share: Share,
-        *,
-        box: Range | None = None,
-        lipschitz: float | None = None,
-        regularizer: str = "auto",
-        clip: bool = False,
-    ) -> LinearLeaderSettings:
+    def published(cls, share: Share, **asked: Any) -> LinearLeaderSettings:
         """The constants of Agarwal and Singh: Laplace noise for the largest L1 norm."""
-        claimed_budget(share)
-        asked = cls._asked(domain, rounds, box, lipschitz, regularizer, clip)
-        found = cls(**asked, calibration="published", sums="tree", noise="laplace").as_printed(share)
+        found = cls(calibration="published", sums="tree", noise="laplace", **asked).as_printed(share)
         return replace(found, rate=found.best_rate)
-
-    @staticmethod
-    def _asked(
-        domain: Domain,
-        rounds: int,
-        box: Range | None,
-        lipschitz: float | None,
-        regularizer: str,
-        clip: bool,
-    ) -> dict[str, Any]:
-        """What is the same for all constants, checked; the rate is put in later."""
-        if box is None and lipschitz is None:
-            raise ValueError("say how large a cost vector can be: box=(low, high), or lipschitz=...")
-        checks.one_of("regularizer", regularizer, ("auto", *REGULARIZERS))
-        if regularizer == "auto":
-            regularizer = "entropy" if isinstance(domain, Simplex) else "euclidean"
-        return {
-            "rounds": checks.whole("rounds", rounds, at_least=1),
-            "domain": checked_domain(domain),
-            "clip": bool(clip),
-            "event": None,
-            "box": box,
-            "lipschitz": lipschitz,
-            "regularizer": regularizer,
-            "rate": 1.0,
-        }
 
     @cached_property
     def declared_bounds(self) -> VectorBounds:
@@ -718,7 +591,7 @@ class LinearLeaderSettings(GradientSumSettings):
 
     @property
     def vectors(self) -> VectorBounds:
-        return declared(self.domain.dimension, self.lipschitz, self.box, self.noise)
+        return self.declared(self.lipschitz, self.box)
 
     @property
     def length(self) -> float:
@@ -763,17 +636,15 @@ class LinearLeaderSettings(GradientSumSettings):
     @property
     def certified_regret(self) -> float:
         """Bound on the expected regret for linear costs fixed in advance."""
-        domain = self.domain
+        domain, rounds = self.domain, self.rounds
         if self.regularizer == "entropy":
-            return bounds.linear_experts(
-                domain.dimension, self.rounds, self.spread, self.noise_maximum, self.rate
-            )
-        return bounds.linear_leader(
-            self.rounds, self.length, domain.outer_radius, domain.diameter, self.noise_length, 1.0 / self.rate
-        )
+            size, noise = domain.dimension, self.noise_maximum
+            return bounds.linear_experts(size, rounds, self.spread, noise, self.rate)
+        radius, noise = domain.outer_radius, self.noise_length
+        return bounds.linear_leader(rounds, self.length, radius, domain.diameter, noise, 1.0 / self.rate)
 
 
-class LinearLeader(GradientSumLearner):
+class LinearLeader(PointLearner):
     """Follow the regularised leader on private sums of linear costs (Agarwal and Singh 2017).
 
     Costs <c_t, w>: experts on the simplex (``regularizer="entropy"``), directions in a ball or a box
@@ -794,7 +665,8 @@ class LinearLeader(GradientSumLearner):
 
     Formal guarantee: replacing a person moves one cost vector by at most the width of the box in each
     coordinate, or 2 ``lipschitz``, whichever is less (L2, or L1 for Laplace noise). Holds also for costs
-    chosen with knowledge of all earlier points; ``certified_regret`` holds for streams fixed in advance.
+    chosen with knowledge of all earlier points; ``certified_regret`` (`bounds.convex.linear_experts` for
+    entropy, else `bounds.convex.linear_leader`) holds for linear costs fixed in advance.
 
     >>> import discreet as dc
     >>> from discreet.constraints.domains import Simplex
@@ -805,7 +677,8 @@ class LinearLeader(GradientSumLearner):
 
     settings: LinearLeaderSettings
     _settings_type: ClassVar[type[LinearLeaderSettings]] = LinearLeaderSettings
-    _state = ("_public",)
+    _state = ("_total", "_clipped", "_public")
+    _total: PrivateTotal
 
     def __init__(
         self,
@@ -813,7 +686,7 @@ class LinearLeader(GradientSumLearner):
         rounds: int,
         budget: Spending,
         *,
-        box: Range | None = None,
+        box: tuple[float, float] | None = None,
         lipschitz: float | None = None,
         regularizer: str = "auto",
         sums: str = "auto",
@@ -824,34 +697,17 @@ class LinearLeader(GradientSumLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
+        asked = {"domain": domain, "rounds": rounds, "clip": bool(clip)}
+        asked |= {"box": box, "lipschitz": lipschitz, "regularizer": regularizer}
+        tuned = {"sums": sums, "noise": noise, "rate": rate, "min_separation": min_separation}
         share = spend_from(budget, seed)
-        asked: dict[str, Any] = {"box": box, "lipschitz": lipschitz, "regularizer": regularizer, "clip": clip}
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if (sums, noise, rate, min_separation) != ("auto", "auto", None, None):
-                raise ValueError(
-                    'calibration="published" has its own sums=, noise= and rate=, and no min_separation=;'
-                    " leave them out"
-                )
-            settings = LinearLeaderSettings.published(domain, rounds, share, **asked)
-        else:
-            asked |= {"sums": sums, "noise": noise, "rate": rate, "min_separation": min_separation}
-            settings = LinearLeaderSettings.tight(domain, rounds, share, **asked)
-        super().__init__(settings, share)
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected regret against the best fixed point, for linear costs fixed in advance.
-
-        See `bounds.convex.linear_experts` (entropy) and `bounds.convex.linear_leader` (Euclidean). Rounds
-        that are not learned from (beyond ``max_rounds_per_person``) and clipped costs are not in it.
-        """
-        return self.settings.certified_regret
+        super().__init__(*calibrated(LinearLeaderSettings, share, calibration, asked, tuned, pure=True))
 
     # --- the protocol ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
         self._public = self._gate.public_randomness()
-        self._gather_with(self._public)
+        self._total, self._clipped = self._summed("gradients", self._public), 0
 
     def _leader(self, known: Vector) -> Vector:
         rate, domain = self.settings.rate, self.settings.domain
@@ -860,15 +716,12 @@ class LinearLeader(GradientSumLearner):
             return np.asarray(weights / weights.sum(), dtype=np.float64)
         return domain.project(domain.center - rate * known)
 
-    def _gradient(self, person: Any, point: Vector) -> Vector:
-        if isinstance(person, Losses) or hasattr(person, "gradient") or _functions(person):
-            return super()._gradient(person, point)
-        return answers.vector("cost", person, self._width)
-
-    def _value(self, person: Any, decision: Vector) -> float:
-        if isinstance(person, Losses) or hasattr(person, "value") or _functions(person):
-            return super()._value(person, decision)
-        return answers.number("cost", answers.vector("cost", person, self._width) @ decision)
+    def _functions(self, person: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector], Any]]:
+        pair = isinstance(person, tuple | list) and len(person) == 2 and callable(person[0])
+        if pair or isinstance(person, Losses) or hasattr(person, "gradient") or hasattr(person, "value"):
+            return super()._functions(person)
+        vector = answers.vector("cost", person, self._width)
+        return (lambda point: vector @ point), (lambda _: vector)
 
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
         try:
@@ -876,8 +729,3 @@ class LinearLeader(GradientSumLearner):
         except ValueError as error:
             raise ValueError(f"the cost vector is not what was declared: {error}") from error
         return kept, bool(np.abs(kept - gradient).max() > 1e-12 * np.abs(gradient).max())
-
-
-def _functions(person: Any) -> bool:
-    """Whether a cost is a pair of functions: its value and its gradient."""
-    return isinstance(person, tuple | list) and len(person) == 2 and callable(person[0])

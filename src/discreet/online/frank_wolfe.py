@@ -41,6 +41,7 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.published import PublishedCalibrationWarning, published_share
 from ..results import Selection, Trace
+from .calibration import chosen_sums
 from .clipping import ClippedCount
 from .contribution import capped
 from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
@@ -48,7 +49,6 @@ from .partial import Counting
 from .people import check_population
 from .released import Estimates, Released
 from .selector import OnlineSelector, item_labels
-from .sums import chosen_sums
 from .total import PrivateTotal
 
 Vector = NDArray[np.float64]

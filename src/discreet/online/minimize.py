@@ -33,11 +33,11 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.published import published_share
 from ..results import CostTrace, Selection
+from .calibration import chosen_sums
 from .clipping import ClippedCount
 from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
 from .people import check_population
 from .selector import item_labels
-from .sums import chosen_sums
 from .total import PrivateTotal
 
 # What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half

@@ -339,7 +339,7 @@ class CostTotal(BatchTotal):
     noise for less than that is refused.
     """
 
-    _state = ("pending", "batches")
+    _state = ("pending", "count")
 
     def __init__(
         self,
@@ -359,11 +359,11 @@ class CostTotal(BatchTotal):
         self._whole = finest is not None or self.grid is not None
         self._unit = float(self.step)
         self.pending: int | float = 0
-        self.batches = 0
+        self.count = 0  # sums that were released
 
     def entries(self) -> Iterator[tuple[str, Release, int]]:
         """What the account has to list so far: (label, release, count)."""
-        if self.batches:
+        if self.count:
             yield self._label, self.release, 1
 
     def add(self, steps: NDArray[np.int64]) -> None:
@@ -373,7 +373,7 @@ class CostTotal(BatchTotal):
     def take(self) -> int | float:
         """The sum of the batch, which is emptied out: an interruption may lose people, never repeat them."""
         pending, self.pending = self.pending, 0
-        self.batches += 1
+        self.count += 1
         return pending
 
     def leave(self, steps: int | float, noise: int | None = None) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
+from ..core import checks
 from .budget import Budget, Share
 from .conversions import exact, rounded_up
 from .events import Event, Loss
@@ -18,9 +18,7 @@ class PublishedCalibrationWarning(UserWarning):
     """A published setting does not deliver the guarantee it claims; the account reports the true one."""
 
 
-def true_budget(
-    claimed: Budget, releases: Iterable[tuple[Event, int]], what: str, *, stacklevel: int = 4
-) -> Budget:
+def true_budget(claimed: Budget, releases: Iterable[tuple[Event, int]], what: str) -> Budget:
     """The budget that ``releases`` of (event, count) really need, at least the claimed one.
 
     Where that is more than was claimed, a `PublishedCalibrationWarning` says so: the setting can be run, for
@@ -41,11 +39,10 @@ def true_budget(
     epsilon, slack = max(claimed.epsilon, needed), Fraction(1, 10**12)
     while not fits(loss, replace(roomy, epsilon=epsilon)):  # conversions round outwards
         epsilon, slack = float(exact(needed) * (1 + slack)), 4 * slack
-    warnings.warn(
+    checks.warn(
         f"{what}: the published constants claim {_named(claimed)} and give"
         f" {_named(replace(roomy, epsilon=needed))}; the account says so. See docs/errata.md.",
         PublishedCalibrationWarning,
-        stacklevel=stacklevel,  # the line that makes the learner
     )
     return replace(roomy, epsilon=epsilon)
 
@@ -63,7 +60,7 @@ def published_share(
             'calibration="published" may need more than it claims, and so a budget of its own; give a Budget,'
             ' or take "tight"'
         )
-    needed = true_budget(share.budget if claimed is None else claimed, releases, what, stacklevel=5)
+    needed = true_budget(share.budget if claimed is None else claimed, releases, what)
     if needed == share.budget:
         return share
     return replace(share, budget=needed, gate=share.gate.enlarged(needed))

@@ -1,0 +1,69 @@
+"""Settings by the budget: what ``"auto"`` stands for, the least noise that fits, or a paper's constants."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..core import checks
+from ..privacy import Budget, Share
+from ..privacy.published import published_share
+from ..privacy.sums import METHODS
+from .learner import CALIBRATIONS
+
+NOISES = ("gaussian", "laplace", "spherical")
+
+
+def calibrated(
+    kind: Any,
+    share: Share,
+    calibration: str,
+    asked: dict[str, Any],
+    tuned: dict[str, Any],
+    *,
+    pure: bool = False,
+) -> tuple[Any, Share]:
+    """Settings of this ``kind``, and the share that they are to be spent from.
+
+    ``tuned`` are options of ``kind.tight`` that published constants leave no choice of. ``pure`` is for
+    papers that claim a pure epsilon, whatever the delta.
+    """
+    if checks.one_of("calibration", calibration, CALIBRATIONS) == "tight":
+        return kind.tight(share, **asked, **tuned), share
+    defaults = inspect.signature(kind.tight).parameters
+    if any(value != defaults[name].default for name, value in tuned.items()):
+        names = ", ".join(f"{name}=" for name in tuned)
+        raise ValueError(f'calibration="published" has its own {names}; leave them out, or take "tight"')
+    found = kind.published(share, **asked)
+    releases = [] if found.spec is None else [(found.event, found.spec.count)]
+    return found, published_share(share, releases, kind.paper, claimed_epsilon(share) if pure else None)
+
+
+def claimed_epsilon(share: Share) -> Budget:
+    """What papers claim, and spend, that know of no delta: a pure epsilon."""
+    if not share.private:
+        raise ValueError('calibration="published" needs a finite epsilon; take "tight"')
+    return replace(share.budget, delta=0.0)
+
+
+def chosen_sums(sums: str, noise: str, share: Share, pure: Callable[[], str]) -> tuple[str, str]:
+    """What ``"auto"`` stands for: Gaussian noise with a delta (or without privacy), else a tree.
+
+    ``pure`` names the tree's noise: "laplace" or "spherical", whichever is better for the learner.
+    """
+    checks.one_of("sums", sums, ("auto", *METHODS))
+    checks.one_of("noise", noise, ("auto", *NOISES))
+    if noise in ("laplace", "spherical") and sums in ("sqrt", "blt"):
+        raise ValueError(f'noise={noise!r} needs sums="tree"; {sums!r} has Gaussian noise only')
+    if noise == "auto":
+        gaussian = sums in ("sqrt", "blt") or bool(share.delta) or not share.private
+        noise = "gaussian" if gaussian else pure()
+    if noise != "gaussian":
+        return "tree", noise
+    if share.private and not share.delta:
+        raise ValueError(
+            'Gaussian noise needs delta > 0; give the budget a delta, or take sums="tree" with other noise'
+        )
+    return ("sqrt" if sums == "auto" else sums), noise
