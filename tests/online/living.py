@@ -202,7 +202,7 @@ class Life:
                 part.add(items=shown.labels[:place])
         self.parts.append(part)
 
-    def _observe(self, number: int) -> None:
+    def _merge(self, number: int) -> None:
         if not self.parts:
             return
         part, before, learner = self.parts[number % len(self.parts)], self.learner.round, self.learner

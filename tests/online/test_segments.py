@@ -95,14 +95,14 @@ def test_any_order_of_calls(name, seed, tmp_path):
             segment = str(rng.choice([*VALUES, "nowhere"]))
             shown = shop.choose(segment, wait=False)
             assert set(shown.items) <= active
-            if not shop._learners[shop._groups.index(segment)].over:
+            if not shop._learners[shop._index(segment)].over:
                 assert shown.round not in used
                 used.add(shown.round)
                 waits[shown.round] = segment, shown
         elif action == "learn" and waits:
             late = int(rng.choice(list(waits)))
             segment, shown = waits.pop(late)
-            learner = shop._learners[shop._groups.index(segment)]
+            learner = shop._learners[shop._index(segment)]
             shop.learn(setting.feedback(learner, setting.people(3)[late % 3], shown), round=late)
             with pytest.raises(ValueError, match="has been counted"):
                 shop.learn(setting.feedback(learner, setting.people(1)[0], shown), round=late)
@@ -493,7 +493,7 @@ def test_saved_states_that_cannot_be_right():
     shop = Segments(LEADER, VALUES, BUDGET, seed=3)
     shop.run(_crowd(20), (VALUES * 7)[:20])
     shop.choose("de", wait=False)
-    header, arrays = shop._saved_whole()
+    header, arrays = shop._saved()
     assert dc.load(state_bytes(header, arrays)).round == 21
     others = [header["segments"][0], header["segments"][1] | {"class": "LinearLeader"}, header["segments"][2]]
     for changed in (

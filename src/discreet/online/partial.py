@@ -1,15 +1,14 @@
 """Parts of a crowd on other servers, to be merged once.
 
 A part is made for the batch that is open, travels to a server (it can be pickled), takes up people there and
-comes back. It holds sums of private data in whole numbers, and no people, so a learner that merges parts
-decides what it would have decided with the same people one by one, however they were divided. Learners that
-keep the people of a window have parts that keep theirs.
+comes back. It holds integer sums of private data, and no people, so a learner that merges parts decides what
+it would have decided with the same people one by one, however they were divided. Learners that keep the
+people of a window have parts that keep theirs.
 """
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -17,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.fixed import read_only
+from ..core.fixed import fixed, read_only
 from ..objectives import Population
 from ..privacy import random_id
 
 Units = NDArray[np.int64]
 # What makes a person's part in sums of a person; of many people who are rows, the sum of their parts.
 Counting = Callable[[Any], Units]
+About = tuple[str, int, int | None, str]  # server, batch, room and learner of a part
 
 
 def named(server: Any) -> str:
@@ -33,42 +33,22 @@ def named(server: Any) -> str:
     return server
 
 
-class Partial(ABC):
+@fixed
+class Partial:
     """The people of one server in one batch of a learner.
 
     ``server`` and ``batch`` name it: of each pair a learner merges one. A random ``id`` goes with its people
     as well, whatever it is called. ``room`` is how many people the batch had room for when the part was made,
     and ``learner`` tells the learner that made it from others. All of this is read-only, and a part that was
-    changed while it travelled is refused.
+    changed while it travelled is refused. ``given`` makes a person of the forms that ``learn`` takes.
     """
 
-    def __init__(
-        self, server: str, batch: int, room: int | None, learner: str, given: Callable[[Any, Any], Any]
-    ) -> None:
-        self._about = named(server), batch, room, learner, random_id()
+    def __init__(self, about: About, given: Callable[[Any, Any], Any]) -> None:
+        self.server, self.batch, self.room, self.learner = about
+        self.id = random_id()
+        self._given = given
         self._count = 0
         self._caveats: tuple[str, ...] = ()
-        self._given = given
-
-    @property
-    def server(self) -> str:
-        return self._about[0]
-
-    @property
-    def batch(self) -> int:
-        return self._about[1]
-
-    @property
-    def room(self) -> int | None:
-        return self._about[2]
-
-    @property
-    def learner(self) -> str:
-        return self._about[3]
-
-    @property
-    def id(self) -> str:
-        return self._about[4]
 
     @property
     def count(self) -> int:
@@ -85,12 +65,10 @@ class Partial(ABC):
 
         There is no ``person_id`` here: who is served by several servers has to be sent to one of them.
         """
-        if self.room is not None and self.count >= self.room:
-            raise RuntimeError(f"the batch has room for {self.room} people; merge this part")
+        self._check_room(1)
         given = self._given(person, items)
         self._take(given)
-        self._count += 1
-        self._caveats = tuple(dict.fromkeys((*self._caveats, *getattr(given, "caveats", ()))))
+        self._counted(1, getattr(given, "caveats", ()))
 
     def add_all(self, people: Population) -> None:
         """Take up everybody of a population, in memory or in a store (by its engine), or nobody.
@@ -99,30 +77,36 @@ class Partial(ABC):
         another server, has more than one.
         """
         checks.instance("people", people, Population, "Coverage.from_store(store)")
-        if self.room is not None and self.count + len(people) > self.room:
-            raise RuntimeError(
-                f"the batch has room for {self.room} people, and {self.count} were taken up; give fewer"
-            )
+        self._check_room(len(people))
         self._take_all(people)
-        self._count += len(people)
-        self._caveats = tuple(dict.fromkeys((*self._caveats, *people.caveats)))
+        self._counted(len(people), people.caveats)
 
-    @abstractmethod
-    def _take_all(self, people: Population) -> None:
-        """Take up everybody, or refuse them and stay as it is."""
+    def _check_room(self, more: int) -> None:
+        if self.room is not None and self.count + more > self.room:
+            raise RuntimeError(
+                f"the batch has room for {self.room} people, and {self.count} were taken up; merge this part"
+            )
 
-    @abstractmethod
+    def _counted(self, more: int, caveats: Iterable[str]) -> None:
+        self._count += more
+        self._caveats = tuple(dict.fromkeys((*self._caveats, *caveats)))
+
     def _take(self, person: Any) -> None:
         """Take up a person, or refuse them and stay as it is."""
+        raise NotImplementedError
 
-    @abstractmethod
+    def _take_all(self, people: Population) -> None:
+        """Take up everybody, or refuse them and stay as it is."""
+        raise NotImplementedError
+
     def _content(self) -> bytes:
         """What it holds, for `_seal`."""
+        raise NotImplementedError
 
     def _seal(self) -> str:
-        """What names the part, and what it holds, in a few letters: neither changes without the other."""
-        about = repr((self._about, self._count, self._caveats)).encode()
-        return hashlib.sha256(about + b"\n" + self._content()).hexdigest()
+        """A hash of what names the part, and of what it holds: neither changes without the other."""
+        about = (self.server, self.batch, self.room, self.learner, self.id, self._count, self._caveats)
+        return hashlib.sha256(repr(about).encode() + b"\n" + self._content()).hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sealed": self._seal()}
@@ -141,20 +125,17 @@ class Partial(ABC):
 
 
 class SummedPart(Partial):
-    """A part that holds whole-number sums of its people, and no people."""
+    """A part that holds integer sums of its people, and no people."""
 
     def __init__(
         self,
-        server: str,
-        batch: int,
-        room: int | None,
-        learner: str,
+        about: About,
         given: Callable[[Any, Any], Any],
         shape: tuple[int, ...],
         units: Counting,
         everybody: Counting | None = None,
     ) -> None:
-        super().__init__(server, batch, room, learner, given)
+        super().__init__(about, given)
         self._sums: Units = np.zeros(shape, dtype=np.int64)
         self._units, self._everybody = units, everybody
 
@@ -185,16 +166,8 @@ class SummedPart(Partial):
 class KeptPart(Partial):
     """A part that holds its people, as they are; of a store, where they are."""
 
-    def __init__(
-        self,
-        server: str,
-        batch: int,
-        room: int | None,
-        learner: str,
-        given: Callable[[Any, Any], Any],
-        checked: Callable[[Any], Any],
-    ) -> None:
-        super().__init__(server, batch, room, learner, given)
+    def __init__(self, about: About, given: Callable[[Any, Any], Any], checked: Callable[[Any], Any]) -> None:
+        super().__init__(about, given)
         self._people: list[Any] = []
         self._stores: list[Any] = []
         self._checked = checked
@@ -225,18 +198,18 @@ class KeptPart(Partial):
 class Merged:
     """Which parts of the open batch have been merged, by server and by id."""
 
-    _state = ("_batch", "_servers", "_ids")
+    _state = ("_batch", "_names")
 
     def __init__(self) -> None:
         self._batch = 0
-        self._servers: list[str] = []
-        self._ids: list[str] = []
+        self._names: list[tuple[str, str]] = []
 
     def check(self, part: Partial, batch: int, room: int | None, left: int | None) -> None:
         """Refuse a part of another batch, one that was merged, and too many people."""
         if part.batch != batch:
             raise ValueError(f"{part!r} is late: batch {batch} is open; its people are not learned from")
-        if self._batch == batch and (part.server in self._servers or part.id in self._ids):
+        known = self._names if self._batch == batch else []
+        if any(part.server == server or part.id == random for server, random in known):
             raise ValueError(f"a part of {part.server!r} was merged in batch {batch} already")
         if room is not None and part.count > room:
             raise ValueError(f"the open batch has room for {room} people; the part has {part.count}")
@@ -246,6 +219,5 @@ class Merged:
     def add(self, part: Partial) -> None:
         """A part is about to be merged."""
         if self._batch != part.batch:
-            self._batch, self._servers, self._ids = part.batch, [], []
-        self._servers.append(part.server)
-        self._ids.append(part.id)
+            self._batch, self._names = part.batch, []
+        self._names.append((part.server, part.id))

@@ -668,7 +668,7 @@ class PhasedSelector(OnlineSelector):
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
         size, bound = self.settings.n_items, self.settings.bound
         given = partial(given_person, Catalogue(size, self.settings.labels), size)
-        return KeptPart(*about, given, partial(row_person, size, bound))
+        return KeptPart(about, given, partial(row_person, size, bound))
 
     def _check_part(self, part: Partial) -> None:
         held = 0 if not isinstance(part, KeptPart) else len(part.people) + sum(map(len, part.stores))

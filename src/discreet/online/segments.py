@@ -113,10 +113,11 @@ class Segments:
         spending = spend_from(budget, seed)
         assert spending.gate is not None
         gate = spending.gate.owned()
-        self._groups = Groups(all_values(values, other), by, other, own_gate=spending.own_gate)
+        self.values, self.by, self.other = all_values(values, other), by, other
+        self._names = group_names(self.values, by, other, own_gate=spending.own_gate)
         key, alike = gate.key(), gate.resumes_alike
         learners: list[OnlineSelector] = []
-        for name in self._groups.names:
+        for name in self._names:
             own = int.from_bytes(gate.key(1)) >> 1 if alike else None
             part = gate.part(name, own)
             learners.append(made(make, replace(spending, gate=part, own_gate=False)))
@@ -133,24 +134,10 @@ class Segments:
         self._join(
             gate, spending.own_gate, learners, ContributionLimit(gate.budget.max_rounds_per_person, key)
         )
-        gate.add_caveats(self._groups.taken_for_granted)
+        divided = f"people are divided by {by or 'segments'}"
+        gate.add_caveats(f"{divided}: taken to be public, and alike in neighbouring inputs")
 
     # --- for users -------------------------------------------------------------------------------
-
-    @property
-    def values(self) -> tuple[Any, ...]:
-        """The segments."""
-        return self._groups.values
-
-    @property
-    def by(self) -> str | None:
-        """The attribute that they are values of."""
-        return self._groups.by
-
-    @property
-    def other(self) -> Any:
-        """The segment of all values that are not listed; None where these are refused."""
-        return self._groups.other
 
     @property
     def budget(self) -> Budget:
@@ -158,7 +145,7 @@ class Segments:
 
     def of(self, segment: Any) -> Segment:
         """One segment, for whoever serves it alone."""
-        return Segment(self, self._groups.index(segment))
+        return Segment(self, self._index(segment))
 
     @property
     def n_items(self) -> int:
@@ -180,7 +167,7 @@ class Segments:
     def pending(self) -> tuple[int, ...]:
         """Rounds that were passed without their feedback, which may still come."""
         with self._turns.look():
-            return tuple(round for round, place in self._numbers.items() if not self._is_open(*place))
+            return tuple(self._passed())
 
     @property
     def privacy(self) -> Guarantee:
@@ -188,7 +175,7 @@ class Segments:
         with self._turns.look():
             whole, ledger = self._gate.spent, Releases()
             definition = None if self._own_gate else whole.definition
-            for name, learner in zip(self._groups.names, self._learners, strict=True):
+            for name, learner in zip(self._names, self._learners, strict=True):
                 for group, entry, count in learner._spent().ledger.entries():
                     ledger.of_group((name, *group)).add(entry, count)
             so_far = replace(whole, ledger=ledger, definition=definition)
@@ -218,12 +205,12 @@ class Segments:
         the rounds of all segments.
         """
         with self._turn("choose()"):
-            index = self._groups.index(segment)
+            index = self._index(segment)
             learner = self._learners[index]
             shown = learner.choose(wait=wait, available=available, exclude=exclude, include=include)
             number = self._numbers.number(index, learner.round, open=learner._rounds.is_open)
-            while self._numbers.full:
-                self._expire(self._oldest())
+            while len(self._numbers.waiting) > MOST_OPEN:
+                self._expire(next(self._passed()))
             return Selection(shown.items, number, shown.labels)
 
     def learn(
@@ -255,8 +242,7 @@ class Segments:
         """
         with self._turn("expire()"):
             first = checks.whole("before", before, at_least=-(1 << 62))
-            old = [(round, place) for round, place in self._numbers.before(first)]
-            passed = [round for round, place in old if not self._is_open(*place)]
+            passed = list(itertools.takewhile(lambda round: round < first, self._passed()))
             for round in passed:
                 self._expire(round)
             return len(passed)
@@ -266,7 +252,7 @@ class Segments:
         with self._turn("skip()"):
             late = [checks.whole("rounds", round, at_least=0) for round in rounds]
             for round in late:
-                if self._numbers.get(round) is None or late.count(round) > 1:
+                if round not in self._numbers.waiting or late.count(round) > 1:
                     raise ValueError(f"rounds={round} waits for no feedback")
             for round in late:
                 index, place = self._numbers.take(round)
@@ -301,7 +287,7 @@ class Segments:
 
         People of a segment whose declared horizon is over are served its last set and not learned from.
         """
-        places = [self._groups.index(segment) for segment in segments]
+        places = [self._index(segment) for segment in segments]
         if len(places) != len(people) or (person_ids is not None and len(person_ids) != len(people)):
             raise ValueError("segments and person_ids must have as many entries as there are people")
         with self._turns.look():
@@ -336,7 +322,7 @@ class Segments:
     def to_bytes(self) -> bytes:
         """What `save` writes, for a database; guard it as well. `discreet.load` takes it, too."""
         with self._turn("to_bytes()"):
-            return state_bytes(*self._saved_whole())
+            return state_bytes(*self._saved())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
@@ -345,20 +331,17 @@ class Segments:
         is not in it.
         """
         with self._turn("save()"):
-            write_state(path, *self._saved_whole())
+            write_state(path, *self._saved())
             self._owner.saved()
 
-    def _saved_whole(self, *, learners: bool = True) -> State:
+    def _saved(self, *, learners: bool = True) -> State:
         """What a file holds, with the name of the owner of its charges."""
         owner = self._owner.state()
-        header, arrays = self._saved(learners=learners)
-        return header | {"owner": owner}, arrays
-
-    def _saved(self, *, learners: bool = True) -> State:
         states = [learner._saved() for learner in self._learners if learners]
         state, arrays = capture(self)
         header = {
             "class": "Segments",
+            "owner": owner,
             "values": list(self.values),
             "by": self.by,
             "other": self.other,
@@ -398,13 +381,13 @@ class Segments:
 
     def _resume(self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None) -> None:
         own = Gate.from_state(header["gate"]) if gate is None else gate
-        values, other = header["values"], header["other"]
-        if all_values(values, other) != tuple(values):
+        self.values, self.by, self.other = tuple(header["values"]), header["by"], header["other"]
+        if all_values(self.values, self.other) != self.values:
             raise ValueError("values are not those of segments")
-        self._groups = Groups(tuple(values), header["by"], other, own_gate=gate is None)
+        self._names = group_names(self.values, self.by, self.other, own_gate=gate is None)
         learners: list[OnlineSelector] = []
         with own._again(header["owner"]) as view:
-            saved = zip(self._groups.names, header["segments"], header["randomness"], strict=True)
+            saved = zip(self._names, header["segments"], header["randomness"], strict=True)
             for index, (name, inside, source) in enumerate(saved):
                 part = {
                     key.removeprefix(f"{index}/"): one
@@ -432,6 +415,7 @@ class Segments:
         """Put the parts together, new ones or those from a file."""
         self._gate, self._own_gate, self._learners = gate, own_gate, learners
         self._turns, self._limit = Turns("segments"), limit
+        self._places = {value: index for index, value in enumerate(self.values)}
         self._numbers = RoundNumbers(len(learners))
         pool = Pool(len(learners))
         for index, learner in enumerate(learners):
@@ -454,6 +438,20 @@ class Segments:
         self._gate.check_process()
         return self._turns.take(call)
 
+    def _index(self, segment: Any) -> int:
+        """Which learner somebody of this segment is served by."""
+        plain = segment.item() if isinstance(segment, np.generic) else segment
+        index = self._places.get(plain) if isinstance(plain, str | int | float) else None
+        if index is not None and isinstance(self.values[index], bool) == isinstance(plain, bool):
+            return index
+        if self.other is None:
+            raise checks.DataError(
+                f"segment is none of {', '.join(map(repr, self.values[:10]))}"
+                f"{', ...' if len(self.values) > 10 else ''}; make Segments with other= for unknown values",
+                f"segment={checks.shown(segment)}",
+            )
+        return self._places[self.other]
+
     def _is_open(self, index: int, place: int) -> bool:
         """Whether a round of a learner is the one that it waits for."""
         rounds = self._learners[index]._rounds
@@ -461,19 +459,19 @@ class Segments:
 
     def _meant(self, segment: Any, round: int | None) -> tuple[int | None, int, int | None]:
         """The number of the round that feedback is about, its segment, and its number there."""
-        index = None if segment is None else self._groups.index(segment)
+        index = None if segment is None else self._index(segment)
         if round is None:
             if index is not None:
                 place = self._learners[index].round
                 return self._numbers.of(index, place), index, None
             if not self._numbers.waiting:
                 raise RuntimeError("learn() comes after choose(): no round's feedback is waited for")
-            if self._numbers.waiting > 1:
+            if len(self._numbers.waiting) > 1:
                 raise ValueError("feedback of several rounds is waited for; give round= or segment=")
-            number, (index, place) = self._numbers.first
+            ((number, (index, place)),) = self._numbers.waiting.items()
             return number, index, place
         number = checks.whole("round", round, at_least=0)
-        found = self._numbers.get(number)
+        found = self._numbers.waiting.get(number)
         if found is None:
             why = "has been counted, or has expired" if number < self.round else "has not been chosen for"
             raise ValueError(f"round={number} {why}")
@@ -485,9 +483,10 @@ class Segments:
         if self._learners[index].over and all(learner.over for learner in self._learners):
             self._owner.finish()
 
-    def _oldest(self) -> int:
-        """The oldest round that was passed."""
-        return next(round for round, place in self._numbers.items() if not self._is_open(*place))
+    def _passed(self) -> Iterator[int]:
+        """Rounds that were passed without their feedback, the oldest first."""
+        waiting = self._numbers.waiting.items()
+        return (round for round, place in waiting if not self._is_open(*place))
 
     def _expire(self, round: int) -> None:
         index, place = self._numbers.take(round)
@@ -539,7 +538,7 @@ class Segment:
 
     def waits_for(self, round: int) -> bool:
         """Whether feedback of a round of that number may still come."""
-        return self._whole._numbers.get(round) is not None
+        return round in self._whole._numbers.waiting
 
     def skip(self, rounds: Iterable[int]) -> None:
         """See `Segments.skip`."""
@@ -561,54 +560,30 @@ class Segment:
                 whole._finish_if_over(index)
 
 
-class Groups:
-    """The ``values`` of an attribute, with a group of people each; unknown ones go to ``other``, if given.
+def group_names(values: tuple[Any, ...], by: str | None, other: Any, *, own_gate: bool) -> list[str]:
+    """What an account calls the groups of people with the ``values`` of an attribute.
 
     At a gate that others use too, groups of another attribute, or of other values, may hold the same people:
     the names tell these apart, and the gate refuses them beside each other.
 
-    >>> groups = Groups(("de", "fr", "else"), "country", "else", own_gate=True)
-    >>> groups.names, groups.index("fr"), groups.index("it")
-    (['country: de', 'country: fr', 'country: else'], 1, 2)
+    >>> group_names(("de", "fr"), "country", None, own_gate=True)
+    ['country: de', 'country: fr']
     """
-
-    def __init__(self, values: tuple[Any, ...], by: str | None, other: Any, *, own_gate: bool) -> None:
-        if by is not None and (not isinstance(by, str) or not 1 <= len(by) <= 100 or ": " in by):
-            raise ValueError(f"by must be the short name of an attribute, got {checks.shown(by)}")
-        if by is None and not own_gate:
-            raise ValueError(
-                "by= is needed at a gate that others use too: people are divided by that attribute, and"
-                " somebody may be in groups of two divisions"
-            )
-        self.values, self.by, self.other = values, by, other
-        family = by or "segment"
-        if not own_gate:  # the same values of the same attribute are the same people, others are not
-            known = json.dumps([list(values), other]).encode()
-            family = f"{family} {hashlib.blake2b(known, digest_size=4).hexdigest()}"
-        self.names = [f"{family}: {str(value).replace(': ', ':')}" for value in values]
-        if len(set(self.names)) < len(values):
-            raise ValueError("values holds two that read alike")
-        self._places = {value: index for index, value in enumerate(values)}
-
-    @property
-    def taken_for_granted(self) -> str:
-        """What an account has to say."""
-        by = self.by or "segments"
-        return f"people are divided by {by}: taken to be public, and alike in neighbouring inputs"
-
-    def index(self, value: Any) -> int:
-        """Which group somebody with this value is in."""
-        plain = value.item() if isinstance(value, np.generic) else value
-        index = self._places.get(plain) if isinstance(plain, str | int | float) else None
-        if index is not None and isinstance(self.values[index], bool) == isinstance(plain, bool):
-            return index
-        if self.other is None:
-            raise checks.DataError(
-                f"segment is none of {', '.join(map(repr, self.values[:10]))}"
-                f"{', ...' if len(self.values) > 10 else ''}; make Segments with other= for unknown values",
-                f"segment={checks.shown(value)}",
-            )
-        return self._places[self.other]
+    if by is not None and (not isinstance(by, str) or not 1 <= len(by) <= 100 or ": " in by):
+        raise ValueError(f"by must be the short name of an attribute, got {checks.shown(by)}")
+    if by is None and not own_gate:
+        raise ValueError(
+            "by= is needed at a gate that others use too: people are divided by that attribute, and somebody"
+            " may be in groups of two divisions"
+        )
+    family = by or "segment"
+    if not own_gate:  # the same values of the same attribute are the same people, others are not
+        known = json.dumps([list(values), other]).encode()
+        family = f"{family} {hashlib.blake2b(known, digest_size=4).hexdigest()}"
+    names = [f"{family}: {str(value).replace(': ', ':')}" for value in values]
+    if len(set(names)) < len(values):
+        raise ValueError("values holds two that read alike")
+    return names
 
 
 def all_values(values: Any, other: Any) -> tuple[Any, ...]:
@@ -624,12 +599,12 @@ def all_values(values: Any, other: Any) -> tuple[Any, ...]:
 
 
 class RoundNumbers:
-    """Every round of every learner gets the next number; those that are waited for are kept with it.
+    """Every round of every learner gets the next number; those that are ``waiting`` for feedback are kept.
 
     >>> numbers = RoundNumbers(2)
     >>> numbers.number(0, 0), numbers.number(1, 0), numbers.number(0, 0), numbers.number(0, 1)
     (0, 1, 0, 2)
-    >>> numbers.get(2), numbers.of(1, 0)
+    >>> numbers.waiting[2], numbers.of(1, 0)
     ((0, 1), 1)
     """
 
@@ -637,8 +612,8 @@ class RoundNumbers:
 
     def __init__(self, learners: int) -> None:
         self.next = 0
+        self.waiting: dict[int, Place] = {}  # in order
         self._last: list[Place] = [(-1, -1)] * learners  # the latest round of each learner, and its number
-        self._waiting: dict[int, Place] = {}  # in order
         self.changed = set(range(learners))  # learners with other rounds than when somebody cleared this
 
     def number(self, index: int, round: int, *, open: bool = True) -> int:
@@ -650,36 +625,9 @@ class RoundNumbers:
         if self._last[index][0] != round:
             self._last[index] = round, self.next
             if open:
-                self._waiting[self.next] = index, round
+                self.waiting[self.next] = index, round
             self.next += 1
         return self._last[index][1]
-
-    @property
-    def waiting(self) -> int:
-        """Of how many rounds feedback is waited for."""
-        return len(self._waiting)
-
-    @property
-    def full(self) -> bool:
-        """Whether these are more than may be."""
-        return len(self._waiting) > MOST_OPEN
-
-    @property
-    def first(self) -> tuple[int, Place]:
-        """The oldest of them."""
-        return next(iter(self._waiting.items()))
-
-    def items(self) -> Iterator[tuple[int, Place]]:
-        """All of them, in order."""
-        return iter(self._waiting.items())
-
-    def before(self, round: int) -> Iterator[tuple[int, Place]]:
-        """Those before a number, in order."""
-        return itertools.takewhile(lambda one: one[0] < round, self._waiting.items())
-
-    def get(self, number: int) -> Place | None:
-        """The learner of a round that is waited for, and its number there."""
-        return self._waiting.get(number)
 
     def of(self, index: int, round: int) -> int | None:
         """The number of a learner's latest round."""
@@ -687,19 +635,19 @@ class RoundNumbers:
         return number if last == round else None
 
     def take(self, number: int) -> Place:
-        """`get`, for a round whose feedback is no longer waited for."""
-        place = self._waiting.pop(number)
+        """The learner of a round whose feedback is no longer waited for, and its number there."""
+        place = self.waiting.pop(number)
         self.changed.add(place[0])
         return place
 
     def drop(self, number: int | None) -> None:
-        """Feedback has come, or is no longer waited for."""
-        if number in self._waiting:
+        """Feedback of a round has come, if it was waited for."""
+        if number in self.waiting:
             self.take(number)
 
     @property
     def _table(self) -> tuple[NDArray[np.int64], ...]:
-        waiting = [(number, *place) for number, place in self._waiting.items()]
+        waiting = [(number, *place) for number, place in self.waiting.items()]
         return np.array(self._last), np.array(waiting, dtype=np.int64).reshape(-1, 3)
 
     @_table.setter
@@ -708,7 +656,7 @@ class RoundNumbers:
         if last.shape != (len(self._last), 2) or (waiting.size and waiting[:, 1].max() >= len(self._last)):
             raise ValueError("rounds are of other segments than there are")
         self._last = [(round, number) for round, number in last.tolist()]
-        self._waiting = {number: (index, round) for number, index, round in waiting.tolist()}
+        self.waiting = {number: (index, round) for number, index, round in waiting.tolist()}
         self.changed.clear()
 
 
@@ -776,7 +724,7 @@ def pieces(whole: Segments) -> dict[Any, bytes]:
     Learners are under the value of their segment, the rest is under None.
     """
     with whole._turn("to_bytes()"):
-        found: dict[Any, bytes] = {None: state_bytes(*whole._saved_whole(learners=False))}
+        found: dict[Any, bytes] = {None: state_bytes(*whole._saved(learners=False))}
         changed = whole._numbers.changed
         found |= {whole.values[i]: state_bytes(*whole._learners[i]._saved()) for i in sorted(changed)}
         changed.clear()

@@ -533,7 +533,7 @@ class OnlineSelector(OnlineLearner):
         counting, shape = self._counting(), self._sums_shape() or ()
         units = partial(counted_person, self.n_items, self.bound, counting)
         everybody = partial(counted_people, self.n_items, self.bound, counting, shape)
-        return SummedPart(*about, given, shape, units, everybody)
+        return SummedPart(about, given, shape, units, everybody)
 
     def _check_part(self, part: Partial) -> None:
         """Refuse a part that this learner's people cannot have made."""

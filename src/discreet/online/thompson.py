@@ -585,7 +585,7 @@ class ThompsonSelector(RewardSelector):
         units, shown = self._engine.units, tuple(self._engine.current().tolist())
         given = partial(units.read, units.named, Catalogue(self.settings.n_items, self.settings.labels))
         return SummedPart(
-            *about, given, self._sums_shape(), partial(units.read, partial(units.of, shown=shown))
+            about, given, self._sums_shape(), partial(units.read, partial(units.of, shown=shown))
         )
 
     def _check_part(self, part: Partial) -> None:
