@@ -890,23 +890,24 @@ class Minimization(Question):
     def candidates(self) -> Iterator[Candidate]:
         from .online.minimize import MinimizerSettings
 
-        shape = (self.n_items, self.rounds, self.budget.share(), self.bound)
+        shape: dict[str, Any] = {"n_items": self.n_items, "rounds": self.rounds, "bound": self.bound}
         if self.feedback == "bandit":
             yield from self._bandit(shape)
             return
         free = {"empty_is_free": True} if self.empty_is_free else {}
         for sums, noise in self._sums(("laplace", "spherical")):
             settings: dict[str, Any] = {"sums": sums, "noise": noise, **free}
-            found = MinimizerSettings.tight(*shape, **settings)
+            found = MinimizerSettings.tight(self.budget.share(), **shape, **settings)
             note = "pure epsilon" if noise != "gaussian" else ""
             yield self._candidate("SubmodularMinimizer", settings, found.certified_regret, note=note)
 
-    def _bandit(self, shape: tuple[Any, ...]) -> Iterator[Candidate]:
+    def _bandit(self, shape: dict[str, Any]) -> Iterator[Candidate]:
         from .online.bandit_minimize import FORMS, BanditMinimizerSettings, HorizonTooShort
 
         for form in FORMS:
             try:
-                formula = BanditMinimizerSettings.tight(*shape, form=form).certified_regret
+                found = BanditMinimizerSettings.tight(self.budget.share(), form=form, **shape)
+                formula = found.certified_regret
             except HorizonTooShort:
                 formula = self.trivial
             name, more = "BanditSubmodularMinimizer", {"proven": form != "thompson", "note": "pure epsilon"}

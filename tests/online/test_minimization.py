@@ -351,7 +351,7 @@ def test_injected_faults_in_the_values_are_caught():
 def test_the_sum_of_a_very_long_batch_is_exact():
     """Floats hold it only to 32 units; two neighbours would be rounded to different sides."""
     learner = BanditSubmodularMinimizer(3, 1 << 40, PURE, batch=1 << 27, exploration_rate=0.5, seed=1)
-    step, unit = learner._costs.grid.step, Fraction(1, 1 << 31)
+    step, unit = learner._total.grid.step, Fraction(1, 1 << 31)
     far = (1 << 57) + 16
     less = np.array([-int(far * unit / step)])  # so that what is left is small, and exact as a float
     with mock.patch.object(samplers, "noise_steps", return_value=less):
@@ -371,7 +371,7 @@ def _know(learner, known):
     """Let a learner know such a sum of estimates, in units of its regularization, and its chain of sets."""
     summed = np.array(known) * learner.regularization
     if learner.form == "tree":
-        learner._tree.released = summed
+        learner._total.released = summed
     else:
         learner._summed = summed
     learner._chain.sort_by(summed)
@@ -528,15 +528,17 @@ def test_threshold_draws_each_item_with_its_coordinate():
 
 def _certified(n_items, rounds, budget, **options):
     """What a learner with these settings would certify, without making one."""
-    return MinimizerSettings.tight(n_items, rounds, budget.share(), **options).certified_regret
+    return MinimizerSettings.tight(budget.share(), n_items=n_items, rounds=rounds, **options).certified_regret
 
 
 def _bandit_certified(n_items, rounds, budget, **options):
-    return BanditMinimizerSettings.tight(n_items, rounds, budget.share(), **options).certified_regret
+    return BanditMinimizerSettings.tight(
+        budget.share(), n_items=n_items, rounds=rounds, **options
+    ).certified_regret
 
 
 def _settled(n_items, rounds, budget, **options):
-    found = BanditMinimizerSettings.tight(n_items, rounds, budget.share(), **options)
+    found = BanditMinimizerSettings.tight(budget.share(), n_items=n_items, rounds=rounds, **options)
     return found.batch, found.exploration_rate
 
 
@@ -891,12 +893,12 @@ def test_clipping_shortens_and_counts():
     values.choose()
     values.learn(-7.0)
     assert values.insecure_clipped == 1
-    assert values._costs.pending == -(2**31)  # of these make the bound of 1
+    assert values._total.pending == -(2**31)  # of these make the bound of 1
     estimates = BanditSubmodularMinimizer(3, 10, FREE, form="tree", exploration_rate=0.5, clip=True, seed=0)
     estimates.choose()
     estimates.learn(-7.0)
     assert estimates.insecure_clipped == 1
-    assert estimates._tree.pending == pytest.approx(estimates._estimate(-1.0))
+    assert estimates._total.pending == pytest.approx(estimates._estimate(-1.0))
 
 
 def test_where_the_empty_set_is_free_gradients_are_held_to_the_smaller_set():

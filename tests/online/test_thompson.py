@@ -296,7 +296,7 @@ def test_one_cost_moves_one_sum(budget, times):
             for one in (here, there)
         ]
         apart = np.abs(worlds[0][0] - worlds[1][0])
-        step = float(worlds[0][1]._costs.step)
+        step = float(worlds[0][1]._total.step)
         assert np.count_nonzero(apart > 2.0 * step) <= 1  # nobody is in two sums
         far = max(far, float(apart.max()))
     event = worlds[0][1].settings.event

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +15,8 @@ from numpy.typing import NDArray
 
 from ..bounds import minimization as bounds
 from ..core import checks
-from ..core.progress import track
 from ..kernels.minimization import Cuts
 from ..privacy import (
-    Account,
     Event,
     LaplaceNoise,
     Seed,
@@ -30,13 +27,12 @@ from ..privacy import (
     spend_from,
 )
 from ..privacy.accountant import Spending
-from ..privacy.published import published_share
-from .learner import CALIBRATIONS, Stream
+from .calibration import calibrated
+from .learner import Stream
 from .minimize import (
     ROUNDING,
     SetMinimizer,
     SetMinimizerSettings,
-    asked,
     noise_cost,
     published_regularization,
     wanted_regularization,
@@ -161,9 +157,11 @@ class BanditMinimizerSettings(SetMinimizerSettings):
     has neither exploration rate nor regularization; both are 1.
     """
 
+    paper: ClassVar[str] = "BanditSubmodularMinimizer"
+
     form: str
     batch: int
-    exploration_rate: float
+    exploration_rate: float = 1.0
     event: Event
 
     def __post_init__(self) -> None:
@@ -173,35 +171,29 @@ class BanditMinimizerSettings(SetMinimizerSettings):
     @classmethod
     def tight(
         cls,
-        n_items: int,
-        rounds: int,
         share: Share,
-        bound: float = 1.0,
         *,
         form: str = "values",
         batch: int | None = None,
         exploration_rate: float | None = None,
         regularization: float | str = "auto",
-        labels: Sequence[Any] | None = None,
-        clip: bool = False,
+        **asked: Any,
     ) -> BanditMinimizerSettings:
         """What is given, and the rest from the certificate; `HorizonTooShort` where it cannot be had."""
-        common = asked(n_items, rounds, share, bound, labels, clip)
         checks.one_of("form", form, FORMS)
-        length, rate = _given(common["rounds"], form, batch, exploration_rate)
-        event = value_noise(share, common["bound"])
-        common |= {"calibration": "tight", "centre": 0.5, "form": form, "event": event}
+        asked |= {"calibration": "tight", "neighbours": share.neighbours, "form": form}
+        asked["event"] = value_noise(share, checks.real("bound", asked.get("bound", 1.0), above=0.0))
+        one = cls(**asked, batch=1)
+        length, rate = _given(one.rounds, form, batch, exploration_rate)
         if form == "thompson":
             if rate is not None or regularization != "auto":
                 raise ValueError(
                     'form="thompson" has neither exploration_rate= nor regularization=; leave both out'
                 )
-            return cls(
-                **common, batch=length or _thompson_batch(common["rounds"], share), exploration_rate=1.0
-            )
+            return replace(one, batch=length or _thompson_batch(one.rounds, share))
 
         def trial(length: int, rate: float) -> BanditMinimizerSettings:
-            found = cls(**common, batch=length, exploration_rate=rate)
+            found = replace(one, batch=length, exploration_rate=rate)
             if form == "values":
                 return found
             tree = found._estimates(max(1, found.releases))
@@ -215,36 +207,25 @@ class BanditMinimizerSettings(SetMinimizerSettings):
     @classmethod
     def published(
         cls,
-        n_items: int,
-        rounds: int,
         share: Share,
-        bound: float = 1.0,
         *,
         batch: int | None = None,
         exploration_rate: float | None = None,
         regularization: float | str = "auto",
-        labels: Sequence[Any] | None = None,
-        clip: bool = False,
+        **asked: Any,
     ) -> BanditMinimizerSettings:
         """The constants of paper 001; a warning where the horizon is too short for its gamma."""
-        common = asked(n_items, rounds, share, bound, labels, clip)
-        size, horizon, largest = common["n_items"], common["rounds"], common["bound"]
+        asked |= {"calibration": "published", "neighbours": share.neighbours, "centre": 0.0}
+        draft = cls(**asked, form="tree", batch=1, event=SphericalLaplaceNoise(1.0, 1.0))
+        size, horizon, bound = draft.n_items, draft.rounds, draft.bound
         _, rate = _given(horizon, "tree", batch, exploration_rate)
         gamma = _published_rate(size, horizon) if rate is None else rate
         # For the estimates' expected length, and one level more than is released.
-        levels, length = math.ceil(math.log2(horizon)) + 1, 4.0 * largest * size / math.sqrt(gamma)
-        moves = _estimate_moves(size, largest, gamma, share.neighbours)
-        printed = largest * math.exp(math.log(horizon) * 2.0 / 3.0)
-        common["regularization"] = published_regularization(regularization, printed)
-        return cls(
-            **common,
-            calibration="published",
-            centre=0.0,
-            form="tree",
-            batch=1,
-            exploration_rate=gamma,
-            event=SphericalLaplaceNoise(moves, length * levels / share.budget.epsilon),
-        )
+        levels, length = math.ceil(math.log2(horizon)) + 1, 4.0 * bound * size / math.sqrt(gamma)
+        moves = _estimate_moves(size, bound, gamma, share.neighbours)
+        event = SphericalLaplaceNoise(moves, length * levels / share.budget.epsilon)
+        held = published_regularization(regularization, bound * math.exp(math.log(horizon) * 2.0 / 3.0))
+        return replace(draft, exploration_rate=gamma, regularization=held, event=event)
 
     # --- what follows ----------------------------------------------------------------------------
 
@@ -303,16 +284,9 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         """Bound on the expected cost beyond the best fixed set's (see `bounds.minimization.explored`)."""
         if self.form == "thompson":
             return bounds.trivial_cost(self.rounds, self.bound)
-        return bounds.explored(
-            self.n_items,
-            self.rounds,
-            self.batch,
-            self.exploration_rate,
-            self.regularization,
-            self.second_moment,
-            self.bound,
-            centre=self.centre,
-        )
+        shape = (self.n_items, self.rounds, self.batch, self.exploration_rate)
+        regularised = (self.regularization, self.second_moment, self.bound)
+        return bounds.explored(*shape, *regularised, centre=self.centre)
 
 
 def _thompson_batch(rounds: int, share: Share) -> int:
@@ -385,11 +359,9 @@ def _published_rate(n_items: int, rounds: int) -> float:
     gamma = bounds.published_exploration_rate(n_items, rounds)
     if gamma <= 1.0:
         return gamma
-    warnings.warn(
+    checks.warn(
         f"rounds={rounds} is too short for the published gamma, {gamma:.3g} for {n_items} items; it is set to"
-        f" 1. At least n^4.5 = {math.ceil(n_items**4.5)} rounds are needed",
-        UserWarning,
-        stacklevel=4,
+        f" 1. At least n^4.5 = {math.ceil(n_items**4.5)} rounds are needed"
     )
     return 1.0
 
@@ -447,19 +419,8 @@ class BanditSubmodularMinimizer(SetMinimizer):
 
     settings: BanditMinimizerSettings
     _settings_type: ClassVar[type[BanditMinimizerSettings]] = BanditMinimizerSettings
-    _state = (
-        "_public",
-        "_clipped",
-        "_place",
-        "_chance",
-        "_side",
-        "_chain",
-        "_summed",
-        "_tree",
-        "_costs",
-        "_beliefs",
-    )
-    _parts = ("_tree", "_costs", "_beliefs")
+    _state = ("_public", "_clipped", "_place", "_chance", "_side", "_chain", "_summed", "_total", "_beliefs")
+    _parts = ("_total", "_beliefs")
 
     def __init__(
         self,
@@ -477,22 +438,12 @@ class BanditSubmodularMinimizer(SetMinimizer):
         clip: bool = False,
         seed: Seed = None,
     ) -> None:
+        asked = {"n_items": n_items, "rounds": rounds, "bound": bound, "labels": labels, "clip": clip}
+        asked |= {"batch": batch, "exploration_rate": exploration_rate, "regularization": regularization}
         checks.one_of("form", form, FORMS)
+        tuned = {} if calibration == "published" else {"form": form}  # the paper's is a tree
         share = spend_from(budget, seed)
-        common: dict[str, Any] = {
-            "batch": batch,
-            "exploration_rate": exploration_rate,
-            "regularization": regularization,
-            "labels": labels,
-            "clip": clip,
-        }
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            settings = BanditMinimizerSettings.published(n_items, rounds, share, bound, **common)
-            releases = [] if settings.spec is None else [(settings.event, settings.spec.count)]
-            share = published_share(share, releases, "BanditSubmodularMinimizer")
-        else:
-            settings = BanditMinimizerSettings.tight(n_items, rounds, share, bound, form=form, **common)
-        super().__init__(settings, share)
+        super().__init__(*calibrated(BanditMinimizerSettings, share, calibration, asked, tuned))
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -523,17 +474,14 @@ class BanditSubmodularMinimizer(SetMinimizer):
         # Costs are counted in units of 2^-shift, of which 2^31 to 2^32 make the bound.
         self._shift = 32 - math.frexp(settings.bound)[1]
         self._most = math.floor(math.ldexp(settings.bound, self._shift))
-        self._tree: PrivateTotal | None = None
-        self._costs: CostTotal | None = None
+        self._total: PrivateTotal | CostTotal | None = None
         if settings.spec is not None:
-            self._tree = PrivateTotal(
-                settings.spec, self._gate, settings.event, (settings.n_items,), label="estimates"
-            )
+            shape = (settings.n_items,)
+            self._total = PrivateTotal(settings.spec, self._gate, settings.event, shape, label="estimates")
         elif settings.releases:
+            how: dict[str, Any] = {"truncation": 1, "label": "sum of a batch's costs"}
             unit = Fraction(2) ** -self._shift
-            self._costs = CostTotal(
-                self._gate, settings.event, settings.moves, unit, truncation=1, label="sum of a batch's costs"
-            )
+            self._total = CostTotal(self._gate, settings.event, settings.moves, unit, **how)
         self._beliefs: SetCosts | None = None
         if settings.form == "thompson":
             assert isinstance(settings.event, LaplaceNoise)
@@ -544,40 +492,41 @@ class BanditSubmodularMinimizer(SetMinimizer):
 
     @property
     def _released(self) -> NDArray[np.float64]:
-        return self._summed if self._tree is None else self._tree.released
+        return self._total.released if isinstance(self._total, PrivateTotal) else self._summed
 
     def _due(self) -> bool:
         return self.round % self.settings.batch == 0
 
     def _draw(self) -> NDArray[np.float64]:
-        settings = self.settings
-        if self._tree is not None and self.round:
-            self._tree.release()
-        if self._costs is not None and self._costs.count * settings.batch < self.round:
-            units = self._costs.take()
-            value = self._noisy(int(units)) / settings.batch
+        settings, total = self.settings, self._total
+        if isinstance(total, PrivateTotal) and self.round:
+            total.release()
+        elif isinstance(total, CostTotal) and total.count * settings.batch < self.round:
+            value = self._noisy(int(total.take())) / settings.batch
             if self._beliefs is None:
                 self._summed = self._summed + self._estimate(value)
             else:
                 self._beliefs.observe(self._shown, np.array([value / settings.bound]))
         if self._beliefs is not None:
             return self._beliefs.suggest(self._public.generator, self._rounds.shown)
-        coin, self._side = (float(c) for c in self._public.generator.random(2))
+        uniform, self._side = (float(one) for one in self._public.generator.random(2))
         shown: NDArray[np.float64]
-        shown, self._place, self._chance = self._chain.draw(self._released, settings.exploration_rate, coin)
+        shown, self._place, self._chance = self._chain.draw(
+            self._released, settings.exploration_rate, uniform
+        )
         return shown
 
     def _noisy(self, units: int) -> float:
         """A batch's sum as it leaves: on a grid, with the Laplace noise that was reserved for it.
 
-        In whole numbers throughout, because a float holds the sum of a very long batch only roughly.
+        In integers throughout, because a float holds the sum of a very long batch only roughly.
         """
-        assert self._costs is not None
-        grid = self._costs.grid
+        assert isinstance(self._total, CostTotal)
+        leave, grid = self._total.leave, self._total.grid
         if grid is None:
-            return self._costs.leave(units)
+            return leave(units)
         power = grid.exponent + self._shift
-        return self._costs.leave((units << max(-power, 0)) // (grid.mantissa << max(power, 0)))
+        return leave((units << max(-power, 0)) // (grid.mantissa << max(power, 0)))
 
     def _estimate(self, value: float) -> NDArray[np.float64]:
         """An estimate of the gradient at x, from what the served set cost."""
@@ -602,23 +551,21 @@ class BanditSubmodularMinimizer(SetMinimizer):
             )
         return min(max(value, -bound), bound), outside
 
+    def _feedback(self, person: Any, decision: Any, value: float) -> float:  # noqa: ARG002
+        return value
+
     def _observe(self, person: tuple[float, bool]) -> None:
         value, clipped = person
-        self._clipped.add(clipped)
-        if self._tree is not None:
-            self._tree.add(self._estimate(value))
-        elif self._costs is not None:
-            self._costs.pending += self._units(value)
+        self._clipped += clipped
+        if isinstance(self._total, PrivateTotal):
+            self._total.add(self._estimate(value))
+        elif self._total is not None:
+            self._total.add(self._units(np.array([value])))
 
-    def _units(self, value: float) -> int:
-        return min(max(math.floor(math.ldexp(value, self._shift)), -self._most), self._most)
-
-    def _run_functions(self, stream: Stream) -> None:
-        for t in track(range(stream.rewards.size), "rounds", stream.progress):
-            decision = self._next()
-            stream.rewards[t] = self._value(stream.people[t], decision)
-            stream.selections[t] = self._row(decision)
-            self._take(self._prepared(stream.rewards[t]), bool(stream.within_limit[t]))
+    def _units(self, costs: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Costs in units, rounded down."""
+        units = np.clip(np.floor(np.ldexp(costs, self._shift)), -self._most, self._most)
+        return units.astype(np.int64)
 
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
         costs, count, first, batch = stream.rewards, stream.rewards.size, 0, self.settings.batch
@@ -627,28 +574,11 @@ class BanditSubmodularMinimizer(SetMinimizer):
             stop = min(count, first + batch - self.round % batch)
             cuts.values(first, self._shown, costs[first:stop])
             stream.selections[first:stop] = self._shown
-            within_limit = stream.within_limit[first:stop]
-            if self._costs is not None and float(np.abs(costs[first:stop]).max()) <= self.settings.bound:
-                units = self._total_units(costs[first:stop][within_limit])
-                self._rounds.close(stop - first, then=partial(self._add_sums, units))
+            within_limit, bound = stream.within_limit[first:stop], self.settings.bound
+            if isinstance(self._total, CostTotal) and float(np.abs(costs[first:stop]).max()) <= bound:
+                units = self._units(costs[first:stop][within_limit])
+                self._rounds.close(stop - first, then=partial(self._total.add, units))
             else:
                 for t in range(first, stop):
                     self._take(self._prepared(float(costs[t])), bool(stream.within_limit[t]))
             first = stop
-
-    def _total_units(self, costs: NDArray[np.float64]) -> int:
-        """`_units` of several people together, in whole numbers."""
-        units = np.clip(np.floor(np.ldexp(costs, self._shift)), -self._most, self._most)
-        return int(units.astype(np.int64).sum())
-
-    def _add_sums(self, units: int) -> None:
-        assert self._costs is not None
-        self._costs.pending += units
-
-    @property
-    def _total(self) -> PrivateTotal | CostTotal | None:
-        """Where people's costs are on their way out; None where nothing is released."""
-        return self._costs if self._tree is None else self._tree
-
-    def _spent(self) -> Account:
-        return self._account(*(() if self._total is None else self._total.entries()))

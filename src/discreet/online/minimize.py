@@ -31,20 +31,23 @@ from ..privacy import (
     spend_from,
 )
 from ..privacy.accountant import Spending
-from ..privacy.published import published_share
 from ..results import CostTrace, Selection
-from .calibration import chosen_sums
-from .clipping import ClippedCount
-from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
+from .calibration import calibrated, chosen_sums
+from .learner import LearnerSettings, OnlineLearner, Stream
 from .people import check_population
 from .selector import item_labels
-from .total import PrivateTotal
+from .total import CostTotal, PrivateTotal
 
 # What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half
 # the regularization costs (2 + 1/2) / 2 of the best bound.
 BOLDER = 0.5
 # Beyond these, squares of the bound and sums over the rounds leave the range of floats.
 _MOST_ROUNDS, _MOST_BOUND = 1 << 40, 1e100
+# Room for rounding errors, in gradients and in what people declare about their functions.
+ROUNDING = 1e-9
+
+
+# --- what both minimizers share --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,35 +57,21 @@ class SetMinimizerSettings(LearnerSettings):
     rounds: int
     neighbours: str
     n_items: int
-    bound: float
-    labels: tuple[Any, ...] | None
-    clip: bool
-    regularization: float
-    centre: float
+    bound: float = 1.0
+    labels: tuple[Any, ...] | None = None
+    clip: bool = False
+    regularization: float = 1.0
+    centre: float = 0.5
 
     def __post_init__(self) -> None:
-        item_labels(self.labels, self.n_items)
-
-
-def asked(
-    n_items: int,
-    rounds: int,
-    share: Share,
-    bound: float,
-    labels: Sequence[Any] | None,
-    clip: bool,
-) -> dict[str, Any]:
-    """What every minimizer is asked for, checked; the regularization is put in later."""
-    size = checks.whole("n_items", n_items, at_least=1)
-    return {
-        "n_items": size,
-        "rounds": checks.whole("rounds", rounds, at_least=1, at_most=_MOST_ROUNDS),
-        "neighbours": share.neighbours,
-        "bound": checks.real("bound", bound, at_least=1.0 / _MOST_BOUND, at_most=_MOST_BOUND),
-        "labels": item_labels(labels, size),
-        "clip": bool(clip),
-        "regularization": 1.0,
-    }
+        size = checks.whole("n_items", self.n_items, at_least=1)
+        self._put(
+            n_items=size,
+            rounds=checks.whole("rounds", self.rounds, at_least=1, at_most=_MOST_ROUNDS),
+            bound=checks.real("bound", self.bound, at_least=1.0 / _MOST_BOUND, at_most=_MOST_BOUND),
+            labels=item_labels(self.labels, size),
+            clip=bool(self.clip),
+        )
 
 
 def wanted_regularization(asked: float | str, careful: float, optimistic: float) -> float:
@@ -103,8 +92,9 @@ def published_regularization(asked: float | str, printed: float) -> float:
 class SetMinimizer(OnlineLearner):
     """A set of any size every round, and what it costs the person of that round."""
 
-    settings: SetMinimizerSettings
+    settings: Any
     _noun: ClassVar[str] = "set"
+    _total: PrivateTotal | CostTotal | None  # of what people cost, on its way out; None where nothing leaves
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -115,12 +105,13 @@ class SetMinimizer(OnlineLearner):
         A fact about people that no noise protects: for debugging on data that you may look at. It is not part
         of the account, and must not be published.
         """
-        return self._clipped.number
+        return self._clipped
 
     @property
     def point(self) -> NDArray[np.float64]:
         """The point of [0, 1]^n whose chain of sets is served."""
-        return np.clip(self.settings.centre - self._released / self.settings.regularization, 0.0, 1.0)
+        held, centre = self.settings.regularization, self.settings.centre
+        return np.asarray(np.clip(centre - self._released / held, 0.0, 1.0))
 
     def choose(self) -> Selection:
         """The set for this round; it may be empty."""
@@ -130,7 +121,7 @@ class SetMinimizer(OnlineLearner):
     def run(
         self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
     ) -> CostTrace:
-        """The whole stream at once: the same sets, for the same seed, as `choose` and `learn` one by one.
+        """The whole stream at once: the same sets, for the same seed, as `choose` and `learn` step by step.
 
         ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
         set and not learned from.
@@ -149,16 +140,16 @@ class SetMinimizer(OnlineLearner):
         """The private sum of gradients, or of estimates of them."""
 
     def _begin(self) -> None:
-        if self.settings.neighbours != self.budget.neighbours:
-            raise ValueError(
-                f"the settings are for neighbours={self.settings.neighbours!r}, the budget is not"
-            )
-        self._clipped = ClippedCount()
-        self._chain = Chain(self.settings.n_items, self.settings.regularization, self.settings.centre)
+        settings = self.settings
+        if settings.neighbours != self.budget.neighbours:
+            raise ValueError(f"the settings are for neighbours={settings.neighbours!r}, the budget is not")
+        self._clipped = 0
+        self._chain = Chain(settings.n_items, settings.regularization, settings.centre)
 
     @property
     def _width(self) -> int:
-        return self.settings.n_items
+        size: int = self.settings.n_items
+        return size
 
     def _due(self) -> bool:
         return True
@@ -169,14 +160,14 @@ class SetMinimizer(OnlineLearner):
         return Selection(items, self.round, labels)
 
     def _row(self, decision: Selection) -> NDArray[np.float64]:
-        row = np.zeros(self.settings.n_items)
+        row = np.zeros(self._width)
         row[list(decision.items)] = 1.0
         return row
 
     @property
     def _largest(self) -> float:
         """Costs beyond this are refused."""
-        return math.inf if self.settings.clip else self.settings.bound
+        return math.inf if self.settings.clip else float(self.settings.bound)
 
     def _value(self, person: Any, decision: Selection) -> float:
         return answers.number("value", person.value(decision.items), -self._largest, self._largest)
@@ -185,17 +176,13 @@ class SetMinimizer(OnlineLearner):
         return CostTrace(rewards, selections, type(self).__name__)
 
     def _check_people(self, people: Any) -> None:
-        check_population(people, self.settings.n_items, self._largest)
+        check_population(people, self._width, self._largest)
 
     def _run(self, stream: Stream) -> None:
         if isinstance(stream.people, GraphCut):
             self._run_cuts(stream, Cuts(stream.people.as_arcs()))
         else:
-            self._run_functions(stream)
-
-    def _run_functions(self, stream: Stream) -> None:
-        """The stream round by round."""
-        super()._run(stream)
+            super()._run(stream)
 
     @abstractmethod
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
@@ -204,27 +191,8 @@ class SetMinimizer(OnlineLearner):
     def _could_show(self, shown: NDArray[Any]) -> bool:
         return super()._could_show(shown) and bool(((shown == 0.0) | (shown == 1.0)).all())
 
-
-# Room for rounding errors, in gradients and in what people declare about their functions.
-ROUNDING = 1e-9
-
-
-def gradient_bounds(
-    n_items: int, bound: float, noise: str, neighbours: str, empty_is_free: bool
-) -> VectorBounds:
-    """Bounds of a gradient in the norm of the noise, and how far two of them can be apart.
-
-    That is less than twice their length. Vectors are truncated towards zero to the grid: that takes something
-    off the rises of a gradient, and lowers no height along the chain by more than it takes, so the gradient
-    stays in its set. Where the empty set is free it may leave the set, but the two that are farthest apart
-    only come closer.
-    """
-    norm = 1 if noise == "laplace" else 2
-    longest = bounds.gradient_length(n_items, bound, norm, empty_is_free=empty_is_free)
-    moves = longest
-    if neighbours == "replace":
-        moves = bounds.gradient_difference(n_items, bound, norm, empty_is_free=empty_is_free)
-    return VectorBounds(n_items, norm, longest * (1.0 + ROUNDING), apart=moves * (1.0 + 2.0 * ROUNDING))
+    def _spent(self) -> Account:
+        return self._account(*(() if self._total is None else self._total.entries()))
 
 
 def noise_cost(
@@ -240,44 +208,42 @@ def noise_cost(
     return bounds.noise_cost(size, spec.noise, scale, draws, bound, empty_is_free=empty_is_free)
 
 
+# --- the whole cost of a person --------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class MinimizerSettings(SetMinimizerSettings):
     """What a `SubmodularMinimizer` goes by."""
 
+    paper: ClassVar[str] = "SubmodularMinimizer"
+
     sums: str
     noise: str
-    empty_is_free: bool
-    check: int
-    event: Event | None
+    empty_is_free: bool = False
+    check: int = 0
+    event: Event | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check = checks.whole("check", self.check, at_least=0)
+        self._put(check=check, empty_is_free=bool(self.empty_is_free))
 
     @classmethod
     def tight(
         cls,
-        n_items: int,
-        rounds: int,
         share: Share,
-        bound: float = 1.0,
         *,
         sums: str = "auto",
         noise: str = "auto",
         regularization: float | str = "auto",
-        empty_is_free: bool = False,
-        check: int = 0,
         min_separation: int | None = None,
-        labels: Sequence[Any] | None = None,
-        clip: bool = False,
+        **asked: Any,
     ) -> MinimizerSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
-        common = asked(n_items, rounds, share, bound, labels, clip) | {
-            "calibration": "tight",
-            "participation": Participation.declared(share, min_separation),
-            "centre": 0.5,
-            "empty_is_free": bool(empty_is_free),
-            "check": checks.whole("check", check, at_least=0),
-        }
+        asked |= {"calibration": "tight", "participation": Participation.declared(share, min_separation)}
 
         def calibrated(method: str, law: str) -> MinimizerSettings:
-            found = cls(**common, sums=method, noise=law, event=None)
+            found = cls(**asked, neighbours=share.neighbours, sums=method, noise=law)
             spec = found.spec
             return found if spec is None else replace(found, event=spec.event(share, share.definition))
 
@@ -290,37 +256,17 @@ class MinimizerSettings(SetMinimizerSettings):
 
     @classmethod
     def published(
-        cls,
-        n_items: int,
-        rounds: int,
-        share: Share,
-        bound: float = 1.0,
-        *,
-        regularization: float | str = "auto",
-        empty_is_free: bool = False,
-        check: int = 0,
-        labels: Sequence[Any] | None = None,
-        clip: bool = False,
+        cls, share: Share, *, regularization: float | str = "auto", **asked: Any
     ) -> MinimizerSettings:
         """The constants of paper 001: noise for a difference of 4 bound, and one tree level too many."""
-        common = asked(n_items, rounds, share, bound, labels, clip)
-        horizon, largest = common["rounds"], common["bound"]
-        common["regularization"] = published_regularization(regularization, largest * math.sqrt(horizon))
-        found = cls(
-            **common,
-            calibration="published",
-            centre=0.0,
-            empty_is_free=bool(empty_is_free),
-            check=checks.whole("check", check, at_least=0),
-            sums="tree",
-            noise="spherical",
-            event=None,
-        )
+        asked |= {"calibration": "published", "neighbours": share.neighbours, "centre": 0.0}
+        found = cls(**asked, sums="tree", noise="spherical")
+        held = published_regularization(regularization, found.bound * math.sqrt(found.rounds))
+        found = replace(found, regularization=held)
         spec = found.spec
         if spec is None:
             return found
-        levels = math.ceil(math.log2(horizon)) + 1
-        scale = 4.0 * largest * levels / share.budget.epsilon
+        scale = 4.0 * found.bound * (math.ceil(math.log2(found.rounds)) + 1) / share.budget.epsilon
         return replace(found, event=SphericalLaplaceNoise(spec.sensitivity(share.neighbours), scale))
 
     @property
@@ -333,10 +279,25 @@ class MinimizerSettings(SetMinimizerSettings):
         """The running sum of gradients; None where nothing is released."""
         if not self.releases:
             return None
-        vectors = gradient_bounds(self.n_items, self.bound, self.noise, self.neighbours, self.empty_is_free)
         reduced = self.sums == "tree" and self.noise == "gaussian"
         more: dict[str, Any] = {"variance_reduction": reduced, "participation": self.participation}
-        return SumSpec(vectors, self.releases, self.sums, self.noise, **more)
+        return SumSpec(self.vectors, self.releases, self.sums, self.noise, **more)
+
+    @property
+    def vectors(self) -> VectorBounds:
+        """Bounds of a gradient in the norm of the noise, and how far two of them can be apart.
+
+        That is less than twice their length. Vectors are truncated towards zero to the grid: that takes
+        something off the rises of a gradient, and lowers no height along the chain by more than it takes, so
+        the gradient stays in its set. Where the empty set is free it may leave the set, but the two that are
+        farthest apart only come closer.
+        """
+        norm, free = (1 if self.noise == "laplace" else 2), self.empty_is_free
+        longest = moves = bounds.gradient_length(self.n_items, self.bound, norm, empty_is_free=free)
+        if self.neighbours == "replace":
+            moves = bounds.gradient_difference(self.n_items, self.bound, norm, empty_is_free=free)
+        apart = moves * (1.0 + 2.0 * ROUNDING)
+        return VectorBounds(self.n_items, norm, longest * (1.0 + ROUNDING), apart=apart)
 
     @property
     def limit(self) -> float:
@@ -352,22 +313,15 @@ class MinimizerSettings(SetMinimizerSettings):
         return noise_cost(spec, event, self.rounds, self.bound, empty_is_free=self.empty_is_free)
 
     def best_regularization(self, noise: float) -> float:
-        """The regularization with the smallest certificate, if the noise costs so much a round."""
+        """The regularization with the smallest certificate, if this is the noise's cost a round."""
         shape = (self.n_items, self.rounds, noise, self.bound)
         return bounds.best_regularization(*shape, empty_is_free=self.empty_is_free)
 
     @property
     def certified_regret(self) -> float:
         """Bound on the expected cost beyond the best fixed set's: `bounds.minimization.lovasz_leader`."""
-        return bounds.lovasz_leader(
-            self.n_items,
-            self.rounds,
-            self.regularization,
-            self.noise_cost,
-            self.bound,
-            empty_is_free=self.empty_is_free,
-            centre=self.centre,
-        )
+        shape = (self.n_items, self.rounds, self.regularization, self.noise_cost, self.bound)
+        return bounds.lovasz_leader(*shape, empty_is_free=self.empty_is_free, centre=self.centre)
 
 
 class SubmodularMinimizer(SetMinimizer):
@@ -411,6 +365,7 @@ class SubmodularMinimizer(SetMinimizer):
     settings: MinimizerSettings
     _settings_type: ClassVar[type[MinimizerSettings]] = MinimizerSettings
     _state = ("_public", "_check_public", "_total", "_clipped")
+    _total: PrivateTotal
 
     def __init__(
         self,
@@ -430,29 +385,11 @@ class SubmodularMinimizer(SetMinimizer):
         clip: bool = False,
         seed: Seed = None,
     ) -> None:
+        asked = {"n_items": n_items, "rounds": rounds, "bound": bound, "labels": labels, "clip": clip}
+        asked |= {"regularization": regularization, "empty_is_free": empty_is_free, "check": check}
+        tuned = {"sums": sums, "noise": noise, "min_separation": min_separation}
         share = spend_from(budget, seed)
-        common: dict[str, Any] = {
-            "regularization": regularization,
-            "empty_is_free": empty_is_free,
-            "check": check,
-            "labels": labels,
-            "clip": clip,
-        }
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            other = min_separation is not None or noise not in ("auto", "spherical")
-            if other or sums not in ("auto", "tree"):
-                raise ValueError(
-                    f"sums={sums!r}, noise={noise!r} and min_separation={min_separation} are not what was"
-                    " published, a tree with spherical noise; leave them out"
-                )
-            settings = MinimizerSettings.published(n_items, rounds, share, bound, **common)
-            spec, event = settings.spec, settings.event
-            releases = [] if spec is None or event is None else [(event, spec.count)]
-            share = published_share(share, releases, "SubmodularMinimizer")
-        else:
-            common |= {"sums": sums, "noise": noise, "min_separation": min_separation}
-            settings = MinimizerSettings.tight(n_items, rounds, share, bound, **common)
-        super().__init__(settings, share)
+        super().__init__(*calibrated(MinimizerSettings, share, calibration, asked, tuned))
 
     @property
     def certified_regret(self) -> float:
@@ -469,15 +406,8 @@ class SubmodularMinimizer(SetMinimizer):
         super()._begin()
         settings = self.settings
         self._public, self._check_public = self._gate.public_randomness(), self._gate.public_randomness(1)
-        self._total = PrivateTotal(
-            settings.spec,
-            self._gate,
-            settings.event,
-            (settings.n_items,),
-            ahead=True,
-            trees=True,
-            label="gradients",
-        )
+        how: dict[str, Any] = {"ahead": True, "trees": True, "label": "gradients"}
+        self._total = PrivateTotal(settings.spec, self._gate, settings.event, (self._width,), **how)
 
     @property
     def _released(self) -> NDArray[np.float64]:
@@ -548,35 +478,26 @@ class SubmodularMinimizer(SetMinimizer):
     def _observe(self, person: tuple[NDArray[np.float64], bool]) -> None:
         gradient, clipped = person
         self._total.add(gradient)
-        self._clipped.add(clipped)
+        self._clipped += clipped
 
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
-        if not self._total.compiles:
-            self._run_single_cuts(stream, cuts)
-            return
-        count, first = stream.rewards.size, 0
         limits = self._limit(stream.people), self.settings.empty_is_free
-        while first < count:
+        count, first, run = stream.rewards.size, 0, self._chain.run
+        while self._total.compiles and first < count:
             self._next()
             size = min(count - first, self._total.rows_ahead(count - first - 1) + 1)
             stop, shown = first + size, self._shown.copy()
             uniforms = self._public.generator.random(size - 1)
             with self._total.compiled(size - 1) as totals:
-                clipped = self._chain.run(cuts, stream, first, stop, totals, shown, uniforms, limits)
+                clipped = run(cuts, stream, first, stop, totals, shown, uniforms, limits)
                 self._rounds.close(size)
                 self._rounds.shown = shown
-                self._clipped.add(clipped)
+                self._clipped += clipped
             first = stop
-
-    def _run_single_cuts(self, stream: Stream, cuts: Cuts) -> None:
-        """Sums that a compiled loop cannot take: the same gradients, one by one."""
-        limits = self._limit(stream.people), self.settings.empty_is_free
-        for t in track(range(stream.rewards.size), "rounds", stream.progress):
+        # Sums that a compiled loop cannot take: the same gradients, one at a time.
+        for t in track(range(first, count), "rounds", stream.progress):
             self._next()
-            gradient, shown = np.zeros(self.settings.n_items), self._shown.copy()
+            gradient, shown = np.zeros(self._width), self._shown.copy()
             totals = None, self._released, gradient
-            clipped = self._chain.run(cuts, stream, t, t + 1, totals, shown, np.empty(0), limits)
+            clipped = run(cuts, stream, t, t + 1, totals, shown, np.empty(0), limits)
             self._take((gradient, clipped), True)
-
-    def _spent(self) -> Account:
-        return self._account(*self._total.entries())
