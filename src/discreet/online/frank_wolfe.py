@@ -42,7 +42,6 @@ from ..privacy.accountant import Spending
 from ..privacy.published import PublishedCalibrationWarning, published_share
 from ..results import Selection, Trace
 from .calibration import chosen_sums
-from .clipping import ClippedCount
 from .contribution import capped
 from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
 from .partial import Counting
@@ -1039,7 +1038,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
     @property
     def insecure_clipped(self) -> int:
         """How many people's gradients were shortened; a fact about people, not protected."""
-        return self._clipped.number
+        return self._clipped
 
     @property
     def certified_regret(self) -> float:
@@ -1059,7 +1058,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
 
     def _begin(self) -> None:
         super()._begin()
-        self._gradients, self._clipped = PointGradients(self.settings), ClippedCount()
+        self._gradients, self._clipped = PointGradients(self.settings), 0
 
     @property
     def _width(self) -> int:
@@ -1096,7 +1095,7 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
 
     def _observe(self, person: tuple[NDArray[np.int64], bool]) -> None:
         units, shortened = person
-        self._clipped.add(shortened)
+        self._clipped += shortened
         self._total.add(units)
 
 
