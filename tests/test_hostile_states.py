@@ -189,7 +189,7 @@ def swap(name, make):
         ("frank-wolfe, pure", put("settings", "event", "scale", value="1"), "not charged"),
         ("frank-wolfe, pure", put("settings", "sums", value="sqrt"), 'needs sums="tree"'),
         ("frank-wolfe, box, pure", put("settings", "noise", value="laplace"), "is not one of"),
-        ("hedge, tight", put("gate", "account", "ledger", "releases", value=[]), "not charged"),
+        ("hedge, tight", put("gate", "ledger", "charges", value=[]), "not charged"),
         # Items that compiled loops would look for outside of their arrays.
         ("hedge, tight", swap("_experts.scores", lambda a: np.tile(a, (2, 1))), "shape"),
         ("hedge, tight", swap("_experts.scores", lambda a: a.astype(float)), "shape"),

@@ -238,7 +238,7 @@ def test_sums_far_larger_than_their_noise_take_a_coarser_grid(epsilon):
     assert total._grid.noise_scale == pytest.approx(float(total.event.scale), rel=1e-5)
     assert 10**6 / total._grid.step < 1 << 61
     assert np.abs(total.add([0.0, 0.0])).max() < 50.0 * total._grid.noise_scale
-    release = Gate(dc.Budget(math.inf), 1).reserve(GaussianNoise(1.0, 1.0), 0)
+    release = Gate(dc.Budget(math.inf), 1).reserve(GaussianNoise(1.0, total._grid.noise_scale))
     steps = release.noise(total._grid, 4000) / 2.0**total._grid.bits
     assert stats.kstest(steps, stats.norm().cdf).pvalue > 1e-6
 
@@ -471,7 +471,10 @@ def test_a_shared_gate_does_not_come_back_twice(tmp_path):
             total.save(tmp_path / "no")
     again = Gate.from_state(gate.state())
     resumed = [type(t).from_state(*t.state(), again) for t in (first, second)]
-    assert resumed[0].gate is resumed[1].gate
+    again.reserve(GaussianNoise(1.0, 1000.0))  # one budget: whatever is charged, all of them see
+    assert len({str(one.spent) for one in (again, *(total.gate for total in resumed))}) == 1
+    with pytest.raises(ValueError, match="in use already"):
+        type(first).from_state(*first.state(), again)
     for total, twin in zip((first, second), resumed, strict=True):
         assert (total.add([0.1, 0.2]) == twin.add([0.1, 0.2])).all()
 

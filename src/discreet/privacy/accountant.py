@@ -987,6 +987,8 @@ class Gate:
         if self.owner is not None:  # a part of something that is made again as a whole
             if self.owner.id != name:
                 raise ValueError("it belongs to something else")
+            if not self.owner.comes_back:
+                raise ValueError("its charges are in use already: it goes on here")
             yield self
             return
         view = self._seen_as(owner=Owner(self._accountant, name, number))
